@@ -1,0 +1,57 @@
+/// What a producer asks for: one element of the `jobs` list, read and checked.
+///
+/// The bus contract in docs/bus.md says what each field means; durations are seconds, sizes bytes.
+public struct Job: Sendable, Equatable {
+    public enum IfExists: String, Sendable, CaseIterable { case reuse, overwrite, rename, fail }
+
+    public struct Checksum: Sendable, Equatable {
+        public enum Algorithm: String, Sendable, CaseIterable { case sha256, sha512, sha1, md5 }
+        public var algorithm: Algorithm
+        /// Lower-case hexadecimal.
+        public var digest: String
+        public init(algorithm: Algorithm, digest: String) { (self.algorithm, self.digest) = (algorithm, digest) }
+    }
+
+    public var id: String
+    /// At least one; more are mirrors of the same entity in order of preference.
+    public var urls: [String]
+    /// Relative to the worker's root; a trailing "/" names a directory; nil lets the response name the file.
+    public var path: String?
+    public var ifExists: IfExists = .reuse
+    public var freshFor: Double?
+    public var checksum: Checksum?
+    public var size: Int64?
+    public var contentType: String?
+    public var method: String = "GET"
+    /// In the order given.
+    public var headers: [(name: String, value: String)] = []
+    public var body: String?
+    public var connections: Int?
+    public var limitRate: Int64?
+    public var maxBytes: Int64?
+    public var minSpeed: Int64?
+    public var retries: Int?
+    public var connectTimeout: Double?
+    public var stallTimeout: Double?
+    public var delay: Double?
+    public var deadline: Double?
+    public var replyTo: String?
+    /// The raw JSON text: never re-encoded.
+    public var meta: String?
+    /// Unix ms of the push.
+    public var at: Int64?
+    /// Names of fields that the contract does not know; ignored, and reported as a warning.
+    public var unknownFields: [String] = []
+
+    public init(id: String, urls: [String]) { (self.id, self.urls) = (id, urls) }
+
+    public static func == (a: Job, b: Job) -> Bool {
+        a.id == b.id && a.urls == b.urls && a.path == b.path && a.ifExists == b.ifExists && a.freshFor == b.freshFor
+            && a.checksum == b.checksum && a.size == b.size && a.contentType == b.contentType && a.method == b.method
+            && a.headers.elementsEqual(b.headers, by: ==) && a.body == b.body && a.connections == b.connections
+            && a.limitRate == b.limitRate && a.maxBytes == b.maxBytes && a.minSpeed == b.minSpeed
+            && a.retries == b.retries && a.connectTimeout == b.connectTimeout && a.stallTimeout == b.stallTimeout
+            && a.delay == b.delay && a.deadline == b.deadline && a.replyTo == b.replyTo && a.meta == b.meta
+            && a.at == b.at && a.unknownFields == b.unknownFields
+    }
+}

@@ -1,0 +1,27 @@
+/// Where a job is in its life. This file holds every transition there is.
+public enum JobState: String, Sendable, CaseIterable, Codable {
+    /// In the waiting list.
+    case queued
+    /// Waiting for its time: a delay, a retry, or room on the disk.
+    case scheduled
+    /// Claimed by a worker that holds its lease.
+    case running
+    case paused
+    case completed
+    case failed
+    case cancelled
+
+    /// A final state; only a new push or an operator leads out of it.
+    public var isFinal: Bool { self == .completed || self == .failed || self == .cancelled }
+
+    /// The states that may follow this one.
+    public var successors: Set<JobState> {
+        switch self {
+        case .queued: [.running, .paused, .cancelled, .scheduled, .failed]
+        case .scheduled: [.queued, .running, .paused, .cancelled, .failed]
+        case .running: [.completed, .failed, .cancelled, .paused, .scheduled, .queued]
+        case .paused: [.queued, .running, .cancelled, .failed]
+        case .completed, .failed, .cancelled: [.queued, .running]
+        }
+    }
+}

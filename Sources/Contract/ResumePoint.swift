@@ -1,0 +1,72 @@
+/// How far a job has come, as any worker needs it to go on: the remote entity, the partial file and its durable bytes.
+///
+/// Lives in the job's hash (and `offsets`); written by a tick only after the bytes are synced.
+public struct ResumePoint: Sendable, Equatable {
+    /// Names the partial file: the token of the run that opened it.
+    public var generation: String
+    /// The id of the store (a worker's root) that holds the bytes; offsets count nowhere else.
+    public var store: String
+    /// The final path that was chosen, relative to the root; kept so that every worker continues the same file.
+    public var file: String
+    public var entity: Entity
+    /// The URL (of `urls`) that the bytes came from: validators differ between mirrors by design.
+    public var url: String
+    /// Durable bytes.
+    public var offsets: ByteIntervals
+    /// crc32c of each interval's last block (at most 4 KiB), by the interval's end: tells a cloned or restored volume.
+    public var blockChecks: [Int64: UInt32]
+
+    public init(
+        generation: String, store: String, file: String, entity: Entity, url: String,
+        offsets: ByteIntervals = ByteIntervals(), blockChecks: [Int64: UInt32] = [:]
+    ) {
+        (self.generation, self.store, self.file, self.entity, self.url) = (generation, store, file, entity, url)
+        (self.offsets, self.blockChecks) = (offsets, blockChecks)
+    }
+}
+
+/// What identifies one version of the remote bytes (RFC 9110 section 8.8), as the first response told it.
+public struct Entity: Sendable, Equatable {
+    /// Opaque and with its quotes, byte for byte as sent; weak ones keep their `W/`.
+    public var etag: String?
+    /// Byte for byte as sent.
+    public var lastModified: String?
+    /// Whether `lastModified` is strong: at least 60 s older than the response's Date.
+    public var lastModifiedIsStrong: Bool
+    /// Bytes; nil if the server did not say.
+    public var total: Int64?
+    /// Content-Encoding as sent, "" if none.
+    public var encoding: String
+
+    public init(
+        etag: String? = nil, lastModified: String? = nil, lastModifiedIsStrong: Bool = false, total: Int64? = nil,
+        encoding: String = ""
+    ) {
+        (self.etag, self.lastModified, self.lastModifiedIsStrong) = (etag, lastModified, lastModifiedIsStrong)
+        (self.total, self.encoding) = (total, encoding)
+    }
+}
+
+/// What a finished file was, kept in the job's hash: `if_exists: reuse` trusts a file only if it still looks like this.
+public struct CompletedFile: Sendable, Equatable {
+    /// Relative to the root.
+    public var file: String
+    public var bytes: Int64
+    public var store: String
+    public var inode: UInt64
+    /// Nanoseconds since 1970.
+    public var modified: Int64
+    public var entity: Entity
+    /// `algorithm:hex` if one was computed.
+    public var checksum: String?
+    /// The unix ms at which it was last known to be what the server has.
+    public var validated: Int64
+
+    public init(
+        file: String, bytes: Int64, store: String, inode: UInt64, modified: Int64, entity: Entity,
+        checksum: String? = nil, validated: Int64
+    ) {
+        (self.file, self.bytes, self.store, self.inode, self.modified) = (file, bytes, store, inode, modified)
+        (self.entity, self.checksum, self.validated) = (entity, checksum, validated)
+    }
+}

@@ -1,0 +1,20 @@
+/// Thrown when a condition did not come true in time.
+package struct TimedOut: Error, CustomStringConvertible {
+    package let description: String
+}
+
+/// Waits until `condition` is true, asking every `interval`; throws `TimedOut` after `limit`. Tests wait for what they
+/// mean, never for an amount of time.
+package func eventually(
+    _ what: String = "the condition", within limit: Duration = .seconds(20),
+    every interval: Duration = .milliseconds(5),
+    _ condition: () async throws -> Bool
+) async throws {
+    let deadline = ContinuousClock.now + limit
+    while try await !condition() {
+        guard ContinuousClock.now < deadline else {
+            throw TimedOut(description: "\(what) did not come true in \(limit)")
+        }
+        try await Task.sleep(for: interval)
+    }
+}
