@@ -1,1 +1,41 @@
+#define _GNU_SOURCE
 #include "CLinux.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+void clinux_name_thread(const char *name) {
+    char shortened[16];
+    strncpy(shortened, name, 15);
+    shortened[15] = 0;
+    pthread_setname_np(pthread_self(), shortened);
+}
+
+int clinux_open_beneath(int directory, const char *path, int flags, mode_t mode) {
+    struct open_how how = {
+        .flags = (uint64_t)(unsigned)flags | O_CLOEXEC,
+        .mode = (flags & O_CREAT) ? mode : 0,
+        .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS,
+    };
+    // EAGAIN: a rename raced with the look-up; the kernel asks to try again.
+    for (int tries = 0;; tries++) {
+        long result = syscall(SYS_openat2, directory, path, &how, sizeof how);
+        if (result >= 0 || errno != EAGAIN || tries == 32) return (int)result;
+    }
+}
+
+int clinux_reopen_direct(int descriptor) {
+    char path[40];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", descriptor);
+    return open(path, O_WRONLY | O_DIRECT | O_CLOEXEC);
+}
+
+int clinux_reserve(int descriptor, off_t size) {
+    return fallocate(descriptor, FALLOC_FL_KEEP_SIZE, 0, size) == 0 ? 0 : errno;
+}

@@ -12,7 +12,8 @@ public struct Job: Sendable, Equatable {
         public init(algorithm: Algorithm, digest: String) { (self.algorithm, self.digest) = (algorithm, digest) }
     }
 
-    public var id: String
+    /// As given; nil lets the bus name it after the URL and the path.
+    public var id: String?
     /// At least one; more are mirrors of the same entity in order of preference.
     public var urls: [String]
     /// Relative to the worker's root; a trailing "/" names a directory; nil lets the response name the file.
@@ -43,7 +44,7 @@ public struct Job: Sendable, Equatable {
     /// Names of fields that the contract does not know; ignored, and reported as a warning.
     public var unknownFields: [String] = []
 
-    public init(id: String, urls: [String]) { (self.id, self.urls) = (id, urls) }
+    public init(id: String? = nil, urls: [String]) { (self.id, self.urls) = (id, urls) }
 
     public static func == (a: Job, b: Job) -> Bool {
         a.id == b.id && a.urls == b.urls && a.path == b.path && a.ifExists == b.ifExists && a.freshFor == b.freshFor

@@ -1,1 +1,141 @@
--- prelude
+-- What all scripts share: keys, the clock, events, and every move of a job from one state to another.
+--
+-- KEYS of every script, in this order:
+--   1 jobs  2 held:<worker>  3 want  4 tick  5 leases  6 scheduled  7 paused  8 completed  9 failed  10 cancelled
+--   11 rejected  12 workers  13 worker:<worker>  14 settings  15 deadlines
+-- A job's own keys (job:<id>, offsets:<id>) are in the same slot by the queue's hash tag.
+--
+-- Scripts are not transactions: an error in the middle keeps what was done. So touch() meets every fixed key that may be
+-- written, and job() every job, before the first write; a key of a wrong type fails there, with nothing changed.
+local call = redis.call
+local JOBS, HELD, WANT, TICK, LEASES, SCHEDULED = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local REJECTED, WORKERS, WORKER, SETTINGS, DEADLINES = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
+local INDEX = { scheduled = KEYS[6], paused = KEYS[7], completed = KEYS[8], failed = KEYS[9], cancelled = KEYS[10] }
+local PREFIX = string.sub(JOBS, 1, -5)
+local QUEUE = string.match(PREFIX, '{(.*)}')
+
+local function clock()
+  local time = call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+local now = clock()
+
+local function key(id) return PREFIX .. 'job:' .. id end
+local function offsets(id) return PREFIX .. 'offsets:' .. id end
+-- Numbers of 14 digits must not become 1.7e+12.
+local function whole(number) return string.format('%.0f', number) end
+
+local function touch()
+  call('LLEN', JOBS) call('LLEN', HELD) call('ZCARD', LEASES) call('ZCARD', SCHEDULED) call('ZCARD', KEYS[7])
+  call('ZCARD', KEYS[8]) call('ZCARD', KEYS[9]) call('ZCARD', KEYS[10]) call('LLEN', REJECTED) call('HLEN', WORKER)
+  call('ZCARD', DEADLINES)
+end
+
+-- A quoted JSON string.
+local function quoted(text)
+  return '"' .. string.gsub(text, '[%c"\\\127]', function(c) return string.format('\\u%04x', string.byte(c)) end) .. '"'
+end
+
+-- Publishes an event. `extra` is JSON members with a leading comma, or ''. Events come last in every script.
+local function emit(id, event, extra, worker)
+  local k = key(id)
+  local meta = event ~= 'progress' and call('HGET', k, 'meta') or nil
+  local seq = call('HINCRBY', k, 'seq', 1)
+  local text = '{"v":1,"event":"' .. event .. '","id":"' .. id .. '","queue":"' .. QUEUE .. '","seq":' .. seq
+    .. ',"at":' .. whole(now) .. (worker and worker ~= '' and ',"worker":"' .. worker .. '"' or '')
+    .. (meta and ',"meta":' .. meta or '') .. (extra or '') .. '}'
+  call('PUBLISH', PREFIX .. 'events:' .. id, text)
+  return text
+end
+
+-- Reads the ten fields that decide what may happen to a job.
+local function job(id)
+  local v = call('HMGET', key(id), 'state', 'want', 'wantat', 'ticket', 'asof', 'token', 'again', 'worker', 'crashes', 'attempt')
+  return { state = v[1] or nil, want = v[2] or nil, wantat = v[3] or nil, ticket = v[4] or nil, asof = v[5] or nil,
+    token = v[6] or nil, again = v[7] or nil, worker = v[8] or nil, crashes = tonumber(v[9] or 0), attempt = tonumber(v[10] or 0) }
+end
+
+-- Pushes in line that are not newer than `moment` are duplicates of what is settled now.
+local function as_of(id, moment) call('HSET', key(id), 'asof', moment or whole(now)) end
+
+local tickets = 0
+-- Puts a continuation in line that only counts while its ticket is the job's current one.
+local function line_up(id, front)
+  tickets = tickets + 1
+  local ticket = NONCE .. tickets
+  call('HSET', key(id), 'ticket', ticket)
+  call(front and 'RPUSH' or 'LPUSH', JOBS, '{"id":"' .. id .. '","t":"' .. ticket .. '"}')
+end
+
+local function leave(id, j)
+  if j.state and INDEX[j.state] then call('ZREM', INDEX[j.state], id) end
+  if j.state == 'running' then
+    call('ZREM', LEASES, id)
+    if j.token and j.worker then call('HDEL', PREFIX .. 'worker:' .. j.worker, j.token) end
+  end
+  if j.state == 'completed' or j.state == 'failed' or j.state == 'cancelled' then
+    call('PERSIST', key(id)) call('PERSIST', offsets(id))
+  end
+end
+
+-- completed, failed or cancelled. `extra` are the event's members.
+local function finish(id, j, state, retention, extra, worker)
+  local k = key(id)
+  leave(id, j)
+  call('HSET', k, 'state', state, 'finished', whole(now), 'updated', whole(now))
+  call('HDEL', k, 'token', 'worker', 'ticket', 'want', 'wantat', 'again', 'waiting', 'speed')
+  call('ZADD', INDEX[state], now, id)
+  if call('HDEL', k, 'deadline_at') == 1 then call('ZREM', DEADLINES, id) end
+  if state ~= 'failed' then
+    call('DEL', offsets(id))
+    -- Header values, credentials and query strings leave with the work; a failed job keeps them for its retry.
+    call('HDEL', k, 'spec')
+  else
+    call('PEXPIRE', offsets(id), retention[state])
+  end
+  call('PEXPIRE', k, retention[state])
+  -- A push that came while the cancel was pending is done after it.
+  if j.again and state == 'cancelled' then call('RPUSH', JOBS, j.again) end
+  local reply_to = call('HGET', k, 'reply_to')
+  local text = emit(id, state, extra, worker)
+  if reply_to then
+    local list = PREFIX .. 'reply:' .. reply_to
+    call('LPUSH', list, text) call('LTRIM', list, 0, 999) call('PEXPIRE', list, 86400000)
+  end
+end
+
+local function pause(id, j, worker)
+  local k = key(id)
+  leave(id, j)
+  call('HSET', k, 'state', 'paused', 'updated', whole(now))
+  call('HDEL', k, 'token', 'worker', 'ticket', 'want', 'wantat', 'again', 'waiting', 'speed')
+  call('ZADD', INDEX.paused, now, id)
+  if j.again then call('RPUSH', JOBS, j.again) end
+  emit(id, 'paused', '', worker)
+end
+
+-- Back in line, or where a pending request wants it.
+local function requeue(id, j, front, why, retention)
+  local k = key(id)
+  if j.want == 'cancelled' then
+    as_of(id, j.wantat)
+    return finish(id, j, 'cancelled', retention, '')
+  elseif j.want == 'paused' then
+    as_of(id, j.wantat)
+    return pause(id, j)
+  end
+  leave(id, j)
+  call('HSET', k, 'state', 'queued', 'updated', whole(now))
+  call('HDEL', k, 'token', 'worker', 'want', 'wantat', 'waiting', 'speed')
+  line_up(id, front)
+  emit(id, 'requeued', ',"why":"' .. why .. '"')
+end
+
+-- Out of the running into `scheduled`, due in `delay` ms.
+local function postpone(id, j, delay, waiting)
+  leave(id, j)
+  call('HSET', key(id), 'state', 'scheduled', 'updated', whole(now))
+  call('HDEL', key(id), 'token', 'worker', 'ticket', 'speed')
+  if waiting then call('HSET', key(id), 'waiting', waiting) else call('HDEL', key(id), 'waiting') end
+  call('ZADD', SCHEDULED, now + delay, id)
+end

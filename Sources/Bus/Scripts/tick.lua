@@ -1,1 +1,141 @@
--- tick
+-- Looks after the queue, once a second from every worker: extends this worker's leases, writes progress and offsets,
+-- hands out requests, takes back the jobs of lost workers, promotes what is due, trims what is old.
+--
+-- ARGV: nonce, worker, instance, lease (ms), retention completed, failed, cancelled (ms), crash limit,
+--       n pairs of the worker's own fields, count of runs, then for each: id, token, a report (report.lua)
+-- Returns {fenced tokens, {token, request, …}, '1' if the queue is open, '1' if there is more to do}.
+touch()
+local worker, instance, lease = ARGV[2], ARGV[3], tonumber(ARGV[4])
+local retention = { completed = ARGV[5], failed = ARGV[6], cancelled = ARGV[7] }
+local crash_limit = tonumber(ARGV[8])
+local fenced, requests, more = {}, {}, false
+
+-- This worker.
+local n = tonumber(ARGV[9])
+local mine = { 'instance', instance, 'seen', whole(now) }
+for k = 1, n * 2 do mine[#mine + 1] = ARGV[9 + k] end
+call('ZADD', WORKERS, now, worker)
+call('HSET', WORKER, unpack(mine))
+call('PEXPIRE', WORKER, 86400000)
+
+-- A queue that nobody looked after (a Redis that stalled or restarted) robs no live worker: its leases are young again.
+local last, grace = string.match(call('GET', TICK) or '', '^(%d+) (%d+)$')
+last, grace = tonumber(last or now), tonumber(grace or 0)
+if now - last > 2500 then grace = now + lease end
+call('SET', TICK, whole(now) .. ' ' .. whole(grace))
+
+-- Requests. They are as old as the last look at them.
+local wanted = call('HGETALL', WANT)
+for k = 1, math.min(#wanted, 400), 2 do
+  local id, want = wanted[k], wanted[k + 1]
+  call('HDEL', WANT, id)
+  if string.find(id, ID) and #id <= 128 then
+    local j = job(id)
+    local st = j.state
+    local isFinal = st == 'completed' or st == 'failed' or st == 'cancelled'
+    if want == 'running' then
+      call('HDEL', key(id), 'want', 'wantat')
+      j.want = nil
+      if st == 'paused' or st == 'scheduled' then requeue(id, j, true, 'resumed', retention)
+      elseif isFinal and call('HEXISTS', key(id), 'spec') == 1 then
+        call('HDEL', key(id), 'crashes', 'attempt', 'error', 'message', 'finished')
+        requeue(id, j, true, 'resumed', retention)
+      end
+    elseif want == 'paused' or want == 'cancelled' then
+      if not st then
+        -- A request may come before its job: a stub waits for it.
+        call('HSET', key(id), 'want', want, 'wantat', whole(last))
+        as_of(id, whole(last))
+        call('PEXPIRE', key(id), 3600000)
+      elseif st == 'running' then
+        call('HSET', key(id), 'want', want, 'wantat', whole(last))
+      elseif st == 'queued' or st == 'scheduled' then
+        as_of(id, whole(last))
+        if want == 'paused' then pause(id, j) else finish(id, j, 'cancelled', retention, '') end
+      elseif st == 'paused' and want == 'cancelled' then
+        as_of(id, whole(last))
+        finish(id, j, 'cancelled', retention, '')
+      end
+    end
+  end
+end
+if #wanted > 400 then more = true end
+
+-- Runs, before anything is reaped: a tick extends its own leases first.
+local i = 9 + n * 2 + 1
+local count = tonumber(ARGV[i])
+i = i + 1
+for _ = 1, count do
+  local id, token = ARGV[i], ARGV[i + 1]
+  local r
+  i, r = read_report(i + 2)
+  local j = job(id)
+  if j.token == token and j.state == 'running' then
+    call('ZADD', LEASES, now + lease, id)
+    write_report(id, r)
+    emit_report(id, r, worker)
+    if j.want then requests[#requests + 1] = token requests[#requests + 1] = j.want end
+  else
+    fenced[#fenced + 1] = token
+  end
+end
+
+-- Lost workers: their jobs, and what they took and never claimed.
+if now >= grace then
+  local lost = call('ZRANGEBYSCORE', LEASES, '-inf', now, 'LIMIT', 0, 200)
+  for _, id in ipairs(lost) do
+    local j = job(id)
+    if j.state ~= 'running' then call('ZREM', LEASES, id)
+    elseif j.crashes >= crash_limit then
+      as_of(id)
+      call('HSET', key(id), 'error', 'crash_loop', 'message', 'the job was lost with its worker ' .. (j.crashes + 1)
+        .. ' times in a row; see what kills the workers, then retry it')
+      finish(id, j, 'failed', retention, ',"error":"crash_loop","retryable":true,"message":"the job was lost with its worker '
+        .. (j.crashes + 1) .. ' times in a row"')
+    else
+      call('HINCRBY', key(id), 'crashes', 1)
+      requeue(id, j, true, 'worker lost', retention)
+    end
+  end
+  if #lost == 200 then more = true end
+  for _, name in ipairs(call('ZRANGEBYSCORE', WORKERS, '-inf', now - lease, 'LIMIT', 0, 200)) do
+    for _ = 1, 200 do
+      if not call('LMOVE', PREFIX .. 'held:' .. name, JOBS, 'RIGHT', 'RIGHT') then break end
+    end
+  end
+  call('ZREMRANGEBYSCORE', WORKERS, '-inf', now - 86400000)
+end
+
+-- Due jobs join the end of the line.
+local due = call('ZRANGEBYSCORE', SCHEDULED, '-inf', now, 'LIMIT', 0, 200)
+for _, id in ipairs(due) do
+  call('ZREM', SCHEDULED, id)
+  local j = job(id)
+  if j.state == 'scheduled' then
+    call('HSET', key(id), 'state', 'queued', 'updated', whole(now))
+    call('HDEL', key(id), 'waiting')
+    line_up(id, false)
+    emit(id, 'queued', '')
+  end
+end
+if #due == 200 then more = true end
+
+-- Deadlines of jobs that nobody runs; a running one is ended by its worker.
+for _, id in ipairs(call('ZRANGEBYSCORE', DEADLINES, '-inf', now, 'LIMIT', 0, 100)) do
+  local j = job(id)
+  if j.state == 'queued' or j.state == 'scheduled' or j.state == 'paused' then
+    as_of(id)
+    call('HSET', key(id), 'error', 'deadline', 'message', 'the deadline passed before the download could end')
+    finish(id, j, 'failed', retention, ',"error":"deadline","retryable":false,"message":"the deadline passed before the download could end"')
+  elseif j.state ~= 'running' then
+    call('ZREM', DEADLINES, id)
+  end
+end
+
+-- Retention: the hashes expire by themselves, their index entries here.
+for state, ms in pairs(retention) do call('ZREMRANGEBYSCORE', INDEX[state], '-inf', now - tonumber(ms)) end
+
+local settings = call('HMGET', SETTINGS, 'paused', 'max_running')
+local limit = tonumber(settings[2] or nil)
+local closed = settings[1] == '1' or settings[1] == 'true' or (limit and call('ZCARD', LEASES) >= limit)
+return { fenced, requests, closed and '0' or '1', more and '1' or '0' }

@@ -1,18 +1,22 @@
 #pragma once
 
-// What only Linux has, or what Swift's Glibc module does not show. A port replaces this header.
+// What only Linux has, or what Swift's Glibc module does not show. A port replaces this target.
 
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
-#include <errno.h>
-#include <fcntl.h>
-#include <linux/openat2.h>
-#include <pthread.h>
+#include <stdint.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/syscall.h>
-#include <unistd.h>
+#include <sys/types.h>
 
 /// A thread's name as `ps -L` and debuggers show it; at most 15 bytes are kept.
-static inline void clinux_name_thread(const char *name) { pthread_setname_np(pthread_self(), name); }
+void clinux_name_thread(const char *name);
+
+/// openat2(2) with RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS: nothing above `directory` is reached, whatever links lie on
+/// the way. -1 and errno on failure; ENOSYS where the kernel has no openat2.
+int clinux_open_beneath(int directory, const char *path, int flags, mode_t mode);
+
+/// Opens the file behind `descriptor` once more, for writing past the page cache; -1 where that is not possible.
+int clinux_reopen_direct(int descriptor);
+
+/// fallocate(2) with KEEP_SIZE for the first `size` bytes; 0 or errno.
+int clinux_reserve(int descriptor, off_t size);
+

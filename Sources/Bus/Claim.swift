@@ -1,0 +1,60 @@
+package import Contract
+import Redis
+
+/// A run of a job: the token fences it off from every other run.
+package struct Run: Sendable, Hashable {
+    package let id: String
+    package let token: String
+    package init(id: String, token: String) { (self.id, self.token) = (id, token) }
+}
+
+/// A job that this worker has taken, with all that is needed to go on where others left off.
+package struct Claim: Sendable {
+    package let run: Run
+    /// The element as the producer wrote it.
+    package let spec: [UInt8]
+    /// nil for a job that was not known before.
+    package let previous: JobState?
+    /// Unix ms by Redis' clock.
+    package let claimed: Int64
+    /// Failed attempts so far.
+    package let attempt: Int
+    /// Unix ms by which it must be done.
+    package let deadline: Int64?
+    package let resume: ResumePoint?
+    package let completed: CompletedFile?
+
+    init?(_ reply: [RedisValue]) {
+        guard reply.count >= 8, let id = reply[1].string, let token = reply[2].string, let spec = reply[3].bytes else {
+            return nil
+        }
+        run = Run(id: id, token: token)
+        self.spec = spec
+        previous = JobState(rawValue: reply[4].string ?? "")
+        claimed = Int64(reply[5].int ?? 0)
+        let hash = reply[6].dictionary
+        attempt = Int(hash["attempt"] ?? "") ?? 0
+        deadline = hash["deadline_at"].flatMap { Int64($0) }
+        resume = ResumePoint(hash: hash, offsets: reply[7].dictionary)
+        completed = CompletedFile(hash: hash)
+    }
+}
+
+/// What a worker that asked for a job was told.
+package enum ClaimReply: Sendable {
+    case job(Claim)
+    case empty
+    /// The queue is paused or at `max_running`: ask again when a tick says that it is open.
+    case closed
+
+    init(_ value: RedisValue) throws(RedisError) {
+        let reply = try value.get().array ?? []
+        switch reply.first?.string {
+        case "job":
+            guard let claim = Claim(reply) else { throw RedisError(.reply, "the claim script answered with no job") }
+            self = .job(claim)
+        case "closed": self = .closed
+        default: self = .empty
+        }
+    }
+}

@@ -1,0 +1,18 @@
+package import Contract
+
+/// A job as its hash tells it.
+package struct JobRecord: Sendable {
+    package let id: String
+    package let state: JobState
+    package let fields: [String: String]
+    package let offsets: ByteIntervals
+
+    package subscript(field: String) -> String? { fields[field].flatMap { $0.isEmpty ? nil : $0 } }
+
+    package func integer(_ field: String) -> Int64? { fields[field].flatMap { Int64($0) } }
+
+    /// Fields that hold what others must not see, or that mean nothing outside the scripts.
+    package static let hidden: Set<String> = [
+        "spec", "again", "token", "ticket", "settled", "asof", "wantat", "source",
+    ]
+}

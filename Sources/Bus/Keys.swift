@@ -1,0 +1,42 @@
+package import Contract
+
+/// Every key and channel of a queue is made here. The queue's name is the hash tag: one queue, one slot.
+package struct Keys: Sendable {
+    package let prefix: String
+
+    package init(_ queue: QueueName) { prefix = "haul:{\(queue)}:" }
+
+    package var jobs: String { prefix + "jobs" }
+    package func held(_ worker: String) -> String { prefix + "held:" + worker }
+    package var want: String { prefix + "want" }
+    package var tick: String { prefix + "tick" }
+    package func job(_ id: String) -> String { prefix + "job:" + id }
+    package func offsets(_ id: String) -> String { prefix + "offsets:" + id }
+    package var leases: String { prefix + "leases" }
+    package var scheduled: String { prefix + "scheduled" }
+    package var rejected: String { prefix + "rejected" }
+    package var workers: String { prefix + "workers" }
+    package func worker(_ name: String) -> String { prefix + "worker:" + name }
+    package var settings: String { prefix + "settings" }
+    package var deadlines: String { prefix + "deadlines" }
+    package func reply(_ name: String) -> String { prefix + "reply:" + name }
+    package var control: String { prefix + "control" }
+    package func events(_ id: String) -> String { prefix + "events:" + id }
+
+    /// The index of jobs in `state`: a sorted set, but for the queued ones, who are in line.
+    package func index(_ state: JobState) -> String {
+        switch state {
+        case .queued: jobs
+        case .running: leases
+        default: prefix + state.rawValue
+        }
+    }
+
+    /// The fixed keys of every script, in the order of Scripts/prelude.lua.
+    func fixed(worker: String) -> [String] {
+        [
+            jobs, held(worker), want, tick, leases, scheduled, index(.paused), index(.completed), index(.failed),
+            index(.cancelled), rejected, workers, self.worker(worker), settings, deadlines,
+        ]
+    }
+}

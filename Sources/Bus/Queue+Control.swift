@@ -1,0 +1,39 @@
+package import Redis
+
+/// What is wanted of a job.
+package enum Request: String, Sendable {
+    case paused, cancelled
+    /// Resume, or retry what has ended.
+    case running
+}
+
+extension Queue {
+    /// Leaves requests for jobs in any state, and wakes the workers. They are applied within a second by the next tick.
+    package func request(_ request: Request, of ids: [String]) async throws(RedisError) {
+        for batch in stride(from: 0, to: ids.count, by: 500) {
+            let ids = ids[batch..<min(batch + 500, ids.count)]
+            let pairs = ids.flatMap { [$0, request.rawValue] }
+            let calls =
+                [Call.command(Command(arguments: ["HSET", keys.want] + pairs))]
+                + ids.map { .command(Command("PUBLISH", keys.control, $0)) }
+            for reply in try await redis.pipeline(calls) { _ = try reply.get() }
+        }
+    }
+
+    package enum Removal: String, Sendable { case removed, unknown, running }
+
+    /// Forgets a job that does not run; its finished file stays where it is.
+    package func remove(_ id: String) async throws(RedisError) -> Removal {
+        let reply = try await redis.run(Scripts.remove, keys: keys.fixed(worker: "-"), arguments: [Token.make(), id])
+        return Removal(rawValue: reply.string ?? "") ?? .unknown
+    }
+
+    /// Sets or, with nil, takes out one of the queue's live settings.
+    package func setSetting(_ name: String, to value: String?) async throws(RedisError) {
+        if let value {
+            try await redis.send(Command("HSET", keys.settings, name, value))
+        } else {
+            try await redis.send(Command("HDEL", keys.settings, name))
+        }
+    }
+}

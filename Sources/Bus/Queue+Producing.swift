@@ -1,0 +1,32 @@
+package import Contract
+package import Redis
+
+/// An element ready to be pushed, and the id that it will have.
+package struct Element: Sendable {
+    package let id: String
+    package let text: String
+
+    /// The id is worked out as the claim does: as given, else from the URL and the path, or from the whole element if
+    /// more than those decide what is downloaded.
+    package init(_ json: JSON) throws(Job.Invalid) {
+        let job = try Job(json: json)
+        text = json.text
+        if let id = job.id {
+            self.id = id
+        } else if json["method"] != nil || json["headers"] != nil || json["urls"] != nil {
+            id = String(SHA1.hex(text).prefix(16))
+        } else {
+            id = String(SHA1.hex(job.urls[0] + "\n" + (job.path ?? "")).prefix(16))
+        }
+    }
+}
+
+extension Queue {
+    /// Puts jobs at the end of the line: one plain LPUSH.
+    package func push(_ elements: [Element]) async throws(RedisError) {
+        for batch in stride(from: 0, to: elements.count, by: 500) {
+            let texts = elements[batch..<min(batch + 500, elements.count)].map(\.text)
+            try await redis.send(Command(arguments: ["LPUSH", keys.jobs] + texts))
+        }
+    }
+}

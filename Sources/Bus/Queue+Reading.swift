@@ -1,0 +1,93 @@
+package import Contract
+package import Redis
+
+/// How many jobs are where.
+package struct QueueStats: Sendable {
+    package var counts: [JobState: Int] = [:]
+    package var rejected = 0
+    package var isPaused = false
+    package var maxRunning: Int?
+}
+
+extension Queue {
+    /// nil for a job that is not known.
+    package func job(_ id: String) async throws(RedisError) -> JobRecord? {
+        try await jobs([id]).first
+    }
+
+    /// The known ones of `ids`.
+    package func jobs(_ ids: [String]) async throws(RedisError) -> [JobRecord] {
+        guard !ids.isEmpty else { return [] }
+        let calls: [Call] = ids.flatMap {
+            [.command(Command("HGETALL", keys.job($0))), .command(Command("HGETALL", keys.offsets($0)))]
+        }
+        let replies = try await redis.pipeline(calls)
+        var result: [JobRecord] = []
+        for (index, id) in ids.enumerated() {
+            let fields = try replies[index * 2].get().dictionary
+            guard let state = fields["state"].flatMap(JobState.init) else { continue }
+            var offsets = ByteIntervals()
+            for (start, end) in try replies[index * 2 + 1].get().dictionary {
+                if let start = Int64(start), let end = Int64(end), start < end { offsets.insert(start..<end) }
+            }
+            result.append(JobRecord(id: id, state: state, fields: fields, offsets: offsets))
+        }
+        return result
+    }
+
+    /// The ids in `state`, oldest first, at most `limit`. Queued jobs that no worker has seen yet are told by their
+    /// elements.
+    package func ids(in state: JobState, limit: Int) async throws(RedisError) -> [String] {
+        guard state == .queued else {
+            let reply = try await redis.send(Command("ZRANGE", keys.index(state), 0, limit - 1))
+            return (reply.array ?? []).compactMap(\.string)
+        }
+        let reply = try await redis.send(Command("LRANGE", keys.jobs, -limit, -1))
+        return (reply.array ?? []).reversed().compactMap { value in
+            guard let bytes = value.bytes, let json = try? JSON(bytes) else { return nil }
+            return json["id"]?.string ?? (try? Element(json))?.id
+        }
+    }
+
+    package func stats() async throws(RedisError) -> QueueStats {
+        let calls = JobState.allCases.map { state in
+            Call.command(Command(state == .queued ? "LLEN" : "ZCARD", keys.index(state)))
+        }
+        let extra: [Call] = [
+            .command(Command("LLEN", keys.rejected)),
+            .command(Command("HMGET", keys.settings, "paused", "max_running")),
+        ]
+        let replies = try await redis.pipeline(calls + extra)
+        var stats = QueueStats()
+        for (index, state) in JobState.allCases.enumerated() { stats.counts[state] = try replies[index].get().int ?? 0 }
+        stats.rejected = try replies[replies.count - 2].get().int ?? 0
+        let settings = try replies[replies.count - 1].get().array ?? []
+        stats.isPaused = settings.first?.string == "1" || settings.first?.string == "true"
+        stats.maxRunning = settings.last?.int
+        return stats
+    }
+
+    /// The known workers: name, and the fields of its hash, without its claims.
+    package func workers() async throws(RedisError) -> [(name: String, fields: [String: String])] {
+        let names = try await redis.send(Command("ZRANGE", keys.workers, 0, -1)).array?.compactMap(\.string) ?? []
+        guard !names.isEmpty else { return [] }
+        let replies = try await redis.pipeline(names.map { .command(Command("HGETALL", keys.worker($0))) })
+        var result: [(name: String, fields: [String: String])] = []
+        for (name, reply) in zip(names, replies) {
+            result.append((name, try reply.get().dictionary.filter { $0.key.utf8.count != 32 }))
+        }
+        return result
+    }
+
+    /// The newest rejected elements, as JSON texts.
+    package func rejected(limit: Int) async throws(RedisError) -> [String] {
+        try await redis.send(Command("LRANGE", keys.rejected, 0, limit - 1)).array?.compactMap(\.string) ?? []
+    }
+
+    /// The events of `ids`, or of all jobs. `.subscribed` comes before the first one and after every reconnect.
+    package func events(of ids: [String]? = nil) -> Subscription {
+        Subscription(
+            redis.url, name: "haul-events", channels: ids?.map(keys.events) ?? [],
+            patterns: ids == nil ? [keys.events("*")] : [])
+    }
+}

@@ -1,0 +1,111 @@
+package import Redis
+
+/// A worker as others see it.
+package struct WorkerIdentity: Sendable {
+    /// Unique in the fleet; no braces.
+    package let name: String
+    /// This process: 128 random bits.
+    package let instance: String
+
+    package init(name: String, instance: String = Token.make()) { (self.name, self.instance) = (name, instance) }
+}
+
+/// What a tick brought.
+package struct TickReply: Sendable {
+    /// Runs that are no longer ours: nothing of them may be touched.
+    package var fenced: Set<String> = []
+    /// Requests for our runs, by token: `paused` or `cancelled`.
+    package var requests: [String: String] = [:]
+    package var isOpen = true
+}
+
+extension Queue {
+    /// Waits up to `block` for an element and claims it, in one round trip on `waiter`, a client of its own.
+    package func waitAndClaim(
+        _ worker: WorkerIdentity, token: String, block: Duration, on waiter: Redis
+    ) async throws(RedisError) -> ClaimReply {
+        let wait = Command("BLMOVE", keys.jobs, keys.held(worker.name), "RIGHT", "LEFT", String(block.secondsValue))
+        let replies = try await waiter.pipeline(
+            [.command(wait), claimCall(worker, token)], timeout: block + .seconds(1))
+        // A wait that CLIENT UNBLOCK ended is no failure; the claim behind it counts.
+        if case .error(let error) = replies[0], error.code != .unblocked { throw error }
+        return try ClaimReply(replies[1])
+    }
+
+    /// Claims what waits now.
+    package func claim(_ worker: WorkerIdentity, token: String) async throws(RedisError) -> ClaimReply {
+        try ClaimReply(try await redis.pipeline([claimCall(worker, token)])[0])
+    }
+
+    /// Ends `run`, and claims the next job of this queue under `next` if it is given. Safe to be sent again.
+    /// The first result is false if the run was no longer ours.
+    package func settle(
+        _ run: Run, as settlement: Settlement, report: RunReport, worker: WorkerIdentity, next: String?
+    ) async throws(RedisError) -> (isOurs: Bool, next: ClaimReply?) {
+        var report = report
+        report.fields += settlement.fields
+        let arguments: [any RedisArgument] =
+            [Token.make(), worker.name, next ?? "", policy.lease.milliseconds] + policy.retention
+            + [run.id, run.token, settlement.outcome, settlement.argument, settlement.announcement.members]
+            + report.arguments
+        let reply = try await redis.run(Scripts.settle, keys: keys.fixed(worker: worker.name), arguments: arguments)
+        let parts = reply.array ?? []
+        guard parts.count == 2 else { throw RedisError(.reply, "the settle script answered \(reply)") }
+        return (parts[0].string == "done", next == nil ? nil : try ClaimReply(parts[1]))
+    }
+
+    /// Looks after the queue: extends the leases of `runs` and tells of them, at most 100 a call.
+    package func tick(
+        _ worker: WorkerIdentity, fields: [(String, String)], runs: [(Run, RunReport)]
+    ) async throws(RedisError) -> TickReply {
+        var result = TickReply()
+        var rest = runs[...]
+        var more = true
+        while more || !rest.isEmpty {
+            let batch = rest.prefix(100)
+            rest = rest.dropFirst(100)
+            var arguments: [any RedisArgument] =
+                [Token.make(), worker.name, worker.instance, policy.lease.milliseconds] + policy.retention
+                + [policy.crashLimit, fields.count]
+            for (name, value) in fields { arguments += [name, value] }
+            arguments.append(batch.count)
+            for (run, report) in batch { arguments += [run.id, run.token] + report.arguments }
+            let reply = try await redis.run(Scripts.tick, keys: keys.fixed(worker: worker.name), arguments: arguments)
+            guard let parts = reply.array, parts.count == 4 else {
+                throw RedisError(.reply, "the tick script answered \(reply)")
+            }
+            result.fenced.formUnion((parts[0].array ?? []).compactMap(\.string))
+            result.requests.merge(parts[1].dictionary) { $1 }
+            result.isOpen = parts[2].string == "1"
+            more = parts[3].string == "1"
+        }
+        return result
+    }
+
+    /// Makes the worker known; what it held without knowing goes back to the front. False while another live process
+    /// has its name.
+    package func register(
+        _ worker: WorkerIdentity, fields: [(String, String)], known: [String]
+    ) async throws(RedisError) -> Bool {
+        var arguments: [any RedisArgument] =
+            [Token.make(), worker.name, worker.instance] + policy.retention + [fields.count]
+        for (name, value) in fields { arguments += [name, value] }
+        arguments += known
+        let reply = try await redis.run(Scripts.register, keys: keys.fixed(worker: worker.name), arguments: arguments)
+        return reply.string == "ok"
+    }
+
+    /// Forgets a worker that has put back everything.
+    package func leave(_ worker: WorkerIdentity) async throws(RedisError) {
+        let calls: [Call] = [
+            .command(Command("ZREM", keys.workers, worker.name)), .command(Command("DEL", keys.worker(worker.name))),
+        ]
+        _ = try await redis.pipeline(calls)
+    }
+
+    private func claimCall(_ worker: WorkerIdentity, _ token: String) -> Call {
+        let arguments: [any RedisArgument] =
+            [Token.make(), worker.name, token, policy.lease.milliseconds] + policy.retention
+        return .script(Scripts.claim, keys: keys.fixed(worker: worker.name), arguments: arguments)
+    }
+}

@@ -1,0 +1,70 @@
+package import Contract
+
+// How a resume point and a finished file stand in the job's hash.
+
+extension Entity {
+    var fields: [(String, String)] {
+        [
+            ("etag", etag ?? ""), ("last_modified", lastModified ?? ""),
+            ("last_modified_strong", lastModifiedIsStrong ? "1" : "0"), ("total", total.map(String.init) ?? ""),
+            ("encoding", encoding),
+        ]
+    }
+
+    init(hash: [String: String]) {
+        self.init(
+            etag: hash["etag"].nonEmpty, lastModified: hash["last_modified"].nonEmpty,
+            lastModifiedIsStrong: hash["last_modified_strong"] == "1", total: hash["total"].flatMap { Int64($0) },
+            encoding: hash["encoding"] ?? "")
+    }
+}
+
+extension ResumePoint {
+    /// All but the offsets.
+    package var fields: [(String, String)] {
+        let checks = blockChecks.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)" }.joined(separator: " ")
+        return entity.fields + [
+            ("generation", generation), ("store", store), ("file", file), ("source", url), ("block_checks", checks),
+        ]
+    }
+
+    package init?(hash: [String: String], offsets: [String: String]) {
+        guard let generation = hash["generation"].nonEmpty, let store = hash["store"], let file = hash["file"] else {
+            return nil
+        }
+        self.init(
+            generation: generation, store: store, file: file, entity: Entity(hash: hash), url: hash["source"] ?? "")
+        for (start, end) in offsets {
+            guard let start = Int64(start), let end = Int64(end), start >= 0, start < end else { continue }
+            self.offsets.insert(start..<end)
+        }
+        for check in (hash["block_checks"] ?? "").split(separator: " ") {
+            let parts = check.split(separator: "=")
+            if parts.count == 2, let end = Int64(parts[0]), let crc = UInt32(parts[1]) { blockChecks[end] = crc }
+        }
+    }
+}
+
+extension CompletedFile {
+    package var fields: [(String, String)] {
+        entity.fields + [
+            ("file", file), ("received", String(bytes)), ("store", store), ("inode", String(inode)),
+            ("mtime", String(modified)), ("validated", String(validated)), ("checksum", checksum ?? ""),
+            ("generation", ""),
+        ]
+    }
+
+    package init?(hash: [String: String]) {
+        guard let file = hash["file"], let bytes = hash["received"].flatMap({ Int64($0) }),
+            let inode = hash["inode"].flatMap({ UInt64($0) }), let modified = hash["mtime"].flatMap({ Int64($0) })
+        else { return nil }
+        self.init(
+            file: file, bytes: bytes, store: hash["store"] ?? "", inode: inode, modified: modified,
+            entity: Entity(hash: hash), checksum: hash["checksum"].nonEmpty,
+            validated: hash["validated"].flatMap { Int64($0) } ?? 0)
+    }
+}
+
+extension String? {
+    fileprivate var nonEmpty: String? { self.flatMap { $0.isEmpty ? nil : $0 } }
+}

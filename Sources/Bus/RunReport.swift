@@ -1,0 +1,50 @@
+package import Contract
+import Redis
+
+/// An event that a worker publishes through a script, which adds the sequence number, the time and the job's meta.
+package struct Announcement: Sendable {
+    package let name: String
+    /// JSON members, each with a leading comma.
+    let members: String
+
+    /// `members` are names and JSON texts.
+    package init(_ name: String, _ members: [(String, String?)] = []) {
+        self.name = name
+        self.members = members.compactMap { name, text in text.map { ",\"\(name)\":\($0)" } }.joined()
+    }
+}
+
+/// What a run tells Redis with a tick or at its end: fields of the hash, durable offsets, events.
+package struct RunReport: Sendable {
+    package var fields: [(String, String)] = []
+    /// nil: unchanged.
+    package var offsets: ByteIntervals?
+    package var events: [Announcement] = []
+
+    package init() {}
+
+    package mutating func set(_ resume: ResumePoint) {
+        fields += resume.fields
+        offsets = resume.offsets
+    }
+
+    /// As Scripts/report.lua reads it.
+    var arguments: [any RedisArgument] {
+        var result: [any RedisArgument] = [fields.count]
+        for (name, value) in fields {
+            result.append(name)
+            result.append(value)
+        }
+        result.append(offsets.map { $0.intervals.count } ?? -1)
+        for interval in offsets?.intervals ?? [] {
+            result.append(interval.lowerBound)
+            result.append(interval.upperBound)
+        }
+        result.append(events.count)
+        for event in events {
+            result.append(event.name)
+            result.append(event.members)
+        }
+        return result
+    }
+}

@@ -1,0 +1,121 @@
+-- Taking the next element: from what this worker holds, else from the line. Used by claim.lua and settle.lua.
+
+local function reject(element, reason, id)
+  local shown = string.sub(element, 1, 4096)
+  call('LPUSH', REJECTED, '{"at":' .. whole(now) .. ',"reason":' .. quoted(reason) .. ',"element":' .. quoted(shown) .. '}')
+  call('LTRIM', REJECTED, 0, 999)
+  id = id or 'unknown'
+  call('PUBLISH', PREFIX .. 'events:' .. id, '{"v":1,"event":"rejected","id":"' .. id .. '","queue":"' .. QUEUE
+    .. '","at":' .. whole(now) .. ',"reason":' .. quoted(reason) .. '}')
+end
+
+-- Whether a push of `at` is no newer than what was settled.
+local function is_old(at, asof) return at and asof and tonumber(at) <= tonumber(asof) end
+
+-- Takes the next job for `worker` under `token`. Returns {'job', …}, {'empty'} or {'closed'}; {'more'} if 100 elements
+-- in a row were none to run.
+local function take(worker, token, lease, retention)
+  local settings = call('HMGET', SETTINGS, 'paused', 'max_running')
+  local limit = tonumber(settings[2] or nil)
+  local closed = settings[1] == '1' or settings[1] == 'true' or (limit and call('ZCARD', LEASES) >= limit)
+  for _ = 1, 100 do
+    local list = HELD
+    local element = call('LINDEX', HELD, -1)
+    if closed then
+      if not element then return { 'closed' } end
+      call('RPUSH', JOBS, element)
+      call('RPOP', HELD)
+    else
+      if not element then
+        list = JOBS
+        element = call('LINDEX', JOBS, -1)
+        if not element then return { 'empty' } end
+      end
+      local j, reason = read(element)
+      local id = j and j.id
+      if reason then
+        reject(element, reason, type(id) == 'string' and string.find(id, ID) and #id <= 128 and id or nil)
+        call('RPOP', list)
+      else
+        if not id then
+          if j.method ~= nil or j.headers ~= nil or j.urls ~= nil then id = string.sub(redis.sha1hex(element), 1, 16)
+          else id = string.sub(redis.sha1hex(j.url .. '\n' .. (j.path or '')), 1, 16) end
+        end
+        local k = key(id)
+        local h = job(id)
+        call('HLEN', offsets(id))
+        local st, verdict = h.state, nil
+        local isFinal = st == 'completed' or st == 'failed' or st == 'cancelled'
+        if h.want and (isFinal or (j.at and h.asof and not st and j.at > tonumber(h.asof))) then
+          call('HDEL', k, 'want', 'wantat')
+          h.want = nil
+        end
+        if j.t then
+          if st ~= 'queued' or h.ticket ~= j.t then verdict = 'stale' end
+        elseif not (j.url or j.urls) then
+          if not st then verdict = 'unknown'
+          elseif st == 'running' then verdict = h.want == 'paused' and 'again' or 'duplicate'
+          elseif st == 'queued' or is_old(j.at, h.asof) then verdict = 'duplicate'
+          elseif not call('HGET', k, 'spec') then verdict = 'spent'
+          elseif h.want == 'paused' then call('HDEL', k, 'want', 'wantat') h.want = nil end
+        elseif st and is_old(j.at, h.asof) then verdict = 'duplicate'
+        elseif st == 'running' then
+          if h.want and not is_old(j.at, h.wantat) then verdict = 'again' else verdict = 'refresh' end
+        elseif st == 'queued' or st == 'scheduled' then verdict = 'refresh' end
+
+        if verdict == 'unknown' then
+          reject(element, 'id: no job ' .. id .. ' is known; push it with its url', id)
+        elseif verdict == 'spent' then
+          reject(element, 'id: job ' .. id .. ' is ' .. st .. ' and its url is no longer kept; push it with its url', id)
+        elseif verdict == 'again' then
+          call('HSET', k, 'again', element)
+        elseif verdict == 'refresh' then
+          -- A newer url and headers replace the old ones: signed URLs expire.
+          call('HSET', k, 'spec', element)
+          emit(id, 'duplicate', ',"state":"' .. st .. '"')
+        elseif verdict == 'duplicate' then
+          emit(id, 'duplicate', ',"state":"' .. st .. '"')
+        elseif not verdict then
+          if j.url or j.urls then
+            local meta = j.meta ~= nil and RAW(element, 'meta') or nil
+            call('HSET', k, 'spec', element, 'url', mask(j.url or j.urls[1]))
+            if j.path then call('HSET', k, 'path', j.path) end
+            if meta then call('HSET', k, 'meta', meta) end
+            if j.reply_to then call('HSET', k, 'reply_to', j.reply_to) end
+            if not st or isFinal then
+              call('HSET', k, 'created', whole(now))
+              if j.deadline then
+                local due = whole((j.at or now) + j.deadline * 1000)
+                call('HSET', k, 'deadline_at', due)
+                call('ZADD', DEADLINES, due, id)
+              end
+            end
+          end
+          local due = (j.url or j.urls) and j.delay and ((j.at or now) + j.delay * 1000) or 0
+          if h.want then
+            if not st and not h.asof then as_of(id) end
+            if h.want == 'paused' then pause(id, h) else finish(id, h, 'cancelled', retention, '') end
+          elseif due > now then
+            postpone(id, h, due - now)
+          else
+            if isFinal then
+              h.crashes, h.attempt = 0, 0
+              call('HDEL', k, 'crashes', 'attempt', 'error', 'message', 'finished')
+            end
+            leave(id, h)
+            call('HSET', k, 'state', 'running', 'token', token, 'worker', worker, 'started', whole(now), 'updated', whole(now))
+            if not st and h.asof then call('PERSIST', k) end
+            if h.ticket or h.again then call('HDEL', k, 'ticket', 'again', 'waiting') end
+            call('ZADD', LEASES, now + lease, id)
+            call('HSET', WORKER, token, id)
+            call('RPOP', list)
+            return { 'job', id, token, (j.url or j.urls) and element or call('HGET', k, 'spec'), st or '', whole(now),
+              st and call('HGETALL', k) or {}, st and call('HGETALL', offsets(id)) or {} }
+          end
+        end
+        call('RPOP', list)
+      end
+    end
+  end
+  return { 'more' }
+end

@@ -1,0 +1,79 @@
+package import Contract
+
+/// How a run ended.
+package enum Settlement: Sendable {
+    case completed(CompletedFile, seconds: Double, unchanged: Bool)
+    case failed(Failure, retryable: Bool, received: Int64)
+    case cancelled
+    case paused
+    /// Another attempt after `delay`.
+    case retry(after: Duration, Failure)
+    /// Waits for room on the disk, holding no slot.
+    case parked(after: Duration, reason: String)
+    /// Back to the front of the line, uncounted.
+    case released(why: String)
+    /// The element was no valid job after all.
+    case rejected(reason: String)
+
+    var outcome: String {
+        switch self {
+        case .completed: "completed"
+        case .failed: "failed"
+        case .cancelled: "cancelled"
+        case .paused: "paused"
+        case .retry: "retry"
+        case .parked: "parked"
+        case .released: "released"
+        case .rejected: "rejected"
+        }
+    }
+
+    var argument: String {
+        switch self {
+        case .retry(let delay, _), .parked(let delay, _): String(delay.milliseconds)
+        case .released(let why): why
+        case .rejected(let reason): reason
+        default: ""
+        }
+    }
+
+    /// The members of the event that the script publishes.
+    var announcement: Announcement {
+        switch self {
+        case .completed(let file, let seconds, let unchanged):
+            Announcement(
+                outcome,
+                [
+                    ("file", JSON.quoted(file.file)), ("bytes", String(file.bytes)),
+                    ("seconds", String(seconds)), ("checksum", file.checksum.map(JSON.quoted)),
+                    ("etag", file.entity.etag.map(JSON.quoted)), ("unchanged", unchanged ? "true" : nil),
+                ])
+        case .failed(let failure, let retryable, let received):
+            Announcement(
+                outcome,
+                [
+                    ("error", JSON.quoted(failure.code.rawValue)), ("message", JSON.quoted(failure.message)),
+                    ("retryable", retryable ? "true" : "false"), ("received", String(received)),
+                ])
+        case .retry(let delay, let failure):
+            Announcement(
+                "retrying",
+                [
+                    ("error", JSON.quoted(failure.code.rawValue)), ("message", JSON.quoted(failure.message)),
+                    ("delay", String(delay.secondsValue)),
+                ])
+        case .parked(_, let reason): Announcement("waiting", [("why", JSON.quoted(reason))])
+        case .cancelled, .paused, .released, .rejected: Announcement(outcome)
+        }
+    }
+
+    /// What is kept in the hash of how it ended.
+    var fields: [(String, String)] {
+        switch self {
+        case .completed(let file, _, _): file.fields + [("error", ""), ("message", "")]
+        case .failed(let failure, _, _), .retry(_, let failure):
+            [("error", failure.code.rawValue), ("message", failure.message)]
+        default: []
+        }
+    }
+}

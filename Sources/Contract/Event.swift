@@ -1,0 +1,34 @@
+/// What is published of a job, as it comes off the wire: docs/bus.md lists the kinds and their members.
+///
+/// Open: an event of a newer worker keeps all of its members, known or not.
+public struct Event: Sendable, Equatable {
+    public let name: String
+    public let id: String
+    public let queue: String
+    /// Grows with every event of the job; nil for events that belong to no job.
+    public let sequence: Int64?
+    /// Unix milliseconds, by Redis' clock.
+    public let at: Int64
+    public let worker: String?
+    /// The whole object.
+    public let json: JSON
+
+    /// nil for what is no event.
+    public init?(_ payload: some Collection<UInt8>) {
+        guard let json = try? JSON(payload), let name = json["event"]?.string, let id = json["id"]?.string else {
+            return nil
+        }
+        self.name = name
+        self.id = id
+        self.json = json
+        queue = json["queue"]?.string ?? ""
+        sequence = json["seq"]?.integer
+        at = json["at"]?.integer ?? 0
+        worker = json["worker"]?.string
+    }
+
+    public subscript(member: String) -> JSON? { json[member] }
+
+    /// The final state that this event announces, if it announces one.
+    public var finalState: JobState? { JobState(rawValue: name).flatMap { $0.isFinal ? $0 : nil } }
+}

@@ -1,0 +1,244 @@
+/// A JSON value as it was written: numbers keep their digits, objects their order, and every value its raw text, so that
+/// nothing a producer wrote is ever re-encoded (RFC 8259).
+public enum JSON: Sendable, Equatable {
+    case null
+    case bool(Bool)
+    /// The digits as written.
+    case number(String)
+    case string(String)
+    case array([JSON])
+    case object([Member])
+
+    /// A member of an object: its value, and the value's text as written.
+    public struct Member: Sendable, Equatable {
+        public let name: String
+        public let value: JSON
+        public let raw: String
+    }
+
+    /// What is wrong with a text that is no JSON.
+    public struct SyntaxError: Error, Sendable, CustomStringConvertible {
+        public let description: String
+    }
+
+    /// Reads one value that fills the whole text.
+    public init(_ bytes: some Collection<UInt8>) throws(SyntaxError) {
+        var reader = JSONReader(bytes: Array(bytes))
+        self = try reader.document()
+    }
+
+    public init(_ text: String) throws(SyntaxError) { try self.init(text.utf8) }
+
+    public var string: String? { if case .string(let text) = self { text } else { nil } }
+    public var double: Double? { if case .number(let digits) = self { Double(digits) } else { nil } }
+    /// A whole number; `3.0` and `1e3` count as whole.
+    public var integer: Int64? {
+        guard case .number(let digits) = self else { return nil }
+        return Int64(digits) ?? Double(digits).flatMap { Int64(exactly: $0) }
+    }
+    public var array: [JSON]? { if case .array(let elements) = self { elements } else { nil } }
+    public var members: [Member]? { if case .object(let members) = self { members } else { nil } }
+
+    /// An object's member; of several with the same name the last, as most readers do.
+    public subscript(name: String) -> JSON? { members?.last { $0.name == name }?.value }
+
+    /// `text` as a JSON string, with its quotes.
+    public static func quoted(_ text: String) -> String {
+        var result = "\""
+        for scalar in text.unicodeScalars {
+            switch scalar {
+            case "\"": result += "\\\""
+            case "\\": result += "\\\\"
+            case "\n": result += "\\n"
+            case "\r": result += "\\r"
+            case "\t": result += "\\t"
+            case _ where scalar.value < 0x20 || scalar.value == 0x7f:
+                let digits = String(scalar.value, radix: 16)
+                result += "\\u" + String(repeating: "0", count: 4 - digits.count) + digits
+            default: result.unicodeScalars.append(scalar)
+            }
+        }
+        return result + "\""
+    }
+
+    /// The value as compact JSON text.
+    public var text: String {
+        switch self {
+        case .null: "null"
+        case .bool(let value): value ? "true" : "false"
+        case .number(let digits): digits
+        case .string(let text): Self.quoted(text)
+        case .array(let elements): "[" + elements.map(\.text).joined(separator: ",") + "]"
+        case .object(let members):
+            "{" + members.map { Self.quoted($0.name) + ":" + $0.raw }.joined(separator: ",") + "}"
+        }
+    }
+}
+
+/// A recursive descent reader with a bound on depth: what others send may not exhaust the stack.
+private struct JSONReader {
+    static let maximumDepth = 64
+
+    let bytes: [UInt8]
+    var position = 0
+    var depth = 0
+
+    init(bytes: [UInt8]) { self.bytes = bytes }
+
+    mutating func document() throws(JSON.SyntaxError) -> JSON {
+        let value = try value()
+        skipSpace()
+        guard position == bytes.count else { throw error("more text follows the value") }
+        return value
+    }
+
+    private mutating func value() throws(JSON.SyntaxError) -> JSON {
+        skipSpace()
+        switch peek() {
+        case UInt8(ascii: "{"): return try nested { reader throws(JSON.SyntaxError) in try reader.object() }
+        case UInt8(ascii: "["): return try nested { reader throws(JSON.SyntaxError) in try reader.array() }
+        case UInt8(ascii: "\""): return .string(try string())
+        case UInt8(ascii: "t"): return try word("true", .bool(true))
+        case UInt8(ascii: "f"): return try word("false", .bool(false))
+        case UInt8(ascii: "n"): return try word("null", .null)
+        case .some(UInt8(ascii: "-")), .some(UInt8(ascii: "0")...UInt8(ascii: "9")): return try number()
+        case nil: throw error("the text ends where a value should be")
+        default: throw error("no value begins like this")
+        }
+    }
+
+    private mutating func nested(
+        _ body: (inout JSONReader) throws(JSON.SyntaxError) -> JSON
+    ) throws(JSON.SyntaxError) -> JSON {
+        guard depth < Self.maximumDepth else { throw error("nested deeper than \(Self.maximumDepth) levels") }
+        depth += 1
+        defer { depth -= 1 }
+        position += 1
+        return try body(&self)
+    }
+
+    private mutating func object() throws(JSON.SyntaxError) -> JSON {
+        var members: [JSON.Member] = []
+        skipSpace()
+        if take("}") { return .object([]) }
+        while true {
+            skipSpace()
+            guard peek() == UInt8(ascii: "\"") else { throw error("a member's name should be here") }
+            let name = try string()
+            skipSpace()
+            guard take(":") else { throw error("a colon should follow the name \(name)") }
+            skipSpace()
+            let start = position
+            let value = try value()
+            let raw = String(decoding: bytes[start..<position], as: UTF8.self)
+            members.append(JSON.Member(name: name, value: value, raw: raw))
+            skipSpace()
+            if take("}") { return .object(members) }
+            guard take(",") else { throw error("a comma or } should follow a member") }
+        }
+    }
+
+    private mutating func array() throws(JSON.SyntaxError) -> JSON {
+        var elements: [JSON] = []
+        skipSpace()
+        if take("]") { return .array([]) }
+        while true {
+            elements.append(try value())
+            skipSpace()
+            if take("]") { return .array(elements) }
+            guard take(",") else { throw error("a comma or ] should follow an element") }
+        }
+    }
+
+    private mutating func string() throws(JSON.SyntaxError) -> String {
+        position += 1
+        var text: [UInt8] = []
+        while let byte = peek() {
+            position += 1
+            switch byte {
+            case UInt8(ascii: "\""):
+                guard let result = String(validating: text, as: UTF8.self) else {
+                    throw error("a string is not valid UTF-8")
+                }
+                return result
+            case UInt8(ascii: "\\"): try escape(into: &text)
+            case 0..<0x20: throw error("a control character stands in a string")
+            default: text.append(byte)
+            }
+        }
+        throw error("a string does not end")
+    }
+
+    private mutating func escape(into text: inout [UInt8]) throws(JSON.SyntaxError) {
+        guard let byte = peek() else { throw error("a string does not end") }
+        position += 1
+        switch byte {
+        case UInt8(ascii: "n"): text.append(10)
+        case UInt8(ascii: "t"): text.append(9)
+        case UInt8(ascii: "r"): text.append(13)
+        case UInt8(ascii: "b"): text.append(8)
+        case UInt8(ascii: "f"): text.append(12)
+        case UInt8(ascii: "\""), UInt8(ascii: "\\"), UInt8(ascii: "/"): text.append(byte)
+        case UInt8(ascii: "u"):
+            var code = try hexadecimal()
+            if (0xD800..<0xDC00).contains(code), take("\\"), take("u") {
+                let low = try hexadecimal()
+                guard (0xDC00..<0xE000).contains(low) else { throw error("half a surrogate pair") }
+                code = 0x10000 + (code - 0xD800) << 10 + (low - 0xDC00)
+            }
+            guard let scalar = Unicode.Scalar(code) else { throw error("half a surrogate pair") }
+            text.append(contentsOf: UTF8.encode(scalar)!)
+        default: throw error("an unknown escape stands in a string")
+        }
+    }
+
+    private mutating func hexadecimal() throws(JSON.SyntaxError) -> UInt32 {
+        let digits = bytes[position..<min(position + 4, bytes.count)]
+        guard digits.count == 4, digits.allSatisfy({ UInt8(ascii: "0")...UInt8(ascii: "f") ~= $0 }),
+            let code = UInt32(String(decoding: digits, as: UTF8.self), radix: 16)
+        else { throw error("\\u wants four hexadecimal digits") }
+        position += 4
+        return code
+    }
+
+    private mutating func number() throws(JSON.SyntaxError) -> JSON {
+        let start = position
+        _ = take("-")
+        let digits = skipDigits()
+        guard digits > 0, digits == 1 || bytes[position - digits] != UInt8(ascii: "0") else { throw error("no number") }
+        if take("."), skipDigits() == 0 { throw error("no number") }
+        if take("e") || take("E") {
+            if !take("+") { _ = take("-") }
+            if skipDigits() == 0 { throw error("no number") }
+        }
+        return .number(String(decoding: bytes[start..<position], as: UTF8.self))
+    }
+
+    private mutating func skipDigits() -> Int {
+        let start = position
+        while let byte = peek(), UInt8(ascii: "0")...UInt8(ascii: "9") ~= byte { position += 1 }
+        return position - start
+    }
+
+    private mutating func word(_ text: String, _ value: JSON) throws(JSON.SyntaxError) -> JSON {
+        guard bytes[position...].starts(with: text.utf8) else { throw error("no value begins like this") }
+        position += text.utf8.count
+        return value
+    }
+
+    private mutating func skipSpace() {
+        while let byte = peek(), byte == 32 || byte == 10 || byte == 13 || byte == 9 { position += 1 }
+    }
+
+    private func peek() -> UInt8? { position < bytes.count ? bytes[position] : nil }
+
+    private mutating func take(_ character: Unicode.Scalar) -> Bool {
+        guard peek() == UInt8(ascii: character) else { return false }
+        position += 1
+        return true
+    }
+
+    private func error(_ message: String) -> JSON.SyntaxError {
+        JSON.SyntaxError(description: "\(message) (at byte \(position))")
+    }
+}

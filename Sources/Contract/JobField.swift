@@ -1,0 +1,133 @@
+/// The fields of a job as the contract has them. One table for two readers: `Job.init(json:)` here, and the gate in the
+/// claim script, which is rendered from it; so a raw LPUSH and the client refuse the same things with the same words.
+package struct JobField: Sendable {
+    package enum Kind: Sendable {
+        case url, urls, id, path, checksum, method, headers, meta
+        case choice([String])
+        case integer(ClosedRange<Int64>)
+        case number(ClosedRange<Double>)
+        /// At most so many bytes.
+        case text(Int)
+    }
+
+    package let name: String
+    package let kind: Kind
+    /// What is said, after the field's name, of a value that is not this.
+    package let rule: String
+
+    private init(_ name: String, _ kind: Kind, _ rule: String) {
+        (self.name, self.kind, self.rule) = (name, kind, rule)
+    }
+
+    /// The largest integer that every JSON reader keeps exact.
+    package static let largest: Int64 = 1 << 53 - 1
+    /// An element of the jobs list has at most this many bytes.
+    package static let largestElement = 256 << 10
+    package static let version: Int64 = 1
+    /// A continuation holds nothing else.
+    package static let continuation: Set<String> = ["id", "v", "at", "t"]
+    /// Headers that are the engine's own (lower case).
+    package static let forbiddenHeaders: Set<String> = [
+        "range", "if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "if-range", "accept-encoding",
+        "host", "content-length", "transfer-encoding", "connection",
+    ]
+
+    private static let seconds = "must be a number of seconds, 0 or more"
+    private static let count = "must be a whole number, 0 or more"
+
+    package static let all: [JobField] = [
+        JobField("url", .url, "must be an http or https URL without spaces or control characters"),
+        JobField("urls", .urls, "must be a list of 1 to 16 http or https URLs"),
+        JobField("id", .id, "must be 1 to 128 of the characters A-Z a-z 0-9 . _ : -"),
+        JobField("path", .path, "must be relative, without .. or control characters, and no part may begin with .haul"),
+        JobField(
+            "if_exists", .choice(["reuse", "overwrite", "rename", "fail"]), "must be reuse, overwrite, rename or fail"),
+        JobField("fresh_for", .number(0...1e10), seconds),
+        JobField("checksum", .checksum, "must be sha256:, sha512:, sha1: or md5: and the digest in hexadecimal"),
+        JobField("size", .integer(0...largest), count),
+        JobField("content_type", .text(255), "must be a media type"),
+        JobField("method", .method, "must be a method in capital letters"),
+        JobField("headers", .headers, "must be an object of header names and texts, without the engine's own headers"),
+        JobField("body", .text(largestElement), "must be a text"),
+        JobField("connections", .integer(1...16), "must be a whole number from 1 to 16"),
+        JobField("limit_rate", .integer(1...largest), "must be a whole number of bytes per second, 1 or more"),
+        JobField("max_bytes", .integer(0...largest), count),
+        JobField("min_speed", .integer(0...largest), count),
+        JobField("retries", .integer(0...1000), "must be a whole number from 0 to 1000"),
+        JobField("connect_timeout", .number(0.1...86400), "must be a number of seconds from 0.1 to 86400"),
+        JobField("stall_timeout", .number(0.1...86400), "must be a number of seconds from 0.1 to 86400"),
+        JobField("delay", .number(0...1e10), seconds),
+        JobField("deadline", .number(0...1e10), seconds),
+        JobField("reply_to", .id, "must be 1 to 128 of the characters A-Z a-z 0-9 . _ : -"),
+        JobField("meta", .meta, "must be at most 4096 bytes of JSON"),
+        JobField("at", .integer(0...largest), "must be unix milliseconds"),
+        JobField("v", .integer(version...version), "must be \(version): no other version of the contract is known"),
+        JobField("t", .text(64), "is Redis' own"),
+    ]
+
+    package static let byName = Dictionary(uniqueKeysWithValues: all.map { ($0.name, $0) })
+
+    /// Whether `value`, written as `raw`, is what this field may hold.
+    func accepts(_ value: JSON, raw: String) -> Bool {
+        switch kind {
+        case .url: value.string.map(Self.isURL) ?? false
+        case .urls:
+            value.array.map { (1...16).contains($0.count) && $0.allSatisfy { $0.string.map(Self.isURL) ?? false } }
+                ?? false
+        case .id: value.string.map(Self.isID) ?? false
+        case .path: value.string.map(Self.isPath) ?? false
+        case .checksum: value.string.map { Job.Checksum($0) != nil } ?? false
+        case .method:
+            value.string.map { (1...20).contains($0.utf8.count) && $0.utf8.allSatisfy { 65...90 ~= $0 } } ?? false
+        case .headers: value.members.map(Self.areHeaders) ?? false
+        case .meta: raw.utf8.count <= 4096
+        case .choice(let choices): value.string.map(choices.contains) ?? false
+        case .integer(let range): value.integer.map(range.contains) ?? false
+        case .number(let range): value.double.map(range.contains) ?? false
+        case .text(let limit): value.string.map { $0.utf8.count <= limit } ?? false
+        }
+    }
+
+    package static func isID(_ text: String) -> Bool {
+        (1...128).contains(text.utf8.count)
+            && text.utf8.allSatisfy {
+                switch $0 {
+                case UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "a")...UInt8(ascii: "z"),
+                    UInt8(ascii: "0")...UInt8(ascii: "9"),
+                    UInt8(ascii: "."), UInt8(ascii: "_"), UInt8(ascii: ":"), UInt8(ascii: "-"):
+                    true
+                default: false
+                }
+            }
+    }
+
+    private static func isURL(_ text: String) -> Bool {
+        let lower = text.prefix(8).lowercased()
+        let scheme = lower.hasPrefix("http://") ? 7 : lower.hasPrefix("https://") ? 8 : 0
+        guard scheme > 0, text.utf8.count <= 8192, !text.utf8.contains(where: { $0 <= 32 || $0 == 127 }) else {
+            return false
+        }
+        guard let first = text.utf8.dropFirst(scheme).first else { return false }
+        return first != UInt8(ascii: "/") && first != UInt8(ascii: "?") && first != UInt8(ascii: "#")
+    }
+
+    private static func isPath(_ text: String) -> Bool {
+        guard (1...4096).contains(text.utf8.count), !text.hasPrefix("/"),
+            !text.utf8.contains(where: { $0 < 32 || $0 == 127 })
+        else { return false }
+        return text.split(separator: "/").allSatisfy {
+            $0 != ".." && $0 != "." && !$0.hasPrefix(".haul") && $0.utf8.count <= 255
+        }
+    }
+
+    private static func areHeaders(_ members: [JSON.Member]) -> Bool {
+        members.allSatisfy { member in
+            guard let value = member.value.string, !value.utf8.contains(where: { $0 == 0 || $0 == 10 || $0 == 13 })
+            else {
+                return false
+            }
+            return !member.name.isEmpty && !forbiddenHeaders.contains(member.name.lowercased())
+                && member.name.utf8.allSatisfy { $0 > 32 && $0 < 127 && $0 != UInt8(ascii: ":") }
+        }
+    }
+}

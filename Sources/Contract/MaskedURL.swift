@@ -1,0 +1,17 @@
+/// URLs without their secrets, for events, logs and messages.
+public enum MaskedURL {
+    /// `url` without credentials and fragment, its query string replaced.
+    public static func text(_ url: String) -> String {
+        var rest = url[...]
+        if let fragment = rest.firstIndex(of: "#") { rest = rest[..<fragment] }
+        var suffix = ""
+        if let query = rest.firstIndex(of: "?") {
+            rest = rest[..<query]
+            suffix = "?[masked]"
+        }
+        guard let scheme = rest.firstRange(of: "://") else { return String(rest) + suffix }
+        let authority = rest[scheme.upperBound...].prefix { $0 != "/" }
+        guard let at = authority.lastIndex(of: "@") else { return String(rest) + suffix }
+        return rest[..<scheme.upperBound] + rest[rest.index(after: at)...] + suffix
+    }
+}

@@ -1,0 +1,69 @@
+/// Why a command was not answered as hoped: a stable code, and one sentence that says what to do.
+package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible {
+    package enum Code: String, Sendable {
+        /// The text is no Redis URL.
+        case badURL
+        /// Nobody answers at the address, or its name does not resolve.
+        case unreachable
+        /// The connection ended before the reply came: the command may or may not have been done.
+        case closed
+        /// No reply in time: the command may or may not have been done. The connection has been dropped.
+        case timedOut
+        case authentication, noPermission, wrongType, outOfMemory, noScript, readOnly, loading, moved, ask, tryAgain
+        case clusterDown, masterDown, noReplicas, misconfigured, busy, unblocked
+        /// Any other error reply.
+        case reply
+    }
+
+    package var code: Code
+    package var message: String
+
+    package init(_ code: Code, _ message: String) { (self.code, self.message) = (code, message) }
+
+    package var description: String { message }
+
+    /// An error reply: its first word is the code.
+    init(reply text: String) {
+        let word = text.prefix { $0 != " " }
+        let (code, advice) = Self.replies[String(word)] ?? (.reply, "")
+        self = RedisError(code, advice.isEmpty ? "Redis says: \(text)" : "\(advice) (Redis says: \(text))")
+    }
+
+    /// Whether the server certainly did not execute the command, and the same command may succeed in a moment.
+    package var isPassing: Bool {
+        switch code {
+        case .loading, .masterDown, .clusterDown, .readOnly, .tryAgain, .ask, .busy: true
+        default: false
+        }
+    }
+
+    /// Whether waiting and asking again makes sense, although an earlier try may have been executed.
+    package var isTransient: Bool {
+        switch code {
+        case .unreachable, .closed, .timedOut, .unblocked, .moved, .noReplicas, .misconfigured, .outOfMemory: true
+        default: isPassing
+        }
+    }
+
+    private static let replies: [String: (Code, String)] = [
+        "NOAUTH": (.authentication, "Redis wants a password: put it into the URL, redis://:PASSWORD@host"),
+        "WRONGPASS": (.authentication, "Redis refuses the user name or password: correct them in the URL"),
+        "NOPERM": (.noPermission, "the Redis user lacks a right: extend its ACL"),
+        "WRONGTYPE": (
+            .wrongType, "a key of the queue holds another type: look at it with TYPE, and rename or delete it"
+        ),
+        "OOM": (.outOfMemory, "Redis is out of memory: raise maxmemory or let the queue drain"),
+        "NOSCRIPT": (.noScript, ""),
+        "READONLY": (.readOnly, "this Redis is a replica: name the primary"),
+        "LOADING": (.loading, "Redis is loading its data: it will be back by itself"),
+        "MOVED": (.moved, "the queue's slot lives on another node of the cluster"),
+        "ASK": (.ask, "the queue's slot is being moved"),
+        "TRYAGAIN": (.tryAgain, "the queue's slot is being moved"),
+        "CLUSTERDOWN": (.clusterDown, "the Redis Cluster is down: not all slots are served"),
+        "MASTERDOWN": (.masterDown, "this replica has lost its primary"),
+        "NOREPLICAS": (.noReplicas, "Redis has too few replicas to accept writes: see min-replicas-to-write"),
+        "MISCONF": (.misconfigured, "Redis cannot save to its disk: look at its log"),
+        "BUSY": (.busy, "a script keeps Redis busy"),
+        "UNBLOCKED": (.unblocked, ""),
+    ]
+}

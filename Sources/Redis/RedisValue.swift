@@ -1,0 +1,64 @@
+import CHiredis
+
+/// A reply, copied out of hiredis' memory (RESP2).
+package enum RedisValue: Sendable, Equatable {
+    case null
+    case integer(Int)
+    case status(String)
+    case bulk([UInt8])
+    case array([RedisValue])
+    case error(RedisError)
+
+    /// The text of a bulk, status or integer; invalid UTF-8 is repaired. nil for everything else.
+    package var string: String? {
+        switch self {
+        case .bulk(let bytes): String(decoding: bytes, as: UTF8.self)
+        case .status(let text): text
+        case .integer(let number): String(number)
+        case .null, .array, .error: nil
+        }
+    }
+
+    package var bytes: [UInt8]? { if case .bulk(let bytes) = self { bytes } else { nil } }
+
+    /// An integer, or a text that is one.
+    package var int: Int? {
+        if case .integer(let number) = self { return number }
+        return string.flatMap { Int($0) }
+    }
+
+    package var array: [RedisValue]? { if case .array(let elements) = self { elements } else { nil } }
+
+    /// The pairs of a reply such as HGETALL's.
+    package var dictionary: [String: String] {
+        var result: [String: String] = [:]
+        let elements = array ?? []
+        for index in stride(from: 0, to: elements.count - 1, by: 2) {
+            if let field = elements[index].string { result[field] = elements[index + 1].string }
+        }
+        return result
+    }
+
+    /// This value, or the error that it is.
+    package func get() throws(RedisError) -> RedisValue {
+        if case .error(let error) = self { throw error }
+        return self
+    }
+
+    init(_ reply: borrowing redisReply) {
+        switch reply.type {
+        case REDIS_REPLY_INTEGER: self = .integer(Int(reply.integer))
+        case REDIS_REPLY_STRING: self = .bulk(Array(Self.bytes(of: reply)))
+        case REDIS_REPLY_STATUS: self = .status(String(decoding: Self.bytes(of: reply), as: UTF8.self))
+        case REDIS_REPLY_ERROR: self = .error(RedisError(reply: String(decoding: Self.bytes(of: reply), as: UTF8.self)))
+        case REDIS_REPLY_ARRAY:
+            let elements = UnsafeBufferPointer(start: reply.element, count: Int(reply.elements))
+            self = .array(elements.map { RedisValue($0!.pointee) })
+        default: self = .null
+        }
+    }
+
+    private static func bytes(of reply: borrowing redisReply) -> UnsafeRawBufferPointer {
+        UnsafeRawBufferPointer(start: reply.str, count: Int(reply.len))
+    }
+}

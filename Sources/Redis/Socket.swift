@@ -1,0 +1,81 @@
+import Executors
+import Glibc
+
+/// Non-blocking sockets: connecting them. Names are resolved on a thread that may block.
+enum Socket {
+    private static let resolver = BlockingPool(name: "redis-resolve", limit: 4)
+
+    /// A socket address as the kernel wants it.
+    struct Address: Sendable {
+        let family: Int32
+        let bytes: [UInt8]
+    }
+
+    static func addresses(of address: RedisURL.Address) async throws(RedisError) -> [Address] {
+        switch address {
+        case .unix(let path): [try unixAddress(path)]
+        case .tcp(let host, let port):
+            try await resolver.run { () throws(RedisError) in try resolve(host: host, port: port) }
+        }
+    }
+
+    /// Starts to connect; the socket becomes writable when that has succeeded or failed.
+    static func connect(to address: Address) throws(RedisError) -> Int32 {
+        let descriptor = socket(
+            address.family, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_NONBLOCK.rawValue) | Int32(SOCK_CLOEXEC.rawValue),
+            0)
+        guard descriptor >= 0 else { throw RedisError(.unreachable, "no socket: \(message(errno))") }
+        if address.family != AF_UNIX {
+            var one: Int32 = 1
+            setsockopt(descriptor, Int32(IPPROTO_TCP), TCP_NODELAY, &one, 4)
+            setsockopt(descriptor, SOL_SOCKET, SO_KEEPALIVE, &one, 4)
+        }
+        let status = address.bytes.withUnsafeBytes {
+            Glibc.connect(descriptor, $0.assumingMemoryBound(to: sockaddr.self).baseAddress, socklen_t($0.count))
+        }
+        // A full backlog of a unix socket says EAGAIN; that is a failure to be tried again, not progress.
+        guard status == 0 || errno == EINPROGRESS else {
+            let reason = message(errno)
+            close(descriptor)
+            throw RedisError(.unreachable, reason)
+        }
+        return descriptor
+    }
+
+    /// The error with which connecting ended, nil if it succeeded.
+    static func pendingError(of descriptor: Int32) -> String? {
+        var code: Int32 = 0
+        var size = socklen_t(4)
+        getsockopt(descriptor, SOL_SOCKET, SO_ERROR, &code, &size)
+        return code == 0 ? nil : message(code)
+    }
+
+    static func message(_ code: Int32) -> String { String(cString: strerror(code)) }
+
+    private static func unixAddress(_ path: String) throws(RedisError) -> Address {
+        var address = sockaddr_un()
+        address.sun_family = sa_family_t(AF_UNIX)
+        let bytes = Array(path.utf8)
+        guard bytes.count < MemoryLayout.size(ofValue: address.sun_path) else {
+            throw RedisError(.badURL, "the path of a unix socket has at most 107 bytes, \(path) has \(bytes.count)")
+        }
+        withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: bytes) }
+        return Address(family: AF_UNIX, bytes: withUnsafeBytes(of: &address) { Array($0) })
+    }
+
+    private static func resolve(host: String, port: Int) throws(RedisError) -> [Address] {
+        var hints = addrinfo()
+        hints.ai_socktype = Int32(SOCK_STREAM.rawValue)
+        var list: UnsafeMutablePointer<addrinfo>?
+        let status = getaddrinfo(host, String(port), &hints, &list)
+        guard status == 0, let first = list else {
+            throw RedisError(
+                .unreachable, "the name \(host) does not resolve: \(String(cString: gai_strerror(status)))")
+        }
+        defer { freeaddrinfo(first) }
+        return sequence(first: first, next: { $0.pointee.ai_next }).map { entry in
+            let bytes = UnsafeRawBufferPointer(start: entry.pointee.ai_addr, count: Int(entry.pointee.ai_addrlen))
+            return Address(family: entry.pointee.ai_family, bytes: Array(bytes))
+        }
+    }
+}

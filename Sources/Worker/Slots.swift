@@ -1,0 +1,68 @@
+import Synchronization
+
+/// How many jobs may run at once, and who waits for a free place.
+final class Slots: Sendable {
+    private struct State {
+        var taken = 0
+        var waiting: [Int: CheckedContinuation<Void, Never>] = [:]
+        var nextWaiter = 0
+        /// Set while the worker cannot work (a full disk, say): no slot counts as free.
+        var isShut = false
+    }
+
+    /// nil: as many as there are jobs.
+    let limit: Int?
+    private let state = Mutex(State())
+
+    init(limit: Int?) { self.limit = limit }
+
+    var taken: Int { state.withLock { $0.taken } }
+
+    /// Takes a free slot; false if there is none.
+    func take() -> Bool {
+        state.withLock { state in
+            guard isFree(state) else { return false }
+            state.taken += 1
+            return true
+        }
+    }
+
+    func release() { change { $0.taken -= 1 } }
+
+    /// While shut no slot is free; running jobs keep theirs.
+    func setShut(_ shut: Bool) { change { $0.isShut = shut } }
+
+    var isShut: Bool { state.withLock { $0.isShut } }
+
+    /// Returns when a slot is free, or when the task is cancelled. It may be taken by another before the caller asks.
+    func waitUntilFree() async {
+        let waiter = state.withLock { state in
+            state.nextWaiter += 1
+            return state.nextWaiter
+        }
+        await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in
+                let proceed = state.withLock { state in
+                    if isFree(state) || Task.isCancelled { return true }
+                    state.waiting[waiter] = continuation
+                    return false
+                }
+                if proceed { continuation.resume() }
+            }
+        } onCancel: {
+            state.withLock { $0.waiting.removeValue(forKey: waiter) }?.resume()
+        }
+    }
+
+    private func change(_ body: (inout State) -> Void) {
+        let woken = state.withLock { state in
+            body(&state)
+            guard isFree(state) else { return [CheckedContinuation<Void, Never>]() }
+            defer { state.waiting.removeAll() }
+            return Array(state.waiting.values)
+        }
+        for continuation in woken { continuation.resume() }
+    }
+
+    private func isFree(_ state: State) -> Bool { !state.isShut && state.taken < limit ?? .max }
+}
