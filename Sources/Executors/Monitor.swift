@@ -42,3 +42,8 @@ package final class Monitor<Value>: @unchecked Sendable {
         return then(&value)
     }
 }
+
+extension Monitor {
+    /// Looks at the value, waking nobody.
+    package func read<T>(_ body: (Value) -> T) -> T { waitWhile({ _ in false }, then: { body($0) }) }
+}

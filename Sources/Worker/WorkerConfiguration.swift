@@ -1,1 +1,30 @@
-// placeholder
+package import Bus
+package import Redis
+package import Transfer
+
+/// How a worker works. Durations and sizes have their defaults here and nowhere else.
+package struct WorkerConfiguration: Sendable {
+    package var redis: RedisURL
+    /// In order of priority; with a weight on any, drawn by weight.
+    package var queues: [(name: QueueName, weight: Int?)] = [(.default, nil)]
+    /// The directory that downloads go to.
+    package var root: String
+    /// nil: as many as there are jobs.
+    package var slots: Int? = 3
+    /// Unique in the fleet.
+    package var name: String
+    package var durability: Durability = .disk
+    package var addressPolicy = AddressPolicy.restricted()
+    package var policy = QueuePolicy()
+    /// After SIGTERM everything is back in line within this.
+    package var graceTime: Duration = .seconds(10)
+    /// Bytes per second over all transfers.
+    package var limitRate: Int64?
+    package var proxy: String?
+    package var certificateAuthorities: String?
+    package var maximumSize: Int64?
+    package var connectTimeout: Duration = .seconds(15)
+    package var stallTimeout: Duration = .seconds(60)
+
+    package init(redis: RedisURL, root: String, name: String) { (self.redis, self.root, self.name) = (redis, root, name) }
+}

@@ -1,0 +1,63 @@
+import CLinux
+import Contract
+import Glibc
+import Transfer
+
+/// The file that a download grows in: `.haul-<key>-<generation>` beside its final name. A generation is named by the
+/// token that opened it, created with O_EXCL and never truncated: a fenced worker writes into a file of its own.
+struct PartialFile: Sendable {
+    let directory: Directory
+    /// sha1 of the queue and the job's id.
+    let key: String
+    let generation: String
+    let descriptor: Int32
+
+    var name: String { Self.name(key, generation) }
+
+    static func name(_ key: String, _ generation: String) -> String { "\(Store.hiddenPrefix)\(key)-\(generation)" }
+
+    /// The job's key in a partial file's name; nil for other names.
+    static func key(of name: String) -> String? {
+        let parts = name.split(separator: "-", omittingEmptySubsequences: false)
+        return parts.count >= 3 && parts[0] == ".haul" && parts[1].utf8.count == 40 ? String(parts[1]) : nil
+    }
+
+    /// A new generation. Whoever opens one first unlinks the job's others: their writers are fenced.
+    static func create(in directory: Directory, key: String, generation: String) throws(TransferError) -> PartialFile {
+        for name in directory.names() where Self.key(of: name) == key { directory.unlink(name) }
+        let descriptor = openat(
+            directory.descriptor, name(key, generation), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0o666)
+        guard descriptor >= 0 else {
+            let code = errno
+            throw FileError.isNoSpace(code) ? .noSpace : .failed(FileError.failure("a partial file cannot be made", code))
+        }
+        return PartialFile(directory: directory, key: key, generation: generation, descriptor: descriptor)
+    }
+
+    enum Found {
+        case open(PartialFile)
+        /// It has its final name already: finished, and not settled.
+        case placed(name: String, status: stat)
+    }
+
+    /// The generation that `resume` speaks of, if all that it promises is there.
+    static func find(_ resume: ResumePoint, in directory: Directory, key: String) -> Found? {
+        let name = name(key, resume.generation)
+        let descriptor = openat(directory.descriptor, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW)
+        guard descriptor >= 0 else { return nil }
+        var status = stat()
+        fstat(descriptor, &status)
+        if status.st_nlink > 1 {
+            close(descriptor)
+            let twin = directory.names().first { other in
+                key != Self.key(of: other) && directory.status(of: other)?.st_ino == status.st_ino
+            }
+            return twin.map { .placed(name: $0, status: status) }
+        }
+        guard Int64(status.st_size) >= resume.offsets.end, BlockCheck.holds(resume, descriptor) else {
+            close(descriptor)
+            return nil
+        }
+        return .open(PartialFile(directory: directory, key: key, generation: resume.generation, descriptor: descriptor))
+    }
+}

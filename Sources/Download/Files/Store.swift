@@ -1,0 +1,88 @@
+import CLinux
+package import Contract
+import Glibc
+
+/// The directory that downloads go to. Its id, in the file `.haul-store`, says which workers share it: offsets count
+/// only on the store that holds the bytes.
+package final class Store: Sendable {
+    /// No path of a job may begin with this.
+    static let hiddenPrefix = ".haul-"
+    /// Of an empty disk's last bytes these are left alone.
+    static let keptFree: Int64 = 20_000_000
+
+    package let root: String
+    package let id: String
+    let directory: Directory
+
+    /// Blocks. Throws a sentence about what is wrong with the directory.
+    package init(root: String) throws(Failure) {
+        let descriptor = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        guard descriptor >= 0 else {
+            throw FileError.failure("the root \(root) cannot be used: make it a directory that this worker may write", errno)
+        }
+        self.root = root
+        directory = Directory(owning: descriptor)
+        id = try Self.identify(directory, root)
+    }
+
+    private static func identify(_ directory: Directory, _ root: String) throws(Failure) -> String {
+        let name = ".haul-store"
+        // Several workers may start at once: one creates it, all read it.
+        let temporary = ".haul-store-\(getpid())-\(UInt64.random(in: 0...(.max)))"
+        let created = openat(directory.descriptor, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o644)
+        guard created >= 0 else { throw FileError.failure("the root \(root) is not writable", errno) }
+        let mine = Array((String(UInt64.random(in: 0...(.max)), radix: 16) + String(UInt64.random(in: 0...(.max)), radix: 16)).utf8)
+        let count = mine.withUnsafeBytes { Glibc.write(created, $0.baseAddress!, $0.count) }
+        fsync(created)
+        close(created)
+        guard count == mine.count else {
+            directory.unlink(temporary)
+            throw Failure(.io, "the root \(root) has no room")
+        }
+        linkat(directory.descriptor, temporary, directory.descriptor, name, 0)
+        directory.unlink(temporary)
+        let descriptor = openat(directory.descriptor, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
+        guard descriptor >= 0 else { throw FileError.failure("\(root)/.haul-store cannot be read", errno) }
+        defer { close(descriptor) }
+        var bytes = [UInt8](repeating: 0, count: 64)
+        let length = read(descriptor, &bytes, 64)
+        return String(decoding: bytes.prefix(max(0, length)), as: UTF8.self)
+    }
+
+    /// Whether a write of `bytes` would leave the minimum free.
+    package func hasRoom(for bytes: Int64 = 0) -> Bool {
+        var status = statvfs()
+        guard fstatvfs(directory.descriptor, &status) == 0 else { return true }
+        let free = Int64(status.f_bavail) * Int64(status.f_frsize)
+        return free - bytes >= Self.keptFree && (status.f_files == 0 || status.f_favail > 0)
+    }
+
+    /// Larger than the whole file system: waiting would not help.
+    func couldEverHold(_ bytes: Int64) -> Bool {
+        var status = statvfs()
+        guard fstatvfs(directory.descriptor, &status) == 0 else { return true }
+        return bytes <= Int64(status.f_blocks) * Int64(status.f_frsize)
+    }
+
+    /// Unlinks partial files older than `age` seconds whose job `isUnfinished` denies. Blocks; walks the whole root.
+    package func partials(olderThan age: Int) -> [(path: String, key: String)] {
+        var found: [(String, String)] = []
+        var pending = [""]
+        while let folder = pending.popLast() {
+            let descriptor = clinux_open_beneath(directory.descriptor, folder.isEmpty ? "." : folder, O_RDONLY | O_DIRECTORY, 0)
+            guard descriptor >= 0 else { continue }
+            let here = Directory(owning: descriptor)
+            for name in here.names() {
+                guard let status = here.status(of: name) else { continue }
+                if status.st_mode & S_IFMT == S_IFDIR {
+                    pending.append(folder + name + "/")
+                } else if let key = PartialFile.key(of: name), Int64(status.st_mtim.tv_sec) + Int64(age) < UnixTime.seconds {
+                    found.append((folder + name, key))
+                }
+            }
+        }
+        return found
+    }
+
+    package func unlink(_ path: String) { directory.unlink(path) }
+}

@@ -1,0 +1,97 @@
+import Contract
+import Glibc
+
+/// The final name of a download, and how the finished file gets it: by a link, which fails when the name exists, so that
+/// a race has one winner.
+struct Target: Sendable {
+    let directory: Directory
+    /// Relative to the root, "" for the root itself, else with a "/" at its end.
+    let folder: String
+    var name: String
+    /// The job gave the path; a name that we chose may be changed.
+    let isGiven: Bool
+
+    var path: String { folder + name }
+
+    /// The target of a job whose response suggests `suggested` as a name.
+    init(_ path: String?, suggested: String, in store: Store) throws(Failure) {
+        let path = path ?? ""
+        isGiven = !path.isEmpty && !path.hasSuffix("/")
+        let full = isGiven ? path : path + suggested
+        let parts = full.split(separator: "/").map(String.init)
+        name = parts.last ?? "download"
+        folder = parts.dropLast().map { $0 + "/" }.joined()
+        directory = try store.directory.descend(folder)
+    }
+
+    /// The target of a path that was chosen before.
+    init(chosen path: String, isGiven: Bool, in store: Store) throws(Failure) {
+        let parts = path.split(separator: "/").map(String.init)
+        name = parts.last ?? "download"
+        folder = parts.dropLast().map { $0 + "/" }.joined()
+        self.isGiven = isGiven
+        directory = try store.directory.descend(folder)
+    }
+
+    /// Whether the file there is the one that this job finished before.
+    func isOwn(_ record: CompletedFile?, store: Store) -> Bool {
+        guard let record, record.store == store.id, record.file == path, let status = directory.status(of: name) else { return false }
+        return UInt64(status.st_ino) == record.inode && Int64(status.st_size) == record.bytes
+            && status.modifiedNanoseconds == record.modified
+    }
+
+    /// Looks before the download what is in the way of it.
+    func check(_ policy: Job.IfExists, mayReplace: Bool) throws(Failure) {
+        guard let status = directory.status(of: name), !mayReplace else { return }
+        if status.st_mode & S_IFMT == S_IFDIR { throw Failure(.fileExists, "\(path) is a directory: give the path of a file") }
+        if policy == .fail || policy == .reuse && isGiven { throw inTheWay }
+    }
+
+    /// Gives `partial` its final name, synced. Afterwards only `completed` may be settled.
+    mutating func place(_ partial: PartialFile, _ policy: Job.IfExists, mayReplace: Bool, durable: Bool) throws(PlaceError) {
+        let chosen = name
+        for number in 0...10_000 {
+            if number > 0 { name = FileName.numbered(chosen, number) }
+            if linkat(directory.descriptor, partial.name, directory.descriptor, name, 0) == 0 { break }
+            switch errno {
+            case EEXIST where policy == .overwrite || mayReplace:
+                try replace(partial)
+            case EEXIST where policy == .rename || !isGiven && policy == .reuse: continue
+            case EEXIST: throw .failed(inTheWay)
+            // Somebody who holds the job's lease has unlinked it.
+            case ENOENT: throw .fenced
+            case let code where FileError.isNoSpace(code): throw .noSpace
+            case let code: throw .failed(FileError.failure("\(path) cannot be put in place", code))
+            }
+            break
+        }
+        if durable { fsync(directory.descriptor) }
+    }
+
+    enum PlaceError: Error {
+        case fenced, noSpace
+        case failed(Failure)
+    }
+
+    private func replace(_ partial: PartialFile) throws(PlaceError) {
+        if directory.status(of: name).map({ $0.st_mode & S_IFMT == S_IFDIR }) == true { throw .failed(inTheWay) }
+        let second = partial.name + "-placing"
+        directory.unlink(second)
+        guard linkat(directory.descriptor, partial.name, directory.descriptor, second, 0) == 0 else {
+            throw errno == ENOENT ? .fenced : .failed(FileError.failure("\(path) cannot be replaced", errno))
+        }
+        guard renameat(directory.descriptor, second, directory.descriptor, name) == 0 else {
+            let code = errno
+            directory.unlink(second)
+            throw .failed(FileError.failure("\(path) cannot be replaced", code))
+        }
+    }
+
+    private var inTheWay: Failure {
+        Failure(.fileExists, "\(path) exists and is not this job's: choose another path, or if_exists overwrite or rename")
+    }
+}
+
+extension stat {
+    var modifiedNanoseconds: Int64 { Int64(st_mtim.tv_sec) * 1_000_000_000 + Int64(st_mtim.tv_nsec) }
+}

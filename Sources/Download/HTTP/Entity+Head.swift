@@ -1,0 +1,31 @@
+import Contract
+import Transfer
+
+extension Entity {
+    /// What a response tells of the version of the bytes that it carries. `total` is the whole entity's length.
+    init(_ head: ResponseHead, total: Int64?) {
+        let modified = head.headers["last-modified"]
+        var isStrong = false
+        if let modified = modified.flatMap(HTTPDate.parse), let date = head.headers["date"].flatMap(HTTPDate.parse) {
+            // RFC 9110 section 8.8.2.2 asks for a second; clocks and file systems are coarser than that.
+            isStrong = date - modified >= 60
+        }
+        self.init(
+            etag: head.headers["etag"], lastModified: modified, lastModifiedIsStrong: isStrong, total: total,
+            encoding: head.headers["content-encoding"] ?? "")
+    }
+
+    /// A strong ETag (RFC 9110 section 8.8.3), nil if it is weak or absent.
+    var strongETag: String? { etag.flatMap { $0.hasPrefix("\"") && $0.utf8.count >= 2 ? $0 : nil } }
+
+    /// What If-Range may carry: the strong ETag, else a strong Last-Modified.
+    var strongValidator: String? { strongETag ?? (lastModifiedIsStrong ? lastModified : nil) }
+
+    /// Whether a complete response (200) carries the same version, as far as its validators prove it.
+    func isSame(as other: Entity) -> Bool {
+        guard encoding == other.encoding, total == other.total else { return false }
+        if let mine = strongETag { return mine == other.strongETag }
+        guard lastModifiedIsStrong, let mine = lastModified else { return false }
+        return mine == other.lastModified && other.strongETag == nil
+    }
+}

@@ -1,0 +1,99 @@
+import Contract
+import Transfer
+
+/// What to do with a response, decided on its head alone, before the first body byte.
+enum ResponseDecision: Equatable {
+    /// The whole entity, from byte 0: a new one, whatever there was before.
+    case takeWhole(Entity, length: Int64?)
+    /// The bytes that were asked for, or the first of them.
+    case takePart(at: Int64, length: Int64)
+    /// The server does not honour If-Range, though nothing has changed: ask once more without it.
+    case askWithoutIfRange
+    /// What is there is of another version: drop it and begin anew.
+    case restart(why: String)
+    case unchanged
+    case fail(Failure)
+}
+
+/// What was asked, as far as the answer is judged by it.
+struct Question: Sendable {
+    enum Kind: Sendable {
+        case whole
+        /// Bytes from `position` to `end` (nil: to the end) of `entity`.
+        case part(position: Int64, end: Int64?, of: Entity, ifRange: Bool)
+        /// Whole, if it is not `entity` any more.
+        case changed(Entity)
+    }
+
+    let kind: Kind
+    /// The whole file will be judged by a checksum, so bytes may be joined without a validator.
+    let isProven: Bool
+
+    /// Where a 206 is accepted, and everything else.
+    func judge(_ head: ResponseHead) -> ResponseDecision {
+        if head.length == .invalid {
+            return .fail(Failure(.badResponse, "the server sent differing or unreadable Content-Lengths"))
+        }
+        switch (head.status, kind) {
+        case (200, .whole), (200, .changed): return whole(head)
+        case (200, .part(_, _, let entity, let ifRange)): return wholeInstead(head, of: entity, ifRange: ifRange)
+        case (206, .part(let position, let end, let entity, _)): return part(head, at: position, end: end, of: entity)
+        case (206, _): return .fail(Failure(.badResponse, "the server sent a part (206) though the whole was asked for"))
+        case (304, .changed): return .unchanged
+        case (416, .part): return .restart(why: "the server has no such range any more")
+        case (204, _), (205, _): return .fail(Failure(.badResponse, "the server sent no content (\(head.status))"))
+        default: return .fail(refusal(head))
+        }
+    }
+
+    private func whole(_ head: ResponseHead) -> ResponseDecision {
+        let length: Int64? = if case .bytes(let count) = head.length { count } else { nil }
+        return .takeWhole(Entity(head, total: length), length: length)
+    }
+
+    private func wholeInstead(_ head: ResponseHead, of entity: Entity, ifRange: Bool) -> ResponseDecision {
+        guard case .takeWhole(let new, _) = whole(head), new.isSame(as: entity) else {
+            return .restart(why: "the remote file has changed")
+        }
+        return ifRange ? .askWithoutIfRange : .restart(why: "the server does not continue: it sends the whole file again")
+    }
+
+    private func part(_ head: ResponseHead, at position: Int64, end: Int64?, of entity: Entity) -> ResponseDecision {
+        guard let header = head.headers["content-range"], head.headers.all("content-range").count == 1,
+            let answer = ContentRange(header), let total = answer.total
+        else { return .restart(why: "the server's part has no usable Content-Range") }
+        guard answer.range.lowerBound == position, end.map({ answer.range.upperBound <= $0 }) ?? true else {
+            return .restart(why: "the server sent other bytes than were asked for")
+        }
+        guard total == entity.total, (head.headers["content-encoding"] ?? "") == entity.encoding else {
+            return .restart(why: "the remote file has changed its length")
+        }
+        // A missing Last-Modified is allowed, a missing ETag is not if the first response had one.
+        guard head.headers["etag"] == entity.etag else { return .restart(why: "the remote file has changed") }
+        if entity.strongETag == nil {
+            let modified = head.headers["last-modified"]
+            guard modified == nil || modified == entity.lastModified, entity.lastModifiedIsStrong || isProven else {
+                return .restart(why: "the remote file has changed")
+            }
+        }
+        let length = answer.range.upperBound - answer.range.lowerBound
+        if case .bytes(let count) = head.length, count != length {
+            return .fail(Failure(.badResponse, "the server's Content-Range and Content-Length contradict each other"))
+        }
+        return .takePart(at: position, length: length)
+    }
+
+    private func refusal(_ head: ResponseHead) -> Failure {
+        let advice =
+            switch head.status {
+            case 401, 403: "the server refuses access: check the credentials or the signed URL"
+            case 404, 410: "the server has no such file: check the URL"
+            case 407: "the proxy wants credentials"
+            case 408, 425, 429, 503: "the server asks to be left alone for a while"
+            case 500...599: "the server is in trouble"
+            default: "the server does not give the file"
+            }
+        return Failure(
+            .http(head.status), "\(advice) (HTTP \(head.status))", retryAfter: head.headers["retry-after"].flatMap { RetryPolicy.retryAfter($0) })
+    }
+}

@@ -1,0 +1,112 @@
+/// An http or https URL, as far as redirects and file names need it (RFC 3986).
+struct WebURL: Sendable, Equatable {
+    /// Lower case.
+    var scheme: String
+    /// With credentials and port, as written.
+    var authority: String
+    /// Begins with "/", or is empty.
+    var path: String
+    /// Without "?"; nil if there is none.
+    var query: String?
+
+    /// nil for what is no absolute http or https URL.
+    init?(_ text: String) {
+        guard let colon = text.firstRange(of: "://") else { return nil }
+        scheme = text[..<colon.lowerBound].lowercased()
+        guard scheme == "http" || scheme == "https" else { return nil }
+        let rest = text[colon.upperBound...].prefix { $0 != "#" }
+        let end = rest.firstIndex { $0 == "/" || $0 == "?" } ?? rest.endIndex
+        authority = String(rest[..<end])
+        let tail = rest[end...]
+        if let mark = tail.firstIndex(of: "?") {
+            path = String(tail[..<mark])
+            query = String(tail[tail.index(after: mark)...])
+        } else {
+            path = String(tail)
+        }
+        guard !host.isEmpty else { return nil }
+    }
+
+    var text: String { "\(scheme)://\(authority)\(path)" + (query.map { "?\($0)" } ?? "") }
+
+    /// Lower case, without credentials and port.
+    var host: String {
+        var host = authority[...]
+        if let at = host.lastIndex(of: "@") { host = host[host.index(after: at)...] }
+        let bracket = host.lastIndex(of: "]")
+        if let colon = host.lastIndex(of: ":"), bracket.map({ $0 < colon }) ?? true { host = host[..<colon] }
+        return host.lowercased()
+    }
+
+    private var port: String {
+        let afterCredentials = authority.split(separator: "@", omittingEmptySubsequences: false).last ?? ""
+        let afterBracket = afterCredentials.split(separator: "]", omittingEmptySubsequences: false).last ?? ""
+        let parts = afterBracket.split(separator: ":", omittingEmptySubsequences: false)
+        if parts.count > 1, let port = parts.last, !port.isEmpty { return String(port) }
+        return scheme == "https" ? "443" : "80"
+    }
+
+    /// Scheme, host and port (RFC 6454): what credentials and custom headers must not leave.
+    func hasSameOrigin(as other: WebURL) -> Bool { scheme == other.scheme && host == other.host && port == other.port }
+
+    /// Where a Location leads from here (RFC 3986 section 5.2); nil if it is no http or https URL.
+    func resolve(_ reference: String) -> WebURL? {
+        let reference = String(reference.prefix { $0 != "#" })
+        if let absolute = WebURL(reference) { return absolute }
+        let beforePath = reference.prefix { $0 != "/" && $0 != "?" }
+        if beforePath.contains(":") { return nil }
+        if reference.hasPrefix("//") { return WebURL(scheme + ":" + reference) }
+        var result = self
+        if reference.isEmpty { return result }
+        let mark = reference.firstIndex(of: "?")
+        let referencePath = String(reference[..<(mark ?? reference.endIndex)])
+        result.query = mark.map { String(reference[reference.index(after: $0)...]) } ?? (referencePath.isEmpty ? query : nil)
+        if referencePath.hasPrefix("/") {
+            result.path = Self.withoutDots(referencePath)
+        } else if !referencePath.isEmpty {
+            let folder = path.lastIndex(of: "/").map { String(path[...$0]) } ?? "/"
+            result.path = Self.withoutDots(folder + referencePath)
+        }
+        return result
+    }
+
+    /// RFC 3986 section 5.2.4.
+    private static func withoutDots(_ path: String) -> String {
+        var kept: [Substring] = []
+        let parts = path.split(separator: "/", omittingEmptySubsequences: false).dropFirst()
+        for (index, part) in parts.enumerated() {
+            let isLast = index == parts.count - 1
+            switch part {
+            case ".": if isLast { kept.append("") }
+            case "..":
+                _ = kept.popLast()
+                if isLast { kept.append("") }
+            default: kept.append(part)
+            }
+        }
+        return "/" + kept.joined(separator: "/")
+    }
+
+    /// The last part of the path, percent-decoded; empty if the path ends in "/".
+    var lastComponent: String {
+        PercentEncoding.decode(path.split(separator: "/", omittingEmptySubsequences: false).last.map(String.init) ?? "")
+    }
+}
+
+enum PercentEncoding {
+    static func decode(_ text: String) -> String {
+        var bytes: [UInt8] = []
+        var rest = text.utf8[...]
+        while let byte = rest.popFirst() {
+            if byte == UInt8(ascii: "%"), rest.count >= 2,
+                let code = UInt8(String(decoding: rest.prefix(2), as: UTF8.self), radix: 16)
+            {
+                bytes.append(code)
+                rest = rest.dropFirst(2)
+            } else {
+                bytes.append(byte)
+            }
+        }
+        return String(decoding: bytes, as: UTF8.self)
+    }
+}

@@ -1,0 +1,136 @@
+import Bus
+import Contract
+import Download
+import Logging
+import Redis
+
+/// Runs one claimed job and says how it is to be settled.
+struct JobRunner: Sendable {
+    let context: DownloadContext
+    let lease: Duration
+    let log: Logger
+
+    /// How a run ended, and what is to be done once Redis knows.
+    struct End: Sendable {
+        /// nil: fenced, nothing may be said.
+        var settlement: Settlement?
+        var report = RunReport()
+        /// The partial file's name goes after the settling.
+        var unlink: Download?
+        /// The disk is full: no more jobs for now.
+        var isDiskFull = false
+    }
+
+    func run(_ claim: Claim, for attendant: QueueAttendant, sent: ContinuousClock.Instant) async -> End {
+        var job: Job
+        do {
+            job = try Job(element: claim.spec)
+        } catch {
+            return End(settlement: .rejected(reason: error.description))
+        }
+        job.id = claim.run.id
+        let running = RunningJob(claim: claim, job: job, lease: Lease(length: lease, sent: sent))
+        let download = Download(
+            job: job, token: claim.run.token, key: SHA1.hex("\(attendant.queue.name)\n\(claim.run.id)"), resume: claim.resume,
+            completed: claim.completed, context: context,
+            mayCommit: { await self.mayCommit(running, attendant) },
+            report: { self.announce($0, of: running, attendant) })
+        if !job.unknownFields.isEmpty {
+            let names = job.unknownFields.joined(separator: ", ")
+            running.announce(Announcement("warning", [("message", JSON.quoted("unknown fields are ignored: \(names)"))]))
+        }
+        attendant.enter(running, download)
+        defer { attendant.leave(running) }
+        let checkpoints = Task { await self.checkpoint(running, download, attendant) }
+        let outcome = await running.start(download)
+        checkpoints.cancel()
+        await checkpoints.value
+        return await end(running, download, outcome)
+    }
+
+    /// A checkpoint every 64 MiB and every second; with very many runs less often, so that they do not drown the disk.
+    private func checkpoint(_ running: RunningJob, _ download: Download, _ attendant: QueueAttendant) async {
+        while !Task.isCancelled {
+            do { try await Task.sleep(for: .milliseconds(100)) } catch { return }
+            let interval = max(.seconds(1), .milliseconds(10) * attendant.runningCount)
+            guard running.isCheckpointDue(arrived: download.arrived, interval: interval) else { continue }
+            running.note(await download.checkpoint())
+        }
+    }
+
+    private func mayCommit(_ running: RunningJob, _ attendant: QueueAttendant) async -> Bool {
+        while running.stopReason != .fenced {
+            if running.lease.isHeld() { return true }
+            // By our clock the lease may have lapsed: Redis must be asked before the name is placed.
+            await attendant.tick([])
+        }
+        return false
+    }
+
+    private func announce(_ event: DownloadEvent, of running: RunningJob, _ attendant: QueueAttendant) {
+        let announcement =
+            switch event {
+            case .started(let total, let resumable, _):
+                Announcement(
+                    "started",
+                    [
+                        ("attempt", String(running.claim.attempt + 1)), ("total", total.map(String.init)),
+                        ("resumable", resumable ? "true" : "false"),
+                    ])
+            case .resumed(let offset, let total):
+                Announcement("resumed", [("offset", String(offset)), ("total", total.map(String.init))])
+            case .restarted(let why): Announcement("restarted", [("why", JSON.quoted(why))])
+            case .warning(let text): Announcement("warning", [("message", JSON.quoted(text))])
+            }
+        running.announce(announcement)
+        // A short job tells it all at its end; a longer one is not silent until the next second.
+        Task {
+            try? await Task.sleep(for: .milliseconds(100))
+            if running.hasNews { attendant.hurry() }
+        }
+    }
+
+    private func end(_ running: RunningJob, _ download: Download, _ outcome: DownloadOutcome) async -> End {
+        var end = End()
+        let received = download.progress().received
+        switch outcome {
+        case .fenced: return end
+        case .completed(let file, let seconds, let unchanged):
+            end.settlement = .completed(file, seconds: seconds, unchanged: unchanged)
+            end.unlink = download
+        case .stopped:
+            switch running.stopReason {
+            case .fenced: return end
+            case .cancelled:
+                end.settlement = .cancelled
+                end.unlink = download
+            case .paused: end.settlement = .paused
+            case .deadline:
+                let failure = Failure(.deadline, "the deadline passed before the download could end")
+                end.settlement = .failed(failure, retryable: false, received: received)
+            case .shutdown, nil: end.settlement = .released(why: "shutdown")
+            }
+        case .parked(let reason):
+            end.settlement = .parked(after: .seconds(5), reason: reason)
+            end.isDiskFull = true
+        case .failed(let failure): end.settlement = judge(failure, running, received: received)
+        }
+        if end.unlink == nil { running.note(await download.finalCheckpoint()) }
+        if running.stopReason == .fenced { return End() }
+        end.report = running.takeReport()
+        if case .completed = end.settlement { end.report.offsets = nil }
+        return end
+    }
+
+    /// Another attempt, or the end.
+    private func judge(_ failure: Failure, _ running: RunningJob, received: Int64) -> Settlement {
+        let isRetryable = RetryPolicy.isRetryable(failure.code) && running.job.method == "GET"
+        let attempt = running.claim.attempt + 1
+        guard isRetryable, attempt <= running.job.retries ?? RetryPolicy.retries else {
+            return .failed(failure, retryable: isRetryable, received: received)
+        }
+        var generator = SystemRandomNumberGenerator()
+        let delay = RetryPolicy.delay(attempt: attempt, retryAfter: failure.retryAfter, using: &generator)
+        return .retry(after: delay, failure)
+    }
+}

@@ -1,0 +1,22 @@
+import Bus
+import Download
+
+/// What a tick tells of a run's progress: fields of the hash and, once a second, an event.
+enum Progress {
+    static func add(_ progress: DownloadProgress, to report: inout RunReport, of running: RunningJob) {
+        guard progress.connections > 0 || progress.received > 0 else { return }
+        report.fields += [("received", String(progress.received)), ("speed", String(progress.speed))]
+        if let total = progress.total { report.fields.append(("total", String(total))) }
+        guard running.isProgressDue() else { return }
+        let fraction = progress.total.flatMap { $0 > 0 ? Double(progress.received) / Double($0) : nil }
+        report.events.append(
+            Announcement(
+                "progress",
+                [
+                    ("received", String(progress.received)), ("total", progress.total.map(String.init)),
+                    ("fraction", fraction.map { String(($0 * 10_000).rounded() / 10_000) }),
+                    ("speed", String(progress.speed)), ("average", String(progress.average)),
+                    ("eta", progress.eta.map(String.init)), ("connections", String(progress.connections)),
+                ]))
+    }
+}

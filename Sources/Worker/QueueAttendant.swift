@@ -1,0 +1,247 @@
+import Bus
+import Contract
+import Download
+import Logging
+import Redis
+import Synchronization
+
+/// One queue as this worker serves it: waiting for jobs, the tick, and the runs that are under way.
+final class QueueAttendant: Sendable {
+    private struct State {
+        var running: [String: RunningJob] = [:]
+        var downloads: [String: Download] = [:]
+        var isOpen = true
+        var isRegistered = false
+        /// When the state of the connection was last in doubt: what was claimed then may be unknown to us.
+        var isInDoubt = false
+        var pending: Set<String> = []
+    }
+
+    /// A wait lasts at most this long; then the claim behind it looks for what others left in `held`.
+    static let block: Duration = .seconds(5)
+
+    let index: Int
+    let queue: Queue
+    private let waiter: Redis
+    private let identity: WorkerIdentity
+    private let log: Logger
+    private let state = Mutex(State())
+    private let (nudges, nudge) = AsyncStream<Void>.makeStream(bufferingPolicy: .bufferingNewest(1))
+
+    init(index: Int, name: QueueName, identity: WorkerIdentity, configuration: WorkerConfiguration, log: Logger) {
+        self.index = index
+        self.identity = identity
+        queue = Queue(name, redis: Redis(configuration.redis, name: "haul-\(identity.name)"), policy: configuration.policy)
+        waiter = Redis(configuration.redis, name: "haul-\(identity.name)-wait")
+        var log = log
+        log[metadataKey: "queue"] = "\(name)"
+        self.log = log
+    }
+
+    // MARK: Claims
+
+    /// Waits for a job and claims it. nil: there was none, or Redis could not be asked (a pause has passed then).
+    func wait() async -> Claim? {
+        guard state.withLock({ $0.isOpen && $0.isRegistered }) else {
+            try? await Task.sleep(for: .milliseconds(100))
+            return nil
+        }
+        let sent = ContinuousClock.now
+        return await claiming { token throws(RedisError) in
+            try await self.queue.waitAndClaim(self.identity, token: token, block: Self.block, on: self.waiter)
+        }.flatMap { self.accept($0, sent: sent) }
+    }
+
+    /// Claims what waits now; nil if nothing does.
+    func claimNow() async -> (claim: Claim?, isEmpty: Bool) {
+        guard state.withLock({ $0.isOpen && $0.isRegistered }) else { return (nil, true) }
+        let reply = await claiming { token throws(RedisError) in try await self.queue.claim(self.identity, token: token) }
+        guard let reply else { return (nil, false) }
+        if case .job(let claim) = reply { return (claim, false) }
+        return (accept(reply, sent: .now), true)
+    }
+
+    /// The claim that a reply holds; what else it says is noted.
+    func accept(_ reply: ClaimReply, sent: ContinuousClock.Instant) -> Claim? {
+        switch reply {
+        case .job(let claim): return claim
+        case .empty: return nil
+        case .closed:
+            state.withLock { $0.isOpen = false }
+            return nil
+        }
+    }
+
+    private func claiming(_ ask: (String) async throws(RedisError) -> ClaimReply) async -> ClaimReply? {
+        let token = Token.make()
+        // Until its run is entered, a claim is known by its token only.
+        state.withLock { _ = $0.pending.insert(token) }
+        do {
+            let reply = try await ask(token)
+            if case .job = reply {} else { state.withLock { _ = $0.pending.remove(token) } }
+            return reply
+        } catch {
+            state.withLock { state in
+                state.pending.remove(token)
+                state.isInDoubt = true
+            }
+            await pause(after: error, while: "waiting for jobs")
+            return nil
+        }
+    }
+
+    /// Ends the wait at once; its replies are still read.
+    func unblock() async {
+        guard let id = await waiter.connectionID else { return }
+        _ = try? await queue.redis.send(Command("CLIENT", "UNBLOCK", id), timeout: .seconds(1))
+    }
+
+    // MARK: Runs
+
+    func enter(_ running: RunningJob, _ download: Download) {
+        state.withLock { state in
+            state.pending.remove(running.run.token)
+            state.running[running.run.token] = running
+            state.downloads[running.run.token] = download
+        }
+    }
+
+    func leave(_ running: RunningJob) {
+        state.withLock { state in
+            state.running[running.run.token] = nil
+            state.downloads[running.run.token] = nil
+        }
+    }
+
+    var running: [RunningJob] { state.withLock { Array($0.running.values) } }
+    var runningCount: Int { state.withLock { $0.running.count } }
+
+    /// Tells Redis how a run ended, until Redis has heard it; a settle may be sent again. Returns the next claim, if one
+    /// was asked for and given; `isEmpty` if the queue had none.
+    func settle(
+        _ run: Run, as settlement: Settlement, report: RunReport, wantsNext: Bool
+    ) async -> (isOurs: Bool, next: Claim?, isEmpty: Bool) {
+        var next = wantsNext ? Token.make() : nil
+        while true {
+            let sent = ContinuousClock.now
+            do {
+                if let next { state.withLock { _ = $0.pending.insert(next) } }
+                let (isOurs, reply) = try await queue.settle(run, as: settlement, report: report, worker: identity, next: next)
+                let claim = reply.flatMap { accept($0, sent: sent) }
+                if claim == nil, let next { state.withLock { _ = $0.pending.remove(next) } }
+                return (isOurs, claim, reply != nil && claim == nil)
+            } catch {
+                // The claim of a settle whose reply was lost is put back by the next registration.
+                if let next { state.withLock { _ = $0.pending.remove(next) } }
+                next = nil
+                state.withLock { $0.isInDoubt = true }
+                await pause(after: error, while: "settling a job")
+            }
+        }
+    }
+
+    // MARK: The tick
+
+    /// Looks after the queue once a second, sooner when there is news, until the task is cancelled.
+    func tend(_ fields: @escaping @Sendable () -> [(String, String)]) async {
+        await withDiscardingTaskGroup { group in
+            group.addTask { await self.listen() }
+            group.addTask {
+                while !Task.isCancelled {
+                    try? await Task.sleep(for: .seconds(1))
+                    self.nudge.yield()
+                }
+                self.nudge.finish()
+            }
+            for await _ in nudges {
+                if Task.isCancelled { break }
+                await tick(fields())
+            }
+            group.cancelAll()
+        }
+    }
+
+    /// Asks for a tick soon.
+    func hurry() { nudge.yield() }
+
+    /// One tick now; false if Redis could not be asked.
+    @discardableResult
+    func tick(_ fields: [(String, String)]) async -> Bool {
+        let runs = running
+        let sent = ContinuousClock.now
+        let reports = runs.map { running in
+            var report = running.takeReport()
+            if let download = state.withLock({ $0.downloads[running.run.token] }) {
+                Progress.add(download.progress(), to: &report, of: running)
+            }
+            return report
+        }
+        do {
+            if state.withLock({ !$0.isRegistered || $0.isInDoubt }) { try await register(fields) }
+            let reply = try await queue.tick(identity, fields: fields, runs: Array(zip(runs.map(\.run), reports)))
+            state.withLock { $0.isOpen = reply.isOpen }
+            for running in runs {
+                let token = running.run.token
+                if reply.fenced.contains(token) {
+                    log.warning("fenced: another worker has the job", metadata: ["id": "\(running.run.id)"])
+                    running.stop(.fenced)
+                    continue
+                }
+                running.lease.extend(sent: sent)
+                switch reply.requests[token] {
+                case "paused": running.stop(.paused)
+                case "cancelled": running.stop(.cancelled)
+                default: break
+                }
+                if let deadline = running.claim.deadline, deadline < UnixTime.milliseconds { running.stop(.deadline) }
+            }
+            return true
+        } catch {
+            for (running, report) in zip(runs, reports) { running.putBack(report) }
+            state.withLock { $0.isInDoubt = true }
+            await pause(after: error, while: "looking after the queue")
+            return false
+        }
+    }
+
+    /// Makes this worker known, waiting for an earlier process of the same name to be gone.
+    func register(_ fields: [(String, String)]) async throws(RedisError) {
+        let known = state.withLock { state in
+            state.isInDoubt = false
+            return Array(state.pending) + Array(state.running.keys)
+        }
+        var tries = 0
+        while !(try await queue.register(identity, fields: fields, known: known)) {
+            tries += 1
+            guard tries < 40 else {
+                throw RedisError(
+                    .reply, "another live worker has the name \(identity.name): give this one another with --name")
+            }
+            try? await Task.sleep(for: .milliseconds(100))
+        }
+        state.withLock { $0.isRegistered = true }
+    }
+
+    /// A message on the control channel is a hint that a request waits for one of our runs.
+    private func listen() async {
+        let subscription = Subscription(queue.redis.url, name: "haul-\(identity.name)-control", channels: [queue.keys.control])
+        for await element in subscription {
+            guard case .message(_, let payload) = element else { continue }
+            let id = String(decoding: payload, as: UTF8.self)
+            if running.contains(where: { $0.run.id == id }) { hurry() }
+        }
+    }
+
+    // MARK: The end
+
+    func close() async {
+        try? await queue.leave(identity)
+        await waiter.close()
+        await queue.redis.close()
+    }
+
+    private func pause(after error: RedisError, while what: String) async {
+        if !Task.isCancelled { log.warning("Redis failed", metadata: ["while": "\(what)", "reason": "\(error)"]) }
+        try? await Task.sleep(for: .milliseconds(Int.random(in: 200...800)))
+    }
+}

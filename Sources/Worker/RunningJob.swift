@@ -1,0 +1,110 @@
+import Bus
+import Contract
+import Download
+import Synchronization
+
+/// A claimed job while this worker runs it: its download, its lease, and what is to be told with the next tick.
+final class RunningJob: Sendable {
+    private struct State {
+        var resume: ResumePoint?
+        var isResumeNew = false
+        var events: [Announcement] = []
+        var stop: StopReason?
+        var task: Task<DownloadOutcome, Never>?
+        var checkpointedBytes: Int64 = 0
+        var checkpointed = ContinuousClock.now
+        var progressed = ContinuousClock.now
+    }
+
+    /// Why a run ends before its download does.
+    enum StopReason: Sendable, Equatable {
+        case paused, cancelled, shutdown, deadline
+        /// The lease is another's: nothing is settled, nothing is touched.
+        case fenced
+    }
+
+    let claim: Claim
+    let job: Job
+    let lease: Lease
+    private let state = Mutex(State())
+
+    init(claim: Claim, job: Job, lease: Lease) {
+        (self.claim, self.job, self.lease) = (claim, job, lease)
+        state.withLock { $0.resume = claim.resume }
+    }
+
+    var run: Run { claim.run }
+
+    /// Starts the download; `stop` cancels it.
+    func start(_ download: Download) async -> DownloadOutcome {
+        let task = Task { await download.run() }
+        let isStopped = state.withLock { state in
+            state.task = task
+            return state.stop != nil
+        }
+        if isStopped { task.cancel() }
+        return await task.value
+    }
+
+    /// The first reason counts, but being fenced overrules everything.
+    func stop(_ reason: StopReason) {
+        state.withLock { state in
+            if state.stop == nil || reason == .fenced { state.stop = reason }
+            return state.task
+        }?.cancel()
+    }
+
+    var stopReason: StopReason? { state.withLock { $0.stop } }
+
+    func announce(_ event: Announcement) { state.withLock { $0.events.append(event) } }
+
+    var hasNews: Bool { state.withLock { !$0.events.isEmpty } }
+
+    func note(_ resume: ResumePoint?) {
+        guard let resume else { return }
+        state.withLock { state in
+            state.resume = resume
+            state.isResumeNew = true
+        }
+    }
+
+    /// Whether a checkpoint is due: after 64 MiB, or when `interval` has passed since the last one.
+    func isCheckpointDue(arrived: Int64, interval: Duration) -> Bool {
+        state.withLock { state in
+            let bytes = arrived - state.checkpointedBytes
+            guard bytes >= 64 << 20 || bytes > 0 && ContinuousClock.now - state.checkpointed >= interval else { return false }
+            state.checkpointedBytes = arrived
+            state.checkpointed = .now
+            return true
+        }
+    }
+
+    /// Whether a progress event is due: one a second, however often the queue is ticked.
+    func isProgressDue() -> Bool {
+        state.withLock { state in
+            guard ContinuousClock.now - state.progressed >= .milliseconds(900) else { return false }
+            state.progressed = .now
+            return true
+        }
+    }
+
+    /// What there is to tell, taken out. `putBack` undoes it when the tick failed.
+    func takeReport() -> RunReport {
+        state.withLock { state in
+            var report = RunReport()
+            if state.isResumeNew, let resume = state.resume { report.set(resume) }
+            state.isResumeNew = false
+            report.events = state.events
+            state.events = []
+            return report
+        }
+    }
+
+    func putBack(_ report: RunReport) {
+        state.withLock { state in
+            if report.offsets != nil { state.isResumeNew = true }
+            // Progress is of the moment; the other events must not be lost.
+            state.events = report.events.filter { $0.name != "progress" } + state.events
+        }
+    }
+}

@@ -1,0 +1,181 @@
+import Bus
+package import Contract
+import Download
+package import Logging
+import Redis
+import Synchronization
+import Transfer
+
+/// A worker: takes jobs from its queues into its slots, and hands back what it holds when it is told to end.
+package final class Worker: Sendable {
+    private let configuration: WorkerConfiguration
+    private let log: Logger
+    private let slots: Slots
+    private let attendants: [QueueAttendant]
+    private let order: Mutex<QueueOrder>
+    private let store: Store
+    private let runner: JobRunner
+    private let bytes: Mutex<Int64>
+    private let isDraining = Mutex(false)
+
+    /// Opens the root. Throws `Failure` with a sentence about what is wrong with it.
+    package init(_ configuration: WorkerConfiguration, log: Logger) throws(Failure) {
+        self.configuration = configuration
+        self.log = log
+        store = try Store(root: configuration.root)
+        var engine = TransferEngine.Configuration()
+        engine.policy = configuration.addressPolicy
+        engine.proxy = configuration.proxy
+        engine.certificateAuthorities = configuration.certificateAuthorities
+        var context = DownloadContext(
+            store: store, engine: TransferEngine(configuration: engine, path: WritePath()))
+        context.durability = configuration.durability
+        context.connectTimeout = configuration.connectTimeout
+        context.stallTimeout = configuration.stallTimeout
+        context.limit = configuration.limitRate.map { TokenBucket(bytesPerSecond: $0) }
+        context.maximumSize = configuration.maximumSize
+        runner = JobRunner(context: context, lease: configuration.policy.lease, log: log)
+        slots = Slots(limit: configuration.slots)
+        let identity = WorkerIdentity(name: configuration.name)
+        attendants = configuration.queues.enumerated().map { index, queue in
+            QueueAttendant(index: index, name: queue.name, identity: identity, configuration: configuration, log: log)
+        }
+        order = Mutex(QueueOrder(weights: configuration.queues.map(\.weight)))
+        bytes = Mutex(0)
+    }
+
+    /// Works until the task is cancelled, then puts every running job back with its offsets, within the grace time.
+    /// Throws if Redis cannot be reached at the start, or if another live worker has this name.
+    package func run() async throws {
+        for attendant in attendants { try await attendant.register(fields) }
+        await RedisCheck.warn(attendants[0].queue.redis, log)
+        log.info(
+            "working",
+            metadata: [
+                "name": "\(configuration.name)", "root": "\(store.root)",
+                "slots": "\(configuration.slots.map(String.init) ?? "unlimited")", "durability": "\(configuration.durability)",
+            ])
+        // The ticks outlive the claiming: leases are kept until the last job is back in line.
+        let ticks = attendants.map { attendant in Task { await attendant.tend { self.fields } } }
+        let janitor = Task { await Janitor(store: store, attendants: attendants, log: log).run() }
+        let (claims, feed) = AsyncStream<(QueueAttendant, Claim, ContinuousClock.Instant)>.makeStream()
+        await withDiscardingTaskGroup { group in
+            for attendant in attendants { group.addTask { await self.takeJobs(attendant, feed) } }
+            group.addTask {
+                // Cancelling ends the sleep; the long day is only a bound.
+                while !Task.isCancelled { try? await Task.sleep(for: .seconds(86_400)) }
+                await self.shutDown(feed)
+            }
+            for await (attendant, claim, sent) in claims {
+                group.addTask { await self.work(claim, attendant, sent) }
+            }
+        }
+        janitor.cancel()
+        for task in ticks { task.cancel() }
+        for task in ticks { await task.value }
+        for attendant in attendants { await attendant.close() }
+        log.info("ended: everything is back in line")
+    }
+
+    // MARK: Claiming
+
+    private func takeJobs(_ attendant: QueueAttendant, _ feed: AsyncStream<(QueueAttendant, Claim, ContinuousClock.Instant)>.Continuation) async {
+        while !Task.isCancelled {
+            await slots.waitUntilFree()
+            if Task.isCancelled { return }
+            let sent = ContinuousClock.now
+            let claim = await attendant.wait()
+            order.withLock { $0.note(attendant.index, wasEmpty: claim == nil) }
+            guard let claim else { continue }
+            if isDraining.withLock({ $0 }) || !slots.take() {
+                // Another queue was quicker, or the worker is told to end: back to the front, uncounted.
+                _ = await attendant.settle(claim.run, as: .released(why: "no slot"), report: RunReport(), wantsNext: false)
+            } else {
+                feed.yield((attendant, claim, sent))
+            }
+        }
+    }
+
+    /// One slot: jobs until there is none.
+    private func work(_ first: Claim, _ home: QueueAttendant, _ sent: ContinuousClock.Instant) async {
+        var current: (attendant: QueueAttendant, claim: Claim, sent: ContinuousClock.Instant)? = (home, first, sent)
+        while let (attendant, claim, sent) = current {
+            let end = await runner.run(claim, for: attendant, sent: sent)
+            current = await settle(end, of: claim, attendant)
+        }
+        slots.release()
+    }
+
+    private func settle(
+        _ end: JobRunner.End, of claim: Claim, _ attendant: QueueAttendant
+    ) async -> (attendant: QueueAttendant, claim: Claim, sent: ContinuousClock.Instant)? {
+        if end.isDiskFull { waitForRoom() }
+        var generator = SystemRandomNumberGenerator()
+        let drawn = order.withLock { $0.draw(using: &generator) }
+        let goesOn = !isDraining.withLock { $0 } && !slots.isShut
+        guard let settlement = end.settlement else { return goesOn ? await claimNext(drawn) : nil }
+        let sent = ContinuousClock.now
+        // The next job comes with the same command, if this queue is the one to be asked first.
+        let isFirst = order.withLock { $0.candidates(in: drawn) }.first == attendant.index || attendants.count == 1
+        let reply = await attendant.settle(claim.run, as: settlement, report: end.report, wantsNext: goesOn && isFirst)
+        if !reply.isOurs { log.warning("fenced while settling: another worker has the job", metadata: ["id": "\(claim.run.id)"]) }
+        if reply.isOurs, let download = end.unlink { await download.unlinkPartial() }
+        if let next = reply.next {
+            order.withLock { $0.note(attendant.index, wasEmpty: false) }
+            return (attendant, next, sent)
+        }
+        if reply.isEmpty { order.withLock { $0.note(attendant.index, wasEmpty: true) } }
+        return goesOn ? await claimNext(drawn) : nil
+    }
+
+    /// The next job of any queue, in the order drawn; queues that were empty a moment ago are not asked.
+    private func claimNext(_ drawn: [Int]) async -> (attendant: QueueAttendant, claim: Claim, sent: ContinuousClock.Instant)? {
+        for index in order.withLock({ $0.candidates(in: drawn) }) {
+            let sent = ContinuousClock.now
+            let (claim, isEmpty) = await attendants[index].claimNow()
+            order.withLock { $0.note(index, wasEmpty: isEmpty) }
+            if let claim { return (attendants[index], claim, sent) }
+        }
+        return nil
+    }
+
+    /// A full disk is no failure: no more jobs until there is room again.
+    private func waitForRoom() {
+        guard !slots.isShut else { return }
+        slots.setShut(true)
+        log.warning("the disk is full: no more jobs are taken until there is room", metadata: ["root": "\(store.root)"])
+        Task {
+            repeat { try? await Task.sleep(for: .seconds(2)) } while !store.hasRoom()
+            slots.setShut(false)
+            log.info("there is room again: taking jobs")
+        }
+    }
+
+    // MARK: The end
+
+    private func shutDown(_ feed: AsyncStream<(QueueAttendant, Claim, ContinuousClock.Instant)>.Continuation) async {
+        isDraining.withLock { $0 = true }
+        log.info("ending: putting running jobs back in line")
+        for attendant in attendants { await attendant.unblock() }
+        for attendant in attendants {
+            for running in attendant.running { running.stop(.shutdown) }
+        }
+        // A claim whose reply is on its way is released by its taker or stopped here.
+        let deadline = ContinuousClock.now + configuration.graceTime
+        while slots.taken > 0, ContinuousClock.now < deadline {
+            for attendant in attendants {
+                for running in attendant.running { running.stop(.shutdown) }
+            }
+            await Task { try? await Task.sleep(for: .milliseconds(20)) }.value
+        }
+        feed.finish()
+    }
+
+    /// What `worker:<name>` tells of this worker.
+    private var fields: [(String, String)] {
+        [
+            ("host", Host.name), ("pid", String(Host.processID)), ("version", Version.text),
+            ("slots", configuration.slots.map(String.init) ?? "unlimited"), ("running", String(slots.taken)),
+        ]
+    }
+}
