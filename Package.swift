@@ -67,7 +67,7 @@ let package = Package(
         .executableTarget(
             name: "haul",
             dependencies: [
-                "HaulClient", "Worker",
+                "Bus", "Contract", "Redis", "Transfer", "Worker",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Logging", package: "swift-log"),
             ],

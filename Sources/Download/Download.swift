@@ -127,7 +127,8 @@ package final class Download: Sendable {
                 case .begin, .go: break
                 }
             }
-            return .failed(Failure(.remoteChanged, "the remote file changes again and again while it is fetched: try later"))
+            return .failed(
+                Failure(.remoteChanged, "the remote file changes again and again while it is fetched: try later"))
         } catch {
             switch error {
             case .cancelled: return .stopped
@@ -148,12 +149,15 @@ package final class Download: Sendable {
 
     /// A file that this job finished before, and that is still what the server has.
     private func reuse() async throws(TransferError) -> DownloadOutcome? {
-        guard let completed, resume == nil, job.ifExists == .reuse, let target = try? await self.target(of: completed.file),
+        guard let completed, resume == nil, job.ifExists == .reuse,
+            let target = try? await self.target(of: completed.file),
             target.isOwn(completed, store: context.store), matches(completed)
         else { return nil }
         var result = completed
         let age = UnixTime.milliseconds - completed.validated
-        if let freshFor = job.freshFor, Double(age) / 1000 < freshFor { return .completed(result, seconds: 0, unchanged: true) }
+        if let freshFor = job.freshFor, Double(age) / 1000 < freshFor {
+            return .completed(result, seconds: 0, unchanged: true)
+        }
         guard let condition = Self.condition(completed.entity) else { return nil }
         let (transfer, _) = try await exchange.ask(job.urls[0], [condition, ("Accept-Encoding", "identity")])
         defer { transfer.cancel() }
@@ -170,7 +174,8 @@ package final class Download: Sendable {
     }
 
     private func matches(_ file: CompletedFile) -> Bool {
-        (job.size == nil || job.size == file.bytes) && (job.checksum == nil || job.checksum?.description == file.checksum)
+        (job.size == nil || job.size == file.bytes)
+            && (job.checksum == nil || job.checksum?.description == file.checksum)
     }
 
     private static func condition(_ entity: Entity) -> (name: String, value: String)? {
@@ -194,7 +199,8 @@ package final class Download: Sendable {
             let output = OutputFile(
                 descriptor: partial.descriptor, path: context.engine.path, durability: context.durability,
                 written: resume.offsets)
-            guard resume.offsets.count > 0, resume.entity.total != nil, resume.entity.strongValidator != nil || job.checksum != nil
+            guard resume.offsets.count > 0, resume.entity.total != nil,
+                resume.entity.strongValidator != nil || job.checksum != nil
             else {
                 return .begin
             }
@@ -244,7 +250,9 @@ package final class Download: Sendable {
         var reconnects = 0
         var useIfRange = true
         while true {
-            guard let output = state.withLock({ $0.output }), let total = state.withLock({ $0.entity.total }) else { return .begin }
+            guard let output = state.withLock({ $0.output }), let total = state.withLock({ $0.entity.total }) else {
+                return .begin
+            }
             // What is handed over but not written yet would look like a gap.
             _ = try await output.drain()
             guard let gap = output.written.gaps(in: total).first else { return .finished(try await commit(total)) }
@@ -257,7 +265,8 @@ package final class Download: Sendable {
                 case .done: break
                 }
             } catch {
-                guard case .failed(let failure) = error, RetryPolicy.isRetryable(failure.code), failure.retryAfter == nil,
+                guard case .failed(let failure) = error, RetryPolicy.isRetryable(failure.code),
+                    failure.retryAfter == nil,
                     arrivedSince(before, output) >= Self.worthwhile, reconnects < Self.maximumReconnects, isResumable
                 else { throw error }
                 reconnects += 1
@@ -269,7 +278,8 @@ package final class Download: Sendable {
     private func arrivedSince(_ count: Int64, _ output: OutputFile) -> Int64 { output.written.count - count }
 
     private var isResumable: Bool {
-        state.withLock { ($0.entity.strongValidator != nil || job.checksum != nil) && $0.entity.total != nil } && job.method == "GET"
+        state.withLock { ($0.entity.strongValidator != nil || job.checksum != nil) && $0.entity.total != nil }
+            && job.method == "GET"
     }
 
     private enum PartResult {
@@ -277,7 +287,9 @@ package final class Download: Sendable {
         case restart(why: String)
     }
 
-    private func fetchPart(_ gap: Range<Int64>, of total: Int64, useIfRange: Bool) async throws(TransferError) -> PartResult {
+    private func fetchPart(_ gap: Range<Int64>, of total: Int64, useIfRange: Bool) async throws(TransferError)
+        -> PartResult
+    {
         let (entity, output) = state.withLock { ($0.entity, $0.output!) }
         let isLast = gap.upperBound == total
         var headers = [
@@ -306,8 +318,11 @@ package final class Download: Sendable {
     /// A plain GET without a range. `.go` if the connection was lost on the way and the rest can be fetched.
     private func fetchWhole() async throws(TransferError) -> Step {
         let (transfer, url) = try await exchange.ask(job.urls[0], [("Accept-Encoding", "identity")])
-        guard case .takeWhole(let entity, let length) = Question(kind: .whole, isProven: false).judge(transfer.head) else {
-            if case .fail(let failure) = Question(kind: .whole, isProven: false).judge(transfer.head) { throw .failed(failure) }
+        guard case .takeWhole(let entity, let length) = Question(kind: .whole, isProven: false).judge(transfer.head)
+        else {
+            if case .fail(let failure) = Question(kind: .whole, isProven: false).judge(transfer.head) {
+                throw .failed(failure)
+            }
             throw .failed(Failure(.badResponse, "the server's answer does not fit the question"))
         }
         if let refusal = refusal(of: transfer.head, length) { throw .failed(refusal) }
@@ -317,7 +332,9 @@ package final class Download: Sendable {
         if let length, length > 0 {
             if !context.store.hasRoom(for: length) {
                 transfer.cancel()
-                if !context.store.couldEverHold(length) { throw .failed(Failure(.tooLarge, "the file is larger than the disk")) }
+                if !context.store.couldEverHold(length) {
+                    throw .failed(Failure(.tooLarge, "the file is larger than the disk"))
+                }
                 throw .noSpace
             }
             try await output.reserve(length)
@@ -332,7 +349,9 @@ package final class Download: Sendable {
             if let limit, result.position > limit { throw TransferError.failed(tooLarge(limit)) }
         } catch {
             let error = error as! TransferError
-            guard case .failed(let failure) = error, RetryPolicy.isRetryable(failure.code), resumable else { throw error }
+            guard case .failed(let failure) = error, RetryPolicy.isRetryable(failure.code), resumable else {
+                throw error
+            }
             guard let durable = try? await output.drain(), durable.count >= Self.worthwhile else { throw error }
             try await pause(.milliseconds(200))
             return .go
@@ -351,22 +370,28 @@ package final class Download: Sendable {
         if let wanted = job.contentType {
             let sent = head.headers["content-type"]?.split(separator: ";").first.map(\.trimmed)?.lowercased() ?? "none"
             if sent != wanted.lowercased() {
-                return Failure(.wrongContentType, "the server sent \(sent), not \(wanted): this may be a login or error page")
+                return Failure(
+                    .wrongContentType, "the server sent \(sent), not \(wanted): this may be a login or error page")
             }
         }
         guard let length else { return nil }
         if let size = job.size, size != length {
             return Failure(.sizeMismatch, "the file has \(length) bytes, the job says \(size)")
         }
-        if let limit = [job.maxBytes, context.maximumSize].compactMap(\.self).min(), length > limit { return tooLarge(limit) }
+        if let limit = [job.maxBytes, context.maximumSize].compactMap(\.self).min(), length > limit {
+            return tooLarge(limit)
+        }
         return nil
     }
 
-    private func tooLarge(_ limit: Int64) -> Failure { Failure(.tooLarge, "the file is larger than the \(limit) bytes allowed") }
+    private func tooLarge(_ limit: Int64) -> Failure {
+        Failure(.tooLarge, "the file is larger than the \(limit) bytes allowed")
+    }
 
     private func suggestedName(_ head: ResponseHead, _ final: WebURL) -> String {
         head.headers["content-disposition"].flatMap(ContentDisposition.fileName).flatMap(FileName.sanitise)
-            ?? WebURL(job.urls[0]).flatMap { FileName.sanitise($0.lastComponent) } ?? FileName.sanitise(final.lastComponent) ?? "download"
+            ?? WebURL(job.urls[0]).flatMap { FileName.sanitise($0.lastComponent) } ?? FileName.sanitise(
+                final.lastComponent) ?? "download"
     }
 
     /// A new generation of the partial file, beside the final name.
@@ -374,17 +399,22 @@ package final class Download: Sendable {
         let (job, store, key, completed, earlier) = (job, context.store, key, completed, resume)
         let used = state.withLock { $0.partial?.generation }
         // The token names a run's first generation; a restart within the run adds to it.
-        let generation = used == nil && earlier?.generation != token ? token : token + "." + String(UInt32.random(in: 0...(.max)), radix: 16)
+        let generation =
+            used == nil && earlier?.generation != token
+            ? token : token + "." + String(UInt32.random(in: 0...(.max)), radix: 16)
         let target = try await onFileThread { () throws(Failure) in
             let target = try Target(job.path, suggested: suggested, in: store)
             try target.check(job.ifExists, mayReplace: target.isOwn(completed, store: store))
             return target
         }
         let result: Result<PartialFile, TransferError> = await context.engine.path.blocking.run {
-            Result { () throws(TransferError) in try PartialFile.create(in: target.directory, key: key, generation: generation) }
+            Result { () throws(TransferError) in
+                try PartialFile.create(in: target.directory, key: key, generation: generation)
+            }
         }
         let partial = try result.get()
-        let output = OutputFile(descriptor: partial.descriptor, path: context.engine.path, durability: context.durability)
+        let output = OutputFile(
+            descriptor: partial.descriptor, path: context.engine.path, durability: context.durability)
         state.withLock { state in
             state.output = output
             state.partial = partial
@@ -421,14 +451,19 @@ package final class Download: Sendable {
         if let size = job.size, size != total {
             throw .failed(Failure(.sizeMismatch, "the file has \(total) bytes, the job says \(size)"))
         }
-        if let limit = [job.maxBytes, context.maximumSize].compactMap(\.self).min(), total > limit { throw .failed(tooLarge(limit)) }
+        if let limit = [job.maxBytes, context.maximumSize].compactMap(\.self).min(), total > limit {
+            throw .failed(tooLarge(limit))
+        }
         var checksum: String?
         if let wanted = job.checksum {
             let digest = try await output.digest(wanted.algorithm, size: total)
             checksum = "\(wanted.algorithm.rawValue):\(digest)"
             guard digest == wanted.digest else {
                 await unlinkPartial()
-                throw .failed(Failure(.checksumMismatch, "the file's \(wanted.algorithm.rawValue) is \(digest), the job says \(wanted.digest)"))
+                throw .failed(
+                    Failure(
+                        .checksumMismatch,
+                        "the file's \(wanted.algorithm.rawValue) is \(digest), the job says \(wanted.digest)"))
             }
         }
         try await output.truncate(to: total)
@@ -460,8 +495,12 @@ package final class Download: Sendable {
             modified: status.modifiedNanoseconds, entity: entity, checksum: checksum, validated: UnixTime.milliseconds)
     }
 
-    private func onFileThread<T: Sendable>(_ body: @escaping @Sendable () throws(Failure) -> T) async throws(TransferError) -> T {
-        let result: Result<T, Failure> = await context.engine.path.blocking.run { Result { () throws(Failure) in try body() } }
+    private func onFileThread<T: Sendable>(_ body: @escaping @Sendable () throws(Failure) -> T)
+        async throws(TransferError) -> T
+    {
+        let result: Result<T, Failure> = await context.engine.path.blocking.run {
+            Result { () throws(Failure) in try body() }
+        }
         switch result {
         case .success(let value): return value
         case .failure(let failure): throw .failed(failure)

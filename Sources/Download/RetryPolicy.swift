@@ -9,7 +9,9 @@ package enum RetryPolicy {
     /// The one table of what is retried.
     package static func isRetryable(_ code: ErrorCode) -> Bool {
         switch code {
-        case .dns, .connect, .tls, .proxy, .stalled, .incomplete, .badResponse, .tooSlow, .io, .localLimit, .remoteChanged: true
+        case .dns, .connect, .tls, .proxy, .stalled, .incomplete, .badResponse, .tooSlow, .io, .localLimit,
+            .remoteChanged:
+            true
         case .http(408), .http(425), .http(429), .http(500), .http(502), .http(503), .http(504): true
         default: false
         }

@@ -83,7 +83,13 @@ package struct AddressPolicy: Sendable {
         ("link-local", ["169.254.0.0/16", "fe80::/10"]),
         ("CGNAT", ["100.64.0.0/10"]),
         ("multicast", ["224.0.0.0/4", "ff00::/8"]),
-        ("reserved", ["240.0.0.0/4", "198.18.0.0/15", "192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "100::/64", "2001:db8::/32"]),
+        (
+            "reserved",
+            [
+                "240.0.0.0/4", "198.18.0.0/15", "192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "100::/64",
+                "2001:db8::/32",
+            ]
+        ),
         ("site-local", ["fec0::/10"]),
     ]
 
@@ -92,7 +98,9 @@ package struct AddressPolicy: Sendable {
         func v4(_ bytes: some Sequence<UInt8>) -> [UInt8] { Network.mapped + Array(bytes) }
         let zero = [UInt8](repeating: 0, count: 12)
         var forms: [[UInt8]] = []
-        if address[..<12] == zero[...], address[12...] != [0, 0, 0, 0], address[12...] != [0, 0, 0, 1] { forms.append(v4(address[12...])) }
+        if address[..<12] == zero[...], address[12...] != [0, 0, 0, 0], address[12...] != [0, 0, 0, 1] {
+            forms.append(v4(address[12...]))
+        }
         if Network("64:ff9b::/96")!.contains(address) || Network("64:ff9b:1::/48")!.contains(address) {
             forms.append(v4(address[12...]))
         }
@@ -109,7 +117,9 @@ package struct AddressPolicy: Sendable {
         guard getifaddrs(&list) == 0, let first = list else { return [] }
         defer { freeifaddrs(first) }
         return sequence(first: first, next: { $0.pointee.ifa_next }).compactMap { entry in
-            entry.pointee.ifa_addr.flatMap { text(of: $0) }.flatMap { Network.parse($0) }.map { Network(bytes: $0.bytes) }
+            entry.pointee.ifa_addr.flatMap { text(of: $0) }.flatMap { Network.parse($0) }.map {
+                Network(bytes: $0.bytes)
+            }
         }
     }
 

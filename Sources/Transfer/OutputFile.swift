@@ -156,7 +156,9 @@ package final class OutputFile: Sendable {
         case EROFS, EACCES, EPERM:
             return .failed(Failure(.permission, "the file cannot be written: \(String(cString: strerror(code)))"))
         default:
-            return .failed(Failure(.io, "writing failed: \(String(cString: strerror(code))); look at the disk and the system's log"))
+            return .failed(
+                Failure(
+                    .io, "writing failed: \(String(cString: strerror(code))); look at the disk and the system's log"))
         }
     }
 }

@@ -23,7 +23,8 @@ package struct ResponseHead: Sendable {
         if headers["transfer-encoding"]?.lowercased().contains("chunked") == true { return .chunked }
         let values = headers.all("content-length").flatMap { $0.split(separator: ",").map(\.trimmed) }
         guard let first = values.first else { return .untilClose }
-        guard values.allSatisfy({ $0 == first }), first.utf8.allSatisfy({ 48...57 ~= $0 }), let count = Int64(first) else {
+        guard values.allSatisfy({ $0 == first }), first.utf8.allSatisfy({ 48...57 ~= $0 }), let count = Int64(first)
+        else {
             return .invalid
         }
         return .bytes(count)

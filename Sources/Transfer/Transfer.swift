@@ -14,7 +14,9 @@ package final class Transfer: Sendable {
     /// Writes the body to `file` from `offset`. With a `length` exactly that many bytes are demanded (`.incomplete` if
     /// there are fewer), and none beyond it is taken. Returns when all bytes are handed to the file, which may not have
     /// written them yet; cancelling the task ends it within milliseconds.
-    package func receive(into file: OutputFile, at offset: Int64, length: Int64?) async throws(TransferError) -> TransferEnd {
+    package func receive(into file: OutputFile, at offset: Int64, length: Int64?) async throws(TransferError)
+        -> TransferEnd
+    {
         try await engine.take(id, into: .file(file, position: offset, end: length.map { offset + $0 })).get()
     }
 

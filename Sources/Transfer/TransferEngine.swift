@@ -108,7 +108,9 @@ package actor TransferEngine {
     // MARK: A transfer's life
 
     private func makeTask(_ request: Request) throws(TransferError) -> TransferTask {
-        guard let easy = curl_easy_init() else { throw .failed(Failure(.localLimit, "out of memory for another transfer")) }
+        guard let easy = curl_easy_init() else {
+            throw .failed(Failure(.localLimit, "out of memory for another transfer"))
+        }
         nextTask += 1
         let task = TransferTask(id: nextTask, easy: easy, request: request, policy: configuration.policy)
         // Large reads for few transfers, small ones for many: libcurl keeps one buffer for each.

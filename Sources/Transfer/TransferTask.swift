@@ -170,10 +170,13 @@ final class TransferTask {
             refuse(text, kind)
             return ccurl_bad_socket
         }
-        let descriptor = socket(address.pointee.family, address.pointee.socktype | Int32(SOCK_CLOEXEC.rawValue), address.pointee.protocol)
+        let descriptor = socket(
+            address.pointee.family, address.pointee.socktype | Int32(SOCK_CLOEXEC.rawValue), address.pointee.protocol)
         if descriptor < 0 {
             objection = .failed(
-                Failure(.localLimit, "this worker is out of file descriptors or sockets: raise its limits or lower --slots"))
+                Failure(
+                    .localLimit, "this worker is out of file descriptors or sockets: raise its limits or lower --slots")
+            )
         } else if case .failed(let failure) = objection, failure.code == .addressForbidden {
             // Another address of the same name is allowed; that one is used.
             objection = nil
@@ -192,27 +195,34 @@ final class TransferTask {
         objection = .failed(
             Failure(
                 .addressForbidden,
-                "the URL leads to \(address), a \(kind) address; allow it with --allow-private or --allow-address if that is meant"))
+                "the URL leads to \(address), a \(kind) address; allow it with --allow-private or --allow-address if that is meant"
+            ))
     }
 
     // MARK: The end
 
     func outcome(of code: CURLcode) -> Result<TransferEnd, TransferError> {
-        if isOverlong, case .file(_, let position, _) = body { return .success(TransferEnd(position: position, isWhole: true)) }
+        if isOverlong, case .file(_, let position, _) = body {
+            return .success(TransferEnd(position: position, isWhole: true))
+        }
         if let objection { return .failure(objection) }
         switch body {
         case .file(_, let position, let end):
             if let end, position >= end { return .success(TransferEnd(position: position, isWhole: true)) }
             guard code == CURLE_OK else { return .failure(.failed(CurlFailure.describe(code, request))) }
             guard end == nil else {
-                return .failure(.failed(Failure(.incomplete, "the connection ended after \(progress.received) bytes of the response")))
+                return .failure(
+                    .failed(
+                        Failure(.incomplete, "the connection ended after \(progress.received) bytes of the response")))
             }
             return .success(TransferEnd(position: position, isWhole: true))
-        case .memory(let bytes, _) where code == CURLE_OK: return .success(TransferEnd(position: 0, isWhole: true, bytes: bytes))
+        case .memory(let bytes, _) where code == CURLE_OK:
+            return .success(TransferEnd(position: 0, isWhole: true, bytes: bytes))
         case .discard: return .success(TransferEnd(position: 0, isWhole: code == CURLE_OK))
         default:
             return code == CURLE_OK
-                ? .success(TransferEnd(position: 0, isWhole: true)) : .failure(.failed(CurlFailure.describe(code, request)))
+                ? .success(TransferEnd(position: 0, isWhole: true))
+                : .failure(.failed(CurlFailure.describe(code, request)))
         }
     }
 }

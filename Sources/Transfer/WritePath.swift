@@ -62,7 +62,9 @@ package final class WritePath: Sendable {
     func submit(_ block: Block, to file: OutputFile) { work.withLock { $0.queue.append((block, file)) } }
 
     private static func write(_ work: Monitor<Work>) {
-        while let (block, file) = work.waitWhile({ $0.queue.isEmpty && !$0.stopped }, then: { $0.queue.isEmpty ? nil : $0.queue.removeFirst() }) {
+        while let (block, file) = work.waitWhile(
+            { $0.queue.isEmpty && !$0.stopped }, then: { $0.queue.isEmpty ? nil : $0.queue.removeFirst() })
+        {
             file.write(block)
         }
     }

@@ -31,13 +31,15 @@ struct JobRunner: Sendable {
         job.id = claim.run.id
         let running = RunningJob(claim: claim, job: job, lease: Lease(length: lease, sent: sent))
         let download = Download(
-            job: job, token: claim.run.token, key: SHA1.hex("\(attendant.queue.name)\n\(claim.run.id)"), resume: claim.resume,
+            job: job, token: claim.run.token, key: SHA1.hex("\(attendant.queue.name)\n\(claim.run.id)"),
+            resume: claim.resume,
             completed: claim.completed, context: context,
             mayCommit: { await self.mayCommit(running, attendant) },
             report: { self.announce($0, of: running, attendant) })
         if !job.unknownFields.isEmpty {
             let names = job.unknownFields.joined(separator: ", ")
-            running.announce(Announcement("warning", [("message", JSON.quoted("unknown fields are ignored: \(names)"))]))
+            running.announce(
+                Announcement("warning", [("message", JSON.quoted("unknown fields are ignored: \(names)"))]))
         }
         attendant.enter(running, download)
         defer { attendant.leave(running) }

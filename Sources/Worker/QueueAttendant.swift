@@ -31,7 +31,8 @@ final class QueueAttendant: Sendable {
     init(index: Int, name: QueueName, identity: WorkerIdentity, configuration: WorkerConfiguration, log: Logger) {
         self.index = index
         self.identity = identity
-        queue = Queue(name, redis: Redis(configuration.redis, name: "haul-\(identity.name)"), policy: configuration.policy)
+        queue = Queue(
+            name, redis: Redis(configuration.redis, name: "haul-\(identity.name)"), policy: configuration.policy)
         waiter = Redis(configuration.redis, name: "haul-\(identity.name)-wait")
         var log = log
         log[metadataKey: "queue"] = "\(name)"
@@ -55,7 +56,8 @@ final class QueueAttendant: Sendable {
     /// Claims what waits now; nil if nothing does.
     func claimNow() async -> (claim: Claim?, isEmpty: Bool) {
         guard state.withLock({ $0.isOpen && $0.isRegistered }) else { return (nil, true) }
-        let reply = await claiming { token throws(RedisError) in try await self.queue.claim(self.identity, token: token) }
+        let reply = await claiming { token throws(RedisError) in try await self.queue.claim(self.identity, token: token)
+        }
         guard let reply else { return (nil, false) }
         if case .job(let claim) = reply { return (claim, false) }
         return (accept(reply, sent: .now), true)
@@ -126,7 +128,8 @@ final class QueueAttendant: Sendable {
             let sent = ContinuousClock.now
             do {
                 if let next { state.withLock { _ = $0.pending.insert(next) } }
-                let (isOurs, reply) = try await queue.settle(run, as: settlement, report: report, worker: identity, next: next)
+                let (isOurs, reply) = try await queue.settle(
+                    run, as: settlement, report: report, worker: identity, next: next)
                 let claim = reply.flatMap { accept($0, sent: sent) }
                 if claim == nil, let next { state.withLock { _ = $0.pending.remove(next) } }
                 return (isOurs, claim, reply != nil && claim == nil)
@@ -224,7 +227,8 @@ final class QueueAttendant: Sendable {
 
     /// A message on the control channel is a hint that a request waits for one of our runs.
     private func listen() async {
-        let subscription = Subscription(queue.redis.url, name: "haul-\(identity.name)-control", channels: [queue.keys.control])
+        let subscription = Subscription(
+            queue.redis.url, name: "haul-\(identity.name)-control", channels: [queue.keys.control])
         for await element in subscription {
             guard case .message(_, let payload) = element else { continue }
             let id = String(decoding: payload, as: UTF8.self)

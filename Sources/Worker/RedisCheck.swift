@@ -9,7 +9,9 @@ enum RedisCheck {
         }
         let settings = reply.dictionary
         if settings["appendonly"] == "no" {
-            log.warning("appendonly is off: jobs pushed since the last snapshot are lost when Redis restarts; set appendonly yes")
+            log.warning(
+                "appendonly is off: jobs pushed since the last snapshot are lost when Redis restarts; set appendonly yes"
+            )
         }
         if let policy = settings["maxmemory-policy"], policy != "noeviction", settings["maxmemory"] != "0" {
             log.warning("maxmemory-policy is \(policy): a full Redis may throw jobs away; set it to noeviction")

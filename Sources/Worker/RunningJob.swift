@@ -72,7 +72,9 @@ final class RunningJob: Sendable {
     func isCheckpointDue(arrived: Int64, interval: Duration) -> Bool {
         state.withLock { state in
             let bytes = arrived - state.checkpointedBytes
-            guard bytes >= 64 << 20 || bytes > 0 && ContinuousClock.now - state.checkpointed >= interval else { return false }
+            guard bytes >= 64 << 20 || bytes > 0 && ContinuousClock.now - state.checkpointed >= interval else {
+                return false
+            }
             state.checkpointedBytes = arrived
             state.checkpointed = .now
             return true

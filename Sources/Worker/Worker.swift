@@ -53,7 +53,8 @@ package final class Worker: Sendable {
             "working",
             metadata: [
                 "name": "\(configuration.name)", "root": "\(store.root)",
-                "slots": "\(configuration.slots.map(String.init) ?? "unlimited")", "durability": "\(configuration.durability)",
+                "slots": "\(configuration.slots.map(String.init) ?? "unlimited")",
+                "durability": "\(configuration.durability)",
             ])
         // The ticks outlive the claiming: leases are kept until the last job is back in line.
         let ticks = attendants.map { attendant in Task { await attendant.tend { self.fields } } }
@@ -79,7 +80,9 @@ package final class Worker: Sendable {
 
     // MARK: Claiming
 
-    private func takeJobs(_ attendant: QueueAttendant, _ feed: AsyncStream<(QueueAttendant, Claim, ContinuousClock.Instant)>.Continuation) async {
+    private func takeJobs(
+        _ attendant: QueueAttendant, _ feed: AsyncStream<(QueueAttendant, Claim, ContinuousClock.Instant)>.Continuation
+    ) async {
         while !Task.isCancelled {
             await slots.waitUntilFree()
             if Task.isCancelled { return }
@@ -89,7 +92,8 @@ package final class Worker: Sendable {
             guard let claim else { continue }
             if isDraining.withLock({ $0 }) || !slots.take() {
                 // Another queue was quicker, or the worker is told to end: back to the front, uncounted.
-                _ = await attendant.settle(claim.run, as: .released(why: "no slot"), report: RunReport(), wantsNext: false)
+                _ = await attendant.settle(
+                    claim.run, as: .released(why: "no slot"), report: RunReport(), wantsNext: false)
             } else {
                 feed.yield((attendant, claim, sent))
             }
@@ -118,7 +122,9 @@ package final class Worker: Sendable {
         // The next job comes with the same command, if this queue is the one to be asked first.
         let isFirst = order.withLock { $0.candidates(in: drawn) }.first == attendant.index || attendants.count == 1
         let reply = await attendant.settle(claim.run, as: settlement, report: end.report, wantsNext: goesOn && isFirst)
-        if !reply.isOurs { log.warning("fenced while settling: another worker has the job", metadata: ["id": "\(claim.run.id)"]) }
+        if !reply.isOurs {
+            log.warning("fenced while settling: another worker has the job", metadata: ["id": "\(claim.run.id)"])
+        }
         if reply.isOurs, let download = end.unlink { await download.unlinkPartial() }
         if let next = reply.next {
             order.withLock { $0.note(attendant.index, wasEmpty: false) }
@@ -129,7 +135,9 @@ package final class Worker: Sendable {
     }
 
     /// The next job of any queue, in the order drawn; queues that were empty a moment ago are not asked.
-    private func claimNext(_ drawn: [Int]) async -> (attendant: QueueAttendant, claim: Claim, sent: ContinuousClock.Instant)? {
+    private func claimNext(_ drawn: [Int]) async -> (
+        attendant: QueueAttendant, claim: Claim, sent: ContinuousClock.Instant
+    )? {
         for index in order.withLock({ $0.candidates(in: drawn) }) {
             let sent = ContinuousClock.now
             let (claim, isEmpty) = await attendants[index].claimNow()

@@ -26,5 +26,7 @@ package struct WorkerConfiguration: Sendable {
     package var connectTimeout: Duration = .seconds(15)
     package var stallTimeout: Duration = .seconds(60)
 
-    package init(redis: RedisURL, root: String, name: String) { (self.redis, self.root, self.name) = (redis, root, name) }
+    package init(redis: RedisURL, root: String, name: String) {
+        (self.redis, self.root, self.name) = (redis, root, name)
+    }
 }

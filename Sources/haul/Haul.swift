@@ -1,7 +1,36 @@
 import ArgumentParser
+import Worker
 
 @main
 struct Haul: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "haul", abstract: "A fleet of download workers on Redis.")
+        commandName: "haul",
+        abstract: "Downloads through a fleet of workers on Redis.",
+        discussion: "Exit status: 0 all well, 1 a job failed, 2 usage, 3 Redis cannot be used, 130 interrupted.",
+        version: Version.text,
+        subcommands: [
+            Get.self, Push.self, WorkerCommand.self, List.self, Show.self, Watch.self, Stats.self, Workers.self,
+            Pause.self,
+            Resume.self, Cancel.self, Retry.self, Remove.self, QueueCommand.self,
+        ])
+
+    static func main() async {
+        // A reader that went away ends us quietly, by the error of the write.
+        Signals.ignorePipe()
+        do {
+            var command = try parseAsRoot()
+            if var asynchronous = command as? any AsyncParsableCommand {
+                try await asynchronous.run()
+            } else {
+                try command.run()
+            }
+        } catch let status as ExitStatus {
+            status.leave()
+        } catch {
+            let isUsage = exitCode(for: error) == .validationFailure || exitCode(for: error).rawValue == 64
+            guard isUsage else { exit(withError: error) }
+            Terminal.complain(fullMessage(for: error))
+            ExitStatus.usage.leave()
+        }
+    }
 }

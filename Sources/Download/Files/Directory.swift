@@ -57,7 +57,8 @@ enum FileError {
         let reason = String(cString: strerror(code))
         return switch code {
         case EXDEV, ELOOP: Failure(.pathForbidden, "\(what): a link leads out of the root")
-        case EACCES, EPERM, EROFS: Failure(.permission, "\(what): \(reason); see who owns it and what this worker runs as")
+        case EACCES, EPERM, EROFS:
+            Failure(.permission, "\(what): \(reason); see who owns it and what this worker runs as")
         case ENOTDIR: Failure(.fileExists, "\(what): a file of that name is in the way")
         case ENAMETOOLONG: Failure(.badJob, "\(what): \(reason)")
         case EMFILE, ENFILE: Failure(.localLimit, "\(what): \(reason)")

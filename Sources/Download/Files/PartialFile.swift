@@ -29,7 +29,8 @@ struct PartialFile: Sendable {
             directory.descriptor, name(key, generation), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0o666)
         guard descriptor >= 0 else {
             let code = errno
-            throw FileError.isNoSpace(code) ? .noSpace : .failed(FileError.failure("a partial file cannot be made", code))
+            throw FileError.isNoSpace(code)
+                ? .noSpace : .failed(FileError.failure("a partial file cannot be made", code))
         }
         return PartialFile(directory: directory, key: key, generation: generation, descriptor: descriptor)
     }

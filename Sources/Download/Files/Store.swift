@@ -18,7 +18,8 @@ package final class Store: Sendable {
     package init(root: String) throws(Failure) {
         let descriptor = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         guard descriptor >= 0 else {
-            throw FileError.failure("the root \(root) cannot be used: make it a directory that this worker may write", errno)
+            throw FileError.failure(
+                "the root \(root) cannot be used: make it a directory that this worker may write", errno)
         }
         self.root = root
         directory = Directory(owning: descriptor)
@@ -31,7 +32,8 @@ package final class Store: Sendable {
         let temporary = ".haul-store-\(getpid())-\(UInt64.random(in: 0...(.max)))"
         let created = openat(directory.descriptor, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o644)
         guard created >= 0 else { throw FileError.failure("the root \(root) is not writable", errno) }
-        let mine = Array((String(UInt64.random(in: 0...(.max)), radix: 16) + String(UInt64.random(in: 0...(.max)), radix: 16)).utf8)
+        let mine = Array(
+            (String(UInt64.random(in: 0...(.max)), radix: 16) + String(UInt64.random(in: 0...(.max)), radix: 16)).utf8)
         let count = mine.withUnsafeBytes { Glibc.write(created, $0.baseAddress!, $0.count) }
         fsync(created)
         close(created)
@@ -69,14 +71,17 @@ package final class Store: Sendable {
         var found: [(String, String)] = []
         var pending = [""]
         while let folder = pending.popLast() {
-            let descriptor = clinux_open_beneath(directory.descriptor, folder.isEmpty ? "." : folder, O_RDONLY | O_DIRECTORY, 0)
+            let descriptor = clinux_open_beneath(
+                directory.descriptor, folder.isEmpty ? "." : folder, O_RDONLY | O_DIRECTORY, 0)
             guard descriptor >= 0 else { continue }
             let here = Directory(owning: descriptor)
             for name in here.names() {
                 guard let status = here.status(of: name) else { continue }
                 if status.st_mode & S_IFMT == S_IFDIR {
                     pending.append(folder + name + "/")
-                } else if let key = PartialFile.key(of: name), Int64(status.st_mtim.tv_sec) + Int64(age) < UnixTime.seconds {
+                } else if let key = PartialFile.key(of: name),
+                    Int64(status.st_mtim.tv_sec) + Int64(age) < UnixTime.seconds
+                {
                     found.append((folder + name, key))
                 }
             }

@@ -35,7 +35,9 @@ struct Target: Sendable {
 
     /// Whether the file there is the one that this job finished before.
     func isOwn(_ record: CompletedFile?, store: Store) -> Bool {
-        guard let record, record.store == store.id, record.file == path, let status = directory.status(of: name) else { return false }
+        guard let record, record.store == store.id, record.file == path, let status = directory.status(of: name) else {
+            return false
+        }
         return UInt64(status.st_ino) == record.inode && Int64(status.st_size) == record.bytes
             && status.modifiedNanoseconds == record.modified
     }
@@ -43,12 +45,16 @@ struct Target: Sendable {
     /// Looks before the download what is in the way of it.
     func check(_ policy: Job.IfExists, mayReplace: Bool) throws(Failure) {
         guard let status = directory.status(of: name), !mayReplace else { return }
-        if status.st_mode & S_IFMT == S_IFDIR { throw Failure(.fileExists, "\(path) is a directory: give the path of a file") }
+        if status.st_mode & S_IFMT == S_IFDIR {
+            throw Failure(.fileExists, "\(path) is a directory: give the path of a file")
+        }
         if policy == .fail || policy == .reuse && isGiven { throw inTheWay }
     }
 
     /// Gives `partial` its final name, synced. Afterwards only `completed` may be settled.
-    mutating func place(_ partial: PartialFile, _ policy: Job.IfExists, mayReplace: Bool, durable: Bool) throws(PlaceError) {
+    mutating func place(_ partial: PartialFile, _ policy: Job.IfExists, mayReplace: Bool, durable: Bool)
+        throws(PlaceError)
+    {
         let chosen = name
         for number in 0...10_000 {
             if number > 0 { name = FileName.numbered(chosen, number) }
@@ -88,7 +94,8 @@ struct Target: Sendable {
     }
 
     private var inTheWay: Failure {
-        Failure(.fileExists, "\(path) exists and is not this job's: choose another path, or if_exists overwrite or rename")
+        Failure(
+            .fileExists, "\(path) exists and is not this job's: choose another path, or if_exists overwrite or rename")
     }
 }
 

@@ -59,7 +59,9 @@ enum ContentDisposition {
             var scalars = String.UnicodeScalarView()
             var rest = parts[2].utf8[...]
             while let byte = rest.popFirst() {
-                if byte == UInt8(ascii: "%"), let code = UInt8(String(decoding: rest.prefix(2), as: UTF8.self), radix: 16) {
+                if byte == UInt8(ascii: "%"),
+                    let code = UInt8(String(decoding: rest.prefix(2), as: UTF8.self), radix: 16)
+                {
                     scalars.append(Unicode.Scalar(code))
                     rest = rest.dropFirst(2)
                 } else {

@@ -11,7 +11,8 @@ struct ContentRange: Sendable, Equatable {
         let parts = words[1].split(separator: "/", omittingEmptySubsequences: false)
         guard parts.count == 2 else { return nil }
         let ends = parts[0].split(separator: "-", omittingEmptySubsequences: false)
-        guard ends.count == 2, let first = Self.digits(ends[0]), let last = Self.digits(ends[1]), first <= last, last < .max
+        guard ends.count == 2, let first = Self.digits(ends[0]), let last = Self.digits(ends[1]), first <= last,
+            last < .max
         else { return nil }
         range = first..<(last + 1)
         if parts[1] != "*" {

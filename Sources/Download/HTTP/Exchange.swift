@@ -12,7 +12,9 @@ struct Exchange {
     let custom: [(name: String, value: String)]
 
     /// The response that ends the chain, and its URL.
-    func ask(_ url: String, _ headers: [(name: String, value: String)]) async throws(TransferError) -> (Transfer, WebURL) {
+    func ask(_ url: String, _ headers: [(name: String, value: String)]) async throws(TransferError) -> (
+        Transfer, WebURL
+    ) {
         guard var current = WebURL(url) else {
             throw .failed(Failure(.badJob, "\(MaskedURL.text(url)) is no http or https URL"))
         }
@@ -27,11 +29,14 @@ struct Exchange {
                 request.headers.append(("Cookie", mine.map { "\($0.name)=\($0.value)" }.joined(separator: "; ")))
             }
             let transfer = try await engine.start(request)
-            guard [301, 302, 303, 307, 308].contains(transfer.head.status), let location = transfer.head.headers["location"] else {
+            guard [301, 302, 303, 307, 308].contains(transfer.head.status),
+                let location = transfer.head.headers["location"]
+            else {
                 return (transfer, current)
             }
             for line in transfer.head.headers.all("set-cookie") {
-                let pair = line.prefix { $0 != ";" }.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+                let pair = line.prefix { $0 != ";" }.split(
+                    separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
                 guard pair.count == 2 else { continue }
                 cookies.removeAll { $0.host == current.host && $0.name == pair[0] }
                 cookies.append((current.host, String(pair[0]), String(pair[1])))
@@ -41,10 +46,13 @@ struct Exchange {
                 throw .failed(Failure(.redirectForbidden, "the server redirects to what is no http or https URL"))
             }
             guard current.scheme == "http" || next.scheme == "https" else {
-                throw .failed(Failure(.redirectForbidden, "the server redirects from https to http (\(next.host)); that is refused"))
+                throw .failed(
+                    Failure(
+                        .redirectForbidden, "the server redirects from https to http (\(next.host)); that is refused"))
             }
             current = next
         }
-        throw .failed(Failure(.tooManyRedirects, "more than \(Self.maximumRedirects) redirects: the server leads in a circle"))
+        throw .failed(
+            Failure(.tooManyRedirects, "more than \(Self.maximumRedirects) redirects: the server leads in a circle"))
     }
 }

@@ -5,13 +5,16 @@ enum HTTPDate {
     /// Reads the three formats there are; nil for anything else.
     static func parse(_ text: String) -> Int64? {
         let words = text.split { $0 == " " || $0 == "," || $0 == "-" }.map(String.init)
-        if words.count >= 5, let day = Int64(words[1]), let month = months.firstIndex(of: words[2]), var year = Int64(words[3]) {
+        if words.count >= 5, let day = Int64(words[1]), let month = months.firstIndex(of: words[2]),
+            var year = Int64(words[3])
+        {
             // "Sun, 06 Nov 1994 08:49:37 GMT", and RFC 850's "Sunday, 06-Nov-94 08:49:37 GMT".
             if words[3].utf8.count == 2 { year += year < 70 ? 2000 : 1900 }
             return seconds(year: year, month: month + 1, day: day, time: words[4])
         }
         // asctime's "Sun Nov  6 08:49:37 1994".
-        guard words.count == 5, let month = months.firstIndex(of: words[1]), let day = Int64(words[2]), let year = Int64(words[4])
+        guard words.count == 5, let month = months.firstIndex(of: words[1]), let day = Int64(words[2]),
+            let year = Int64(words[4])
         else { return nil }
         return seconds(year: year, month: month + 1, day: day, time: words[3])
     }

@@ -38,7 +38,8 @@ struct Question: Sendable {
         case (200, .whole), (200, .changed): return whole(head)
         case (200, .part(_, _, let entity, let ifRange)): return wholeInstead(head, of: entity, ifRange: ifRange)
         case (206, .part(let position, let end, let entity, _)): return part(head, at: position, end: end, of: entity)
-        case (206, _): return .fail(Failure(.badResponse, "the server sent a part (206) though the whole was asked for"))
+        case (206, _):
+            return .fail(Failure(.badResponse, "the server sent a part (206) though the whole was asked for"))
         case (304, .changed): return .unchanged
         case (416, .part): return .restart(why: "the server has no such range any more")
         case (204, _), (205, _): return .fail(Failure(.badResponse, "the server sent no content (\(head.status))"))
@@ -55,7 +56,8 @@ struct Question: Sendable {
         guard case .takeWhole(let new, _) = whole(head), new.isSame(as: entity) else {
             return .restart(why: "the remote file has changed")
         }
-        return ifRange ? .askWithoutIfRange : .restart(why: "the server does not continue: it sends the whole file again")
+        return ifRange
+            ? .askWithoutIfRange : .restart(why: "the server does not continue: it sends the whole file again")
     }
 
     private func part(_ head: ResponseHead, at position: Int64, end: Int64?, of entity: Entity) -> ResponseDecision {
@@ -94,6 +96,7 @@ struct Question: Sendable {
             default: "the server does not give the file"
             }
         return Failure(
-            .http(head.status), "\(advice) (HTTP \(head.status))", retryAfter: head.headers["retry-after"].flatMap { RetryPolicy.retryAfter($0) })
+            .http(head.status), "\(advice) (HTTP \(head.status))",
+            retryAfter: head.headers["retry-after"].flatMap { RetryPolicy.retryAfter($0) })
     }
 }

@@ -60,7 +60,8 @@ struct WebURL: Sendable, Equatable {
         if reference.isEmpty { return result }
         let mark = reference.firstIndex(of: "?")
         let referencePath = String(reference[..<(mark ?? reference.endIndex)])
-        result.query = mark.map { String(reference[reference.index(after: $0)...]) } ?? (referencePath.isEmpty ? query : nil)
+        result.query =
+            mark.map { String(reference[reference.index(after: $0)...]) } ?? (referencePath.isEmpty ? query : nil)
         if referencePath.hasPrefix("/") {
             result.path = Self.withoutDots(referencePath)
         } else if !referencePath.isEmpty {

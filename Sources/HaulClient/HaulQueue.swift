@@ -1,0 +1,97 @@
+import Bus
+public import Contract
+import Redis
+
+/// A Haul queue, as a service uses it: push downloads, steer them, await their ends.
+///
+///     let queue = try HaulQueue(redis: "redis://127.0.0.1:6379")
+///     let id = try await queue.push(#"{"url":"https://example.org/a.iso","path":"a.iso"}"#)
+///     let result = try await queue.result(of: id)
+///
+/// Any language does the same with a plain LPUSH; docs/bus.md is the contract.
+public struct HaulQueue: Sendable {
+    /// What went wrong, in a sentence that says what to do.
+    public struct Failure: Error, Sendable, CustomStringConvertible {
+        public let description: String
+    }
+
+    /// How a job ended.
+    public struct Result: Sendable {
+        public let id: String
+        public let state: JobState
+        /// Relative to the workers' root.
+        public let file: String?
+        public let error: ErrorCode?
+        public let message: String?
+    }
+
+    private let queue: Queue
+
+    /// `redis` is a URL: redis://[user:password@]host[:port][/db] or unix:///path. Connects when first used.
+    public init(redis: String, queue name: String = "default") throws(Failure) {
+        guard let name = QueueName(name) else {
+            throw Failure(description: "a queue's name is 1 to 64 of the characters A-Z a-z 0-9 . _ -")
+        }
+        do { queue = Queue(name, redis: Redis(try RedisURL(redis), name: "haul-client")) } catch {
+            throw Failure(description: error.message)
+        }
+    }
+
+    /// Puts a job in line and returns its id. `json` is an object as docs/bus.md describes it; it is checked first.
+    @discardableResult
+    public func push(_ json: String) async throws(Failure) -> String {
+        let element: Element
+        do { element = try Element(try JSON(json)) } catch { throw Failure(description: "\(error)") }
+        try await reaching { () throws(RedisError) in try await queue.push([element]) }
+        return element.id
+    }
+
+    /// Asks for a pause; the offsets are kept. Takes effect within 3 seconds.
+    public func pause(_ ids: String...) async throws(Failure) { try await request(.paused, ids) }
+
+    /// Resumes what is paused, or retries what has failed, at the front of the line.
+    public func resume(_ ids: String...) async throws(Failure) { try await request(.running, ids) }
+
+    /// Ends jobs and removes their partial files.
+    public func cancel(_ ids: String...) async throws(Failure) { try await request(.cancelled, ids) }
+
+    /// The state of a job, nil while no worker has seen it.
+    public func state(of id: String) async throws(Failure) -> JobState? {
+        try await reaching { () throws(RedisError) in try await queue.job(id)?.state }
+    }
+
+    /// The job's events as they are published, from now on; ends when the task is cancelled.
+    public func events(of id: String) -> AsyncStream<Event> {
+        let subscription = queue.events(of: [id])
+        return AsyncStream { continuation in
+            let task = Task {
+                for await element in subscription {
+                    if case .message(_, let payload) = element, let event = Event(payload) { continuation.yield(event) }
+                }
+                continuation.finish()
+            }
+            continuation.onTermination = { _ in task.cancel() }
+        }
+    }
+
+    /// Waits until the job is completed, failed or cancelled. Lost messages do not matter: the hash is looked at too.
+    public func result(of id: String) async throws(Failure) -> Result {
+        while true {
+            let record = try await reaching { () throws(RedisError) in try await queue.job(id) }
+            if let record, record.state.isFinal {
+                return Result(
+                    id: id, state: record.state, file: record["file"], error: record["error"].map(ErrorCode.init),
+                    message: record["message"])
+            }
+            do { try await Task.sleep(for: .milliseconds(500)) } catch { throw Failure(description: "cancelled") }
+        }
+    }
+
+    private func request(_ request: Request, _ ids: [String]) async throws(Failure) {
+        try await reaching { () throws(RedisError) in try await queue.request(request, of: ids) }
+    }
+
+    private func reaching<T>(_ body: () async throws(RedisError) -> T) async throws(Failure) -> T {
+        do { return try await body() } catch { throw Failure(description: error.message) }
+    }
+}

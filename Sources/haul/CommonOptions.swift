@@ -1,0 +1,51 @@
+import ArgumentParser
+import Bus
+import Glibc
+import Redis
+
+/// What every command that talks to Redis takes.
+struct CommonOptions: ParsableArguments {
+    @Option(name: .long, help: "Where Redis is: redis://[user:password@]host[:port][/db] or unix:///path. [HAUL_REDIS]")
+    var redis: String?
+
+    @Option(name: .long, help: "The queue. [HAUL_QUEUE, else default]")
+    var queue: String?
+
+    @Flag(name: .long, help: "One JSON object per line.")
+    var json = false
+
+    func url() throws -> RedisURL {
+        do {
+            return try RedisURL(redis ?? Self.environment("HAUL_REDIS") ?? "redis://127.0.0.1:6379")
+        } catch {
+            throw ExitStatus.because(error)
+        }
+    }
+
+    func queueName() throws -> QueueName {
+        let text = queue ?? Self.environment("HAUL_QUEUE") ?? "default"
+        guard let name = QueueName(text) else {
+            throw ExitStatus.because(
+                .usage, "\"\(text)\" is no queue's name: 1 to 64 of the characters A-Z a-z 0-9 . _ -")
+        }
+        return name
+    }
+
+    /// The queue, with Redis reached.
+    func connect() async throws -> Queue {
+        let redis = Redis(try url(), name: "haul-cli")
+        let queue = Queue(try queueName(), redis: redis)
+        try await reaching { () throws(RedisError) in try await redis.send(Command("PING"), timeout: .seconds(2)) }
+        return queue
+    }
+
+    static func environment(_ name: String) -> String? {
+        getenv(name).map { String(cString: $0) }.flatMap { $0.isEmpty ? nil : $0 }
+    }
+}
+
+/// Runs `body`; an error of Redis ends the command with a sentence and status 3.
+@discardableResult
+func reaching<T>(_ body: () async throws(RedisError) -> T) async throws -> T {
+    do { return try await body() } catch { throw ExitStatus.because(error) }
+}

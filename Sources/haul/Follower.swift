@@ -1,0 +1,63 @@
+import Bus
+import Contract
+import Redis
+
+/// Follows jobs to their ends: by their events, and by their hashes in case that messages are lost.
+struct Follower {
+    let queue: Queue
+    /// Empty: all jobs, without end.
+    let ids: [String]
+    let json: Bool
+
+    private enum Input: Sendable {
+        case element(Subscription.Element)
+        case look
+    }
+
+    /// Throws `.jobFailed` at the end if a job failed or was cancelled.
+    func follow() async throws {
+        var display = ProgressDisplay(isTerminal: !json && Terminal.isInteractive)
+        var open = Set(ids)
+        var hasFailed = false
+        let subscription = queue.events(of: ids.isEmpty ? nil : ids)
+        let (inputs, feed) = AsyncStream<Input>.makeStream()
+        let reader = Task { for await element in subscription { feed.yield(.element(element)) } }
+        let clock = Task {
+            while !Task.isCancelled {
+                try? await Task.sleep(for: .seconds(2))
+                feed.yield(.look)
+            }
+        }
+        defer {
+            reader.cancel()
+            clock.cancel()
+        }
+        for await input in inputs {
+            switch input {
+            case .element(.message(_, let payload)):
+                if json { Terminal.line(String(decoding: payload, as: UTF8.self)) }
+                guard let event = Event(payload) else { continue }
+                if !json { display.show(event) }
+                guard let state = event.finalState else { continue }
+                open.remove(event.id)
+                if ids.contains(event.id), state != .completed { hasFailed = true }
+            case .element(.interrupted(let error)):
+                if error.code == .authentication || error.code == .noPermission { throw ExitStatus.because(error) }
+            case .element(.subscribed), .look:
+                for record in try await reaching({ () throws(RedisError) in try await queue.jobs(Array(open)) })
+                where record.state.isFinal {
+                    open.remove(record.id)
+                    if record.state != .completed { hasFailed = true }
+                    if json {
+                        Terminal.line(JobView(record: record).json)
+                    } else {
+                        display.end(JobView(record: record).line, id: record.id)
+                    }
+                }
+            }
+            if !ids.isEmpty, open.isEmpty { break }
+        }
+        display.finish()
+        if hasFailed { throw ExitStatus.jobFailed }
+    }
+}

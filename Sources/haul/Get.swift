@@ -1,0 +1,120 @@
+import ArgumentParser
+import Bus
+import Contract
+import Glibc
+import Logging
+import Redis
+import Transfer
+import Worker
+
+struct Get: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Download here and now: a private Redis and a worker inside this process.",
+        discussion: "Run again after Ctrl-C it continues. Nothing is left running.")
+
+    @Argument(help: "URLs.") var urls: [String]
+    @Option(name: [.customShort("o"), .customLong("output")], help: "A file, or a directory with / at its end.")
+    var output: String?
+    @Option(help: "sha256:…, sha512:…, sha1:… or md5:….") var checksum: String?
+    @Option(help: "Bytes per second over all downloads.") var limitRate: Int64?
+    @Option(help: "disk or process.") var durability = "disk"
+    @Flag(help: "One JSON object per line.") var json = false
+
+    func validate() throws {
+        if let output, !output.hasSuffix("/"), urls.count > 1 {
+            throw ValidationError("-o names one file, but several URLs are given.")
+        }
+        guard Durability(rawValue: durability) != nil else {
+            throw ValidationError("--durability must be disk or process.")
+        }
+    }
+
+    func run() async throws {
+        let (root, path) = try place()
+        let elements = try urls.map { url in
+            var members = [("url", JSON.quoted(url)), ("at", String(Push.now))]
+            if let path { members.append(("path", JSON.quoted(path))) }
+            if let checksum { members.append(("checksum", JSON.quoted(checksum))) }
+            do {
+                return try Element(try JSON("{" + members.map { "\"\($0)\":\($1)" }.joined(separator: ",") + "}"))
+            } catch {
+                throw ExitStatus.because(.usage, "\(error)")
+            }
+        }
+        let state = try Self.stateDirectory(root)
+        // The lock falls with this process: two runs never share a private Redis.
+        let lock = open(state + "/lock", O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
+        guard lock >= 0, flock(lock, LOCK_EX | LOCK_NB) == 0 else {
+            throw ExitStatus.because(
+                .usage, "another haul get is at work in \(root): wait for it, or use another directory")
+        }
+        let redis = try await PrivateRedis.start(in: state)
+        defer { redis.stop() }
+        try await download(elements, root: root, redis: redis.url)
+    }
+
+    private func download(_ elements: [Element], root: String, redis: RedisURL) async throws {
+        var configuration = WorkerConfiguration(redis: redis, root: root, name: "get")
+        configuration.addressPolicy = .unrestricted
+        configuration.durability = Durability(rawValue: durability)!
+        configuration.limitRate = limitRate
+        var log = Logger(label: "haul", factory: { StreamLogHandler.standardError(label: $0) })
+        log.logLevel = .error
+        let worker: Worker
+        do { worker = try Worker(configuration, log: log) } catch { throw ExitStatus.because(.usage, error.message) }
+        let queue = Queue(.default, redis: Redis(redis, name: "haul-get"))
+        let follower = Follower(queue: queue, ids: elements.map(\.id), json: json)
+        try await reaching { () throws(RedisError) in try await queue.push(elements) }
+        let work = Task { try await worker.run() }
+        let following = Task { try await follower.follow() }
+        let signals = Task {
+            for await _ in Signals.terminations() { following.cancel() }
+        }
+        defer { signals.cancel() }
+        let result = await following.result
+        work.cancel()
+        do { try await work.value } catch let error as RedisError { throw ExitStatus.because(error) }
+        await queue.redis.close()
+        if following.isCancelled {
+            if !json { Terminal.complain("interrupted: run the same command again to continue") }
+            throw ExitStatus.interrupted
+        }
+        try result.get()
+    }
+
+    /// The root directory and the job's path: both from -o, the current directory without it.
+    private func place() throws -> (root: String, path: String?) {
+        guard let output else { return (try Self.absolute("."), nil) }
+        guard !output.hasSuffix("/") else { return (try Self.absolute(output), nil) }
+        let parts = output.split(separator: "/", omittingEmptySubsequences: false)
+        let folder = parts.dropLast().joined(separator: "/")
+        return (
+            try Self.absolute(output.contains("/") ? (folder.isEmpty ? "/" : folder) : "."), parts.last.map(String.init)
+        )
+    }
+
+    private static func absolute(_ path: String) throws -> String {
+        guard let real = realpath(path, nil) else {
+            throw ExitStatus.because(.usage, "\(path): \(String(cString: strerror(errno))); make the directory first")
+        }
+        defer { free(real) }
+        return String(cString: real)
+    }
+
+    /// Where the private Redis keeps its data: one directory for each root.
+    private static func stateDirectory(_ root: String) throws -> String {
+        let home =
+            CommonOptions.environment("XDG_STATE_HOME") ?? (CommonOptions.environment("HOME") ?? "/tmp")
+            + "/.local/state"
+        let path = home + "/haul/" + SHA1.hex(root).prefix(16)
+        var made = ""
+        for part in path.split(separator: "/") {
+            made += "/" + part
+            mkdir(made, 0o700)
+        }
+        guard access(path, W_OK) == 0 else {
+            throw ExitStatus.because(.usage, "\(path) cannot be written: set XDG_STATE_HOME to a directory that can")
+        }
+        return path
+    }
+}

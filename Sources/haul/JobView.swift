@@ -1,0 +1,60 @@
+import Bus
+import Contract
+
+/// A job as it is printed: as text for people, as JSON for programs.
+struct JobView {
+    let record: JobRecord
+
+    /// One line.
+    var line: String {
+        var parts = [record.id, record.state.rawValue]
+        let received = record.integer("received") ?? 0
+        if let total = record.integer("total") {
+            parts.append("\(Units.bytes(received)) of \(Units.bytes(total))")
+        } else if received > 0 {
+            parts.append(Units.bytes(received))
+        }
+        if record.state == .running, let speed = record.integer("speed") { parts.append(Units.speed(speed)) }
+        if let waiting = record["waiting"] { parts.append("waiting: \(waiting)") }
+        parts.append(record["file"] ?? record["url"] ?? "")
+        if let error = record["error"] { parts.append("\(error): \(record["message"] ?? "")") }
+        return parts.joined(separator: "  ")
+    }
+
+    /// All that others may see.
+    var text: String {
+        let shown = record.fields.filter { !JobRecord.hidden.contains($0.key) && !$0.value.isEmpty }
+        let width = (shown.keys.map(\.count).max() ?? 0) + 2
+        var lines = ["id".padded(to: width) + record.id]
+        lines += shown.sorted { $0.key < $1.key }.map { $0.key.padded(to: width) + $0.value }
+        if !record.offsets.isEmpty {
+            lines.append(
+                "offsets".padded(to: width)
+                    + record.offsets.intervals.map { "\($0.lowerBound)-\($0.upperBound)" }.joined(separator: " "))
+        }
+        return lines.joined(separator: "\n")
+    }
+
+    private static let numbers: Set<String> = [
+        "received", "total", "speed", "attempt", "crashes", "created", "started", "updated", "finished", "seq",
+        "deadline_at",
+    ]
+
+    var json: String {
+        var members = ["\"id\":\(JSON.quoted(record.id))"]
+        for (name, value) in record.fields.sorted(by: { $0.key < $1.key })
+        where !JobRecord.hidden.contains(name) && !value.isEmpty {
+            let isRaw = Self.numbers.contains(name) && Double(value) != nil || name == "meta"
+            members.append("\(JSON.quoted(name)):\(isRaw ? value : JSON.quoted(value))")
+        }
+        if !record.offsets.isEmpty {
+            let pairs = record.offsets.intervals.map { "\"\($0.lowerBound)\":\($0.upperBound)" }
+            members.append("\"offsets\":{\(pairs.joined(separator: ","))}")
+        }
+        return "{" + members.joined(separator: ",") + "}"
+    }
+}
+
+extension String {
+    func padded(to width: Int) -> String { count >= width ? self : self + String(repeating: " ", count: width - count) }
+}

@@ -1,0 +1,45 @@
+import ArgumentParser
+import Bus
+import Contract
+import Redis
+
+struct List: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(abstract: "List jobs, by state.")
+
+    @OptionGroup var common: CommonOptions
+    @Option(
+        help:
+            "queued, scheduled, running, paused, completed, failed, cancelled or rejected; all but rejected if not given."
+    ) var state: String?
+    @Option(help: "At most so many of each state.") var limit = 1000
+
+    func run() async throws {
+        let queue = try await common.connect()
+        if state == "rejected" {
+            for text in try await reaching({ () throws(RedisError) in try await queue.rejected(limit: limit) }) {
+                Terminal.line(text)
+            }
+            return
+        }
+        let states = try state.map { text in
+            guard let state = JobState(rawValue: text) else {
+                throw ExitStatus.because(
+                    .usage,
+                    "\"\(text)\" is no state: \(JobState.allCases.map(\.rawValue).joined(separator: ", ")) or rejected")
+            }
+            return [state]
+        }
+        for state in states ?? JobState.allCases {
+            let ids = try await reaching { () throws(RedisError) in try await queue.ids(in: state, limit: limit) }
+            let records = try await reaching { () throws(RedisError) in try await queue.jobs(ids) }
+            for record in records {
+                Terminal.line(common.json ? JobView(record: record).json : JobView(record: record).line)
+            }
+            // In line, and not seen by any worker yet.
+            let seen = Set(records.map(\.id))
+            for id in ids where !seen.contains(id) && state == .queued {
+                Terminal.line(common.json ? "{\"id\":\(JSON.quoted(id)),\"state\":\"queued\"}" : "\(id)  queued")
+            }
+        }
+    }
+}

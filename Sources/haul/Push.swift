@@ -1,0 +1,120 @@
+import ArgumentParser
+import Bus
+import Contract
+import Glibc
+import Redis
+
+struct Push: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Put downloads in line; prints their ids.",
+        discussion: "With - the jobs come on standard input: a URL or a JSON object on each line.")
+
+    @OptionGroup var common: CommonOptions
+    @Argument(help: "URLs, or - for standard input.") var urls: [String]
+    @Option(help: "The job's id.") var id: String?
+    @Option(name: [.short, .customLong("path")], help: "Path beneath the workers' root; ends in / for a directory.")
+    var path: String?
+    @Option(help: "reuse, overwrite, rename or fail.") var ifExists: String?
+    @Option(help: "sha256:…, sha512:…, sha1:… or md5:….") var checksum: String?
+    @Option(name: [.customShort("H"), .long], help: "A header, \"Name: value\". May be repeated.") var header:
+        [String] = []
+    @Option(help: "Most connections for this file, 1 to 16.") var connections: Int?
+    @Option(help: "Bytes per second.") var limitRate: Int64?
+    @Option(help: "Attempts after the first.") var retries: Int?
+    @Option(help: "Seconds before it may start.") var delay: Double?
+    @Option(help: "Seconds by which it must be done.") var deadline: Double?
+    @Option(help: "Also push the final event onto this reply list.") var replyTo: String?
+    @Option(help: "Any JSON up to 4 KiB, echoed in events.") var meta: String?
+    @Flag(help: "Follow the jobs to their ends.") var wait = false
+
+    func run() async throws {
+        let elements = try elements()
+        let queue = try await common.connect()
+        try await reaching { () throws(RedisError) in try await queue.push(elements) }
+        for element in elements { Terminal.line(common.json ? "{\"id\":\(JSON.quoted(element.id))}" : element.id) }
+        if wait { try await Follower(queue: queue, ids: elements.map(\.id), json: common.json).follow() }
+    }
+
+    private func elements() throws -> [Element] {
+        guard urls == ["-"] else {
+            if id != nil, urls.count > 1 {
+                throw ExitStatus.because(.usage, "--id names one job, but several URLs are given")
+            }
+            return try urls.map { try element([("url", JSON.quoted($0))] + options()) }
+        }
+        var elements: [Element] = []
+        var number = 0
+        while let line = readLine() {
+            number += 1
+            let text = line.drop { $0 == " " || $0 == "\t" }
+            guard !text.isEmpty else { continue }
+            do {
+                if text.hasPrefix("{") {
+                    let json = try JSON(String(text))
+                    let given = Set((json.members ?? []).map(\.name))
+                    let extra = try options().filter { !given.contains($0.0) }
+                    elements.append(try element((json.members ?? []).map { ($0.name, $0.raw) } + extra))
+                } else {
+                    elements.append(try element([("url", JSON.quoted(String(text)))] + options()))
+                }
+            } catch let error as JSON.SyntaxError {
+                throw ExitStatus.because(.usage, "line \(number) is no JSON: \(error). Nothing was pushed.")
+            }
+        }
+        return elements
+    }
+
+    private func element(_ members: [(String, String)]) throws -> Element {
+        let hasTime = members.contains { $0.0 == "at" }
+        let all = members + (hasTime ? [] : [("at", String(Self.now))])
+        let json = try JSON("{" + all.map { "\(JSON.quoted($0.0)):\($0.1)" }.joined(separator: ",") + "}")
+        do {
+            let job = try Job(json: json)
+            if let unknown = job.unknownFields.first {
+                throw ExitStatus.because(
+                    .usage, "\(unknown): no such field (docs/bus.md lists them). Nothing was pushed.")
+            }
+            return try Element(json)
+        } catch let error as Job.Invalid {
+            throw ExitStatus.because(.usage, "\(error). Nothing was pushed.")
+        }
+    }
+
+    private func options() throws -> [(String, String)] {
+        var result: [(String, String)] = []
+        func add(_ name: String, _ text: String?) { if let text { result.append((name, text)) } }
+        add("id", id.map(JSON.quoted))
+        add("path", path.map(JSON.quoted))
+        add("if_exists", ifExists.map(JSON.quoted))
+        add("checksum", checksum.map(JSON.quoted))
+        add("connections", connections.map { String($0) })
+        add("limit_rate", limitRate.map { String($0) })
+        add("retries", retries.map { String($0) })
+        add("delay", delay.map { String($0) })
+        add("deadline", deadline.map { String($0) })
+        add("reply_to", replyTo.map(JSON.quoted))
+        if let meta {
+            guard (try? JSON(meta)) != nil else {
+                throw ExitStatus.because(.usage, "--meta must be JSON. Nothing was pushed.")
+            }
+            add("meta", meta)
+        }
+        if !header.isEmpty {
+            let pairs = try header.map { line in
+                let parts = line.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
+                guard parts.count == 2 else {
+                    throw ExitStatus.because(.usage, "--header wants \"Name: value\". Nothing was pushed.")
+                }
+                return "\(JSON.quoted(String(parts[0]))):\(JSON.quoted(String(parts[1].drop { $0 == " " })))"
+            }
+            add("headers", "{" + pairs.joined(separator: ",") + "}")
+        }
+        return result
+    }
+
+    static var now: Int64 {
+        var time = timespec()
+        clock_gettime(CLOCK_REALTIME, &time)
+        return Int64(time.tv_sec) * 1000 + Int64(time.tv_nsec) / 1_000_000
+    }
+}

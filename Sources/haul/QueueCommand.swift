@@ -1,0 +1,47 @@
+import ArgumentParser
+import Bus
+import Contract
+import Redis
+
+struct QueueCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "queue", abstract: "Pause, resume or drain a whole queue.",
+        subcommands: [PauseQueue.self, ResumeQueue.self, DrainQueue.self])
+
+    struct PauseQueue: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            commandName: "pause", abstract: "No job is started until the queue is resumed; running ones go on.")
+        @OptionGroup var common: CommonOptions
+        func run() async throws {
+            let queue = try await common.connect()
+            try await reaching { () throws(RedisError) in try await queue.setSetting("paused", to: "1") }
+            Terminal.line(common.json ? "{\"paused\":true}" : "the queue \(queue.name) is paused")
+        }
+    }
+
+    struct ResumeQueue: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(commandName: "resume", abstract: "Start jobs again.")
+        @OptionGroup var common: CommonOptions
+        func run() async throws {
+            let queue = try await common.connect()
+            try await reaching { () throws(RedisError) in try await queue.setSetting("paused", to: nil) }
+            Terminal.line(common.json ? "{\"paused\":false}" : "the queue \(queue.name) is open")
+        }
+    }
+
+    struct DrainQueue: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            commandName: "drain", abstract: "Wait until nothing is queued, scheduled or running.")
+        @OptionGroup var common: CommonOptions
+        func run() async throws {
+            let queue = try await common.connect()
+            while true {
+                let stats = try await reaching { () throws(RedisError) in try await queue.stats() }
+                let left = [JobState.queued, .scheduled, .running].reduce(0) { $0 + (stats.counts[$1] ?? 0) }
+                if left == 0 { break }
+                try await Task.sleep(for: .milliseconds(500))
+            }
+            Terminal.line(common.json ? "{\"drained\":true}" : "the queue \(queue.name) is empty")
+        }
+    }
+}

@@ -1,0 +1,19 @@
+import ArgumentParser
+import Bus
+import Redis
+
+struct Show: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(abstract: "Show one job; secrets are left out.")
+
+    @OptionGroup var common: CommonOptions
+    @Argument var id: String
+
+    func run() async throws {
+        let queue = try await common.connect()
+        guard let record = try await reaching({ () throws(RedisError) in try await queue.job(id) }) else {
+            throw ExitStatus.because(
+                .jobFailed, "no job \(id) is known in the queue \(queue.name); it may be in line still (haul list)")
+        }
+        Terminal.line(common.json ? JobView(record: record).json : JobView(record: record).text)
+    }
+}

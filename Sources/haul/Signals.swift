@@ -1,0 +1,22 @@
+import Dispatch
+import Glibc
+
+/// Signals as a stream, so that they are handled where the work is.
+enum Signals {
+    static func ignorePipe() { signal(SIGPIPE, SIG_IGN) }
+
+    /// SIGTERM and SIGINT, as they come.
+    static func terminations() -> AsyncStream<Int32> {
+        AsyncStream { continuation in
+            let sources = [SIGTERM, SIGINT].map { number in
+                signal(number, SIG_IGN)
+                let source = DispatchSource.makeSignalSource(signal: number)
+                source.setEventHandler { continuation.yield(number) }
+                source.resume()
+                return source
+            }
+            nonisolated(unsafe) let kept = sources
+            continuation.onTermination = { _ in for source in kept { source.cancel() } }
+        }
+    }
+}

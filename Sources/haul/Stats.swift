@@ -1,0 +1,52 @@
+import ArgumentParser
+import Bus
+import Contract
+import Redis
+
+struct Stats: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(abstract: "Count the jobs by state.")
+
+    @OptionGroup var common: CommonOptions
+
+    func run() async throws {
+        let queue = try await common.connect()
+        let stats = try await reaching { () throws(RedisError) in try await queue.stats() }
+        let counts = JobState.allCases.map { ($0.rawValue, stats.counts[$0] ?? 0) } + [("rejected", stats.rejected)]
+        if common.json {
+            let members =
+                ["\"queue\":\(JSON.quoted(queue.name.text))", "\"paused\":\(stats.isPaused)"]
+                + counts.map { "\"\($0)\":\($1)" } + (stats.maxRunning.map { ["\"max_running\":\($0)"] } ?? [])
+            Terminal.line("{" + members.joined(separator: ",") + "}")
+        } else {
+            for (name, count) in counts { Terminal.line(name.padded(to: 12) + String(count)) }
+            if stats.isPaused { Terminal.line("the queue is paused: haul queue resume") }
+            if let limit = stats.maxRunning { Terminal.line("at most \(limit) run at once") }
+        }
+    }
+}
+
+struct Workers: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(abstract: "List the workers.")
+
+    @OptionGroup var common: CommonOptions
+
+    func run() async throws {
+        let queue = try await common.connect()
+        for (name, fields) in try await reaching({ () throws(RedisError) in try await queue.workers() }) {
+            if common.json {
+                let members =
+                    ["\"name\":\(JSON.quoted(name))"]
+                    + fields.sorted { $0.key < $1.key }.map { "\(JSON.quoted($0.key)):\(JSON.quoted($0.value))" }
+                Terminal.line("{" + members.joined(separator: ",") + "}")
+            } else {
+                let seen =
+                    (fields["seen"].flatMap { Int64($0) }).map {
+                        "seen \(Units.duration(max(0, (Push.now - $0) / 1000))) ago"
+                    } ?? ""
+                Terminal.line(
+                    "\(name)  \(fields["running"] ?? "0") of \(fields["slots"] ?? "?") slots  \(seen)  \(fields["host"] ?? "")"
+                )
+            }
+        }
+    }
+}

@@ -1,0 +1,111 @@
+import ArgumentParser
+import Bus
+import Contract
+import Glibc
+import Logging
+import Redis
+import Transfer
+import Worker
+
+struct WorkerCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(commandName: "worker", abstract: "Run a worker until SIGTERM.")
+
+    @Option(name: .long, help: "Where Redis is. [HAUL_REDIS]") var redis: String?
+    @Option(name: .long, help: "A queue, NAME or NAME=WEIGHT; the first has priority. May be repeated. [HAUL_QUEUE]")
+    var queue: [String] = []
+    @Option(help: "The directory that downloads go to.") var root: String
+    @Option(help: "Jobs at once, or unlimited.") var slots = "3"
+    @Option(help: "Unique in the fleet; a restart under the same name takes its jobs back at once.") var name: String?
+    @Option(help: "disk: completed files survive a loss of power. process: only the death of processes.")
+    var durability = "disk"
+    @Flag(help: "Allow the private address ranges.") var allowPrivate = false
+    @Option(help: "Allow these addresses, whatever they are. May be repeated.") var allowAddress: [String] = []
+    @Option(help: "Seconds without a sign of life after which a worker's jobs run elsewhere, 2 or more.") var lease =
+        8.0
+    @Option(help: "Seconds that SIGTERM leaves for putting everything back in line.") var grace = 10.0
+    @Option(help: "Bytes per second over all downloads.") var limitRate: Int64?
+    @Option(help: "A proxy for all downloads, http:// or socks5h://.") var proxy: String?
+    @Option(name: .customLong("ca"), help: "A file of certificates to trust instead of the system's.") var certificates:
+        String?
+    @Option(help: "Larger files are refused, bytes.") var maxFileSize: Int64?
+    @Option(help: "trace, debug, info, warning or error.") var logLevel = "info"
+
+    func run() async throws {
+        let configuration = try configuration()
+        LoggingSystem.bootstrap { StreamLogHandler.standardError(label: $0) }
+        var log = Logger(label: "haul")
+        guard let level = Logger.Level(rawValue: logLevel) else {
+            throw ExitStatus.because(.usage, "--log-level must be trace, debug, info, warning or error")
+        }
+        log.logLevel = level
+        let worker: Worker
+        do { worker = try Worker(configuration, log: log) } catch { throw ExitStatus.because(.usage, error.message) }
+        let work = Task { try await worker.run() }
+        let signals = Task {
+            for await number in Signals.terminations() {
+                // The second one leaves at once; the leases lapse and others take over.
+                if work.isCancelled { _exit(128 + number) }
+                work.cancel()
+            }
+        }
+        defer { signals.cancel() }
+        do { try await work.value } catch let error as RedisError { throw ExitStatus.because(error) }
+    }
+
+    private func configuration() throws -> WorkerConfiguration {
+        var common = CommonOptions()
+        common.redis = redis
+        common.queue = nil
+        common.json = false
+        let url = try common.url()
+        var result = WorkerConfiguration(redis: url, root: root, name: name ?? "\(Host.name)-\(Host.processID)")
+        guard JobField.isID(result.name) else {
+            throw ExitStatus.because(.usage, "--name must be 1 to 128 of the characters A-Z a-z 0-9 . _ : -")
+        }
+        result.queues = try (queue.isEmpty ? [CommonOptions.environment("HAUL_QUEUE") ?? "default"] : queue).map(
+            Self.queue)
+        if slots == "unlimited" {
+            result.slots = nil
+        } else {
+            guard let count = Int(slots), count > 0 else {
+                throw ExitStatus.because(.usage, "--slots must be 1 or more, or unlimited")
+            }
+            result.slots = count
+        }
+        guard let durability = Durability(rawValue: durability) else {
+            throw ExitStatus.because(.usage, "--durability must be disk or process")
+        }
+        result.durability = durability
+        let networks = try allowAddress.map { text in
+            guard let network = Network(text) else {
+                throw ExitStatus.because(
+                    .usage, "--allow-address wants an address or a network like 10.0.0.0/8, not \"\(text)\"")
+            }
+            return network
+        }
+        result.addressPolicy = .restricted(allowPrivate: allowPrivate, allowed: networks)
+        guard lease >= 2, lease <= 3600 else {
+            throw ExitStatus.because(.usage, "--lease must be from 2 to 3600 seconds")
+        }
+        result.policy.lease = .seconds(lease)
+        result.graceTime = .seconds(max(0, grace))
+        result.limitRate = limitRate
+        result.proxy = proxy
+        result.certificateAuthorities = certificates
+        result.maximumSize = maxFileSize
+        return result
+    }
+
+    private static func queue(_ text: String) throws -> (name: QueueName, weight: Int?) {
+        let parts = text.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+        guard let name = QueueName(String(parts[0])) else {
+            throw ExitStatus.because(
+                .usage, "\"\(parts[0])\" is no queue's name: 1 to 64 of the characters A-Z a-z 0-9 . _ -")
+        }
+        guard parts.count > 1 else { return (name, nil) }
+        guard let weight = Int(parts[1]), (1...1000).contains(weight) else {
+            throw ExitStatus.because(.usage, "the weight of the queue \(name) must be a whole number from 1 to 1000")
+        }
+        return (name, weight)
+    }
+}
