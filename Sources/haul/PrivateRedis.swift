@@ -20,7 +20,11 @@ struct PrivateRedis {
         // A group of its own: Ctrl-C is ours to handle; Redis ends after us.
         var attributes = posix_spawnattr_t()
         posix_spawnattr_init(&attributes)
-        posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETPGROUP))
+        // Threads of Swift's runtime block signals; Redis must hear our SIGTERM.
+        var none = sigset_t()
+        sigemptyset(&none)
+        posix_spawnattr_setsigmask(&attributes, &none)
+        posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK))
         defer { posix_spawnattr_destroy(&attributes) }
         guard posix_spawnp(&process, "redis-server", nil, &attributes, &pointers, environ) == 0 else {
             throw ExitStatus.because(.redisUnreachable, "haul get needs redis-server: apt-get install redis-server")

@@ -12,7 +12,9 @@ struct Push: AsyncParsableCommand {
     @OptionGroup var common: CommonOptions
     @Argument(help: "URLs, or - for standard input.") var urls: [String]
     @Option(help: "The job's id.") var id: String?
-    @Option(name: [.short, .customLong("path")], help: "Path beneath the workers' root; ends in / for a directory.")
+    @Option(
+        name: [.customShort("o"), .customLong("path")],
+        help: "Path beneath the workers' root; ends in / for a directory.")
     var path: String?
     @Option(help: "reuse, overwrite, rename or fail.") var ifExists: String?
     @Option(help: "sha256:…, sha512:…, sha1:… or md5:….") var checksum: String?

@@ -1,1 +1,112 @@
-// placeholder
+import Glibc
+import Redis
+import TestSupport
+import Testing
+
+@Suite struct RedisURLTests {
+    @Test("the forms of a URL") func forms() throws {
+        #expect(try RedisURL("redis://").address == .tcp(host: "127.0.0.1", port: 6379))
+        let full = try RedisURL("redis://u:p%40@h:1234/5")
+        #expect(full.address == .tcp(host: "h", port: 1234))
+        #expect(full.user == "u" && full.password == "p@" && full.database == 5)
+        #expect(!full.redacted.contains("p@"))
+        #expect(try RedisURL("redis://[::1]:7").address == .tcp(host: "::1", port: 7))
+        #expect(try RedisURL("unix:///a/b?db=3").address == .unix(path: "/a/b"))
+        #expect(try RedisURL("redis://secret@h").password == "secret")
+    }
+
+    @Test(
+        "a wrong URL says what is wrong",
+        arguments: ["localhost", "http://h", "redis://h:99999", "redis://h/x", "unix://rel"])
+    func wrong(_ text: String) { #expect { try RedisURL(text) } throws: { ($0 as? RedisError)?.code == .badURL } }
+}
+
+@Suite struct RedisClientTests {
+    @Test("values are binary, replies in order, under many callers at once") func order() async throws {
+        let server = try await RedisServer()
+        let redis = Redis(try RedisURL(server.url), name: "t")
+        let bytes: [UInt8] = [0, 13, 10, 255]
+        try await redis.send(Command("SET", "k", bytes))
+        #expect(try await redis.send(Command("GET", "k")).bytes == bytes)
+        try await withThrowingTaskGroup(of: Bool.self) { group in
+            for index in 0..<500 { group.addTask { try await redis.send(Command("ECHO", index)).int == index } }
+            for try await isRight in group { #expect(isRight) }
+        }
+    }
+
+    @Test("a wrong password is said at once, a right one signs in") func password() async throws {
+        let server = try await RedisServer(["--requirepass", "secret"])
+        await #expect { try await Redis(try RedisURL(server.url), name: "t").send(Command("PING")) } throws: {
+            ($0 as? RedisError)?.code == .authentication
+        }
+        #expect(
+            try await Redis(try RedisURL(server.url + "?password=secret"), name: "t").send(Command("PING"))
+                == .status("PONG"))
+    }
+
+    @Test("nobody there: unreachable, with a sentence") func unreachable() async throws {
+        await #expect {
+            try await Redis(try RedisURL("unix:///tmp/no-such"), name: "t").send(
+                Command("PING"), timeout: .milliseconds(300))
+        } throws: {
+            ($0 as? RedisError)?.code == .unreachable && "\($0)".contains("redis-server")
+        }
+    }
+
+    @Test("a killed connection fails its callers and the next call connects again") func killed() async throws {
+        let server = try await RedisServer()
+        let redis = Redis(try RedisURL(server.url), name: "t")
+        let other = Redis(try RedisURL(server.url), name: "o")
+        try await redis.send(Command("PING"))
+        let id = try #require(await redis.connectionID)
+        async let blocked = redis.pipeline([.command(Command("BLPOP", "none", "30"))], timeout: .seconds(31))
+        try await eventually { try await other.send(Command("CLIENT", "LIST")).string?.contains("cmd=blpop") == true }
+        try await other.send(Command("CLIENT", "KILL", "ID", id))
+        do { _ = try await blocked; Issue.record("the call outlived its connection") } catch {
+            #expect((error as? RedisError)?.code == .closed)
+        }
+        #expect(try await redis.send(Command("PING")) == .status("PONG"))
+    }
+
+    @Test("a server that stands still is given up after the call's timeout") func watchdog() async throws {
+        let server = try await RedisServer()
+        let redis = Redis(try RedisURL(server.url), name: "t")
+        try await redis.send(Command("PING"))
+        server.signal(SIGSTOP)
+        defer { server.signal(SIGCONT) }
+        await #expect { try await redis.send(Command("PING"), timeout: .milliseconds(300)) } throws: {
+            ($0 as? RedisError)?.code == .timedOut
+        }
+    }
+
+    @Test("a script is sent by its text when the server has forgotten it") func scripts() async throws {
+        let server = try await RedisServer()
+        let redis = Redis(try RedisURL(server.url), name: "t")
+        let script = Script(name: "s", source: "return KEYS[1] .. ARGV[1]")
+        for _ in 0..<2 {
+            #expect(try await redis.run(script, keys: ["a"], arguments: ["b"]).string == "ab")
+            try await redis.send(Command("SCRIPT", "FLUSH"))
+        }
+    }
+
+    @Test("a subscription comes back after the server was restarted") func subscription() async throws {
+        let server = try await RedisServer()
+        let url = try RedisURL(server.url)
+        var subscriptions = 0
+        var messages: [String] = []
+        loop: for await element in Subscription(url, name: "t", channels: ["c"], patterns: ["p*"]) {
+            switch element {
+            case .subscribed where subscriptions == 0:
+                subscriptions += 1
+                try await Redis(url, name: "o").send(Command("PUBLISH", "c", "one"))
+            case .subscribed:
+                try await Redis(url, name: "o").send(Command("PUBLISH", "p1", "two"))
+            case .message(_, let payload):
+                messages.append(String(decoding: payload, as: UTF8.self))
+                if messages.count == 1 { try await server.restart() } else { break loop }
+            case .interrupted: break
+            }
+        }
+        #expect(messages == ["one", "two"])
+    }
+}

@@ -68,6 +68,8 @@ local function line_up(id, front)
 end
 
 local function leave(id, j)
+  -- A stub that a request made before its job came.
+  if not j.state and j.asof then call('PERSIST', key(id)) end
   if j.state and INDEX[j.state] then call('ZREM', INDEX[j.state], id) end
   if j.state == 'running' then
     call('ZREM', LEASES, id)

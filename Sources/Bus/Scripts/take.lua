@@ -104,7 +104,6 @@ local function take(worker, token, lease, retention)
             end
             leave(id, h)
             call('HSET', k, 'state', 'running', 'token', token, 'worker', worker, 'started', whole(now), 'updated', whole(now))
-            if not st and h.asof then call('PERSIST', k) end
             if h.ticket or h.again then call('HDEL', k, 'ticket', 'again', 'waiting') end
             call('ZADD', LEASES, now + lease, id)
             call('HSET', WORKER, token, id)

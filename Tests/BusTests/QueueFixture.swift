@@ -1,0 +1,46 @@
+import Bus
+import Contract
+import Redis
+import TestSupport
+import Testing
+
+/// A queue on a server of its own, and a worker that does nothing by itself.
+struct QueueFixture {
+    let server: RedisServer
+    let redis: Redis
+    let queue: Queue
+    let worker = WorkerIdentity(name: "w1")
+
+    init(_ change: (inout QueuePolicy) -> Void = { _ in }) async throws {
+        server = try await RedisServer()
+        redis = Redis(try RedisURL(server.url), name: "test")
+        var policy = QueuePolicy()
+        change(&policy)
+        queue = Queue(.default, redis: redis, policy: policy)
+        _ = try await queue.register(worker, fields: [], known: [])
+    }
+
+    func push(_ element: String) async throws { try await redis.send(Command("LPUSH", queue.keys.jobs, element)) }
+
+    func claim(_ name: String? = nil) async throws -> Claim? {
+        let worker = name.map { WorkerIdentity(name: $0) } ?? worker
+        if case .job(let claim) = try await queue.claim(worker, token: Token.make()) { return claim }
+        return nil
+    }
+
+    @discardableResult
+    func settle(_ claim: Claim, _ settlement: Settlement) async throws -> Bool {
+        try await queue.settle(claim.run, as: settlement, report: RunReport(), worker: worker, next: nil).isOurs
+    }
+
+    @discardableResult
+    func tick(_ claims: [Claim] = []) async throws -> TickReply {
+        try await queue.tick(worker, fields: [], runs: claims.map { ($0.run, RunReport()) })
+    }
+
+    func state(_ id: String) async throws -> JobState? { try await queue.job(id)?.state }
+
+    static let file = CompletedFile(
+        file: "f", bytes: 3, store: "s", inode: 1, modified: 1, entity: Entity(etag: "\"e\"", total: 3), validated: 1)
+    static let done = Settlement.completed(file, seconds: 1, unchanged: false)
+}

@@ -1,0 +1,25 @@
+import Foundation
+
+/// A directory that goes with its last reference.
+package final class TemporaryDirectory: Sendable {
+    package let path: String
+
+    package init() {
+        // Short, so that unix sockets fit into it.
+        path = "/tmp/haul-\(UInt64.random(in: 0...(.max)))"
+        try! FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
+    }
+
+    deinit { try? FileManager.default.removeItem(atPath: path) }
+
+    package func file(_ name: String) -> String { path + "/" + name }
+
+    package func contents(_ name: String) -> [UInt8]? {
+        FileManager.default.contents(atPath: file(name)).map { Array($0) }
+    }
+
+    /// All names in it, hidden ones too, but for the store's id.
+    package var names: [String] {
+        ((try? FileManager.default.contentsOfDirectory(atPath: path)) ?? []).filter { $0 != ".haul-store" }.sorted()
+    }
+}
