@@ -1,0 +1,47 @@
+# Sourced by the scripts beside it: says what is missing and installs it.
+
+# need_swift: a sentence and an exit if there is no toolchain.
+need_swift() {
+    if ! command -v swift >/dev/null 2>&1; then
+        echo "haul: no Swift toolchain found. Install Swift 6.2 or newer (https://www.swift.org/install/linux/) and put it into PATH." >&2
+        exit 1
+    fi
+}
+
+# need_packages NAME…: installs the Debian packages that are missing; nothing is done when all are there.
+need_packages() {
+    local missing=() package
+    for package in "$@"; do
+        dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing+=("$package")
+    done
+    [ ${#missing[@]} -eq 0 ] && return 0
+    if ! command -v apt-get >/dev/null 2>&1; then
+        echo "haul: please install these packages: ${missing[*]} (this script knows only apt-get)" >&2
+        exit 1
+    fi
+    local as_root=()
+    if [ "$(id -u)" -ne 0 ]; then
+        if ! command -v sudo >/dev/null 2>&1; then
+            echo "haul: please install as root: apt-get install ${missing[*]}" >&2
+            exit 1
+        fi
+        as_root=(sudo)
+    fi
+    echo "Installing: ${missing[*]}"
+    # Their services are not started: whatever is needed here is started by itself, on sockets of its own.
+    local policy=/usr/sbin/policy-rc.d made_policy=
+    if [ ! -e "$policy" ]; then
+        printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null
+        "${as_root[@]}" chmod +x "$policy"
+        made_policy=1
+    fi
+    local failed=
+    "${as_root[@]}" apt-get update -qq || failed=1
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null || failed=1
+    [ -n "$made_policy" ] && "${as_root[@]}" rm -f "$policy"
+    [ -z "$failed" ] || { echo "haul: apt-get could not install ${missing[*]}" >&2; exit 1; }
+}
+
+# What building needs, and what running needs.
+BUILD_PACKAGES=(libhiredis-dev libcurl4-openssl-dev libssl-dev)
+RUN_PACKAGES=(redis-server redis-tools ca-certificates)

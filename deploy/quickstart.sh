@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# Builds Haul and shows its main job. With URLs: downloads them into ./downloads. Without: serves a file of 256 MB on
+# loopback, starts two workers, pauses the download on one and continues it on the other.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+# shellcheck source=deploy/lib/packages.sh
+. deploy/lib/packages.sh
+
+say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+show() { printf '  $ %s\n' "$*"; "$@"; }
+
+need_swift
+need_packages "${BUILD_PACKAGES[@]}" "${RUN_PACKAGES[@]}" nginx-light
+say "Building (the first time takes a minute or two)"
+swift build -c release --product haul
+haul="$(swift build -c release --show-bin-path)/haul"
+
+if [ $# -gt 0 ]; then
+    mkdir -p downloads
+    say "Downloading into ./downloads"
+    show "$haul" get -o downloads/ "$@"
+    exit
+fi
+
+work="$(mktemp -d)"
+pids=()
+finish() {
+    for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
+    wait 2>/dev/null || true
+    rm -rf "$work"
+}
+trap finish EXIT
+trap 'exit 130' INT TERM
+
+mkdir -p "$work/www" "$work/root"
+head -c 256000000 /dev/urandom >"$work/www/demo.bin"
+chmod 755 "$work" "$work/www"
+port=$((20000 + RANDOM % 10000))
+cat >"$work/nginx.conf" <<CONF
+daemon off; worker_processes 1; pid $work/nginx.pid; error_log $work/nginx.log;
+events { worker_connections 64; }
+http {
+    access_log off; client_body_temp_path $work/t1; proxy_temp_path $work/t2; fastcgi_temp_path $work/t3;
+    uwsgi_temp_path $work/t4; scgi_temp_path $work/t5;
+    server { listen 127.0.0.1:$port; root $work/www; limit_rate 40m; }
+}
+CONF
+[ "$(id -u)" -ne 0 ] || sed -i '1i user root;' "$work/nginx.conf"
+
+say "1. A web server with a file of 256 MB, a Redis, and two workers that share a directory"
+"$(command -v nginx || echo /usr/sbin/nginx)" -p "$work" -c "$work/nginx.conf" -e "$work/nginx.log" & pids+=($!)
+redis-server --port 0 --unixsocket "$work/redis.sock" --dir "$work" --save '' --appendonly yes --logfile "$work/redis.log" & pids+=($!)
+for _ in $(seq 100); do [ -S "$work/redis.sock" ] && break; sleep 0.05; done
+export HAUL_REDIS="unix://$work/redis.sock"
+for name in one two; do
+    "$haul" worker --root "$work/root" --name "$name" --allow-address 127.0.0.0/8 2>"$work/$name.log" & pids+=($!)
+done
+for _ in $(seq 100); do [ "$(redis-cli -s "$work/redis.sock" ZCARD 'haul:{default}:workers')" = 2 ] && break; sleep 0.05; done
+show "$haul" workers
+
+say "2. Any service enqueues with one LPUSH"
+show redis-cli -s "$work/redis.sock" LPUSH 'haul:{default}:jobs' "{\"url\":\"http://127.0.0.1:$port/demo.bin\",\"id\":\"demo\"}"
+"$haul" watch demo & watcher=$!
+sleep 2.5
+
+say "3. Pause it; its bytes are on disk and its offsets in Redis"
+first="$(redis-cli -s "$work/redis.sock" HGET 'haul:{default}:job:demo' worker)"
+show "$haul" pause demo
+for _ in $(seq 60); do [ "$(redis-cli -s "$work/redis.sock" HGET 'haul:{default}:job:demo' state)" = paused ] && break; sleep 0.05; done
+show redis-cli -s "$work/redis.sock" HGETALL 'haul:{default}:offsets:demo'
+
+say "4. Worker $first ends; the other one continues"
+redis-cli -s "$work/redis.sock" HGET "haul:{default}:worker:$first" pid | xargs kill
+for _ in $(seq 60); do [ "$(redis-cli -s "$work/redis.sock" ZCARD 'haul:{default}:workers')" = 1 ] && break; sleep 0.05; done
+show "$haul" resume demo
+wait "$watcher"
+
+say "5. The checksums agree"
+(cd "$work/www" && sha256sum demo.bin)
+(cd "$work/root" && sha256sum demo.bin)
+cmp "$work/www/demo.bin" "$work/root/demo.bin"
+say "That was Haul. README.md goes on from here."

@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Installs what the tests need and runs all of them. Arguments go to `swift test`.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+# shellcheck source=deploy/lib/packages.sh
+. deploy/lib/packages.sh
+
+need_swift
+need_packages "${BUILD_PACKAGES[@]}" "${RUN_PACKAGES[@]}" nginx-light
+swift build --build-tests
+swift test --skip-build --parallel "$@"
