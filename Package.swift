@@ -17,7 +17,6 @@ let package = Package(
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.0"),
         .package(url: "https://github.com/apple/swift-log", from: "1.16.0"),
-        .package(url: "https://github.com/swiftlang/swift-subprocess", from: "1.0.0"),
     ],
     targets: [
         // C libraries: each is met in exactly one target.
@@ -76,7 +75,7 @@ let package = Package(
         // Tests: one target per source target, and what they share.
         .target(
             name: "TestSupport",
-            dependencies: ["CLinux", "Executors", .product(name: "Subprocess", package: "swift-subprocess")],
+            dependencies: ["CLinux", "Executors"],
             path: "Tests/Support", swiftSettings: settings),
         .testTarget(name: "ExecutorsTests", dependencies: ["Executors", "TestSupport"], swiftSettings: settings),
         .testTarget(name: "ContractTests", dependencies: ["Contract", "TestSupport"], swiftSettings: settings),
@@ -90,7 +89,11 @@ let package = Package(
             name: "DownloadTests", dependencies: ["Contract", "Download", "Transfer", "TestSupport"],
             swiftSettings: settings),
         .testTarget(
-            name: "WorkerTests", dependencies: ["Bus", "Contract", "Redis", "TestSupport", "Worker"],
+            name: "WorkerTests",
+            dependencies: [
+                "Bus", "Contract", "Redis", "TestSupport", "Transfer", "Worker",
+                .product(name: "Logging", package: "swift-log"),
+            ],
             swiftSettings: settings),
         .testTarget(name: "HaulTests", dependencies: ["Contract", "haul", "TestSupport"], swiftSettings: settings),
     ]

@@ -35,7 +35,6 @@ package actor TransferEngine {
         self.path = path
         curl_global_init(Int(CURL_GLOBAL_ALL))
         multi = curl_multi_init()
-        Task { await self.begin() }
     }
 
     isolated deinit {
@@ -46,6 +45,7 @@ package actor TransferEngine {
     /// Sends the request and returns when the head of the final response is complete. The body waits: libcurl is held at
     /// its first byte until `Transfer.receive`, `collect` or `discard` says where it goes.
     package func start(_ request: Request) async throws(TransferError) -> Transfer {
+        if watchdog == nil { begin() }
         let task = try makeTask(request)
         let id = task.id
         let result: Result<ResponseHead, TransferError> = await withTaskCancellationHandler {
@@ -189,6 +189,7 @@ package actor TransferEngine {
 
     // MARK: libcurl's loop
 
+    /// Before the first transfer: an initialiser is not on the loop yet.
     private func begin() {
         ccurl_set_multi_callbacks(
             multi, Unmanaged.passUnretained(self).toOpaque(),

@@ -1,1 +1,355 @@
-// placeholder
+import Contract
+import Glibc
+import Synchronization
+import TestSupport
+import Testing
+import Transfer
+
+@testable import Download
+
+/// Runs downloads one after the other, as workers would that share a directory.
+final class DownloadBench: Sendable {
+    let directory = TemporaryDirectory()
+    let context: DownloadContext
+    let events = Mutex<[String]>([])
+
+    init() throws {
+        var configuration = TransferEngine.Configuration()
+        configuration.policy = .unrestricted
+        let engine = TransferEngine(configuration: configuration, path: WritePath(blocks: 4))
+        var context = DownloadContext(store: try Store(root: directory.path), engine: engine)
+        context.stallTimeout = .seconds(20)
+        self.context = context
+    }
+
+    func download(_ job: Job, resume: ResumePoint? = nil, completed: CompletedFile? = nil, mayCommit: Bool = true)
+        -> Download
+    {
+        Download(
+            job: job, token: String(UInt64.random(in: 0...(.max)), radix: 16), key: String(repeating: "a", count: 40),
+            resume: resume,
+            completed: completed, context: context, mayCommit: { mayCommit },
+            report: { event in
+                self.events.withLock {
+                    switch event {
+                    case .started(_, let resumable, _): $0.append("started \(resumable)")
+                    case .resumed(let offset, _): $0.append("resumed \(offset)")
+                    case .restarted: $0.append("restarted")
+                    case .warning: $0.append("warning")
+                    }
+                }
+            })
+    }
+
+    func run(_ job: Job, resume: ResumePoint? = nil, completed: CompletedFile? = nil) async -> DownloadOutcome {
+        let download = download(job, resume: resume, completed: completed)
+        let outcome = await download.run()
+        if case .completed = outcome { await download.unlinkPartial() }
+        return outcome
+    }
+
+    /// Starts, and stops when `enough` has arrived: where another worker may go on.
+    func begin(_ job: Job, until enough: Int64) async throws -> ResumePoint? {
+        let download = download(job)
+        let task = Task { await download.run() }
+        try await eventually("\(enough) bytes") { download.progress().received >= enough }
+        task.cancel()
+        _ = await task.value
+        return await download.finalCheckpoint()
+    }
+}
+
+extension DownloadOutcome {
+    var file: CompletedFile? { if case .completed(let file, _, _) = self { file } else { nil } }
+    var code: ErrorCode? { if case .failed(let failure) = self { failure.code } else { nil } }
+}
+
+@Suite struct DownloadRunTests {
+    static let bytes = FileBytes(seed: 11, count: 3_000_000)
+
+    private func job(_ url: String, _ change: (inout Job) -> Void = { _ in }) -> Job {
+        var job = Job(id: "j", urls: [url])
+        change(&job)
+        return job
+    }
+
+    @Test("a download is placed under its name, and no partial file is left") func simple() async throws {
+        let bench = try DownloadBench()
+        let origin = try OriginServer { .file(Self.bytes, to: $0) }
+        let file = await bench.run(job(origin.url("/x/a.bin?secret"))).file
+        #expect(file?.file == "a.bin" && file?.bytes == Self.bytes.count)
+        #expect(bench.directory.names == ["a.bin"])
+        #expect(bench.directory.contents("a.bin") == Self.bytes.all)
+    }
+
+    @Test("an empty file, a file without a length, and one that the close ends") func unusual() async throws {
+        for framing in [OriginReply.Framing.length, .chunked, .close] {
+            for count in [0, 100_000] {
+                let bench = try DownloadBench()
+                let bytes = FileBytes(seed: 5, count: Int64(count))
+                let origin = try OriginServer { _ in
+                    var reply = OriginReply(body: bytes.all)
+                    reply.framing = framing
+                    return reply
+                }
+                #expect(await bench.run(job(origin.url("/a"))).file?.bytes == bytes.count)
+                #expect(bench.directory.contents("a") == bytes.all)
+                #expect(bench.events.withLock { $0.contains("warning") } == (framing == .close))
+            }
+        }
+    }
+
+    @Test("it continues on another worker, fetching only what is missing") func continued() async throws {
+        let bench = try DownloadBench()
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(Self.bytes, to: request)
+            if request.number == 1 { reply.pace = 500_000 }
+            return reply
+        }
+        let resume = try #require(try await bench.begin(job(origin.url("/a")), until: 300_000))
+        #expect(resume.offsets.intervals.first?.lowerBound == 0)
+        #expect(await bench.run(job(origin.url("/a")), resume: resume).file != nil)
+        #expect(bench.directory.contents("a") == Self.bytes.all)
+        let asked = origin.requests.last?.headers
+        #expect(asked?["if-range"] == "\"v1\"" && asked?["range"] == "bytes=\(resume.offsets.count)-")
+    }
+
+    @Test("lost connections are made up for within a run") func reconnects() async throws {
+        let bench = try DownloadBench()
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(Self.bytes, to: request)
+            if request.number < 4 {
+                reply.cut = 700_000
+                reply.end = request.number == 2 ? .reset : .fin
+            }
+            return reply
+        }
+        #expect(await bench.run(job(origin.url("/a"))).file != nil)
+        #expect(bench.directory.contents("a") == Self.bytes.all)
+    }
+
+    enum Change: CaseIterable { case unchanged, sameSize, shorter, longer }
+    enum Validator: CaseIterable { case strong, weak, oldDate, freshDate, none }
+    enum Answer: CaseIterable { case right, newEntityPart, shifted, whole, notSatisfiable }
+
+    @Test("never a mixture: entity changes, validators and answers at the join") func matrix() async throws {
+        let tally = Tally()
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for change in Change.allCases {
+                for validator in Validator.allCases {
+                    for answer in Answer.allCases {
+                        group.addTask { try await self.matrixCase(change, validator, answer, tally) }
+                    }
+                }
+            }
+            try await group.waitForAll()
+        }
+        let all = tally.counts.withLock { $0 }
+        print(
+            "matrix: \(all.right + all.refused + all.wrong) cases, \(all.right) right (\(all.continued) continued), "
+                + "\(all.refused) refused, \(all.wrong) wrong")
+        #expect(all.wrong == 0)
+        #expect(all.continued > 0)
+    }
+
+    private final class Tally: Sendable {
+        let counts = Mutex((right: 0, refused: 0, wrong: 0, continued: 0))
+    }
+
+    private func matrixCase(
+        _ change: Change, _ validator: Validator, _ answer: Answer, _ tally: Tally
+    ) async throws {
+        let old = FileBytes(seed: 1, count: 64_000)
+        let new: FileBytes =
+            switch change {
+            case .unchanged: old
+            case .sameSize: FileBytes(seed: 2, count: 64_000)
+            case .shorter: FileBytes(seed: 2, count: 48_000)
+            case .longer: FileBytes(seed: 2, count: 80_000)
+            }
+        let hasChanged = Atomic(false)
+        let bench = try DownloadBench()
+        let origin = try OriginServer { request in
+            let isNew = hasChanged.load(ordering: .relaxed)
+            let isOther = isNew && change != .unchanged
+            let entity = isNew ? new : old
+            var etag: String?
+            var headers = [("Date", "Sat, 21 Nov 2026 12:00:00 GMT")]
+            switch validator {
+            case .strong: etag = isOther ? "\"v2\"" : "\"v1\""
+            case .weak: etag = isOther ? "W/\"v2\"" : "W/\"v1\""
+            case .oldDate:
+                headers.append(
+                    ("Last-Modified", isOther ? "Fri, 20 Nov 2026 12:00:01 GMT" : "Fri, 20 Nov 2026 12:00:00 GMT"))
+            case .freshDate: headers.append(("Last-Modified", "Sat, 21 Nov 2026 12:00:00 GMT"))
+            case .none: break
+            }
+            guard isNew, let range = request.range(of: entity.count) else {
+                var reply = OriginReply(headers: headers + (etag.map { [("ETag", $0)] } ?? []), body: entity.all)
+                if !isNew { reply.pace = 200_000 }
+                return reply
+            }
+            func part(_ bytes: FileBytes, from start: Int64) -> OriginReply {
+                var reply = OriginReply(206, headers: headers + (etag.map { [("ETag", $0)] } ?? []))
+                reply.headers.append(("Content-Range", "bytes \(start)-\(bytes.count - 1)/\(bytes.count)"))
+                reply.body = bytes.bytes(start..<bytes.count)
+                return reply
+            }
+            let isCurrent =
+                request.headers["if-range"].map {
+                    $0 == etag || headers.contains { $0.0 == "Last-Modified" && $0.1 == request.headers["if-range"] }
+                } ?? true
+            switch answer {
+            case .right where isCurrent, .newEntityPart: return part(entity, from: range.lowerBound)
+            case .shifted: return part(entity, from: range.lowerBound - 1)
+            case .notSatisfiable: return OriginReply(416, headers: [("Content-Range", "bytes */\(entity.count)")])
+            case .right, .whole:
+                return OriginReply(headers: headers + (etag.map { [("ETag", $0)] } ?? []), body: entity.all)
+            }
+        }
+        let resume = try await bench.begin(job(origin.url("/f")), until: 16_000)
+        hasChanged.store(true, ordering: .relaxed)
+        let outcome = await bench.run(job(origin.url("/f")), resume: resume)
+        let file = bench.directory.contents("f")
+        let isRight = outcome.file != nil && file == new.all
+        let isRefused = outcome.file == nil && file == nil
+        if !isRight, !isRefused { Issue.record("wrong file: \(change) \(validator) \(answer)") }
+        let hasContinued = bench.events.withLock {
+            $0.contains { $0.hasPrefix("resumed") } && !$0.contains("restarted")
+        }
+        if hasContinued, change == .unchanged, answer == .right { tally.counts.withLock { $0.continued += 1 } }
+        tally.counts.withLock { counts in
+            if isRight { counts.right += 1 } else if isRefused { counts.refused += 1 } else { counts.wrong += 1 }
+        }
+    }
+
+    @Test("a checksum is demanded; a wrong one leaves no file") func checksum() async throws {
+        let bench = try DownloadBench()
+        let origin = try OriginServer { _ in OriginReply(body: Array("abc".utf8)) }
+        let right = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+        #expect(
+            await bench.run(job(origin.url("/a")) { $0.checksum = .init("sha256:" + String(right.reversed())) }).code
+                == .checksumMismatch)
+        #expect(bench.directory.names.isEmpty)
+        #expect(
+            await bench.run(job(origin.url("/a")) { $0.checksum = .init("sha256:" + right) }).file?.checksum
+                == "sha256:" + right)
+    }
+
+    @Test("size, content type and limits refuse before the body") func expectations() async throws {
+        let bench = try DownloadBench()
+        let origin = try OriginServer { _ in
+            OriginReply(headers: [("Content-Type", "text/html; charset=x")], body: [1, 2, 3])
+        }
+        let url = origin.url("/a")
+        #expect(await bench.run(job(url) { $0.size = 4 }).code == .sizeMismatch)
+        #expect(await bench.run(job(url) { $0.contentType = "application/zip" }).code == .wrongContentType)
+        #expect(await bench.run(job(url) { $0.maxBytes = 2 }).code == .tooLarge)
+        #expect(await bench.run(job(url) { $0.contentType = "Text/HTML" }).file != nil)
+    }
+
+    @Test("statuses have their codes", arguments: [204, 404, 403, 500, 503]) func statuses(_ status: Int) async throws {
+        let bench = try DownloadBench()
+        let origin = try OriginServer { _ in
+            var reply = OriginReply(status)
+            if status == 204 { reply.framing = .none }
+            return reply
+        }
+        #expect(await bench.run(job(origin.url("/a"))).code == (status == 204 ? .badResponse : .http(status)))
+    }
+
+    @Test("redirects are followed; custom headers and credentials stay with their origin") func redirects() async throws
+    {
+        let bench = try DownloadBench()
+        let other = try OriginServer { _ in OriginReply(body: [1]) }
+        let origin = try OriginServer { request in
+            switch request.path {
+            case "/a": OriginReply(302, headers: [("Location", "b"), ("Set-Cookie", "k=v; Path=/")])
+            case "/b": OriginReply(307, headers: [("Location", other.url("/c"))])
+            case "/loop": OriginReply(302, headers: [("Location", "/loop")])
+            default: OriginReply(302, headers: [("Location", "file:///etc/passwd")])
+            }
+        }
+        let headers = [(name: "X-Key", value: "secret")]
+        #expect(await bench.run(job(origin.url("/a")) { $0.headers = headers }).file?.file == "a")
+        #expect(origin.requests.last?.headers["cookie"] == "k=v" && origin.requests.last?.headers["x-key"] == "secret")
+        #expect(other.requests.last?.headers["x-key"] == nil && other.requests.last?.headers["cookie"] == nil)
+        #expect(await bench.run(job(origin.url("/loop"))).code == .tooManyRedirects)
+        #expect(await bench.run(job(origin.url("/file"))).code == .redirectForbidden)
+    }
+
+    @Test("a hostile name stays beneath the root") func names() async throws {
+        let bench = try DownloadBench()
+        let origin = try OriginServer { _ in
+            OriginReply(headers: [("Content-Disposition", "attachment; filename=\"../../evil\"")], body: [1])
+        }
+        #expect(await bench.run(job(origin.url("/a"))).file?.file == "evil")
+        symlink("/tmp", bench.directory.file("out"))
+        #expect(await bench.run(job(origin.url("/a")) { $0.path = "out/x" }).code == .pathForbidden)
+        #expect(await bench.run(job(origin.url("/a")) { $0.path = "d/e/" }).file?.file == "d/e/evil")
+    }
+
+    @Test("another's file is never replaced unless that is asked for") func ifExists() async throws {
+        let bench = try DownloadBench()
+        let origin = try OriginServer { _ in OriginReply(body: [1, 2]) }
+        func plant() { close(open(bench.directory.file("a"), O_CREAT | O_WRONLY | O_TRUNC, 0o600)) }
+        plant()
+        #expect(await bench.run(job(origin.url("/a"))).file?.file == "a (1)")
+        #expect(await bench.run(job(origin.url("/a")) { $0.path = "a" }).code == .fileExists)
+        #expect(await bench.run(job(origin.url("/a")) { $0.ifExists = .fail }).code == .fileExists)
+        #expect(
+            await bench.run(
+                job(origin.url("/a")) {
+                    $0.ifExists = .rename; $0.path = "a"
+                }
+            ).file?.file == "a (2)")
+        #expect(bench.directory.contents("a") == [])
+        #expect(await bench.run(job(origin.url("/a")) { $0.ifExists = .overwrite }).file?.file == "a")
+        #expect(bench.directory.contents("a") == [1, 2])
+    }
+
+    @Test("a file that is known is only asked for; a changed one is fetched again") func reuse() async throws {
+        let bench = try DownloadBench()
+        let etag = Mutex("\"v1\"")
+        let origin = try OriginServer { .file(FileBytes(seed: 1, count: 1000), etag: etag.withLock { $0 }, to: $0) }
+        let first = try #require(await bench.run(job(origin.url("/a"))).file)
+        guard case .completed(_, _, unchanged: true) = await bench.run(job(origin.url("/a")), completed: first) else {
+            return #expect(Bool(false))
+        }
+        #expect(origin.bytesSent("/a") == 1000)
+        guard
+            case .completed(_, _, unchanged: true) = await bench.run(
+                job(origin.url("/a")) { $0.freshFor = 60 }, completed: first)
+        else { return #expect(Bool(false)) }
+        #expect(origin.requests.count == 2)
+        etag.withLock { $0 = "\"v2\"" }
+        guard
+            case .completed(let second, _, unchanged: false) = await bench.run(job(origin.url("/a")), completed: first)
+        else { return #expect(Bool(false)) }
+        #expect(second.file == "a")
+        #expect(bench.directory.names == ["a"])
+    }
+
+    @Test("a run whose lease is lost puts nothing in place, and the next one unlinks its partial") func fenced()
+        async throws
+    {
+        let bench = try DownloadBench()
+        let origin = try OriginServer { .file(FileBytes(seed: 1, count: 1000), to: $0) }
+        guard case .fenced = await bench.download(job(origin.url("/a")), mayCommit: false).run() else {
+            return #expect(Bool(false))
+        }
+        #expect(bench.directory.contents("a") == nil)
+        #expect(await bench.run(job(origin.url("/a"))).file != nil)
+        #expect(bench.directory.names == ["a"])
+    }
+
+    @Test("finished and not settled: whoever takes over recognises the file") func unsettled() async throws {
+        let bench = try DownloadBench()
+        let origin = try OriginServer { .file(FileBytes(seed: 1, count: 200_000), to: $0) }
+        let download = bench.download(job(origin.url("/a")))
+        #expect(await download.run().file != nil)
+        let resume = try #require(await download.finalCheckpoint())
+        #expect(await bench.run(job(origin.url("/a")), resume: resume).file?.file == "a")
+        #expect(origin.requests.count == 1)
+    }
+}

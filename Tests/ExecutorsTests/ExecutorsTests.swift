@@ -1,1 +1,87 @@
-// placeholder
+import Executors
+import Glibc
+import TestSupport
+import Testing
+
+private actor OnLoop {
+    let loop = EventLoop(name: "test")
+    nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
+    var seen: [Int] = []
+
+    isolated deinit { loop.stop() }
+
+    func note(_ number: Int) { seen.append(number) }
+
+    func schedule() {
+        for number in [3, 1, 2] {
+            _ = loop.schedule(at: .now + .milliseconds(number * 10)) { [weak self] in
+                self?.assumeIsolated { $0.seen.append(number) }
+            }
+        }
+        let cancelled = loop.schedule(at: .now + .milliseconds(15)) { [weak self] in
+            self?.assumeIsolated { $0.seen.append(99) }
+        }
+        loop.cancel(cancelled)
+    }
+
+    func watch(_ descriptor: Int32) {
+        loop.watch(descriptor, for: .readable) { [weak self] _ in
+            self?.assumeIsolated { me in
+                var byte: UInt8 = 0
+                if read(descriptor, &byte, 1) == 1 { me.seen.append(Int(byte)) } else { me.loop.unwatch(descriptor) }
+            }
+        }
+    }
+}
+
+@Suite struct EventLoopTests {
+    @Test("jobs of many tasks all run, one at a time") func jobs() async {
+        let actor = OnLoop()
+        await withTaskGroup(of: Void.self) { group in
+            for index in 0..<1000 { group.addTask { await actor.note(index) } }
+        }
+        #expect(await Set(actor.seen) == Set(0..<1000))
+    }
+
+    @Test("timers fire in their order, cancelled ones never") func timers() async throws {
+        let actor = OnLoop()
+        await actor.schedule()
+        try await eventually { await actor.seen.count == 3 }
+        #expect(await actor.seen == [1, 2, 3])
+    }
+
+    @Test("a descriptor is watched until it is unwatched") func descriptors() async throws {
+        let actor = OnLoop()
+        var ends: [Int32] = [0, 0]
+        #expect(pipe(&ends) == 0)
+        await actor.watch(ends[0])
+        for byte in [UInt8(7), 8] { _ = withUnsafeBytes(of: byte) { write(ends[1], $0.baseAddress, 1) } }
+        try await eventually { await actor.seen == [7, 8] }
+        close(ends[1])
+        await actor.note(9)
+        #expect(await actor.seen.last == 9)
+    }
+}
+
+@Suite struct BlockingPoolTests {
+    @Test("never more calls at once than the limit, and all are done") func limit() async {
+        let pool = BlockingPool(name: "test", limit: 3)
+        let running = Shared(0)
+        let most = Shared(0)
+        await withTaskGroup(of: Void.self) { group in
+            for _ in 0..<60 {
+                group.addTask {
+                    await pool.run {
+                        let now = running.change {
+                            $0 += 1; return $0
+                        }
+                        most.change { $0 = max($0, now) }
+                        usleep(1000)
+                        running.change { $0 -= 1 }
+                    }
+                }
+            }
+        }
+        #expect((1...3).contains(most.value))
+    }
+}

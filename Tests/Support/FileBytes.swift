@@ -6,17 +6,21 @@ package struct FileBytes: Sendable, Equatable {
     package init(seed: UInt64, count: Int64) { (self.seed, self.count) = (seed, count) }
 
     package func bytes(_ range: Range<Int64>) -> [UInt8] {
-        var result: [UInt8] = []
-        result.reserveCapacity(Int(range.upperBound - range.lowerBound))
-        var position = range.lowerBound
-        while position < range.upperBound {
-            let word = Self.mix(seed &* 0x9E37_79B9_7F4A_7C15 &+ UInt64(position / 8))
-            for index in Int(position % 8)..<8 where position < range.upperBound {
-                result.append(UInt8(truncatingIfNeeded: word >> (UInt64(index) * 8)))
-                position += 1
+        // Whole words of 8 bytes, then cut: byte by byte would make slow origins in debug builds.
+        let first = range.lowerBound / 8
+        let last = (range.upperBound + 7) / 8
+        let words = Int(last - first)
+        guard !range.isEmpty else { return [] }
+        let bytes = [UInt8](unsafeUninitializedCapacity: words * 8) { buffer, count in
+            let raw = UnsafeMutableRawPointer(buffer.baseAddress!)
+            for index in 0..<words {
+                let word = Self.mix(seed &* 0x9E37_79B9_7F4A_7C15 &+ UInt64(first + Int64(index)))
+                raw.storeBytes(of: word.littleEndian, toByteOffset: index * 8, as: UInt64.self)
             }
+            count = words * 8
         }
-        return result
+        let start = Int(range.lowerBound - first * 8)
+        return Array(bytes[start..<(start + range.count)])
     }
 
     package var all: [UInt8] { bytes(0..<count) }

@@ -1,4 +1,5 @@
 import Foundation
+import Glibc
 
 /// A directory that goes with its last reference.
 package final class TemporaryDirectory: Sendable {
@@ -7,7 +8,7 @@ package final class TemporaryDirectory: Sendable {
     package init() {
         // Short, so that unix sockets fit into it.
         path = "/tmp/haul-\(UInt64.random(in: 0...(.max)))"
-        try! FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
+        mkdir(path, 0o700)
     }
 
     deinit { try? FileManager.default.removeItem(atPath: path) }

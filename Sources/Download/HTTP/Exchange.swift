@@ -19,12 +19,12 @@ struct Exchange {
             throw .failed(Failure(.badJob, "\(MaskedURL.text(url)) is no http or https URL"))
         }
         let origin = current
-        var cookies: [(host: String, name: String, value: String)] = []
+        var cookies: [(origin: WebURL, name: String, value: String)] = []
         for _ in 0...Self.maximumRedirects {
             var request = template
             request.url = current.text
             request.headers = headers + (current.hasSameOrigin(as: origin) ? custom : [])
-            let mine = cookies.filter { $0.host == current.host }
+            let mine = cookies.filter { $0.origin.hasSameOrigin(as: current) }
             if !mine.isEmpty {
                 request.headers.append(("Cookie", mine.map { "\($0.name)=\($0.value)" }.joined(separator: "; ")))
             }
@@ -38,8 +38,8 @@ struct Exchange {
                 let pair = line.prefix { $0 != ";" }.split(
                     separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
                 guard pair.count == 2 else { continue }
-                cookies.removeAll { $0.host == current.host && $0.name == pair[0] }
-                cookies.append((current.host, String(pair[0]), String(pair[1])))
+                cookies.removeAll { $0.origin.hasSameOrigin(as: current) && $0.name == pair[0] }
+                cookies.append((current, String(pair[0]), String(pair[1])))
             }
             await transfer.discard()
             guard let next = current.resolve(location) else {

@@ -1,0 +1,150 @@
+import Contract
+import Testing
+import Transfer
+
+@testable import Download
+
+@Suite struct HTTPValueTests {
+    @Test("the three formats of dates") func dates() {
+        for text in ["Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"] {
+            #expect(HTTPDate.parse(text) == 784_111_777)
+        }
+        #expect(HTTPDate.parse("Thu, 29 Feb 2024 00:00:00 GMT") == 1_709_164_800)
+        for text in ["", "yesterday", "Sun, 06 Foo 1994 08:49:37 GMT", "Sun, 99 Nov 1994 08:49:37 GMT"] {
+            #expect(HTTPDate.parse(text) == nil)
+        }
+    }
+
+    @Test("Content-Range") func contentRange() {
+        #expect(ContentRange("bytes 0-99/200")?.range == 0..<100)
+        #expect(ContentRange("bytes 5-5/*")?.total == nil)
+        for text in [
+            "", "bytes */200", "bytes 9-5/20", "bytes 0-20/20", "items 0-1/2", "bytes 0-1", "bytes 0-1/2/3",
+            "bytes -1-2/3", "bytes 0-99999999999999999999/5",
+        ] {
+            #expect(ContentRange(text) == nil, "\(text)")
+        }
+    }
+
+    @Test(
+        "file names of Content-Disposition",
+        arguments: [
+            ("attachment; filename=\"a b.txt\"", "a b.txt"), ("attachment; filename=a.txt; x=y", "a.txt"),
+            ("attachment; filename=\"a\\\"b\"", "a\"b"),
+            ("attachment; filename=x; filename*=UTF-8''na%C3%AFve.txt", "naïve.txt"),
+            ("attachment; filename*=iso-8859-1''%E9.txt", "é.txt"), ("ATTACHMENT; FileName=\"A\"", "A"),
+        ])
+    func disposition(_ header: String, _ name: String) { #expect(ContentDisposition.fileName(header) == name) }
+
+    @Test(
+        "no file name where there is none",
+        arguments: ["", "inline", "attachment; filename*=utf-8", "attachment; name=x"])
+    func noDisposition(_ header: String) { #expect(ContentDisposition.fileName(header) == nil) }
+
+    @Test(
+        "hostile names become harmless",
+        arguments: [
+            ("../../etc/passwd", "passwd"), ("a\\b\\c.exe", "c.exe"), (".htaccess", "htaccess"),
+            ("a\u{0}b\n.txt", "ab.txt"),
+            ("CON.txt", "_CON.txt"), ("a\u{202E}gpj.exe", "agpj.exe"), (" x. ", "x"), (".haul-x", "haul-x"),
+        ])
+    func fileNames(_ name: String, _ expected: String) { #expect(FileName.sanitise(name) == expected) }
+
+    @Test("names without anything left, and names that are too long") func fileNameBounds() {
+        for name in ["", "..", "/", "...", "\u{1}"] { #expect(FileName.sanitise(name) == nil) }
+        let long = FileName.sanitise(String(repeating: "é", count: 300) + ".tar")
+        #expect(long?.utf8.count ?? 0 <= 255 && long?.hasSuffix(".tar") == true)
+        #expect(FileName.numbered("a.tar", 2) == "a (2).tar")
+    }
+
+    @Test(
+        "references are resolved as RFC 3986 says",
+        arguments: [
+            ("c", "http://h/a/c"), ("/c", "http://h/c"), ("../c", "http://h/c"), ("?x", "http://h/a/b?x"),
+            ("//k/c", "http://k/c"),
+            ("https://k:1/c?d#e", "https://k:1/c?d"), ("./../../c/./d/..", "http://h/c/"), ("", "http://h/a/b?q"),
+        ])
+    func references(_ reference: String, _ expected: String) {
+        #expect(WebURL("http://h/a/b?q")?.resolve(reference)?.text == expected)
+    }
+
+    @Test("other schemes lead nowhere; origins compare with default ports") func origins() {
+        let url = WebURL("http://u:p@H:80/a")!
+        for text in ["ftp://h/", "javascript:x", "file:///etc/passwd"] { #expect(url.resolve(text) == nil) }
+        #expect(url.hasSameOrigin(as: WebURL("http://h/b")!))
+        #expect(!url.hasSameOrigin(as: WebURL("https://h/b")!))
+        #expect(!url.hasSameOrigin(as: WebURL("http://h:81/b")!))
+    }
+
+    @Test("Retry-After is obeyed and capped") func retryAfter() {
+        #expect(RetryPolicy.retryAfter("7") == .seconds(7))
+        #expect(RetryPolicy.retryAfter("99999") == .seconds(3600))
+        #expect(RetryPolicy.retryAfter("Sun, 06 Nov 1994 08:49:37 GMT", now: 784_111_770) == .seconds(7))
+        #expect(RetryPolicy.retryAfter("soon") == nil)
+    }
+}
+
+@Suite struct ResponseDecisionTests {
+    static let entity = Entity(etag: "\"v1\"", total: 100)
+
+    private func judge(
+        _ status: Int, _ headers: [(String, String)], of entity: Entity = entity, end: Int64? = nil,
+        ifRange: Bool = true, isProven: Bool = false
+    ) -> ResponseDecision {
+        let head = ResponseHead(
+            status: status, headers: HeaderFields(headers.map { (name: $0.0, value: $0.1) }), url: "http://h/")
+        return Question(kind: .part(position: 40, end: end, of: entity, ifRange: ifRange), isProven: isProven).judge(
+            head)
+    }
+
+    @Test("a 206 of the same entity, from where it was asked, is accepted") func accepted() {
+        let good = [("content-range", "bytes 40-99/100"), ("etag", "\"v1\"")]
+        #expect(judge(206, good) == .takePart(at: 40, length: 60))
+        #expect(
+            judge(206, [("content-range", "bytes 40-69/100"), ("etag", "\"v1\"")]) == .takePart(at: 40, length: 30))
+    }
+
+    @Test(
+        "any other 206 restarts",
+        arguments: [
+            [("content-range", "bytes 41-99/100"), ("etag", "\"v1\"")],
+            [("content-range", "bytes 40-99/101"), ("etag", "\"v1\"")],
+            [("content-range", "bytes 40-99/*"), ("etag", "\"v1\"")],
+            [("content-range", "bytes 40-99/100"), ("etag", "\"v2\"")],
+            [("content-range", "bytes 40-99/100")], [("etag", "\"v1\"")],
+            [("content-range", "bytes 40-99/100"), ("etag", "\"v1\""), ("content-encoding", "gzip")],
+        ])
+    func refused(_ headers: [(String, String)]) {
+        guard case .restart = judge(206, headers) else { return #expect(Bool(false)) }
+    }
+
+    @Test("without a strong validator only a checksum allows joining") func unproven() {
+        for weak in [Entity(etag: "W/\"v1\"", total: 100), Entity(lastModified: "x", total: 100), Entity(total: 100)] {
+            let headers = [("content-range", "bytes 40-99/100")] + (weak.etag.map { [("etag", $0)] } ?? [])
+            guard case .restart = judge(206, headers, of: weak) else { return #expect(Bool(false)) }
+            #expect(judge(206, headers, of: weak, isProven: true) == .takePart(at: 40, length: 60))
+        }
+    }
+
+    @Test("a 200 of the same entity is asked once more without If-Range; another entity restarts") func whole() {
+        #expect(judge(200, [("content-length", "100"), ("etag", "\"v1\"")]) == .askWithoutIfRange)
+        guard case .restart = judge(200, [("content-length", "100"), ("etag", "\"v1\"")], ifRange: false),
+            case .restart = judge(200, [("content-length", "100"), ("etag", "\"v2\"")]), case .restart = judge(416, [])
+        else { return #expect(Bool(false)) }
+    }
+
+    @Test("contradictory lengths and errors fail with their codes") func failures() {
+        let pairs: [(ResponseDecision, ErrorCode)] = [
+            (
+                judge(206, [("content-range", "bytes 40-99/100"), ("etag", "\"v1\""), ("content-length", "61")]),
+                .badResponse
+            ),
+            (judge(200, [("content-length", "1"), ("content-length", "2")]), .badResponse),
+            (judge(404, []), .http(404)), (judge(503, []), .http(503)),
+        ]
+        for (decision, code) in pairs {
+            guard case .fail(let failure) = decision else { return #expect(Bool(false)) }
+            #expect(failure.code == code)
+        }
+    }
+}

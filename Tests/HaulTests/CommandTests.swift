@@ -1,0 +1,140 @@
+import Foundation
+import Glibc
+import TestSupport
+import Testing
+
+/// The command as a black box.
+struct CommandBench {
+    let server: RedisServer
+    let root = TemporaryDirectory()
+
+    init() async throws { server = try await RedisServer() }
+
+    func haul(_ arguments: String..., input: String = "") async throws -> (status: Int32, out: String, err: String) {
+        let process = try start(arguments, input: input)
+        let status = try await process.wait()
+        return (status, process.standardOutput, process.standardError)
+    }
+
+    func start(_ arguments: [String], input: String = "") throws -> ChildProcess {
+        try ChildProcess(
+            "haul", arguments, environment: ["HAUL_REDIS": server.url, "XDG_STATE_HOME": root.file("state")],
+            input: input)
+    }
+
+    func worker(_ name: String) throws -> ChildProcess {
+        try start(["worker", "--root", root.path, "--name", name, "--allow-address", "127.0.0.0/8", "--lease", "2"])
+    }
+}
+
+@Suite struct CommandTests {
+    @Test("usage errors end with 2 and a sentence") func usage() async throws {
+        let bench = try await CommandBench()
+        for (arguments, words) in [
+            (["push"], "Missing"), (["nonsense"], "nonsense"), (["push", "ftp://x"], "url: must be an http"),
+            (["push", "http://h/", "-o", "../x"], "path: "), (["push", "http://h/", "--id", "a b"], "id: "),
+            (["list", "--state", "asleep"], "is no state"), (["pause"], "Give ids"),
+            (["stats", "--queue", "{x}"], "no queue's name"),
+            (["worker", "--root", "/no/such/dir"], "/no/such/dir"),
+            (["worker", "--root", "/tmp", "--slots", "0"], "--slots"),
+            (["stats", "--redis", "http://h"], "redis://"),
+        ] {
+            let process = try bench.start(arguments)
+            #expect(try await process.wait() == 2, "\(arguments)")
+            #expect(process.standardError.contains(words), "\(arguments): \(process.standardError)")
+        }
+        #expect(try await bench.server.cli("KEYS", "*") == "")
+    }
+
+    @Test("Redis out of reach ends with 3 and says what to do") func unreachable() async throws {
+        let bench = try await CommandBench()
+        let absent = try await bench.haul("stats", "--redis", "unix:///tmp/no-such-socket")
+        #expect(absent.status == 3 && absent.err.contains("Is redis-server running"))
+        try await bench.server.cli("CONFIG", "SET", "requirepass", "x")
+        let locked = try await bench.haul("stats")
+        #expect(locked.status == 3 && locked.err.contains("password"))
+    }
+
+    @Test("a wrong type at a key is said, not crashed on") func wrongType() async throws {
+        let bench = try await CommandBench()
+        try await bench.server.cli("SET", "haul:{default}:jobs", "x")
+        let push = try await bench.haul("push", "http://h/a")
+        #expect(push.status == 3 && push.err.contains("another type"))
+    }
+
+    @Test("push prints ids, reads lines, refuses unknown fields and pushes nothing then") func push() async throws {
+        let bench = try await CommandBench()
+        let lines = try await bench.haul(
+            "push", "-", "--json", input: "http://h/1\n{\"url\":\"http://h/2\",\"id\":\"two\"}\n\n")
+        #expect(lines.status == 0 && lines.out.contains("{\"id\":\"two\"}"))
+        let unknown = try await bench.haul(
+            "push", "-", input: "{\"url\":\"http://h/3\"}\n{\"url\":\"http://h/4\",\"pth\":\"x\"}\n")
+        #expect(unknown.status == 2 && unknown.err.contains("pth: no such field"))
+        #expect(try await bench.server.cli("LLEN", "haul:{default}:jobs") == "2")
+        #expect(try await bench.haul("list").out.contains("two  queued"))
+    }
+
+    @Test("a killed worker's job is continued by another one, byte for byte") func killed() async throws {
+        let bench = try await CommandBench()
+        let bytes = FileBytes(seed: 31, count: 3_000_000)
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(bytes, to: request)
+            if request.number == 1 { reply.pace = 400_000 }
+            return reply
+        }
+        let first = try bench.worker("first")
+        #expect(try await bench.haul("push", origin.url("/a"), "--id", "a").status == 0)
+        try await eventually("a checkpoint") { try await bench.server.cli("HLEN", "haul:{default}:offsets:a") == "1" }
+        first.kill(SIGKILL)
+        _ = try await first.wait()
+        let second = try bench.worker("second")
+        let watch = try await bench.haul("watch", "a")
+        #expect(watch.status == 0, "\(watch)")
+        #expect(bench.root.contents("a") == bytes.all)
+        #expect(origin.requests.last?.headers["if-range"] == "\"v1\"")
+        let show = try await bench.haul("show", "a", "--json")
+        #expect(show.out.contains("\"state\":\"completed\"") && !show.out.contains("token"))
+        #expect(try await bench.haul("remove", "a").status == 0)
+        #expect(try await bench.haul("show", "a").status == 1)
+        second.kill(SIGTERM)
+        #expect(try await second.wait() == 0)
+    }
+
+    @Test("a failed job makes watch and push --wait end with 1") func failed() async throws {
+        let bench = try await CommandBench()
+        let origin = try OriginServer { _ in OriginReply(404) }
+        let worker = try bench.worker("w")
+        let push = try await bench.haul("push", origin.url("/a"), "--wait")
+        #expect(push.status == 1 && push.out.contains("http_404"))
+        worker.kill(SIGTERM)
+        #expect(try await worker.wait() == 0)
+    }
+
+    @Test("get downloads by itself, continues after an interruption, and leaves nothing running") func get()
+        async throws
+    {
+        let bench = try await CommandBench()
+        let bytes = FileBytes(seed: 41, count: 3_000_000)
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(bytes, to: request)
+            if request.number == 1 { reply.pace = 400_000 }
+            return reply
+        }
+        let target = TemporaryDirectory()
+        let first = try bench.start(["get", origin.url("/a"), "-o", target.path + "/x.bin"])
+        try await eventually("a part") { first.standardOutput.contains("progress") }
+        first.kill(SIGINT)
+        #expect(try await first.wait() == 130)
+        let second = try bench.start(["get", origin.url("/a"), "-o", target.path + "/x.bin"])
+        #expect(try await second.wait() == 0, "\(second.standardError)")
+        #expect(target.contents("x.bin") == bytes.all)
+        #expect(target.names == ["x.bin"])
+        #expect(origin.requests.last?.headers["range"] != nil)
+        let sockets = try FileManager.default.subpathsOfDirectory(atPath: bench.root.file("state")).filter {
+            $0.hasSuffix("redis.sock")
+        }
+        #expect(sockets.isEmpty, "the private Redis is gone")
+        let missing = try bench.start(["get", origin.url("/a"), "-o", "/no/such/dir/x"])
+        #expect(try await missing.wait() == 2)
+    }
+}

@@ -1,0 +1,71 @@
+import Bus
+import Contract
+import Logging
+import Redis
+import TestSupport
+import Transfer
+
+@testable import Worker
+
+/// Workers in this process, on a Redis of their own, that share a directory.
+final class Fleet: Sendable {
+    let server: RedisServer
+    let queue: Queue
+    let root = TemporaryDirectory()
+
+    init(_ settings: [String] = []) async throws {
+        server = try await RedisServer(settings)
+        queue = Queue(.default, redis: Redis(try RedisURL(server.url), name: "test"))
+    }
+
+    /// Runs a worker while `body` runs, then shuts it down.
+    func withWorker<T: Sendable>(
+        _ name: String, slots: Int? = 3, _ change: (inout WorkerConfiguration) -> Void = { _ in },
+        _ body: () async throws -> T
+    ) async throws -> T {
+        var configuration = WorkerConfiguration(redis: try RedisURL(server.url), root: root.path, name: name)
+        configuration.addressPolicy = .unrestricted
+        configuration.slots = slots
+        change(&configuration)
+        var log = Logger(label: "test", factory: { StreamLogHandler.standardError(label: $0) })
+        log.logLevel = .error
+        let worker = try Worker(configuration, log: log)
+        let running = Task { try await worker.run() }
+        do {
+            let result = try await body()
+            running.cancel()
+            try await running.value
+            return result
+        } catch {
+            running.cancel()
+            try await running.value
+            throw error
+        }
+    }
+
+    func push(_ element: String) async throws { try await queue.redis.send(Command("LPUSH", queue.keys.jobs, element)) }
+
+    func state(_ id: String) async throws -> JobState? { try await queue.job(id)?.state }
+
+    func wait(_ id: String, for state: JobState) async throws {
+        try await eventually("\(id) to be \(state)", within: .seconds(30)) { try await self.state(id) == state }
+    }
+
+    /// Every job is in one place that agrees with its state.
+    func checkInvariants(_ ids: [String]) async throws -> [String] {
+        var wrong: [String] = []
+        for id in ids {
+            guard let record = try await queue.job(id) else { continue }
+            for state in JobState.allCases where state != .queued {
+                let isThere = try await queue.redis.send(Command("ZSCORE", queue.keys.index(state), id)) != .null
+                if isThere != (state == record.state) {
+                    wrong.append("\(id) is \(record.state), its entry in \(state): \(isThere)")
+                }
+            }
+            if (record.fields["token"] != nil) != (record.state == .running) {
+                wrong.append("\(id) is \(record.state), token \(record.fields["token"] ?? "none")")
+            }
+        }
+        return wrong
+    }
+}

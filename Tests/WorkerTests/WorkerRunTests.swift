@@ -1,0 +1,201 @@
+import Bus
+import Contract
+import Redis
+import TestSupport
+import Testing
+import Transfer
+
+@testable import Worker
+
+@Suite struct WorkerRunTests {
+    static let bytes = FileBytes(seed: 21, count: 2_000_000)
+
+    @Test("a plain LPUSH is downloaded, its events are published, and its file is durable and right") func simple()
+        async throws
+    {
+        let fleet = try await Fleet()
+        let origin = try OriginServer { .file(Self.bytes, to: $0) }
+        let names = Shared<[String]>([])
+        let subscribed = Shared(false)
+        let subscription = fleet.queue.events()
+        let listening = Task {
+            for await element in subscription {
+                switch element {
+                case .subscribed: subscribed.value = true
+                case .message(_, let payload):
+                    guard let event = Event(payload) else { continue }
+                    names.change { $0.append(event.name) }
+                    #expect(event.sequence == Int64(names.value.count))
+                    #expect(event["meta"]?.text == (event.name == "progress" ? nil : #"{"a":[]}"#))
+                case .interrupted: break
+                }
+            }
+        }
+        try await eventually { subscribed.value }
+        try await fleet.withWorker("w") {
+            try await fleet.push(#"{"url":"\#(origin.url("/d/a.bin"))","id":"j","meta":{"a":[]}}"#)
+            try await fleet.wait("j", for: .completed)
+        }
+        try await eventually { names.value.last == "completed" }
+        listening.cancel()
+        #expect(names.value.filter { $0 != "progress" } == ["started", "completed"])
+        #expect(fleet.root.contents("a.bin") == Self.bytes.all)
+        #expect(fleet.root.names == ["a.bin"])
+        #expect(try await fleet.checkInvariants(["j"]).isEmpty)
+    }
+
+    @Test("paused on one worker, continued on another, cancelled on a third") func handover() async throws {
+        let fleet = try await Fleet()
+        let isSlow = Shared(true)
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(Self.bytes, to: request)
+            if isSlow.value { reply.pace = 300_000 }
+            return reply
+        }
+        try await fleet.withWorker("one") {
+            try await fleet.push(#"{"url":"\#(origin.url("/a"))","id":"a"}"#)
+            try await fleet.push(#"{"url":"\#(origin.url("/b"))","id":"b"}"#)
+            for id in ["a", "b"] {
+                try await eventually("\(id) to have a checkpoint") {
+                    try await fleet.queue.job(id)?.offsets.isEmpty == false
+                }
+            }
+            try await fleet.queue.request(.paused, of: ["a"])
+            try await fleet.wait("a", for: .paused)
+        }
+        // The shutdown put the other one back, with its offsets and no attempt spent.
+        #expect(try await fleet.state("b") == .queued)
+        #expect(try await fleet.queue.job("b")?["attempt"] == nil)
+        #expect(try await fleet.queue.workers().isEmpty)
+        let offsets = try #require(try await fleet.queue.job("a")?.offsets)
+        isSlow.value = false
+        try await fleet.withWorker("two") {
+            try await fleet.push(#"{"id":"a"}"#)
+            try await fleet.wait("a", for: .completed)
+            try await fleet.wait("b", for: .completed)
+        }
+        #expect(fleet.root.contents("a") == Self.bytes.all && fleet.root.contents("b") == Self.bytes.all)
+        #expect(origin.requests.contains { $0.path == "/a" && $0.headers["range"] == "bytes=\(offsets.end)-" })
+        isSlow.value = true
+        try await fleet.withWorker("three") {
+            try await fleet.push(#"{"url":"\#(origin.url("/c"))","id":"c"}"#)
+            try await eventually { try await fleet.queue.job("c")?.offsets.isEmpty == false }
+            try await fleet.queue.request(.cancelled, of: ["c"])
+            try await fleet.wait("c", for: .cancelled)
+            try await eventually("the partial file to go") { fleet.root.names == ["a", "b"] }
+        }
+        #expect(try await fleet.checkInvariants(["a", "b", "c"]).isEmpty)
+    }
+
+    @Test("a bad job fails with its code, is retried where that helps, and the next one runs") func failures()
+        async throws
+    {
+        let fleet = try await Fleet()
+        let origin = try OriginServer { request in
+            request.path == "/flaky" && request.number < 3
+                ? OriginReply(503, headers: [("Retry-After", "0")])
+                : OriginReply(request.path == "/missing" ? 404 : 200, body: [1])
+        }
+        try await fleet.withWorker("w") {
+            for (id, path) in [("m", "/missing"), ("f", "/flaky"), ("g", "/good")] {
+                try await fleet.push(#"{"url":"\#(origin.url(path))","id":"\#(id)"}"#)
+            }
+            try await fleet.push(#"{"url":"http://127.0.0.1:1/","id":"c","retries":0}"#)
+            try await fleet.wait("m", for: .failed)
+            try await fleet.wait("c", for: .failed)
+            try await fleet.wait("g", for: .completed)
+            try await fleet.wait("f", for: .completed)
+        }
+        #expect(try await fleet.queue.job("m")?["error"] == "http_404")
+        #expect(try await fleet.queue.job("c")?["error"] == "connect")
+        #expect(try await fleet.queue.job("f")?["attempt"] == "2")
+        #expect(try await fleet.checkInvariants(["m", "f", "g", "c"]).isEmpty)
+    }
+
+    @Test("loopback is refused by default, and nothing is connected to") func policy() async throws {
+        let fleet = try await Fleet()
+        let origin = try OriginServer { _ in OriginReply(body: [1]) }
+        try await fleet.withWorker("w", { $0.addressPolicy = .restricted() }) {
+            try await fleet.push(#"{"url":"\#(origin.url("/a"))","id":"a"}"#)
+            try await fleet.wait("a", for: .failed)
+        }
+        #expect(try await fleet.queue.job("a")?["error"] == "address_forbidden")
+        #expect(origin.connections == 0)
+    }
+
+    @Test("many small files: all there, right and settled, with two commands each") func small() async throws {
+        let fleet = try await Fleet()
+        let count = 300
+        let origin = try OriginServer { request in
+            .file(FileBytes(seed: UInt64(request.path.dropFirst())!, count: 10_240), to: request)
+        }
+        for index in 0..<count { try await fleet.push(#"{"url":"\#(origin.url("/\(index)"))"}"#) }
+        try await fleet.queue.redis.send(Command("CONFIG", "RESETSTAT"))
+        let start = ContinuousClock.now
+        try await fleet.withWorker("w", slots: 8) {
+            try await eventually("all to be settled", within: .seconds(60), every: .milliseconds(200)) {
+                try await fleet.queue.stats().counts[.completed] == count
+            }
+        }
+        let seconds = (ContinuousClock.now - start).secondsValue
+        for index in 0..<count {
+            #expect(fleet.root.contents("\(index)") == FileBytes(seed: UInt64(index), count: 10_240).all)
+        }
+        #expect(fleet.root.names.count == count)
+        let info = try #require(try await fleet.queue.redis.send(Command("INFO", "commandstats")).string)
+        let calls = info.split(separator: "\r\n").compactMap { line -> Int? in
+            guard line.hasPrefix("cmdstat_evalsha:") || line.hasPrefix("cmdstat_blmove:") else { return nil }
+            return line.split(separator: ":calls=").last?.split(separator: ",").first.flatMap { Int($0) }
+        }
+        let perJob = Double(calls.reduce(0, +)) / Double(count)
+        print("small files: \(perJob) commands per job besides its LPUSH, the ticks included (\(seconds) s in all)")
+        #expect(perJob < 1.5 + seconds / Double(count) * 5)
+    }
+
+    @Test("pause is heard although every pub/sub message is lost") func deaf() async throws {
+        let fleet = try await Fleet()
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(Self.bytes, to: request)
+            reply.pace = 200_000
+            return reply
+        }
+        try await fleet.withWorker("w") {
+            try await fleet.push(#"{"url":"\#(origin.url("/a"))","id":"a"}"#)
+            try await fleet.wait("a", for: .running)
+            // Only the hash: no message on the control channel.
+            try await fleet.queue.redis.send(Command("HSET", fleet.queue.keys.want, "a", "paused"))
+            try await fleet.wait("a", for: .paused)
+        }
+    }
+
+    @Test("Redis restarts in the middle: the download goes on and is settled when it is back") func restart()
+        async throws
+    {
+        let fleet = try await Fleet(["--appendonly", "yes", "--appendfsync", "always"])
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(Self.bytes, to: request)
+            reply.pace = 800_000
+            return reply
+        }
+        try await fleet.withWorker("w") {
+            try await fleet.push(#"{"url":"\#(origin.url("/a"))","id":"a"}"#)
+            try await fleet.wait("a", for: .running)
+            try await fleet.server.restart(by: 9)
+            try await eventually(within: .seconds(30)) { (try? await fleet.state("a")) == .completed }
+        }
+        #expect(origin.requests.count == 1)
+        #expect(fleet.root.contents("a") == Self.bytes.all)
+    }
+
+    @Test("a queue's order: strict without weights, proportional with them") func order() {
+        var generator = SystemRandomNumberGenerator()
+        #expect(QueueOrder(weights: [nil, nil, nil]).draw(using: &generator) == [0, 1, 2])
+        let weighted = QueueOrder(weights: [9, 1])
+        let first = (0..<2000).count { _ in weighted.draw(using: &generator).first == 0 }
+        #expect((1600...1950).contains(first))
+        var order = QueueOrder(weights: [nil, nil])
+        order.note(0, wasEmpty: true)
+        #expect(order.candidates(in: [0, 1]) == [1])
+        #expect(order.candidates(in: [0, 1], at: .now + .seconds(2)) == [0, 1])
+    }
+}
