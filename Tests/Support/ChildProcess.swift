@@ -16,7 +16,7 @@ package final class ChildProcess: Sendable {
     package init(_ program: String, _ arguments: [String], environment: [String: String] = [:], input: String = "")
         throws
     {
-        guard let path = Self.find(program) else {
+        guard let path = Self.path(of: program) else {
             throw Missing(description: "\(program) is missing: run deploy/test.sh, which installs what the tests need")
         }
         self.program = program
@@ -84,7 +84,8 @@ package final class ChildProcess: Sendable {
         return code & 0x7f == 0 ? (code >> 8) & 0xff : 128 + (code & 0x7f)
     }
 
-    private static func find(_ program: String) -> String? {
+    /// Where a program is: a path, a product of this package, or in PATH.
+    package static func path(of program: String) -> String? {
         if program.contains("/") { return FileManager.default.isExecutableFile(atPath: program) ? program : nil }
         // Products of the package lie beside the test bundle.
         let bundle = ProcessInfo.processInfo.arguments.first { $0.hasSuffix(".xctest") } ?? CommandLine.arguments[0]

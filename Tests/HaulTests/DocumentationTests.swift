@@ -1,0 +1,61 @@
+import Foundation
+import Glibc
+import TestSupport
+import Testing
+
+/// The examples of README.md and docs/, run as a reader would: blocks fenced as `sh run`, each page one session.
+@Suite struct DocumentationTests {
+    private static let repository = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
+        .deletingLastPathComponent().deletingLastPathComponent()
+
+    @Test("the examples of a page work", arguments: ["README.md", "docs/bus.md"])
+    func page(_ name: String) async throws {
+        let text = try String(contentsOf: Self.repository.appendingPathComponent(name), encoding: .utf8)
+        let blocks = Self.blocks(text)
+        try #require(!blocks.isEmpty)
+        let bench = try await CommandBench()
+        let big = FileBytes(seed: 51, count: 1_200_000)
+        let origin = try OriginServer { request in
+            guard request.path.hasPrefix("/big") else { return .file(FileBytes(seed: 52, count: 1000), to: request) }
+            var reply = OriginReply.file(big, to: request)
+            reply.pace = 300_000
+            return reply
+        }
+        let workers = [try bench.worker("one"), try bench.worker("two")]
+        // redis-cli and haul as the page writes them.
+        let haul = try #require(ChildProcess.path(of: "haul"))
+        let functions = """
+            redis-cli() { command redis-cli -s \(bench.server.socket) "$@"; }
+            haul() { \(haul) "$@"; }
+            set -euo pipefail
+
+            """
+        let session = blocks.joined(separator: "\n").replacingOccurrences(
+            of: "https://example.org", with: origin.url(""))
+        let shell = try ChildProcess(
+            "bash", ["-c", functions + session], environment: ["HAUL_REDIS": bench.server.url])
+        let status = try await shell.wait(within: .seconds(60))
+        #expect(status == 0, "\(shell.standardOutput)\n\(shell.standardError)")
+        #expect(!shell.standardOutput.contains("ERR "), "\(shell.standardOutput)")
+        for worker in workers {
+            worker.kill(SIGTERM)
+            #expect(try await worker.wait() == 0)
+        }
+    }
+
+    private static func blocks(_ text: String) -> [String] {
+        var blocks: [String] = []
+        var current: [Substring]?
+        for line in text.split(separator: "\n", omittingEmptySubsequences: false) {
+            if line == "```sh run" {
+                current = []
+            } else if line == "```", let lines = current {
+                blocks.append(lines.joined(separator: "\n"))
+                current = nil
+            } else {
+                current?.append(line)
+            }
+        }
+        return blocks
+    }
+}

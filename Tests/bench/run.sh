@@ -1,0 +1,150 @@
+#!/usr/bin/env bash
+# Measures a release build against nginx on loopback, everything through the bus, and prints what docs/performance.md
+# quotes. Arguments choose: handover small memory speed (default: all). Needs some 10 GB in $TMPDIR and five minutes.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+# shellcheck source=deploy/lib/packages.sh
+. deploy/lib/packages.sh
+need_swift
+need_packages "${BUILD_PACKAGES[@]}" "${RUN_PACKAGES[@]}" nginx-light curl
+swift build -c release --product haul >/dev/null
+haul="$(swift build -c release --show-bin-path)/haul"
+work="$(mktemp -d)"
+pids=()
+finish() {
+    for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
+    wait 2>/dev/null || true
+    rm -rf "$work"
+}
+trap finish EXIT
+trap 'exit 130' INT TERM
+
+mkdir -p "$work/www" "$work/root"
+chmod 755 "$work" "$work/www"
+port=$((20000 + RANDOM % 10000))
+cat >"$work/nginx.conf" <<CONF
+daemon off; worker_processes 2; pid $work/nginx.pid; error_log $work/nginx.log;
+events { worker_connections 4096; }
+http {
+    log_format sent '\$uri \$body_bytes_sent'; access_log $work/access.log sent; sendfile on; keepalive_requests 100000;
+    client_body_temp_path $work/t1; proxy_temp_path $work/t2; fastcgi_temp_path $work/t3;
+    uwsgi_temp_path $work/t4; scgi_temp_path $work/t5;
+    server {
+        listen 127.0.0.1:$port; root $work/www;
+        location /paced/ { alias $work/www/; limit_rate 100m; }
+        location /slow/ { alias $work/www/; limit_rate 200k; }
+    }
+}
+CONF
+[ "$(id -u)" -ne 0 ] || sed -i '1i user root;' "$work/nginx.conf"
+"$(command -v nginx || echo /usr/sbin/nginx)" -p "$work" -c "$work/nginx.conf" -e "$work/nginx.log" & pids+=($!)
+redis-server --port 0 --unixsocket "$work/redis.sock" --dir "$work" --save '' --appendonly yes --logfile "$work/redis.log" & pids+=($!)
+until [ -S "$work/redis.sock" ]; do sleep 0.05; done
+export HAUL_REDIS="unix://$work/redis.sock"
+base="http://127.0.0.1:$port"
+cli() { redis-cli -s "$work/redis.sock" "$@"; }
+
+# worker NAME [OPTION…]: starts a worker; its pid is in $last.
+worker() {
+    local name="$1"
+    shift
+    "$haul" worker --root "$work/root" --name "$name" --allow-address 127.0.0.0/8 "$@" 2>>"$work/$name.log" & last=$!
+    pids+=("$last")
+    until grep -q working "$work/$name.log"; do sleep 0.02; done
+}
+# stop PID: ends a worker and waits until it has put everything back.
+stop() { kill "$1" && { wait "$1" || true; }; }
+state_is() { until [ "$(cli HGET "haul:{default}:job:$1" state)" = "$2" ]; do sleep 0.05; done; }
+now() { date +%s.%N; }
+since() { echo "$(now) $1" | awk '{printf "%.2f", $1 - $2}'; }
+
+handover() {
+    head -c 1073741824 /dev/urandom >"$work/www/g.bin"
+    : >"$work/access.log"
+    "$haul" push "$base/paced/g.bin" --id g >/dev/null
+    for n in 1 2 3; do
+        worker "w$n"
+        sleep 2
+        "$haul" pause g >/dev/null
+        state_is g paused
+        stop "$last"
+        "$haul" resume g >/dev/null
+    done
+    worker w4
+    state_is g completed
+    stop "$last"
+    cmp "$work/www/g.bin" "$work/root/g.bin"
+    sleep 0.2
+    awk '{s += $2} END {printf "handover: 1 GiB paused 3 times, 4 workers: byte-exact, %.1f MiB sent beyond 1 GiB (allowed: 64)\n", (s - 1073741824) / 1048576}' "$work/access.log"
+    rm -f "$work"/*/g.bin
+}
+
+small() {
+    mkdir -p "$work/www/s"
+    for n in $(seq 2000); do head -c 10240 /dev/urandom >"$work/www/s/$n"; done
+    for durability in disk process; do
+        for n in $(seq 2000); do echo "LPUSH haul:{default}:jobs '{\"url\":\"$base/s/$n\",\"id\":\"$durability-$n\",\"path\":\"$durability/$n\"}'"; done | cli >/dev/null
+        cli CONFIG RESETSTAT >/dev/null
+        local start
+        start="$(now)"
+        worker "s-$durability" --slots 16 --durability "$durability"
+        until [ "$(cli LLEN 'haul:{default}:jobs')$(cli ZCARD 'haul:{default}:leases')" = 00 ]; do sleep 0.02; done
+        local seconds
+        seconds="$(since "$start")"
+        cli INFO commandstats | tr -d '\r' | awk -F'[:=,]' -v d="$durability" -v t="$seconds" \
+            '/cmdstat_(evalsha|eval|blmove):/ {c += $3; u += $5} END {printf "small files, %s: 2000 of 10 KiB in %s s, %.3f commands and %.0f µs of Redis per job besides its LPUSH\n", d, t, c / 2000, u / 2000}'
+        stop "$last"
+        diff -r "$work/www/s" "$work/root/$durability"
+    done
+    (
+        cd "$work" && mkdir curl && cd curl
+        start="$(now)"
+        seq -f "url=\"$base/s/%.0f\"" 2000 | sed 'a remote-name' | curl -s -Z --parallel-max 16 -K -
+        echo "small files, curl -Z --parallel-max 16: $(since "$start") s"
+    )
+    rm -rf "$work/www/s" "$work/root"/* "$work/curl"
+}
+
+memory() {
+    head -c 4294967296 /dev/urandom >"$work/www/m.bin"
+    worker m1
+    "$haul" push "$base/m.bin" --id m >/dev/null
+    state_is m completed
+    echo "memory: $(awk '/VmHWM/ {print int($2 / 1024)}' "/proc/$last/status") MiB resident at most during a 4 GiB download"
+    stop "$last"
+    rm -f "$work"/*/m.bin
+    head -c 2000000 /dev/urandom >"$work/www/t.bin"
+    worker m2 --slots unlimited
+    seq -f "$base/slow/t.bin?%.0f" 200 | sed 's/.*/{"url":"&","path":"t\/"}/' | "$haul" push - >/dev/null
+    until [ "$(cli ZCARD 'haul:{default}:leases')" = 200 ]; do sleep 0.05; done
+    local before after
+    before="$(awk '{print $14 + $15}' "/proc/$last/stat")"
+    sleep 4
+    after="$(awk '{print $14 + $15}' "/proc/$last/stat")"
+    echo "memory: $(awk '/VmHWM/ {print int($2 / 1024)}' "/proc/$last/status") MiB resident at most during 200 concurrent downloads of 200 KB/s, $(((after - before) / 4)) % of a core"
+    "$haul" cancel --all >/dev/null
+    stop "$last"
+    rm -rf "$work/root"/* "$work/www/t.bin"
+}
+
+speed() {
+    head -c 2147483648 /dev/urandom >"$work/www/v.bin"
+    local round start
+    worker v-disk --queue vd
+    worker v-process --queue vp --durability process
+    for round in 1 2 3; do
+        start="$(now)"; curl -s -o "$work/root/c" "$base/v.bin"; echo "speed $round: curl $(since "$start") s"
+        rm -f "$work/root/c"; sync
+        start="$(now)"; curl -s -o "$work/root/c" "$base/v.bin"; sync "$work/root/c"; echo "speed $round: curl and sync of the file $(since "$start") s"
+        rm -f "$work/root/c"; sync
+        start="$(now)"; "$haul" push "$base/v.bin" --queue vp --id "p$round" -o "p$round" --wait >/dev/null; echo "speed $round: haul, process $(since "$start") s"
+        rm -f "$work/root/p$round"; sync
+        start="$(now)"; "$haul" push "$base/v.bin" --queue vd --id "d$round" -o "d$round" --wait >/dev/null; echo "speed $round: haul, disk $(since "$start") s"
+        rm -f "$work/root/d$round"; sync
+    done
+}
+
+uname -rm; nproc
+for part in "${@:-handover}" ; do
+    if [ $# -eq 0 ]; then for each in handover small memory speed; do "$each"; done; else "$part"; fi
+done
