@@ -178,7 +178,9 @@ package actor TransferEngine {
         guard task.pause != nil else { return }
         task.pause = nil
         task.progress.touch()
-        curl_easy_pause(task.easy, CURLPAUSE_CONT)
+        // It calls the write callback at once; an error of that one is told here and nowhere else.
+        let code = curl_easy_pause(task.easy, CURLPAUSE_CONT)
+        guard code == CURLE_OK else { return finish(task, code) }
         kick()
     }
 

@@ -270,7 +270,8 @@ import Testing
     @Test("retries and delays are promoted when due, exactly once") func due() async throws {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
-        try await f.settle(try #require(try await f.claim()), .retry(after: .milliseconds(300), Failure(.connect, "m")))
+        try await f.settle(
+            try #require(try await f.claim()), .retry(after: .milliseconds(1500), Failure(.connect, "m")))
         try await f.tick()
         #expect(try await f.state("1") == .scheduled)
         try await eventually {

@@ -79,7 +79,7 @@ extension DownloadOutcome {
         let file = await bench.run(job(origin.url("/x/a.bin?secret"))).file
         #expect(file?.file == "a.bin" && file?.bytes == Self.bytes.count)
         #expect(bench.directory.names == ["a.bin"])
-        #expect(bench.directory.contents("a.bin") == Self.bytes.all)
+        #expect(bench.directory.holds("a.bin", Self.bytes))
     }
 
     @Test("an empty file, a file without a length, and one that the close ends") func unusual() async throws {
@@ -93,7 +93,7 @@ extension DownloadOutcome {
                     return reply
                 }
                 #expect(await bench.run(job(origin.url("/a"))).file?.bytes == bytes.count)
-                #expect(bench.directory.contents("a") == bytes.all)
+                #expect(bench.directory.holds("a", bytes))
                 #expect(bench.events.withLock { $0.contains("warning") } == (framing == .close))
             }
         }
@@ -109,7 +109,7 @@ extension DownloadOutcome {
         let resume = try #require(try await bench.begin(job(origin.url("/a")), until: 300_000))
         #expect(resume.offsets.intervals.first?.lowerBound == 0)
         #expect(await bench.run(job(origin.url("/a")), resume: resume).file != nil)
-        #expect(bench.directory.contents("a") == Self.bytes.all)
+        #expect(bench.directory.holds("a", Self.bytes))
         let asked = origin.requests.last?.headers
         #expect(asked?["if-range"] == "\"v1\"" && asked?["range"] == "bytes=\(resume.offsets.count)-")
     }
@@ -120,12 +120,12 @@ extension DownloadOutcome {
             var reply = OriginReply.file(Self.bytes, to: request)
             if request.number < 4 {
                 reply.cut = 700_000
-                reply.end = request.number == 2 ? .reset : .fin
+                reply.end = .fin
             }
             return reply
         }
         #expect(await bench.run(job(origin.url("/a"))).file != nil)
-        #expect(bench.directory.contents("a") == Self.bytes.all)
+        #expect(bench.directory.holds("a", Self.bytes))
     }
 
     enum Change: CaseIterable { case unchanged, sameSize, shorter, longer }
@@ -186,8 +186,11 @@ extension DownloadOutcome {
             }
             guard isNew, let range = request.range(of: entity.count) else {
                 var reply = OriginReply(headers: headers + (etag.map { [("ETag", $0)] } ?? []), body: entity.all)
-                if !isNew { reply.pace = 200_000 }
+                if !isNew { reply.pace = 40_000 }
                 return reply
+            }
+            guard !range.isEmpty else {
+                return OriginReply(416, headers: [("Content-Range", "bytes */\(entity.count)")])
             }
             func part(_ bytes: FileBytes, from start: Int64) -> OriginReply {
                 var reply = OriginReply(206, headers: headers + (etag.map { [("ETag", $0)] } ?? []))
@@ -208,10 +211,12 @@ extension DownloadOutcome {
             }
         }
         let resume = try await bench.begin(job(origin.url("/f")), until: 16_000)
+        // On a loaded machine the first run may have ended before it could be stopped: then the old file stays, whole.
+        let expected = bench.directory.contents("f") == nil ? new : old
         hasChanged.store(true, ordering: .relaxed)
         let outcome = await bench.run(job(origin.url("/f")), resume: resume)
         let file = bench.directory.contents("f")
-        let isRight = outcome.file != nil && file == new.all
+        let isRight = outcome.file != nil && file == expected.all
         let isRefused = outcome.file == nil && file == nil
         if !isRight, !isRefused { Issue.record("wrong file: \(change) \(validator) \(answer)") }
         let hasContinued = bench.events.withLock {

@@ -19,6 +19,9 @@ package final class TemporaryDirectory: Sendable {
         FileManager.default.contents(atPath: file(name)).map { Array($0) }
     }
 
+    /// Whether the file holds exactly these bytes.
+    package func holds(_ name: String, _ bytes: FileBytes) -> Bool { contents(name) == bytes.all }
+
     /// All names in it, hidden ones too, but for the store's id.
     package var names: [String] {
         ((try? FileManager.default.contentsOfDirectory(atPath: path)) ?? []).filter { $0 != ".haul-store" }.sorted()

@@ -39,7 +39,7 @@ import Transfer
         try await eventually { names.value.last == "completed" }
         listening.cancel()
         #expect(names.value.filter { $0 != "progress" } == ["started", "completed"])
-        #expect(fleet.root.contents("a.bin") == Self.bytes.all)
+        #expect(fleet.root.holds("a.bin", Self.bytes))
         #expect(fleet.root.names == ["a.bin"])
         #expect(try await fleet.checkInvariants(["j"]).isEmpty)
     }
@@ -74,7 +74,7 @@ import Transfer
             try await fleet.wait("a", for: .completed)
             try await fleet.wait("b", for: .completed)
         }
-        #expect(fleet.root.contents("a") == Self.bytes.all && fleet.root.contents("b") == Self.bytes.all)
+        #expect(fleet.root.holds("a", Self.bytes) && fleet.root.holds("b", Self.bytes))
         #expect(origin.requests.contains { $0.path == "/a" && $0.headers["range"] == "bytes=\(offsets.end)-" })
         isSlow.value = true
         try await fleet.withWorker("three") {
@@ -139,7 +139,7 @@ import Transfer
         }
         let seconds = (ContinuousClock.now - start).secondsValue
         for index in 0..<count {
-            #expect(fleet.root.contents("\(index)") == FileBytes(seed: UInt64(index), count: 10_240).all)
+            #expect(fleet.root.holds("\(index)", FileBytes(seed: UInt64(index), count: 10_240)))
         }
         #expect(fleet.root.names.count == count)
         let info = try #require(try await fleet.queue.redis.send(Command("INFO", "commandstats")).string)
@@ -184,7 +184,7 @@ import Transfer
             try await eventually(within: .seconds(30)) { (try? await fleet.state("a")) == .completed }
         }
         #expect(origin.requests.count == 1)
-        #expect(fleet.root.contents("a") == Self.bytes.all)
+        #expect(fleet.root.holds("a", Self.bytes))
     }
 
     @Test("a queue's order: strict without weights, proportional with them") func order() {
