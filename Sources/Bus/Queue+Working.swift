@@ -17,6 +17,16 @@ package struct TickReply: Sendable {
     /// Requests for our runs, by token: `paused` or `cancelled`.
     package var requests: [String: String] = [:]
     package var isOpen = true
+    /// Partial files of jobs that were cancelled while nobody ran them.
+    package var dropped: [DroppedPartial] = []
+}
+
+/// A partial file that is no longer wanted: a worker of its store unlinks it.
+package struct DroppedPartial: Sendable {
+    package let id: String
+    package let store: String
+    package let file: String
+    package let generation: String
 }
 
 extension Queue {
@@ -71,13 +81,20 @@ extension Queue {
             arguments.append(batch.count)
             for (run, report) in batch { arguments += [run.id, run.token] + report.arguments }
             let reply = try await redis.run(Scripts.tick, keys: keys.fixed(worker: worker.name), arguments: arguments)
-            guard let parts = reply.array, parts.count == 4 else {
+            guard let parts = reply.array, parts.count == 5 else {
                 throw RedisError(.reply, "the tick script answered \(reply)")
             }
             result.fenced.formUnion((parts[0].array ?? []).compactMap(\.string))
             result.requests.merge(parts[1].dictionary) { $1 }
             result.isOpen = parts[2].string == "1"
             more = parts[3].string == "1"
+            let dropped = (parts[4].array ?? []).compactMap(\.string)
+            for index in stride(from: 0, to: dropped.count - 3, by: 4) {
+                result.dropped.append(
+                    DroppedPartial(
+                        id: dropped[index], store: dropped[index + 1], file: dropped[index + 2],
+                        generation: dropped[index + 3]))
+            }
         }
         return result
     }

@@ -99,13 +99,11 @@ package final class Download: Sendable {
     /// After a cancel, or after `completed` was settled: the partial file's name goes.
     package func unlinkPartial() async {
         let partial = state.withLock { $0.partial }
-        let (job, key, resume, store) = (job, key, resume, context.store)
+        let (key, resume, store) = (key, resume, context.store)
         await context.engine.path.blocking.run {
             if let partial { return partial.directory.unlink(partial.name) }
-            guard let resume, resume.store == store.id,
-                let target = try? Target(chosen: resume.file, isGiven: job.path != nil, in: store)
-            else { return }
-            target.directory.unlink(PartialFile.name(key, resume.generation))
+            guard let resume, resume.store == store.id else { return }
+            store.unlinkPartial(of: resume.file, key: key, generation: resume.generation)
         }
     }
 

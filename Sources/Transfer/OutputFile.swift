@@ -28,7 +28,7 @@ package final class OutputFile: Sendable {
         self.descriptor = descriptor
         self.path = path
         self.durability = durability
-        direct = durability == .disk ? clinux_reopen_direct(descriptor) : -1
+        direct = clinux_reopen_direct(descriptor)
         state = Monitor(State(written: written))
     }
 

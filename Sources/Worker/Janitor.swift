@@ -28,7 +28,7 @@ struct Janitor: Sendable {
         for attendant in attendants {
             for state in JobState.allCases where state != .completed && state != .cancelled {
                 guard let ids = try? await attendant.queue.ids(in: state, limit: 1_000_000) else { return }
-                for id in ids { alive.insert(SHA1.hex("\(attendant.queue.name)\n\(id)")) }
+                for id in ids { alive.insert(PartialKey.of(id, in: attendant.queue.name)) }
             }
         }
         for (path, key) in found where !alive.contains(key) {

@@ -31,7 +31,7 @@ struct JobRunner: Sendable {
         job.id = claim.run.id
         let running = RunningJob(claim: claim, job: job, lease: Lease(length: lease, sent: sent))
         let download = Download(
-            job: job, token: claim.run.token, key: SHA1.hex("\(attendant.queue.name)\n\(claim.run.id)"),
+            job: job, token: claim.run.token, key: PartialKey.of(claim.run.id, in: attendant.queue.name),
             resume: claim.resume,
             completed: claim.completed, context: context,
             mayCommit: { await self.mayCommit(running, attendant) },

@@ -15,6 +15,8 @@ final class QueueAttendant: Sendable {
         /// When the state of the connection was last in doubt: what was claimed then may be unknown to us.
         var isInDoubt = false
         var pending: Set<String> = []
+        /// The last trouble that was logged, and when: the same one is not said again within ten seconds.
+        var trouble: (reason: String, at: ContinuousClock.Instant)?
     }
 
     /// A wait lasts at most this long; then the claim behind it looks for what others left in `held`.
@@ -25,11 +27,16 @@ final class QueueAttendant: Sendable {
     private let waiter: Redis
     private let identity: WorkerIdentity
     private let log: Logger
+    private let store: Store
     private let state = Mutex(State())
     private let (nudges, nudge) = AsyncStream<Void>.makeStream(bufferingPolicy: .bufferingNewest(1))
 
-    init(index: Int, name: QueueName, identity: WorkerIdentity, configuration: WorkerConfiguration, log: Logger) {
+    init(
+        index: Int, name: QueueName, identity: WorkerIdentity, configuration: WorkerConfiguration, store: Store,
+        log: Logger
+    ) {
         self.index = index
+        self.store = store
         self.identity = identity
         queue = Queue(
             name, redis: Redis(configuration.redis, name: "haul-\(identity.name)"), policy: configuration.policy)
@@ -183,6 +190,10 @@ final class QueueAttendant: Sendable {
             if state.withLock({ !$0.isRegistered || $0.isInDoubt }) { try await register(fields) }
             let reply = try await queue.tick(identity, fields: fields, runs: Array(zip(runs.map(\.run), reports)))
             state.withLock { $0.isOpen = reply.isOpen }
+            for dropped in reply.dropped where dropped.store == store.id {
+                store.unlinkPartial(
+                    of: dropped.file, key: PartialKey.of(dropped.id, in: queue.name), generation: dropped.generation)
+            }
             for running in runs {
                 let token = running.run.token
                 if reply.fenced.contains(token) {
@@ -245,7 +256,18 @@ final class QueueAttendant: Sendable {
     }
 
     private func pause(after error: RedisError, while what: String) async {
-        if !Task.isCancelled { log.warning("Redis failed", metadata: ["while": "\(what)", "reason": "\(error)"]) }
+        let isNews = state.withLock { state in
+            if let trouble = state.trouble, trouble.reason == error.message,
+                ContinuousClock.now - trouble.at < .seconds(10)
+            {
+                return false
+            }
+            state.trouble = (error.message, .now)
+            return true
+        }
+        if isNews, !Task.isCancelled {
+            log.warning("Redis failed", metadata: ["while": "\(what)", "reason": "\(error)"])
+        }
         try? await Task.sleep(for: .milliseconds(Int.random(in: 200...800)))
     }
 }

@@ -37,8 +37,10 @@ package final class Worker: Sendable {
         runner = JobRunner(context: context, lease: configuration.policy.lease, log: log)
         slots = Slots(limit: configuration.slots)
         let identity = WorkerIdentity(name: configuration.name)
-        attendants = configuration.queues.enumerated().map { index, queue in
-            QueueAttendant(index: index, name: queue.name, identity: identity, configuration: configuration, log: log)
+        attendants = configuration.queues.enumerated().map { [store] index, queue in
+            QueueAttendant(
+                index: index, name: queue.name, identity: identity, configuration: configuration, store: store, log: log
+            )
         }
         order = Mutex(QueueOrder(weights: configuration.queues.map(\.weight)))
         bytes = Mutex(0)

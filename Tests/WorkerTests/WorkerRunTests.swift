@@ -84,7 +84,16 @@ import Transfer
             try await fleet.wait("c", for: .cancelled)
             try await eventually("the partial file to go") { fleet.root.names == ["a", "b"] }
         }
-        #expect(try await fleet.checkInvariants(["a", "b", "c"]).isEmpty)
+        try await fleet.withWorker("four") {
+            try await fleet.push(#"{"url":"\#(origin.url("/d"))","id":"d"}"#)
+            try await eventually { try await fleet.queue.job("d")?.offsets.isEmpty == false }
+            try await fleet.queue.request(.paused, of: ["d"])
+            try await fleet.wait("d", for: .paused)
+            try await fleet.queue.request(.cancelled, of: ["d"])
+            try await fleet.wait("d", for: .cancelled)
+            try await eventually("a paused job's partial file to go, too") { fleet.root.names == ["a", "b"] }
+        }
+        #expect(try await fleet.checkInvariants(["a", "b", "c", "d"]).isEmpty)
     }
 
     @Test("a bad job fails with its code, is retried where that helps, and the next one runs") func failures()

@@ -3,12 +3,22 @@
 --
 -- ARGV: nonce, worker, instance, lease (ms), retention completed, failed, cancelled (ms), crash limit,
 --       n pairs of the worker's own fields, count of runs, then for each: id, token, a report (report.lua)
--- Returns {fenced tokens, {token, request, …}, '1' if the queue is open, '1' if there is more to do}.
+-- Returns {fenced tokens, {token, request, …}, '1' if the queue is open, '1' if there is more to do,
+--          {id, store, file, generation, …} of jobs that were cancelled here while nobody ran them}.
 touch()
 local worker, instance, lease = ARGV[2], ARGV[3], tonumber(ARGV[4])
 local retention = { completed = ARGV[5], failed = ARGV[6], cancelled = ARGV[7] }
 local crash_limit = tonumber(ARGV[8])
-local fenced, requests, more = {}, {}, false
+local fenced, requests, more, dropped = {}, {}, false, {}
+
+-- A job that nobody runs is cancelled here; its partial file is for a worker of its store to unlink.
+local function cancel(id, j)
+  local place = call('HMGET', key(id), 'store', 'file', 'generation')
+  if place[1] and place[2] and place[3] then
+    for _, x in ipairs({ id, place[1], place[2], place[3] }) do dropped[#dropped + 1] = x end
+  end
+  finish(id, j, 'cancelled', retention, '')
+end
 
 -- This worker.
 local n = tonumber(ARGV[9])
@@ -51,10 +61,10 @@ for k = 1, math.min(#wanted, 400), 2 do
         call('HSET', key(id), 'want', want, 'wantat', whole(last))
       elseif st == 'queued' or st == 'scheduled' then
         as_of(id, whole(last))
-        if want == 'paused' then pause(id, j) else finish(id, j, 'cancelled', retention, '') end
+        if want == 'paused' then pause(id, j) else cancel(id, j) end
       elseif st == 'paused' and want == 'cancelled' then
         as_of(id, whole(last))
-        finish(id, j, 'cancelled', retention, '')
+        cancel(id, j)
       end
     end
   end
@@ -138,4 +148,4 @@ for state, ms in pairs(retention) do call('ZREMRANGEBYSCORE', INDEX[state], '-in
 local settings = call('HMGET', SETTINGS, 'paused', 'max_running')
 local limit = tonumber(settings[2] or nil)
 local closed = settings[1] == '1' or settings[1] == 'true' or (limit and call('ZCARD', LEASES) >= limit)
-return { fenced, requests, closed and '0' or '1', more and '1' or '0' }
+return { fenced, requests, closed and '0' or '1', more and '1' or '0', dropped }

@@ -89,5 +89,11 @@ package final class Store: Sendable {
         return found
     }
 
+    /// Unlinks the partial file of a job that will not go on: `key` and `generation` name it, beside `file`.
+    package func unlinkPartial(of file: String, key: String, generation: String) {
+        guard let target = try? Target(chosen: file, isGiven: true, in: self) else { return }
+        target.directory.unlink(PartialFile.name(key, generation))
+    }
+
     package func unlink(_ path: String) { directory.unlink(path) }
 }

@@ -1,0 +1,7 @@
+import Bus
+import Redis
+
+/// What names a job's partial files: two queues may share a root, and hold jobs of the same id.
+enum PartialKey {
+    static func of(_ id: String, in queue: QueueName) -> String { SHA1.hex("\(queue)\n\(id)") }
+}
