@@ -38,6 +38,7 @@ package actor Redis {
     /// Sends the calls in one write and returns a reply for each; error replies are `.error` elements. `timeout` counts
     /// the waiting for a connection and for the replies, so it must be longer than any blocking call blocks.
     package func pipeline(_ calls: [Call], timeout: Duration = .seconds(5)) async throws(RedisError) -> [RedisValue] {
+        guard !calls.isEmpty else { return [] }
         let deadline = ContinuousClock.now + timeout
         while true {
             let connection = try await connection(until: deadline)
@@ -56,7 +57,7 @@ package actor Redis {
                 replies[index] = try await evaluate(calls[index], on: connection, until: deadline)
             }
             guard case .error(let error) = replies[0], error.isPassing, calls.count == 1 || allPassing(replies),
-                ContinuousClock.now < deadline - .milliseconds(200)
+                ContinuousClock.now < deadline - .milliseconds(200), !Task.isCancelled
             else { return replies }
             // READONLY and its like: perhaps another server is the primary by now.
             if error.code == .readOnly || error.code == .masterDown { drop(connection) }
@@ -66,16 +67,6 @@ package actor Redis {
 
     /// The server's number of the live connection (for CLIENT UNBLOCK from another one), nil while there is none.
     package var connectionID: Int? { get async { await live?.id } }
-
-    /// Drops the connection after a doubt. The server is told to end it too, so that a blocking command which it may
-    /// still hold takes nothing more.
-    package func reset() async {
-        guard let old = live else { return }
-        let id = await old.id
-        drop(old)
-        guard let id else { return }
-        _ = try? await send(Command("CLIENT", "KILL", "ID", id), timeout: .seconds(1))
-    }
 
     package func close() async {
         isClosed = true
@@ -90,7 +81,7 @@ package actor Redis {
             if isClosed { throw RedisError(.closed, "the Redis client was closed") }
             if let live, await live.isOpen { return live }
             do {
-                return try await connect()
+                return try await connect(within: min(.seconds(3), max(deadline - .now, .milliseconds(50))))
             } catch {
                 let wait = Duration.milliseconds(Backoff.milliseconds(failures))
                 guard error.code == .unreachable || error.isTransient, ContinuousClock.now + wait < deadline,
@@ -102,18 +93,18 @@ package actor Redis {
     }
 
     /// One try to connect, shared by all who wait for it.
-    private func connect() async throws(RedisError) -> Connection {
-        let task = connecting ?? Task { await self.open() }
+    private func connect(within limit: Duration) async throws(RedisError) -> Connection {
+        let task = connecting ?? Task { await self.open(within: limit) }
         connecting = task
         return try await task.value.get()
     }
 
-    private func open() async -> Result<Connection, RedisError> {
+    private func open(within limit: Duration) async -> Result<Connection, RedisError> {
         let result: Result<Connection, RedisError>
         do {
-            let connection = try await Connection.open(url, name: name, timeout: .seconds(3))
-            live = connection
+            let connection = try await Connection.open(url, name: name, timeout: limit)
             failures = 0
+            if isClosed { await connection.close() } else { live = connection }
             result = .success(connection)
         } catch {
             failures += 1

@@ -28,7 +28,8 @@ package struct RedisURL: Sendable, Equatable {
     /// Throws `.badURL` with a sentence that says what is wrong.
     package init(_ text: String) throws(RedisError) {
         guard let colon = text.firstRange(of: "://") else {
-            throw RedisError(.badURL, "\"\(text)\" is no Redis URL: write redis://host:port or unix:///path/to/socket")
+            // Not echoed: it may hold a password.
+            throw RedisError(.badURL, "this is no Redis URL: write redis://host:port or unix:///path/to/socket")
         }
         let (scheme, rest) = (text[..<colon.lowerBound], text[colon.upperBound...])
         let parts = rest.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false)
@@ -78,7 +79,8 @@ package struct RedisURL: Sendable, Equatable {
         guard let number = Int(text), range.contains(number) else {
             throw RedisError(
                 .badURL,
-                "\"\(text)\" is no Redis \(what): it is a number from \(range.lowerBound) to \(range.upperBound)")
+                "the Redis \(what) in the URL must be a number from \(range.lowerBound) to \(range.upperBound) (special characters of a password are written as %XX)"
+            )
         }
         return number
     }

@@ -34,8 +34,9 @@ package struct Subscription: AsyncSequence, Sendable {
         while !Task.isCancelled {
             do {
                 let connection = try await Connection.open(url, name: name, timeout: .seconds(3))
-                failures = 0
-                let error = await listen(on: connection, output)
+                // Not before it is subscribed: an ACL may let us in and forbid the channel.
+                let (error, wasSubscribed) = await listen(on: connection, output)
+                if wasSubscribed { failures = 0 }
                 await connection.close()
                 output.yield(.interrupted(error))
             } catch {
@@ -48,7 +49,9 @@ package struct Subscription: AsyncSequence, Sendable {
     }
 
     /// Passes messages on until the connection fails, is silent for too long, or the task is cancelled.
-    private func listen(on connection: Connection, _ output: AsyncStream<Element>.Continuation) async -> RedisError {
+    private func listen(
+        on connection: Connection, _ output: AsyncStream<Element>.Continuation
+    ) async -> (RedisError, wasSubscribed: Bool) {
         let awaited = channels.count + patterns.count
         let (replies, feed) = AsyncStream<Result<RedisValue, RedisError>>.makeStream()
         let heard = Mutex(ContinuousClock.now)
@@ -71,8 +74,8 @@ package struct Subscription: AsyncSequence, Sendable {
         for await reply in replies {
             heard.withLock { $0 = .now }
             switch reply {
-            case .failure(let error): return error
-            case .success(.error(let error)): return error
+            case .failure(let error): return (error, confirmed >= awaited)
+            case .success(.error(let error)): return (error, confirmed >= awaited)
             case .success(let value):
                 let parts = value.array ?? []
                 switch parts.first?.string {
@@ -87,6 +90,6 @@ package struct Subscription: AsyncSequence, Sendable {
                 }
             }
         }
-        return RedisError(.closed, "the subscription ended")
+        return (RedisError(.closed, "the subscription ended"), confirmed >= awaited)
     }
 }

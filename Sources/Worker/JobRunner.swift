@@ -61,7 +61,7 @@ struct JobRunner: Sendable {
     }
 
     private func mayCommit(_ running: RunningJob, _ attendant: QueueAttendant) async -> Bool {
-        while running.stopReason != .fenced {
+        while running.stopReason != .fenced, !attendant.isOutOfTime {
             if running.lease.isHeld() { return true }
             // By our clock the lease may have lapsed: Redis must be asked before the name is placed.
             await attendant.tick([])

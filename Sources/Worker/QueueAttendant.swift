@@ -15,6 +15,8 @@ final class QueueAttendant: Sendable {
         /// When the state of the connection was last in doubt: what was claimed then may be unknown to us.
         var isInDoubt = false
         var pending: Set<String> = []
+        /// When the grace time is over, once the worker is told to end.
+        var deadline: ContinuousClock.Instant?
         /// The last trouble that was logged, and when: the same one is not said again within ten seconds.
         var trouble: (reason: String, at: ContinuousClock.Instant)?
     }
@@ -99,6 +101,11 @@ final class QueueAttendant: Sendable {
         }
     }
 
+    /// Until when Redis is tried, now that the worker is to end; the leases lapse after that.
+    func end(by deadline: ContinuousClock.Instant) { state.withLock { $0.deadline = deadline } }
+
+    var isOutOfTime: Bool { state.withLock { $0.deadline.map { $0 < .now } ?? false } }
+
     /// Ends the wait at once; its replies are still read.
     func unblock() async {
         guard let id = await waiter.connectionID else { return }
@@ -145,6 +152,11 @@ final class QueueAttendant: Sendable {
                 if let next { state.withLock { _ = $0.pending.remove(next) } }
                 next = nil
                 state.withLock { $0.isInDoubt = true }
+                if isOutOfTime {
+                    log.warning(
+                        "not settled within the grace time: it runs again elsewhere", metadata: ["id": "\(run.id)"])
+                    return (false, nil, false)
+                }
                 await pause(after: error, while: "settling a job")
             }
         }
@@ -241,9 +253,13 @@ final class QueueAttendant: Sendable {
         let subscription = Subscription(
             queue.redis.url, name: "haul-\(identity.name)-control", channels: [queue.keys.control])
         for await element in subscription {
-            guard case .message(_, let payload) = element else { continue }
-            let id = String(decoding: payload, as: UTF8.self)
-            if running.contains(where: { $0.run.id == id }) { hurry() }
+            switch element {
+            case .message(_, let payload):
+                let id = String(decoding: payload, as: UTF8.self)
+                if running.contains(where: { $0.run.id == id }) { hurry() }
+            case .interrupted(let error): note(error, while: "listening to the control channel")
+            case .subscribed: break
+            }
         }
     }
 
@@ -256,6 +272,12 @@ final class QueueAttendant: Sendable {
     }
 
     private func pause(after error: RedisError, while what: String) async {
+        note(error, while: what)
+        // A task of its own: in a cancelled one the sleep would end at once, and the caller would spin.
+        await Task { try? await Task.sleep(for: .milliseconds(Int.random(in: 200...800))) }.value
+    }
+
+    private func note(_ error: RedisError, while what: String) {
         let isNews = state.withLock { state in
             if let trouble = state.trouble, trouble.reason == error.message,
                 ContinuousClock.now - trouble.at < .seconds(10)
@@ -268,6 +290,5 @@ final class QueueAttendant: Sendable {
         if isNews, !Task.isCancelled {
             log.warning("Redis failed", metadata: ["while": "\(what)", "reason": "\(error)"])
         }
-        try? await Task.sleep(for: .milliseconds(Int.random(in: 200...800)))
     }
 }

@@ -124,7 +124,7 @@ package final class Worker: Sendable {
         // The next job comes with the same command, if this queue is the one to be asked first.
         let isFirst = order.withLock { $0.candidates(in: drawn) }.first == attendant.index || attendants.count == 1
         let reply = await attendant.settle(claim.run, as: settlement, report: end.report, wantsNext: goesOn && isFirst)
-        if !reply.isOurs {
+        if !reply.isOurs, !attendant.isOutOfTime {
             log.warning("fenced while settling: another worker has the job", metadata: ["id": "\(claim.run.id)"])
         }
         if reply.isOurs, let download = end.unlink { await download.unlinkPartial() }
@@ -166,12 +166,13 @@ package final class Worker: Sendable {
     private func shutDown(_ feed: AsyncStream<(QueueAttendant, Claim, ContinuousClock.Instant)>.Continuation) async {
         isDraining.withLock { $0 = true }
         log.info("ending: putting running jobs back in line")
-        for attendant in attendants { await attendant.unblock() }
+        let deadline = ContinuousClock.now + configuration.graceTime
         for attendant in attendants {
+            attendant.end(by: deadline)
             for running in attendant.running { running.stop(.shutdown) }
         }
+        for attendant in attendants { await attendant.unblock() }
         // A claim whose reply is on its way is released by its taker or stopped here.
-        let deadline = ContinuousClock.now + configuration.graceTime
         while slots.taken > 0, ContinuousClock.now < deadline {
             for attendant in attendants {
                 for running in attendant.running { running.stop(.shutdown) }
