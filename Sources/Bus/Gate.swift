@@ -4,7 +4,9 @@ import Contract
 /// refused before anything is written, with a reason that names the field.
 enum Gate {
     static var lua: String {
-        let kinds = JobField.all.map { "['\($0.name)']={\(check($0.kind)),[[\($0.rule)]]}" }.joined(separator: ",\n  ")
+        // A chain of ifs, and no table of functions: that would be built anew at every call.
+        let kinds = JobField.all.map { "if name == '\($0.name)' then return \(check($0.kind)), [[\($0.rule)]] end" }
+            .joined(separator: "\n  ")
         let headers = JobField.forbiddenHeaders.sorted().map { "['\($0)']=1" }.joined(separator: ",")
         return """
             local ID = '^[A-Za-z0-9._:-]+$'
@@ -28,15 +30,15 @@ enum Gate {
               end
               return true
             end
-            local DIGITS = { md5 = 32, sha1 = 40, sha256 = 64, sha512 = 128 }
             local function is_checksum(v)
+              local DIGITS = { md5 = 32, sha1 = 40, sha256 = 64, sha512 = 128 }
               if type(v) ~= 'string' then return false end
               local a, d = string.match(v, '^(%w+):(%x+)$')
               return a and DIGITS[a] == #d
             end
             local function is_method(v) return type(v) == 'string' and #v <= 20 and string.find(v, '^[A-Z]+$') end
-            local OWN = { \(headers) }
             local function are_headers(v)
+              local OWN = { \(headers) }
               if type(v) ~= 'table' then return false end
               for name, value in pairs(v) do
                 if type(name) ~= 'string' or type(value) ~= 'string' or string.find(value, '[%z\\r\\n]')
@@ -47,18 +49,10 @@ enum Gate {
             local function is_meta(v, element)
               return #element <= 4096 or #(RAW(element, 'meta') or '') <= 4096
             end
-            local function one_of(...)
-              local c = {...}
-              return function(v) for _, x in ipairs(c) do if x == v then return true end end return false end
-            end
-            local function whole_in(a, b)
-              return function(v) return type(v) == 'number' and v >= a and v <= b and v == math.floor(v) end
-            end
-            local function number_in(a, b) return function(v) return type(v) == 'number' and v >= a and v <= b end end
-            local function text_to(n) return function(v) return type(v) == 'string' and #v <= n end end
-            local FIELDS = {
+            -- nil for a field that is not known; else whether the value is right, and the rule.
+            local function check(name, v, element)
               \(kinds)
-            }
+            end
             local CONTINUATION = { id = 1, v = 1, at = 1, t = 1 }
             -- The element as a table, and a reason if it is no valid job or continuation.
             local function read(element)
@@ -67,8 +61,8 @@ enum Gate {
               local fine, j = pcall(cjson.decode, element)
               if not fine then return nil, 'element: must be a JSON object: ' .. string.gsub(tostring(j), '^.*: ', '') end
               for name, value in pairs(j) do
-                local field = FIELDS[name]
-                if field and not field[1](value, element) then return j, name .. ': ' .. field[2] end
+                local right, rule = check(name, value, element)
+                if rule and not right then return j, name .. ': ' .. rule end
               end
               if not j.url and not j.urls then
                 if not j.id then return j, 'url: is missing' end
@@ -91,20 +85,22 @@ enum Gate {
             """
     }
 
+    /// An expression over `v` and `element`.
     private static func check(_ kind: JobField.Kind) -> String {
         switch kind {
-        case .url: "is_url"
-        case .urls: "is_urls"
-        case .id: "is_id"
-        case .path: "is_path"
-        case .checksum: "is_checksum"
-        case .method: "is_method"
-        case .headers: "are_headers"
-        case .meta: "is_meta"
-        case .choice(let choices): "one_of(\(choices.map { "'\($0)'" }.joined(separator: ",")))"
-        case .integer(let range): "whole_in(\(range.lowerBound),\(range.upperBound))"
-        case .number(let range): "number_in(\(range.lowerBound),\(range.upperBound))"
-        case .text(let limit): "text_to(\(limit))"
+        case .url: "is_url(v)"
+        case .urls: "is_urls(v)"
+        case .id: "is_id(v)"
+        case .path: "is_path(v)"
+        case .checksum: "is_checksum(v)"
+        case .method: "is_method(v)"
+        case .headers: "are_headers(v)"
+        case .meta: "is_meta(v, element)"
+        case .choice(let choices): "(\(choices.map { "v == '\($0)'" }.joined(separator: " or ")))"
+        case .integer(let range):
+            "type(v) == 'number' and v >= \(range.lowerBound) and v <= \(range.upperBound) and v == math.floor(v)"
+        case .number(let range): "type(v) == 'number' and v >= \(range.lowerBound) and v <= \(range.upperBound)"
+        case .text(let limit): "type(v) == 'string' and #v <= \(limit)"
         }
     }
 }

@@ -263,17 +263,17 @@ package final class Download: Sendable {
                 case .done: break
                 }
             } catch {
+                // What is still on its way to the disk has arrived, too.
+                _ = try? await output.drain()
                 guard case .failed(let failure) = error, RetryPolicy.isRetryable(failure.code),
                     failure.retryAfter == nil,
-                    arrivedSince(before, output) >= Self.worthwhile, reconnects < Self.maximumReconnects, isResumable
+                    output.written.count - before >= Self.worthwhile, reconnects < Self.maximumReconnects, isResumable
                 else { throw error }
                 reconnects += 1
                 try await pause(.milliseconds(200))
             }
         }
     }
-
-    private func arrivedSince(_ count: Int64, _ output: OutputFile) -> Int64 { output.written.count - count }
 
     private var isResumable: Bool {
         state.withLock { ($0.entity.strongValidator != nil || job.checksum != nil) && $0.entity.total != nil }

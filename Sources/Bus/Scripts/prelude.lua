@@ -37,10 +37,9 @@ local function quoted(text)
 end
 
 -- Publishes an event. `extra` is JSON members with a leading comma, or ''. Events come last in every script.
-local function emit(id, event, extra, worker)
-  local k = key(id)
-  local meta = event ~= 'progress' and call('HGET', k, 'meta') or nil
-  local seq = call('HINCRBY', k, 'seq', 1)
+local function emit(id, j, event, extra, worker)
+  local meta = event ~= 'progress' and j.meta
+  local seq = call('HINCRBY', key(id), 'seq', 1)
   local text = '{"v":1,"event":"' .. event .. '","id":"' .. id .. '","queue":"' .. QUEUE .. '","seq":' .. seq
     .. ',"at":' .. whole(now) .. (worker and worker ~= '' and ',"worker":"' .. worker .. '"' or '')
     .. (meta and ',"meta":' .. meta or '') .. (extra or '') .. '}'
@@ -48,11 +47,13 @@ local function emit(id, event, extra, worker)
   return text
 end
 
--- Reads the ten fields that decide what may happen to a job.
+-- Reads the fields that decide what may happen to a job, and those that its events need.
 local function job(id)
-  local v = call('HMGET', key(id), 'state', 'want', 'wantat', 'ticket', 'asof', 'token', 'again', 'worker', 'crashes', 'attempt')
+  local v = call('HMGET', key(id), 'state', 'want', 'wantat', 'ticket', 'asof', 'token', 'again', 'worker', 'crashes', 'attempt',
+    'meta', 'reply_to', 'deadline_at', 'settled', 'waiting')
   return { state = v[1] or nil, want = v[2] or nil, wantat = v[3] or nil, ticket = v[4] or nil, asof = v[5] or nil,
-    token = v[6] or nil, again = v[7] or nil, worker = v[8] or nil, crashes = tonumber(v[9] or 0), attempt = tonumber(v[10] or 0) }
+    token = v[6] or nil, again = v[7] or nil, worker = v[8] or nil, crashes = tonumber(v[9] or 0), attempt = tonumber(v[10] or 0),
+    meta = v[11] or nil, reply_to = v[12] or nil, deadline = v[13] or nil, settled = v[14] or nil, waiting = v[15] or nil }
 end
 
 -- Pushes in line that are not newer than `moment` are duplicates of what is settled now.
@@ -80,28 +81,33 @@ local function leave(id, j)
   end
 end
 
--- completed, failed or cancelled. `extra` are the event's members.
-local function finish(id, j, state, retention, extra, worker)
+-- completed, failed or cancelled. `extra` are the event's members, `fields` more pairs for the hash, `before` emits what
+-- is to be published first.
+local function finish(id, j, state, retention, extra, worker, fields, before)
   local k = key(id)
   leave(id, j)
-  call('HSET', k, 'state', state, 'finished', whole(now), 'updated', whole(now))
-  call('HDEL', k, 'token', 'worker', 'ticket', 'want', 'wantat', 'again', 'waiting', 'speed')
+  fields = fields or {}
+  local n = #fields
+  fields[n + 1], fields[n + 2], fields[n + 3], fields[n + 4] = 'state', state, 'finished', whole(now)
+  fields[n + 5], fields[n + 6] = 'updated', fields[n + 4]
+  call('HSET', k, unpack(fields))
   call('ZADD', INDEX[state], now, id)
-  if call('HDEL', k, 'deadline_at') == 1 then call('ZREM', DEADLINES, id) end
+  if j.deadline then call('ZREM', DEADLINES, id) end
   if state ~= 'failed' then
     call('DEL', offsets(id))
     -- Header values, credentials and query strings leave with the work; a failed job keeps them for its retry.
-    call('HDEL', k, 'spec')
+    call('HDEL', k, 'token', 'worker', 'ticket', 'want', 'wantat', 'again', 'waiting', 'speed', 'deadline_at', 'spec')
   else
     call('PEXPIRE', offsets(id), retention[state])
+    call('HDEL', k, 'token', 'worker', 'ticket', 'want', 'wantat', 'again', 'waiting', 'speed', 'deadline_at')
   end
   call('PEXPIRE', k, retention[state])
   -- A push that came while the cancel was pending is done after it.
   if j.again and state == 'cancelled' then call('RPUSH', JOBS, j.again) end
-  local reply_to = call('HGET', k, 'reply_to')
-  local text = emit(id, state, extra, worker)
-  if reply_to then
-    local list = PREFIX .. 'reply:' .. reply_to
+  if before then before() end
+  local text = emit(id, j, state, extra, worker)
+  if j.reply_to then
+    local list = PREFIX .. 'reply:' .. j.reply_to
     call('LPUSH', list, text) call('LTRIM', list, 0, 999) call('PEXPIRE', list, 86400000)
   end
 end
@@ -113,7 +119,7 @@ local function pause(id, j, worker)
   call('HDEL', k, 'token', 'worker', 'ticket', 'want', 'wantat', 'again', 'waiting', 'speed')
   call('ZADD', INDEX.paused, now, id)
   if j.again then call('RPUSH', JOBS, j.again) end
-  emit(id, 'paused', '', worker)
+  emit(id, j, 'paused', '', worker)
 end
 
 -- Back in line, or where a pending request wants it.
@@ -130,7 +136,7 @@ local function requeue(id, j, front, why, retention)
   call('HSET', k, 'state', 'queued', 'updated', whole(now))
   call('HDEL', k, 'token', 'worker', 'want', 'wantat', 'waiting', 'speed')
   line_up(id, front)
-  emit(id, 'requeued', ',"why":"' .. why .. '"')
+  emit(id, j, 'requeued', ',"why":"' .. why .. '"')
 end
 
 -- Out of the running into `scheduled`, due in `delay` ms.

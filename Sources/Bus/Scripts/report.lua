@@ -19,8 +19,7 @@ local function read_report(i)
   return i + e * 2 + 1, r
 end
 
-local function write_report(id, r)
-  if #r.fields > 0 then call('HSET', key(id), unpack(r.fields)) end
+local function write_offsets(id, r)
   if r.offsets then
     call('DEL', offsets(id))
     if #r.offsets > 0 then call('HSET', offsets(id), unpack(r.offsets)) end
@@ -29,6 +28,6 @@ local function write_report(id, r)
   end
 end
 
-local function emit_report(id, r, worker)
-  for k = 1, #r.events, 2 do emit(id, r.events[k], r.events[k + 1], worker) end
+local function emit_report(id, j, r, worker)
+  for k = 1, #r.events, 2 do emit(id, j, r.events[k], r.events[k + 1], worker) end
 end

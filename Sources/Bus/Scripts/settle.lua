@@ -13,40 +13,39 @@ local _, r = read_report(13)
 local j = job(id)
 local answer = 'done'
 if j.token ~= token or j.state ~= 'running' then
-  if call('HGET', key(id), 'settled') ~= token then answer = 'fenced' end
+  if j.settled ~= token then answer = 'fenced' end
+elseif outcome == 'completed' or outcome == 'failed' then
+  local fields = r.fields
+  for _, x in ipairs({ 'settled', token, 'asof', whole(now) }) do fields[#fields + 1] = x end
+  if outcome == 'failed' then write_offsets(id, r) end
+  finish(id, j, outcome, retention, members, worker, fields, function() emit_report(id, j, r, worker) end)
+elseif outcome == 'rejected' then
+  local spec = call('HGET', key(id), 'spec')
+  leave(id, j)
+  call('DEL', key(id), offsets(id))
+  call('ZREM', DEADLINES, id)
+  reject(spec, argument, id)
 else
-  write_report(id, r)
-  call('HSET', key(id), 'settled', token)
-  emit_report(id, r, worker)
-  if outcome == 'completed' or outcome == 'failed' then
-    as_of(id)
-    finish(id, j, outcome, retention, members, worker)
-  elseif outcome == 'cancelled' then
+  local fields = r.fields
+  for _, x in ipairs({ 'settled', token }) do fields[#fields + 1] = x end
+  call('HSET', key(id), unpack(fields))
+  write_offsets(id, r)
+  emit_report(id, j, r, worker)
+  if outcome == 'cancelled' then
     as_of(id, j.wantat)
     finish(id, j, 'cancelled', retention, members, worker)
-  elseif outcome == 'paused' then
-    if j.want == 'paused' then
-      as_of(id, j.wantat)
-      pause(id, j, worker)
-    else
-      requeue(id, j, true, 'resumed', retention)
-    end
-  elseif outcome == 'retry' or outcome == 'parked' then
-    if j.want then
-      requeue(id, j, true, 'wanted', retention)
-    else
-      if outcome == 'retry' then call('HINCRBY', key(id), 'attempt', 1) end
-      postpone(id, j, tonumber(argument), outcome == 'parked' and 'disk' or nil)
-      emit(id, outcome == 'retry' and 'retrying' or 'waiting', members, worker)
-    end
-  elseif outcome == 'rejected' then
-    local spec = call('HGET', key(id), 'spec')
-    leave(id, j)
-    call('DEL', key(id), offsets(id))
-    call('ZREM', DEADLINES, id)
-    reject(spec, argument, id)
+  elseif outcome == 'paused' and j.want == 'paused' then
+    as_of(id, j.wantat)
+    pause(id, j, worker)
+  elseif (outcome == 'retry' or outcome == 'parked') and not j.want then
+    if outcome == 'retry' then call('HINCRBY', key(id), 'attempt', 1) end
+    postpone(id, j, tonumber(argument), outcome == 'parked' and 'disk' or nil)
+    emit(id, j, outcome == 'retry' and 'retrying' or 'waiting', members, worker)
   else
-    requeue(id, j, true, argument, retention)
+    -- Back in line; a request that came meanwhile is applied by it. A pause that was taken back is a resume.
+    local why = outcome == 'released' and argument or outcome == 'paused' and 'resumed' or 'wanted'
+    if outcome == 'paused' and j.want ~= 'cancelled' then j.want = nil end
+    requeue(id, j, true, why, retention)
   end
 end
 if ARGV[3] == '' then return { answer, {} } end

@@ -72,26 +72,37 @@ local function take(worker, token, lease, retention)
         elseif verdict == 'refresh' then
           -- A newer url and headers replace the old ones: signed URLs expire.
           call('HSET', k, 'spec', element)
-          emit(id, 'duplicate', ',"state":"' .. st .. '"')
+          emit(id, h, 'duplicate', ',"state":"' .. st .. '"')
         elseif verdict == 'duplicate' then
-          emit(id, 'duplicate', ',"state":"' .. st .. '"')
+          emit(id, h, 'duplicate', ',"state":"' .. st .. '"')
         elseif not verdict then
+          local fields = {}
+          local function set(name, value) fields[#fields + 1] = name fields[#fields + 1] = value end
           if j.url or j.urls then
-            local meta = j.meta ~= nil and RAW(element, 'meta') or nil
-            call('HSET', k, 'spec', element, 'url', mask(j.url or j.urls[1]))
-            if j.path then call('HSET', k, 'path', j.path) end
-            if meta then call('HSET', k, 'meta', meta) end
-            if j.reply_to then call('HSET', k, 'reply_to', j.reply_to) end
+            set('spec', element)
+            set('url', mask(j.url or j.urls[1]))
+            if j.path then set('path', j.path) end
+            if j.meta ~= nil then
+              h.meta = RAW(element, 'meta')
+              set('meta', h.meta)
+            end
+            if j.reply_to then
+              h.reply_to = j.reply_to
+              set('reply_to', j.reply_to)
+            end
             if not st or isFinal then
-              call('HSET', k, 'created', whole(now))
+              set('created', whole(now))
               if j.deadline then
-                local due = whole((j.at or now) + j.deadline * 1000)
-                call('HSET', k, 'deadline_at', due)
-                call('ZADD', DEADLINES, due, id)
+                h.deadline = whole((j.at or now) + j.deadline * 1000)
+                set('deadline_at', h.deadline)
+                call('ZADD', DEADLINES, h.deadline, id)
               end
             end
           end
           local due = (j.url or j.urls) and j.delay and ((j.at or now) + j.delay * 1000) or 0
+          if h.want or due > now then
+            if #fields > 0 then call('HSET', k, unpack(fields)) end
+          end
           if h.want then
             if not st and not h.asof then as_of(id) end
             if h.want == 'paused' then pause(id, h) else finish(id, h, 'cancelled', retention, '') end
@@ -103,8 +114,10 @@ local function take(worker, token, lease, retention)
               call('HDEL', k, 'crashes', 'attempt', 'error', 'message', 'finished')
             end
             leave(id, h)
-            call('HSET', k, 'state', 'running', 'token', token, 'worker', worker, 'started', whole(now), 'updated', whole(now))
-            if h.ticket or h.again then call('HDEL', k, 'ticket', 'again', 'waiting') end
+            set('state', 'running') set('token', token) set('worker', worker)
+            set('started', whole(now)) set('updated', whole(now))
+            call('HSET', k, unpack(fields))
+            if h.ticket or h.again or h.waiting then call('HDEL', k, 'ticket', 'again', 'waiting') end
             call('ZADD', LEASES, now + lease, id)
             call('HSET', WORKER, token, id)
             call('RPOP', list)

@@ -82,8 +82,9 @@ for _ = 1, count do
   local j = job(id)
   if j.token == token and j.state == 'running' then
     call('ZADD', LEASES, now + lease, id)
-    write_report(id, r)
-    emit_report(id, r, worker)
+    if #r.fields > 0 then call('HSET', key(id), unpack(r.fields)) end
+    write_offsets(id, r)
+    emit_report(id, j, r, worker)
     if j.want then requests[#requests + 1] = token requests[#requests + 1] = j.want end
   else
     fenced[#fenced + 1] = token
@@ -125,7 +126,7 @@ for _, id in ipairs(due) do
     call('HSET', key(id), 'state', 'queued', 'updated', whole(now))
     call('HDEL', key(id), 'waiting')
     line_up(id, false)
-    emit(id, 'queued', '')
+    emit(id, j, 'queued', '')
   end
 end
 if #due == 200 then more = true end
