@@ -53,7 +53,9 @@ struct JobRunner: Sendable {
     /// A checkpoint every 64 MiB and every second; with very many runs less often, so that they do not drown the disk.
     private func checkpoint(_ running: RunningJob, _ download: Download, _ attendant: QueueAttendant) async {
         while !Task.isCancelled {
-            do { try await Task.sleep(for: .milliseconds(100)) } catch { return }
+            // Looked at often for the sake of fast downloads, less often when there are very many.
+            let pause = min(500, max(100, 5 * attendant.runningCount))
+            do { try await Task.sleep(for: .milliseconds(pause)) } catch { return }
             let interval = max(.seconds(1), .milliseconds(10) * attendant.runningCount)
             guard running.isCheckpointDue(arrived: download.arrived, interval: interval) else { continue }
             running.note(await download.checkpoint())

@@ -198,7 +198,7 @@ import Testing
 
 @Suite struct RecoveryTests {
     @Test("a lost worker's job runs again, and the lost worker is fenced") func reap() async throws {
-        let f = try await QueueFixture { $0.lease = .milliseconds(400) }
+        let f = try await QueueFixture { $0.lease = .milliseconds(1500) }
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
         let lost = try #require(try await f.claim("lost"))
         try await eventually("the job to be in line again") {

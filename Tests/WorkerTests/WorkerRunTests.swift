@@ -134,7 +134,7 @@ import Transfer
 
     @Test("many small files: all there, right and settled, with two commands each") func small() async throws {
         let fleet = try await Fleet()
-        let count = 300
+        let count = 2000
         let origin = try OriginServer { request in
             .file(FileBytes(seed: UInt64(request.path.dropFirst())!, count: 10_240), to: request)
         }
@@ -142,7 +142,7 @@ import Transfer
         try await fleet.queue.redis.send(Command("CONFIG", "RESETSTAT"))
         let start = ContinuousClock.now
         try await fleet.withWorker("w", slots: 8) {
-            try await eventually("all to be settled", within: .seconds(60), every: .milliseconds(200)) {
+            try await eventually("all to be settled", within: .seconds(120), every: .milliseconds(200)) {
                 try await fleet.queue.stats().counts[.completed] == count
             }
         }
