@@ -2,36 +2,34 @@ import Glibc
 import Redis
 
 /// A redis-server of our own on a unix socket, for `haul get`: its data lies in a directory, so that the next run goes on.
+///
+/// It runs under a shell that waits for the end of a pipe: however this process dies, the pipe ends, and the shell ends
+/// Redis. Nothing is left running.
 struct PrivateRedis {
+    private static let guardian = #"redis-server "$@" </dev/null & pid=$!; read -r _; kill "$pid"; wait "$pid""#
+
     let url: RedisURL
-    private let process: pid_t
+    private let shell: pid_t
+    private let lifeline: Int32
 
     /// Starts it and waits until it answers.
     static func start(in directory: String) async throws -> PrivateRedis {
-        let socket = directory + "/redis.sock"
-        let arguments = [
-            "redis-server", "--port", "0", "--unixsocket", socket, "--unixsocketperm", "700", "--dir", directory,
-            "--appendonly",
-            "yes", "--save", "", "--daemonize", "no", "--logfile", directory + "/redis.log",
-        ]
-        var process = pid_t()
-        var pointers: [UnsafeMutablePointer<CChar>?] = arguments.map { strdup($0) } + [nil]
-        defer { for pointer in pointers { free(pointer) } }
-        // A group of its own: Ctrl-C is ours to handle; Redis ends after us.
-        var attributes = posix_spawnattr_t()
-        posix_spawnattr_init(&attributes)
-        // Threads of Swift's runtime block signals; Redis must hear our SIGTERM.
-        var none = sigset_t()
-        sigemptyset(&none)
-        posix_spawnattr_setsigmask(&attributes, &none)
-        posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK))
-        defer { posix_spawnattr_destroy(&attributes) }
-        guard posix_spawnp(&process, "redis-server", nil, &attributes, &pointers, environ) == 0 else {
+        guard isInstalled else {
             throw ExitStatus.because(.redisUnreachable, "haul get needs redis-server: apt-get install redis-server")
         }
+        let socket = directory + "/redis.sock"
+        let options = [
+            "--port", "0", "--unixsocket", socket, "--unixsocketperm", "700", "--dir", directory, "--appendonly", "yes",
+            "--save",
+            "", "--daemonize", "no", "--logfile", directory + "/redis.log",
+        ]
         let url: RedisURL
         do { url = try RedisURL("unix://\(socket)") } catch { throw ExitStatus.because(error) }
-        let result = PrivateRedis(url: url, process: process)
+        guard let (shell, lifeline) = spawn(["/bin/sh", "-c", guardian, "sh"] + options) else {
+            throw ExitStatus.because(
+                .redisUnreachable, "the private redis-server cannot be started: \(String(cString: strerror(errno)))")
+        }
+        let result = PrivateRedis(url: url, shell: shell, lifeline: lifeline)
         let redis = Redis(url, name: "haul-get")
         do {
             _ = try await redis.send(Command("PING"), timeout: .seconds(20))
@@ -46,8 +44,46 @@ struct PrivateRedis {
 
     /// Ends it, with its data on disk, and waits until it is gone.
     func stop() {
-        kill(process, SIGTERM)
+        close(lifeline)
         var status: Int32 = 0
-        while waitpid(process, &status, 0) < 0, errno == EINTR {}
+        while waitpid(shell, &status, 0) < 0, errno == EINTR {}
+    }
+
+    private static var isInstalled: Bool {
+        (CommonOptions.environment("PATH") ?? "").split(separator: ":").contains {
+            access("\($0)/redis-server", X_OK) == 0
+        }
+    }
+
+    /// The child, and the end of the pipe that keeps it alive.
+    private static func spawn(_ arguments: [String]) -> (pid_t, Int32)? {
+        var ends: [Int32] = [0, 0]
+        guard pipe(&ends) == 0 else { return nil }
+        // The child must not hold the end whose closing it waits for.
+        for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
+        defer { close(ends[0]) }
+        var actions = posix_spawn_file_actions_t()
+        posix_spawn_file_actions_init(&actions)
+        posix_spawn_file_actions_adddup2(&actions, ends[0], 0)
+        var attributes = posix_spawnattr_t()
+        posix_spawnattr_init(&attributes)
+        // Threads of Swift's runtime block signals; Redis must hear the shell's SIGTERM. And a group of its own: Ctrl-C is
+        // ours to handle, Redis ends after us.
+        var none = sigset_t()
+        sigemptyset(&none)
+        posix_spawnattr_setsigmask(&attributes, &none)
+        posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK))
+        var pointers: [UnsafeMutablePointer<CChar>?] = arguments.map { strdup($0) } + [nil]
+        defer {
+            for pointer in pointers { free(pointer) }
+            posix_spawn_file_actions_destroy(&actions)
+            posix_spawnattr_destroy(&attributes)
+        }
+        var child = pid_t()
+        guard posix_spawn(&child, arguments[0], &actions, &attributes, &pointers, environ) == 0 else {
+            close(ends[1])
+            return nil
+        }
+        return (child, ends[1])
     }
 }

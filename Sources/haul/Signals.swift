@@ -5,10 +5,10 @@ import Glibc
 enum Signals {
     static func ignorePipe() { signal(SIGPIPE, SIG_IGN) }
 
-    /// SIGTERM and SIGINT, as they come.
+    /// SIGTERM, SIGINT and SIGHUP, as they come.
     static func terminations() -> AsyncStream<Int32> {
         AsyncStream { continuation in
-            let sources = [SIGTERM, SIGINT].map { number in
+            let sources = [SIGTERM, SIGINT, SIGHUP].map { number in
                 signal(number, SIG_IGN)
                 let source = DispatchSource.makeSignalSource(signal: number)
                 source.setEventHandler { continuation.yield(number) }

@@ -166,10 +166,20 @@ struct CommandBench {
         #expect(target.holds("x.bin", bytes))
         #expect(target.names == ["x.bin"])
         #expect(origin.requests.last?.headers["range"] != nil)
-        let sockets = try FileManager.default.subpathsOfDirectory(atPath: bench.root.file("state")).filter {
-            $0.hasSuffix("redis.sock")
+        let socket = try #require(
+            FileManager.default.subpathsOfDirectory(atPath: bench.root.file("state")).first {
+                $0.hasSuffix("redis.log")
+            })
+        let path = bench.root.file("state") + "/" + socket.replacingOccurrences(of: "redis.log", with: "redis.sock")
+        try await eventually("the private Redis to be gone") { !FileManager.default.fileExists(atPath: path) }
+        // Not even when it is killed.
+        let third = try bench.start(["get", origin.url("/b"), "-o", target.path + "/y.bin"])
+        try await eventually("the private Redis") { FileManager.default.fileExists(atPath: path) }
+        third.kill(SIGKILL)
+        _ = try await third.wait()
+        try await eventually("the private Redis to be gone after a kill") {
+            !FileManager.default.fileExists(atPath: path)
         }
-        #expect(sockets.isEmpty, "the private Redis is gone")
         let missing = try bench.start(["get", origin.url("/a"), "-o", "/no/such/dir/x"])
         #expect(try await missing.wait() == 2)
     }
