@@ -1,3 +1,4 @@
+import Contract
 package import Redis
 
 /// A worker as others see it.

@@ -1,3 +1,5 @@
+import Contract
+
 /// How long a queue waits, and keeps. All workers of a queue should agree on it.
 package struct QueuePolicy: Sendable {
     /// A worker that has not ticked for this long is lost, and its jobs run again elsewhere; 2 s at least.
@@ -11,16 +13,4 @@ package struct QueuePolicy: Sendable {
     package init() {}
 
     var retention: [Int] { [keepCompleted, keepFailed, keepCancelled].map(\.milliseconds) }
-}
-
-extension Duration {
-    package var milliseconds: Int {
-        let (seconds, attoseconds) = components
-        return Int(seconds) * 1000 + Int(attoseconds / 1_000_000_000_000_000)
-    }
-
-    package var secondsValue: Double {
-        let (seconds, attoseconds) = components
-        return Double(seconds) + Double(attoseconds) / 1e18
-    }
 }

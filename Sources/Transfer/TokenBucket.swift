@@ -1,3 +1,4 @@
+import Contract
 import Synchronization
 
 /// A limit of bytes per second, shared by any number of transfers. (libcurl's own is off by 2 to 3 times in the first
@@ -25,8 +26,7 @@ package final class TokenBucket: Sendable {
     /// How long nothing may be read, zero if something may.
     func wait(at now: ContinuousClock.Instant = .now) -> Duration {
         state.withLock { state in
-            let (seconds, attoseconds) = (now - state.filled).components
-            state.tokens = min(capacity, state.tokens + (Double(seconds) + Double(attoseconds) / 1e18) * rate)
+            state.tokens = min(capacity, state.tokens + (now - state.filled).secondsValue * rate)
             state.filled = now
             return state.tokens > 0 ? .zero : .seconds(-state.tokens / rate) + .milliseconds(1)
         }

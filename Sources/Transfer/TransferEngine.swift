@@ -117,7 +117,7 @@ package actor TransferEngine {
         let bufferSize = tasks.count < 32 ? 256 << 10 : 32 << 10
         let options: [(CURLoption, Int)] = [
             (CURLOPT_NOSIGNAL, 1), (CURLOPT_HTTP_VERSION, Int(CURL_HTTP_VERSION_1_1)), (CURLOPT_FOLLOWLOCATION, 0),
-            (CURLOPT_BUFFERSIZE, bufferSize), (CURLOPT_CONNECTTIMEOUT_MS, request.connectTimeout.wholeMilliseconds),
+            (CURLOPT_BUFFERSIZE, bufferSize), (CURLOPT_CONNECTTIMEOUT_MS, request.connectTimeout.milliseconds),
             (CURLOPT_QUICK_EXIT, 1), (CURLOPT_TCP_KEEPALIVE, 1), (CURLOPT_PATH_AS_IS, 1),
         ]
         for (option, value) in options { _ = ccurl_set_long(easy, option, value) }
@@ -285,7 +285,7 @@ package actor TransferEngine {
         for task in tasks.values where task.pause == nil && task.result == nil {
             let limit = task.request.stallTimeout
             let silent = Double(now &- task.progress.lastActivity) / 1e9
-            guard now > task.progress.lastActivity, silent > Double(limit.wholeMilliseconds) / 1000 else { continue }
+            guard now > task.progress.lastActivity, silent > Double(limit.milliseconds) / 1000 else { continue }
             let message = "no byte from \(MaskedURL.text(task.request.url)) for \(limit)"
             end(task, .failure(.failed(Failure(.stalled, message))))
         }
@@ -302,12 +302,5 @@ extension TransferTask {
         if let objection { return .failure(objection) }
         if code == CURLE_OK { return .failure(.failed(Failure(.badResponse, "the server sent no final response"))) }
         return .failure(.failed(CurlFailure.describe(code, request)))
-    }
-}
-
-extension Duration {
-    var wholeMilliseconds: Int {
-        let (seconds, attoseconds) = components
-        return Int(seconds) * 1000 + Int(attoseconds / 1_000_000_000_000_000)
     }
 }

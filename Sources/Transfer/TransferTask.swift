@@ -151,10 +151,7 @@ final class TransferTask {
         return true
     }
 
-    private var elapsed: Double {
-        let (seconds, attoseconds) = (ContinuousClock.now - begun).components
-        return Double(seconds) + Double(attoseconds) / 1e18
-    }
+    private var elapsed: Double { (ContinuousClock.now - begun).secondsValue }
 
     /// Hands over a half-filled block, if it is older than `age`.
     func flush(olderThan age: Duration = .zero) {

@@ -32,7 +32,7 @@ struct Get: AsyncParsableCommand {
     func run() async throws {
         let (root, path) = try place()
         let elements = try urls.map { url in
-            var members = [("url", JSON.quoted(url)), ("at", String(Push.now))]
+            var members = [("url", JSON.quoted(url)), ("at", String(UnixTime.milliseconds))]
             if let path { members.append(("path", JSON.quoted(path))) }
             if let checksum { members.append(("checksum", JSON.quoted(checksum))) }
             do {

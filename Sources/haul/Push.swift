@@ -1,7 +1,6 @@
 import ArgumentParser
 import Bus
 import Contract
-import Glibc
 import Redis
 
 struct Push: AsyncParsableCommand {
@@ -68,7 +67,7 @@ struct Push: AsyncParsableCommand {
 
     private func element(_ members: [(String, String)]) throws -> Element {
         let hasTime = members.contains { $0.0 == "at" }
-        let all = members + (hasTime ? [] : [("at", String(Self.now))])
+        let all = members + (hasTime ? [] : [("at", String(UnixTime.milliseconds))])
         let json = try JSON("{" + all.map { "\(JSON.quoted($0.0)):\($0.1)" }.joined(separator: ",") + "}")
         do {
             let job = try Job(json: json)
@@ -112,11 +111,5 @@ struct Push: AsyncParsableCommand {
             add("headers", "{" + pairs.joined(separator: ",") + "}")
         }
         return result
-    }
-
-    static var now: Int64 {
-        var time = timespec()
-        clock_gettime(CLOCK_REALTIME, &time)
-        return Int64(time.tv_sec) * 1000 + Int64(time.tv_nsec) / 1_000_000
     }
 }

@@ -1,0 +1,86 @@
+import Contract
+import Executors
+import Glibc
+import Synchronization
+import Transfer
+
+// What is there already: a finished file, or a partial one.
+extension Download {
+    /// A file that this job finished before, and that is still what the server has.
+    func reuse() async throws(TransferError) -> DownloadOutcome? {
+        guard let completed, resume == nil, job.ifExists == .reuse,
+            let target = try? await self.target(of: completed.file),
+            target.isOwn(completed, store: context.store), matches(completed)
+        else { return nil }
+        var result = completed
+        let age = UnixTime.milliseconds - completed.validated
+        if let freshFor = job.freshFor, Double(age) / 1000 < freshFor {
+            return .completed(result, seconds: 0, unchanged: true)
+        }
+        guard let condition = Self.condition(completed.entity) else { return nil }
+        let (transfer, _) = try await exchange.ask(job.urls[0], [condition, ("Accept-Encoding", "identity")])
+        defer { transfer.cancel() }
+        switch Question(kind: .changed(completed.entity), isProven: false).judge(transfer.head) {
+        case .unchanged:
+            result.validated = UnixTime.milliseconds
+            return .completed(result, seconds: 0, unchanged: true)
+        case .takeWhole(let entity, _) where entity.isSame(as: completed.entity):
+            result.validated = UnixTime.milliseconds
+            return .completed(result, seconds: 0, unchanged: true)
+        case .fail(let failure): throw .failed(failure)
+        default: return nil
+        }
+    }
+
+    func matches(_ file: CompletedFile) -> Bool {
+        (job.size == nil || job.size == file.bytes)
+            && (job.checksum == nil || job.checksum?.description == file.checksum)
+    }
+
+    static func condition(_ entity: Entity) -> (name: String, value: String)? {
+        if let etag = entity.etag { return ("If-None-Match", etag) }
+        return entity.lastModified.map { ("If-Modified-Since", $0) }
+    }
+
+    /// Opens what an earlier run left, if it may be continued.
+    func recover() async throws(TransferError) -> Step {
+        guard let resume, resume.store == context.store.id else { return .begin }
+        guard let target = try? await self.target(of: resume.file) else { return .begin }
+        let key = key
+        let found = await context.engine.path.blocking.run { PartialFile.find(resume, in: target.directory, key: key) }
+        switch found {
+        case nil: return .begin
+        case .placed(let name, let status):
+            var target = target
+            target.name = name
+            return .finished(.completed(record(target, status, resume.entity, nil), seconds: 0, unchanged: false))
+        case .open(let partial):
+            let output = OutputFile(
+                descriptor: partial.descriptor, path: context.engine.path, durability: context.durability,
+                written: resume.offsets)
+            guard resume.offsets.count > 0, resume.entity.total != nil,
+                resume.entity.strongValidator != nil || job.checksum != nil
+            else {
+                return .begin
+            }
+            state.withLock { state in
+                state.output = output
+                state.partial = partial
+                state.target = target
+                state.entity = resume.entity
+                state.source = resume.url
+                state.base = resume.offsets.count
+                state.checkpointed = resume.offsets
+            }
+            report(.resumed(offset: resume.offsets.count, total: resume.entity.total))
+            return .go
+        }
+    }
+
+    func target(of path: String) async throws(TransferError) -> Target {
+        let (job, store) = (job, context.store)
+        return try await onFileThread { () throws(Failure) in
+            try Target(chosen: path, isGiven: job.path.map { !$0.hasSuffix("/") } ?? false, in: store)
+        }
+    }
+}
