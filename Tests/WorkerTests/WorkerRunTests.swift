@@ -196,6 +196,25 @@ import Transfer
         #expect(fleet.root.holds("a", Self.bytes))
     }
 
+    @Test("a worker serves several queues, the first one first") func queues() async throws {
+        let fleet = try await Fleet()
+        let origin = try OriginServer { _ in OriginReply(body: [1]) }
+        let high = Queue(QueueName("high")!, redis: fleet.queue.redis)
+        for index in 0..<5 {
+            try await fleet.push(#"{"url":"\#(origin.url("/low\(index)"))"}"#)
+            try await fleet.queue.redis.send(
+                Command("LPUSH", high.keys.jobs, #"{"url":"\#(origin.url("/high\(index)"))"}"#))
+        }
+        try await fleet.withWorker("w", slots: 1, { $0.queues = [(QueueName("high")!, nil), (.default, nil)] }) {
+            for queue in [high, fleet.queue] {
+                try await eventually(within: .seconds(30)) { try await queue.stats().counts[.completed] == 5 }
+            }
+        }
+        // One job of the other queue may have been taken while both were waited on.
+        let order = origin.requests.map { $0.path.hasPrefix("/high") }
+        #expect(order.prefix(6).count { $0 } == 5)
+    }
+
     @Test("a queue's order: strict without weights, proportional with them") func order() {
         var generator = SystemRandomNumberGenerator()
         #expect(QueueOrder(weights: [nil, nil, nil]).draw(using: &generator) == [0, 1, 2])
