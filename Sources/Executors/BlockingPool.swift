@@ -5,8 +5,8 @@ import Synchronization
 /// event loops never do. Threads start as they are needed, up to `limit`, and stay.
 package final class BlockingPool: Sendable {
     private struct State {
-        var work: [@Sendable () -> Void] = []
-        /// Index of the next work item: the array is compacted when it runs empty.
+        /// What is to be done from `next` on; before it nil, so that nothing that a finished call held outlives it.
+        var work: [(@Sendable () -> Void)?] = []
         var next = 0
         var threads = 0
         var idle = 0
@@ -51,10 +51,11 @@ package final class BlockingPool: Sendable {
             waiting: { $0.idle += $1 },
             then: { state -> (@Sendable () -> Void)? in
                 guard state.next < state.work.count else { return nil }
-                let body = state.work[state.next]
+                let body = state.work[state.next].take()
                 state.next += 1
-                if state.next == state.work.count {
-                    state.work.removeAll(keepingCapacity: true)
+                // Also under a backlog that never runs empty; half at a time, so that the copying stays cheap.
+                if state.next == state.work.count || state.next >= max(64, state.work.count / 2) {
+                    state.work.removeFirst(state.next)
                     state.next = 0
                 }
                 return body

@@ -84,4 +84,23 @@ private actor OnLoop {
         }
         #expect((1...3).contains(most.value))
     }
+
+    @Test("what a finished call held is let go although more calls wait") func release() async {
+        final class Held: Sendable {
+            let gone: Shared<Bool>
+            init(_ gone: Shared<Bool>) { self.gone = gone }
+            deinit { gone.value = true }
+        }
+        let pool = BlockingPool(name: "test", limit: 1)
+        let gone = Shared(false)
+        let wasGone = await withCheckedContinuation { continuation in
+            // From the pool's only thread, so that the last one waits while the one before it looks.
+            pool.submit {
+                pool.submit { [held = Held(gone)] in withExtendedLifetime(held) {} }
+                pool.submit { continuation.resume(returning: gone.value) }
+                pool.submit {}
+            }
+        }
+        #expect(wasGone)
+    }
 }
