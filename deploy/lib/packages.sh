@@ -28,18 +28,23 @@ need_packages() {
         as_root=(sudo)
     fi
     echo "Installing: ${missing[*]}"
-    # Their services are not started: whatever is needed here is started by itself, on sockets of its own.
-    local policy=/usr/sbin/policy-rc.d made_policy=
-    if [ ! -e "$policy" ]; then
-        printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null
-        "${as_root[@]}" chmod +x "$policy"
-        made_policy=1
-    fi
-    local failed=
-    "${as_root[@]}" apt-get update -qq || failed=1
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null || failed=1
-    [ -n "$made_policy" ] && "${as_root[@]}" rm -f "$policy"
-    [ -z "$failed" ] || { echo "haul: apt-get could not install ${missing[*]}" >&2; exit 1; }
+    # Their services are not started: whatever is needed here is started by itself, on sockets of its own. The policy
+    # that says so goes again however this ends, or no service of this machine would start any more.
+    (
+        policy=/usr/sbin/policy-rc.d
+        trap 'exit 130' INT TERM
+        if [ ! -e "$policy" ]; then
+            trap '"${as_root[@]}" rm -f "$policy"' EXIT
+            printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null
+            "${as_root[@]}" chmod +x "$policy"
+        fi
+        "${as_root[@]}" apt-get update -qq &&
+            "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+                apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+    ) || {
+        echo "haul: apt-get could not install ${missing[*]}" >&2
+        exit 1
+    }
 }
 
 # What building needs, and what running needs.
