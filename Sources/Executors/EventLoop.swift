@@ -49,6 +49,13 @@ package final class EventLoop: SerialExecutor, @unchecked Sendable {
     private var generation: UInt32 = 0
     private var timers: [UInt64: Pending] = [:]
     private var nextTimer: UInt64 = 0
+    /// The first deadline of all timers, or earlier: so that most turns need not look at them.
+    private var nextDeadline: ContinuousClock.Instant?
+
+    /// From so many watches on, an idle loop lets events gather for a moment before it looks at them: a thousand slow
+    /// sockets would wake it ten thousand times a second otherwise. A busy loop never waits, and jobs never do.
+    private static let gatheringThreshold = 64
+    private static let gatheringMilliseconds: Int32 = 5
 
     /// Starts the loop's thread. `name` is shown by debuggers (15 bytes).
     package init(name: String) {
@@ -120,6 +127,7 @@ package final class EventLoop: SerialExecutor, @unchecked Sendable {
         checkIsolated()
         nextTimer += 1
         timers[nextTimer] = Pending(deadline: deadline, handler: handler)
+        nextDeadline = min(nextDeadline ?? deadline, deadline)
         return Timer(id: nextTimer)
     }
 
@@ -136,12 +144,24 @@ package final class EventLoop: SerialExecutor, @unchecked Sendable {
         while !stopped.load(ordering: .acquiring) {
             runJobs()
             runTimers()
-            let count = epoll_wait(epoll, &events, Int32(events.count), timeout())
+            let count = wait(&events)
             turned.store(monotonicNanoseconds(), ordering: .relaxed)
             // EINTR is no failure: there are no events, and the next turn asks again.
             for event in events.prefix(Int(max(count, 0))) { dispatch(event) }
         }
         runJobs()
+    }
+
+    private func wait(_ events: inout [epoll_event]) -> Int32 {
+        let timeout = timeout()
+        guard watches.count >= Self.gatheringThreshold, timeout != 0 else {
+            return epoll_wait(epoll, &events, Int32(events.count), timeout)
+        }
+        let ready = epoll_wait(epoll, &events, Int32(events.count), 0)
+        guard ready == 0 else { return ready }
+        var job = pollfd(fd: wakeup, events: Int16(POLLIN), revents: 0)
+        poll(&job, 1, timeout < 0 ? Self.gatheringMilliseconds : min(timeout, Self.gatheringMilliseconds))
+        return epoll_wait(epoll, &events, Int32(events.count), self.timeout())
     }
 
     private func dispatch(_ event: epoll_event) {
@@ -170,20 +190,22 @@ package final class EventLoop: SerialExecutor, @unchecked Sendable {
     }
 
     private func runTimers() {
-        guard !timers.isEmpty else { return }
+        guard let nextDeadline else { return }
         let now = ContinuousClock.now
+        guard nextDeadline <= now else { return }
         let due = timers.filter { $0.value.deadline <= now }.sorted { $0.value.deadline < $1.value.deadline }
         for (id, _) in due {
             // An earlier handler of this batch may have cancelled it.
             timers.removeValue(forKey: id)?.handler()
         }
+        self.nextDeadline = timers.values.map(\.deadline).min()
     }
 
     /// Milliseconds that epoll may sleep: until the next timer, rounded up so that it is due when we wake.
     private func timeout() -> Int32 {
         if inbox.withLock({ !$0.isEmpty }) { return 0 }
-        guard let next = timers.values.map(\.deadline).min() else { return -1 }
-        let (seconds, attoseconds) = (next - .now).components
+        guard let nextDeadline else { return -1 }
+        let (seconds, attoseconds) = (nextDeadline - .now).components
         guard seconds >= 0, attoseconds >= 0 else { return 0 }
         return Int32(clamping: seconds * 1000 + attoseconds / 1_000_000_000_000_000 + 1)
     }
