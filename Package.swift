@@ -72,6 +72,11 @@ let package = Package(
             ],
             swiftSettings: settings),
 
+        // Measures Transfer alone beside curl; no product.
+        .executableTarget(
+            name: "transfer-bench", dependencies: ["Contract", "Transfer"], path: "Tests/bench/transfer",
+            swiftSettings: settings),
+
         // Tests: one target per source target, and what they share.
         .target(
             name: "TestSupport",
@@ -84,7 +89,8 @@ let package = Package(
             name: "BusTests", dependencies: ["Bus", "Contract", "Redis", "TestSupport"], swiftSettings: settings),
         .testTarget(name: "HaulClientTests", dependencies: ["HaulClient", "TestSupport"], swiftSettings: settings),
         .testTarget(
-            name: "TransferTests", dependencies: ["Contract", "Transfer", "TestSupport"], swiftSettings: settings),
+            name: "TransferTests", dependencies: ["Contract", "Executors", "Transfer", "TestSupport"],
+            swiftSettings: settings),
         .testTarget(
             name: "DownloadTests", dependencies: ["Contract", "Download", "Transfer", "TestSupport"],
             swiftSettings: settings),

@@ -29,7 +29,7 @@ extension Download {
             }
         }
         try await output.truncate(to: total)
-        _ = try await output.drain()
+        _ = try await output.checkpoint()
         guard await mayCommit() else { return .fenced }
         let (job, store, completed, durable) = (job, context.store, completed, context.durability == .disk)
         let placed: Result<(Target, stat), Target.PlaceError> = await context.engine.path.blocking.run { [target] in

@@ -33,7 +33,7 @@ extension Download {
                 return .begin
             }
             // What is handed over but not written yet would look like a gap.
-            _ = try await output.drain()
+            _ = try await output.checkpoint()
             guard let gap = output.written.gaps(in: total).first else { return .finished(try await commit(total)) }
             let before = output.written.count
             do {
@@ -44,8 +44,6 @@ extension Download {
                 case .done: break
                 }
             } catch {
-                // What is still on its way to the disk has arrived, too.
-                _ = try? await output.drain()
                 guard case .failed(let failure) = error, RetryPolicy.isRetryable(failure.code),
                     failure.retryAfter == nil,
                     output.written.count - before >= Self.worthwhile, reconnects < Self.maximumReconnects, isResumable
@@ -131,7 +129,7 @@ extension Download {
             guard case .failed(let failure) = error, RetryPolicy.isRetryable(failure.code), resumable else {
                 throw error
             }
-            guard let durable = try? await output.drain(), durable.count >= Self.worthwhile else { throw error }
+            guard let durable = try? await output.checkpoint(), durable.count >= Self.worthwhile else { throw error }
             try await pause(.milliseconds(200))
             return .go
         }
@@ -141,7 +139,7 @@ extension Download {
                 report(.warning("the server told the file's end only by closing the connection: it may be cut short"))
             }
         }
-        _ = try await output.drain()
+        _ = try await output.checkpoint()
         return .finished(try await commit(result.position))
     }
 
@@ -193,7 +191,8 @@ extension Download {
         }
         let partial = try result.get()
         let output = OutputFile(
-            descriptor: partial.descriptor, path: context.engine.path, durability: context.durability)
+            descriptor: partial.descriptor, path: context.engine.path, durability: context.durability,
+            digest: job.checksum?.algorithm)
         state.withLock { state in
             state.output = output
             state.partial = partial

@@ -66,7 +66,6 @@ package final class Download: Sendable {
     /// Syncs what is written and returns where another worker may go on; nil if there is nothing new. Never ahead of the
     /// disk.
     package func checkpoint() async -> ResumePoint? {
-        await context.engine.flush(olderThan: .milliseconds(900))
         guard let output = state.withLock({ $0.output }) else { return nil }
         guard let durable = try? await output.checkpoint() else { return nil }
         return await resumePoint(durable, of: output)
@@ -92,7 +91,8 @@ package final class Download: Sendable {
 
     /// After a stop: all that has arrived, synced.
     package func finalCheckpoint() async -> ResumePoint? {
-        guard let output = state.withLock({ $0.output }), let durable = try? await output.drain() else { return nil }
+        guard let output = state.withLock({ $0.output }), let durable = try? await output.checkpoint()
+        else { return nil }
         return await resumePoint(durable, of: output)
     }
 

@@ -1,137 +1,140 @@
-import Glibc
-
-/// An IP address with the length of a network's prefix, in 16 bytes; IPv4 as ::ffff:a.b.c.d.
-package struct Network: Sendable, Hashable {
-    let bytes: [UInt8]
-    /// Bits of `bytes` that count.
-    let prefix: Int
-
-    /// `10.0.0.0/8`, `fd00::/8`, or a bare address; nil if it is none.
-    package init?(_ text: String) {
-        let parts = text.split(separator: "/", maxSplits: 1, omittingEmptySubsequences: false)
-        guard let (bytes, isV4) = Self.parse(String(parts[0])) else { return nil }
-        let width = isV4 ? 32 : 128
-        guard let length = parts.count == 1 ? width : Int(parts[1]), (0...width).contains(length) else { return nil }
-        self.bytes = bytes
-        prefix = length + (isV4 ? 96 : 0)
-    }
-
-    init(bytes: [UInt8]) {
-        self.bytes = bytes
-        prefix = 128
-    }
-
-    func contains(_ address: [UInt8]) -> Bool {
-        let whole = prefix / 8
-        guard bytes[..<whole] == address[..<whole] else { return false }
-        guard prefix % 8 != 0 else { return true }
-        let mask = UInt8(truncatingIfNeeded: 0xff00 >> (prefix % 8))
-        return bytes[whole] & mask == address[whole] & mask
-    }
-
-    /// 16 bytes, and whether the text was IPv4.
-    static func parse(_ text: String) -> (bytes: [UInt8], isV4: Bool)? {
-        var v4 = in_addr()
-        if inet_pton(AF_INET, text, &v4) == 1 {
-            return (mapped + withUnsafeBytes(of: &v4) { Array($0) }, true)
-        }
-        var v6 = in6_addr()
-        guard inet_pton(AF_INET6, text, &v6) == 1 else { return nil }
-        return (withUnsafeBytes(of: &v6) { Array($0) }, false)
-    }
-
-    static let mapped = [UInt8](repeating: 0, count: 10) + [0xff, 0xff]
-}
-
-/// Which addresses a transfer may connect to. A job is hostile input: what is near this host is refused by default.
-package struct AddressPolicy: Sendable {
-    private let refused: [(network: Network, name: String)]
-    private let allowed: [Network]
+/// Which addresses a transfer may connect to: by default only those of the public internet, so that nobody's job reaches
+/// what the worker can reach and they cannot (cloud metadata, databases, the host itself).
+///
+/// A pure value: the engine asks it for every address that it is about to connect to, and again for the address of
+/// every connection that it reuses.
+package struct AddressPolicy: Sendable, Equatable {
+    /// Opens the private ranges of RFC 1918 and the unique local ones of RFC 4193, and nothing else.
+    var allowsPrivate = false
+    /// Opens these, whatever they are; a range of IPv4 also holds where IPv6 carries IPv4.
+    var allowed: [Network] = []
+    var allowsEverything = false
 
     /// Everything: for `haul get`, whose user could reach it anyway.
-    package static let unrestricted = AddressPolicy(refused: [], allowed: [])
+    package static let unrestricted = AddressPolicy(allowsEverything: true)
 
     /// The default of a worker. `allowPrivate` opens the private ranges and ULA; `allowed` wins over everything.
     package static func restricted(allowPrivate: Bool = false, allowed: [Network] = []) -> AddressPolicy {
-        let named = always + (allowPrivate ? [] : privateRanges)
-        let networks = named.flatMap { name, texts in texts.map { (network: Network($0)!, name: name) } }
-        let own = hostAddresses().map { (network: $0, name: "this host's own") }
-        return AddressPolicy(refused: networks + own, allowed: allowed)
+        AddressPolicy(allowsPrivate: allowPrivate, allowed: allowed)
     }
 
-    /// nil if the address (IPv4 or IPv6 text) may be connected to, else the kind of address that it is.
-    package func refusal(of text: String) -> String? {
-        guard let address = Network.parse(text.split(separator: "%").first.map(String.init) ?? text) else {
-            return refused.isEmpty ? nil : "unknown"
-        }
-        if allowed.contains(where: { $0.contains(address.bytes) }) { return nil }
-        for form in [address.bytes] + Self.embedded(in: address.bytes) {
-            if form != address.bytes, allowed.contains(where: { $0.contains(form) }) { return nil }
-            if let hit = refused.first(where: { $0.network.contains(form) }) { return hit.name }
-        }
-        return nil
+    /// Why the address, as text, is refused; nil if it is allowed. What is no address is refused.
+    package func refusal(of text: String, hostAddresses: Set<IPAddress> = []) -> String? {
+        if allowsEverything { return nil }
+        guard let address = IPAddress(text) else { return "unknown" }
+        return refusal(of: address, hostAddresses: hostAddresses)
     }
 
-    private static let privateRanges: [(String, [String])] = [
-        ("private", ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"])
-    ]
-
-    private static let always: [(String, [String])] = [
-        ("metadata", ["169.254.169.254", "168.63.129.16", "192.0.0.0/24", "fd00:ec2::254"]),
-        ("loopback", ["127.0.0.0/8", "::1"]),
-        ("unspecified", ["0.0.0.0/8", "::"]),
-        ("link-local", ["169.254.0.0/16", "fe80::/10"]),
-        ("CGNAT", ["100.64.0.0/10"]),
-        ("multicast", ["224.0.0.0/4", "ff00::/8"]),
-        (
-            "reserved",
-            [
-                "240.0.0.0/4", "198.18.0.0/15", "192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "100::/64",
-                "2001:db8::/32",
-            ]
-        ),
-        ("site-local", ["fec0::/10"]),
-    ]
-
-    /// The IPv4 addresses within an IPv6 one: mapped ones are equal by form; compatible, NAT64, 6to4 and Teredo ones.
-    private static func embedded(in address: [UInt8]) -> [[UInt8]] {
-        func v4(_ bytes: some Sequence<UInt8>) -> [UInt8] { Network.mapped + Array(bytes) }
-        let zero = [UInt8](repeating: 0, count: 12)
-        var forms: [[UInt8]] = []
-        if address[..<12] == zero[...], address[12...] != [0, 0, 0, 0], address[12...] != [0, 0, 0, 1] {
-            forms.append(v4(address[12...]))
-        }
-        if Network("64:ff9b::/96")!.contains(address) || Network("64:ff9b:1::/48")!.contains(address) {
-            forms.append(v4(address[12...]))
-        }
-        if address[..<2] == [0x20, 0x02] { forms.append(v4(address[2..<6])) }
-        if address[..<4] == [0x20, 0x01, 0, 0] {
-            forms.append(v4(address[4..<8]))
-            forms.append(v4(address[12...].map { ~$0 }))
-        }
-        return forms
-    }
-
-    private static func hostAddresses() -> [Network] {
-        var list: UnsafeMutablePointer<ifaddrs>?
-        guard getifaddrs(&list) == 0, let first = list else { return [] }
-        defer { freeifaddrs(first) }
-        return sequence(first: first, next: { $0.pointee.ifa_next }).compactMap { entry in
-            entry.pointee.ifa_addr.flatMap { text(of: $0) }.flatMap { Network.parse($0) }.map {
-                Network(bytes: $0.bytes)
+    /// Why `address` is refused, as what it is ("loopback"); nil if it is allowed. `hostAddresses` are those
+    /// of the host's own interfaces.
+    package func refusal(of address: IPAddress, hostAddresses: Set<IPAddress> = []) -> String? {
+        guard !allowsEverything, !isListed(address) else { return nil }
+        if hostAddresses.contains(address) { return "this host's own" }
+        switch address {
+        case .v4(let bits): return refusal(kind: Self.kind(v4: bits))
+        case .v6(let bits):
+            switch Self.embedded(in: bits) {
+            case .judged(let inner): return refusal(of: .v4(inner), hostAddresses: hostAddresses)
+            case .refused(let why): return why
+            case .none: return refusal(kind: Self.kind(v6: bits))
             }
         }
     }
 
-    /// The address as text; nil if it is neither IPv4 nor IPv6.
-    static func text(of address: UnsafePointer<sockaddr>) -> String? {
-        var buffer = [CChar](repeating: 0, count: Int(INET6_ADDRSTRLEN))
-        let raw = UnsafeRawPointer(address)
-        switch Int32(address.pointee.sa_family) {
-        case AF_INET: inet_ntop(AF_INET, raw + MemoryLayout<sockaddr_in>.offset(of: \.sin_addr)!, &buffer, 46)
-        case AF_INET6: inet_ntop(AF_INET6, raw + MemoryLayout<sockaddr_in6>.offset(of: \.sin6_addr)!, &buffer, 46)
-        default: return nil
+    private func isListed(_ address: IPAddress) -> Bool { allowed.contains { $0.contains(address) } }
+
+    private func refusal(kind: Kind?) -> String? {
+        kind.flatMap { allowsPrivate && $0.isPrivate ? nil : $0.name }
+    }
+}
+
+extension AddressPolicy {
+    private struct Kind: Sendable {
+        let name: String
+        var isPrivate = false
+    }
+
+    private struct Entry: Sendable {
+        let range: Network
+        let kind: Kind
+
+        init(_ range: String, _ name: String, isPrivate: Bool = false) {
+            self.range = Network(range)!
+            kind = Kind(name: name, isPrivate: isPrivate)
         }
-        return String(decoding: buffer.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    }
+
+    /// IANA's special-purpose registries and the clouds' metadata services. The first match names it.
+    private static let special: [Entry] = [
+        Entry("0.0.0.0/8", "unspecified"),
+        Entry("10.0.0.0/8", "private", isPrivate: true),
+        Entry("100.64.0.0/10", "carrier-grade NAT"),
+        Entry("127.0.0.0/8", "loopback"),
+        Entry("168.63.129.16/32", "cloud metadata"),
+        Entry("169.254.0.0/16", "link-local (cloud metadata)"),
+        Entry("172.16.0.0/12", "private", isPrivate: true),
+        Entry("192.0.0.0/24", "protocol assignment (cloud metadata)"),
+        Entry("192.0.2.0/24", "documentation"),
+        Entry("192.88.99.0/24", "6to4 relay"),
+        Entry("192.168.0.0/16", "private", isPrivate: true),
+        Entry("198.18.0.0/15", "benchmarking"),
+        Entry("198.51.100.0/24", "documentation"),
+        Entry("203.0.113.0/24", "documentation"),
+        Entry("224.0.0.0/4", "multicast"),
+        Entry("240.0.0.0/4", "reserved"),
+        Entry("::/128", "unspecified"),
+        Entry("::1/128", "loopback"),
+        Entry("fd00:ec2::/32", "cloud metadata"),
+        Entry("fd20:ce::254/128", "cloud metadata"),
+        Entry("fc00::/7", "unique local", isPrivate: true),
+        Entry("fe80::/10", "link-local"),
+        Entry("fec0::/10", "site-local"),
+        Entry("ff00::/8", "multicast"),
+        Entry("2001::/23", "special-purpose"),
+        Entry("2001:db8::/32", "documentation"),
+        Entry("3fff::/20", "documentation"),
+    ]
+
+    private static let globalUnicast = Network("2000::/3")!
+
+    private static func kind(v4 bits: UInt32) -> Kind? {
+        special.first { $0.range.contains(.v4(bits)) }?.kind
+    }
+
+    private static func kind(v6 bits: UInt128) -> Kind? {
+        special.first { $0.range.contains(.v6(bits)) }?.kind
+            ?? (globalUnicast.contains(.v6(bits)) ? nil : Kind(name: "reserved"))
+    }
+}
+
+extension AddressPolicy {
+    /// What an IPv6 address says about an IPv4 address inside it.
+    private enum Embedded {
+        /// It leads to this IPv4 address, which decides.
+        case judged(UInt32)
+        case refused(String)
+        case none
+    }
+
+    private static let mapped = Network("::ffff:0:0/96")!
+    private static let translated = Network("::ffff:0:0:0/96")!
+    private static let compatible = Network("::/96")!
+    private static let nat64 = Network("64:ff9b::/96")!
+    private static let localNAT64 = Network("64:ff9b:1::/48")!
+    private static let sixToFour = Network("2002::/16")!
+    private static let teredo = Network("2001::/32")!
+
+    private static func embedded(in bits: UInt128) -> Embedded {
+        let address = IPAddress.v6(bits)
+        let low = UInt32(truncatingIfNeeded: bits)
+        if mapped.contains(address) || nat64.contains(address) { return .judged(low) }
+        if bits <= 1 { return .none }
+        if compatible.contains(address) || translated.contains(address) { return .refused("IPv4 carried in IPv6") }
+        if localNAT64.contains(address) { return .refused("local NAT64") }
+        if sixToFour.contains(address) { return .refused("6to4") }
+        if teredo.contains(address) { return .refused("Teredo") }
+        // ISATAP (RFC 5214): the interface identifier [02]00:5efe:a.b.c.d below any prefix.
+        if UInt32(truncatingIfNeeded: bits >> 32) & 0xFCFF_FFFF == 0x5EFE { return .refused("ISATAP") }
+        return .none
     }
 }

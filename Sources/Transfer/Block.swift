@@ -1,34 +1,53 @@
 import Glibc
+import Synchronization
 
-/// Memory on its way to a file: aligned, so that it can go past the page cache, and touched before it is used.
+/// A piece of memory on its way to a file: filled by one `FileWriter`, then written (and hashed), then used again.
+///
+/// One owner at a time may change it; while it is written and hashed both only read it.
 final class Block: @unchecked Sendable {
-    static let large = 1 << 20
-    static let small = 64 << 10
+    static let largeSize = 1 << 20
+    static let smallSize = 64 << 10
+    /// What O_DIRECT asks of addresses, offsets and lengths.
     static let alignment = 4096
 
-    let bytes: UnsafeMutableRawPointer
+    let memory: UnsafeMutableRawPointer
     let size: Int
-    /// Where its first byte belongs.
-    var offset: Int64 = 0
-    var count = 0
-    /// It is handed over when it holds this many bytes: so that it ends at a multiple of its size.
-    var limit = 0
-    var since = ContinuousClock.Instant.now
+    /// The file offset of the first byte.
+    private(set) var offset: Int64 = 0
+    private(set) var count = 0
+    /// Where the bytes start in `memory`: as far from a page's start as they are in the file, so that whole pages of
+    /// the file are whole pages of memory.
+    private var start = 0
+    private var capacity = 0
+    private let users = Atomic(0)
 
-    init(size: Int) {
-        self.size = size
-        var pointer: UnsafeMutableRawPointer?
-        posix_memalign(&pointer, Self.alignment, size)
-        bytes = pointer!
-        memset(bytes, 0, size)
-    }
+    init(memory: UnsafeMutableRawPointer, size: Int) { (self.memory, self.size) = (memory, size) }
 
-    deinit { free(bytes) }
+    var isLarge: Bool { size == Self.largeSize }
 
-    func begin(at offset: Int64) {
+    /// Starts over for bytes from `offset` on. A block ends at a multiple of its size in the file.
+    func prepare(at offset: Int64) {
         self.offset = offset
         count = 0
-        limit = size - Int(offset % Int64(size))
-        since = .now
+        start = Int(offset % Int64(Self.alignment))
+        capacity = size - Int(offset % Int64(size))
+        users.store(1, ordering: .relaxed)
     }
+
+    var room: Int { capacity - count }
+
+    var end: Int64 { offset + Int64(count) }
+
+    var bytes: UnsafeRawBufferPointer { UnsafeRawBufferPointer(start: memory + start, count: count) }
+
+    /// Adds at most `room` bytes.
+    func append(_ source: UnsafeRawPointer, _ count: Int) {
+        memcpy(memory + start + self.count, source, count)
+        self.count += count
+    }
+
+    func retain() { users.add(1, ordering: .relaxed) }
+
+    /// True for the last user, who gives the block back.
+    func release() -> Bool { users.subtract(1, ordering: .acquiringAndReleasing).newValue == 0 }
 }

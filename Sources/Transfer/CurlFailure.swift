@@ -1,28 +1,89 @@
 import CCurl
 import Contract
+import Glibc
 
-/// libcurl's errors in the contract's codes, with a sentence that says what to do.
-enum CurlFailure {
-    static func describe(_ code: CURLcode, _ request: Request) -> Failure {
-        let url = MaskedURL.text(request.url)
-        let reason = String(cString: curl_easy_strerror(code))
+/// What libcurl's results mean to a person.
+extension TransferError {
+    static func forbidden(_ address: String, _ kind: String) -> TransferError {
+        TransferError(
+            .addressForbidden,
+            "the address \(address) is not allowed (\(kind)); the worker's operator can allow it with --allow-address")
+    }
+
+    static func localLimit(_ systemError: Int32) -> TransferError {
+        TransferError(
+            .localLimit,
+            "no socket could be opened here (\(String(cString: strerror(systemError)))); raise its limits or lower --slots"
+        )
+    }
+
+    static func incomplete(_ task: TransferTask, _ code: CURLcode, of expected: Int64) -> TransferError {
+        let broken = failed(task, code)
+        // A broken chunk coding or a lost TLS session is worse than a short body.
+        if code != CURLE_OK, case .failed(let failure) = broken, [.badResponse, .tls].contains(failure.code) {
+            return broken
+        }
+        return TransferError(
+            .incomplete, "the connection ended after \(task.taken) of \(expected) bytes")
+    }
+
+    /// For any result but an incomplete body of known length.
+    static func failed(_ task: TransferTask, _ code: CURLcode) -> TransferError {
+        let systemError = Int32(ccurl_get_long(task.easy.raw, CURLINFO_OS_ERRNO))
+        let (kind, text) = explain(task, code, systemError)
+        if let refusal = task.connectRefusal, !task.openedSocket { return refusal }
+        return TransferError(kind, text)
+    }
+
+    /// The resolver needs a socket, and does not say so when there is none.
+    private static var isOutOfDescriptors: Bool {
+        let probe = dup(0)
+        if probe >= 0 { close(probe) }
+        return probe < 0 && (errno == EMFILE || errno == ENFILE)
+    }
+
+    private static func explain(_ task: TransferTask, _ code: CURLcode, _ systemError: Int32) -> (ErrorCode, String) {
+        let target = Authority(task.request.url)
+        let place = target.map { "\($0.host):\($0.port)" } ?? "the server"
+        let hasProxy = task.configuration.proxy != nil
+        let reason = systemError != 0 ? String(cString: strerror(systemError)) : task.easy.errorMessage
         switch code {
+        case CURLE_OK, CURLE_GOT_NOTHING:
+            return (.incomplete, "\(place) closed the connection without a response")
+        case CURLE_UNSUPPORTED_PROTOCOL, CURLE_URL_MALFORMAT:
+            return task.isConnected
+                ? (.badResponse, "\(place) does not speak HTTP")
+                : (.badJob, "the URL is not valid, or neither http nor https")
+        case CURLE_COULDNT_RESOLVE_PROXY: return (.proxy, "the proxy's name cannot be resolved")
+        case CURLE_COULDNT_RESOLVE_HOST where isOutOfDescriptors:
+            return (.localLimit, "this worker is out of file descriptors: raise its limits or lower --slots")
         case CURLE_COULDNT_RESOLVE_HOST:
-            return Failure(.dns, "the host of \(url) does not resolve: correct the URL, or look at the resolver")
+            return (.dns, "\(target?.host ?? "the host") cannot be resolved; check the name and this host's resolver")
         case CURLE_COULDNT_CONNECT:
-            return Failure(.connect, "no connection to \(url): nobody listens there, or a firewall refuses")
+            return hasProxy
+                ? (.proxy, "the proxy cannot be connected to: \(reason)")
+                : (.connect, "\(place) cannot be connected to: \(reason)")
+        case CURLE_PROXY: return (.proxy, "the proxy refused: \(task.easy.errorMessage)")
         case CURLE_OPERATION_TIMEDOUT:
-            return Failure(
-                .connect, "no connection to \(url) within \(request.connectTimeout): the server does not answer")
-        case CURLE_COULDNT_RESOLVE_PROXY, CURLE_PROXY: return Failure(.proxy, "the proxy failed: \(reason)")
-        case CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_CACERT_BADFILE, CURLE_SSL_CONNECT_ERROR, CURLE_SSL_CERTPROBLEM,
-            CURLE_SSL_CIPHER, CURLE_SSL_ISSUER_ERROR, CURLE_USE_SSL_FAILED:
-            return Failure(.tls, "TLS with \(url) failed: \(reason); a private CA is added with --ca")
-        case CURLE_PARTIAL_FILE, CURLE_GOT_NOTHING, CURLE_RECV_ERROR, CURLE_SEND_ERROR:
-            return Failure(.incomplete, "the connection to \(url) ended too early: \(reason)")
-        case CURLE_URL_MALFORMAT, CURLE_UNSUPPORTED_PROTOCOL:
-            return Failure(.badJob, "the URL \(url) is not valid: \(reason)")
-        default: return Failure(.badResponse, "\(url) answered what is no valid HTTP: \(reason)")
+            let limit = task.request.connectTimeout.components.seconds
+            return ccurl_get_offset(task.easy.raw, CURLINFO_NAMELOOKUP_TIME_T) == 0 && target?.isNumeric == false
+                ? (.dns, "\(target?.host ?? "the host") was not resolved within \(limit) s")
+                : (hasProxy ? .proxy : .connect, "\(place) did not answer within \(limit) s of connecting")
+        case CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_CACERT_BADFILE, CURLE_SSL_ISSUER_ERROR,
+            CURLE_SSL_INVALIDCERTSTATUS:
+            return (.tls, "the certificate of \(place) cannot be trusted: \(task.easy.errorMessage)")
+        case CURLE_SSL_CONNECT_ERROR, CURLE_SSL_CIPHER, CURLE_SSL_CERTPROBLEM, CURLE_SSL_ENGINE_INITFAILED:
+            return (.tls, "TLS with \(place) failed: \(task.easy.errorMessage)")
+        case CURLE_WEIRD_SERVER_REPLY, CURLE_BAD_CONTENT_ENCODING:
+            return (.badResponse, "\(place) sent a response that is not HTTP: \(task.easy.errorMessage)")
+        case CURLE_OUT_OF_MEMORY: return (.localLimit, "out of memory")
+        case CURLE_RECV_ERROR, CURLE_SEND_ERROR, CURLE_PARTIAL_FILE:
+            if hasProxy, !task.isConnected { return (.proxy, "the proxy refused: \(task.easy.errorMessage)") }
+            if task.easy.errorMessage.contains("chunk"), systemError == 0 {
+                return (.badResponse, "\(place) sent a broken chunk: \(task.easy.errorMessage)")
+            }
+            return (.incomplete, "the connection to \(place) broke: \(reason)")
+        default: return (.badResponse, "\(place): \(task.easy.errorMessage)")
         }
     }
 }

@@ -1,28 +1,41 @@
-/// Header fields in the order received; names compare without regard to case.
+/// Header fields in the order they came, duplicates kept; names compare without regard to ASCII case.
 package struct HeaderFields: Sendable {
-    package private(set) var fields: [(name: String, value: String)] = []
+    /// Values are without surrounding white space and otherwise as sent (bytes that are not UTF-8 read as ISO 8859-1).
+    package private(set) var fields: [(name: String, value: String)]
 
     package init(_ fields: [(name: String, value: String)] = []) { self.fields = fields }
 
-    /// The first value of a field.
-    package subscript(name: String) -> String? { fields.first { $0.name == name.lowercased() }?.value }
+    /// The first value of `name`.
+    package subscript(_ name: String) -> String? { fields.first { Self.equal($0.name, name) }?.value }
 
-    package func all(_ name: String) -> [String] { fields.filter { $0.name == name }.map(\.value) }
-
-    /// Adds a line as it came off the wire; what has no colon is ignored, as is what continues an earlier line.
-    mutating func append(line: Substring) {
-        guard let colon = line.firstIndex(of: ":"), !line.hasPrefix(" "), !line.hasPrefix("\t") else { return }
-        let value = line[line.index(after: colon)...]
-        fields.append((name: line[..<colon].lowercased(), value: value.trimmed))
+    /// Every value of `name`, in order, one per field line (RFC 9110 section 5.3: they could be joined by commas).
+    package func all(_ name: String) -> [String] {
+        fields.compactMap { Self.equal($0.name, name) ? $0.value : nil }
     }
+
+    mutating func append(name: Substring, value: Substring) { fields.append((name.trimmed, value.trimmed)) }
+
+    /// Continues the last field with a folded line (RFC 9112 section 5.2).
+    mutating func extendLast(_ more: Substring) {
+        guard !fields.isEmpty else { return }
+        fields[fields.count - 1].value += " " + more.trimmed
+    }
+
+    private static func equal(_ a: String, _ b: String) -> Bool {
+        let (a, b) = (a.utf8, b.utf8)
+        return a.count == b.count && zip(a, b).allSatisfy { lower($0) == lower($1) }
+    }
+
+    private static func lower(_ byte: UInt8) -> UInt8 { (0x41...0x5A).contains(byte) ? byte | 0x20 : byte }
 }
 
 extension Substring {
-    /// Without spaces and tabs at both ends.
+    /// Without the spaces and tabs around it.
     package var trimmed: String {
-        var rest = self[...]
-        while let first = rest.first, first == " " || first == "\t" { rest.removeFirst() }
-        while let last = rest.last, last == " " || last == "\t" { rest.removeLast() }
-        return String(rest)
+        let isBlank: (Character) -> Bool = { $0 == " " || $0 == "\t" }
+        guard let first = firstIndex(where: { !isBlank($0) }), let last = lastIndex(where: { !isBlank($0) }) else {
+            return ""
+        }
+        return String(self[first...last])
     }
 }

@@ -1,175 +1,178 @@
 import CLinux
-import COpenSSL
 package import Contract
 import Executors
 import Glibc
+import Synchronization
 
-/// Whether a finished file must survive the loss of power, or only the death of processes.
-package enum Durability: String, Sendable, CaseIterable { case disk, process }
+/// What "done" means for bytes of a file.
+package enum Durability: String, Sendable, CaseIterable {
+    /// They survive a power cut: synced before they are reported.
+    case disk
+    /// They survive this process: they may still be in the page cache.
+    case process
+}
 
-/// A file that is written in blocks at offsets, by any number of transfers at once. It knows which bytes are written, and
-/// a checkpoint says which of them are durable.
+/// A file being written in blocks at offsets, by any number of transfers at once.
+///
+/// What is on its way is in the path's queue; `written` is what `pwrite` has returned for, `durable` what a checkpoint
+/// has synced. It is closed when nobody holds it any more. The first error stays: later blocks are given up, and every call throws it. After a failed sync the file
+/// must be opened anew and continued from `durable`, since the kernel may have dropped pages and marked them clean.
 package final class OutputFile: Sendable {
-    private struct State {
-        var written = ByteIntervals()
-        var queued = 0
-        var error: Int32 = 0
+    struct State: Sendable {
+        var written: ByteIntervals
+        var durable: ByteIntervals
+        /// A second descriptor that writes past the page cache; closed with the file, since a writer may be inside it.
+        var direct: Int32?
+        var isDirectPossible = true
+        var writers: [FileWriter] = []
+        /// Blocks handed over and blocks done, ever: a checkpoint waits until the second has reached the first.
+        var submitted = 0
+        var completed = 0
+        var waiting: [(until: Int, continuation: CheckedContinuation<Void, Never>)] = []
+        /// Bytes written through the page cache since it was last dropped.
+        var cached: Int64 = 0
     }
 
-    private let descriptor: Int32
-    /// Writes past the page cache: what costs most is filling it. -1 where the file system cannot.
-    private let direct: Int32
-    private let path: WritePath
-    private let durability: Durability
-    private let state: Monitor<State>
+    /// Bytes through the page cache after which they are written back and dropped from it.
+    private static let cacheLimit: Int64 = 64 << 20
 
-    /// Owns `descriptor`, open for reading and writing. `written` are the bytes that are durable already.
-    package init(descriptor: Int32, path: WritePath, durability: Durability, written: ByteIntervals = ByteIntervals()) {
+    package let descriptor: Int32
+    package let durability: Durability
+    let path: WritePath
+    let state: Mutex<State>
+    let digest: RunningDigest?
+    private let failure = Mutex<TransferError?>(nil)
+    private let hasFailed = Atomic(false)
+
+    /// - Parameters:
+    ///   - descriptor: Open for reading and writing, without O_DIRECT and O_APPEND; owned from here on.
+    ///   - written: What is durable in it already.
+    ///   - digest: Hashed over the bytes that come in order from byte 0, while they are written.
+    package init(
+        descriptor: Int32, path: WritePath, durability: Durability = .disk, written: ByteIntervals = ByteIntervals(),
+        digest: Job.Checksum.Algorithm? = nil
+    ) {
         self.descriptor = descriptor
         self.path = path
         self.durability = durability
-        direct = clinux_reopen_direct(descriptor)
-        state = Monitor(State(written: written))
+        self.digest = digest.map { RunningDigest($0, path: path) }
+        state = Mutex(State(written: written, durable: written))
     }
 
     deinit {
-        if direct >= 0 { close(direct) }
-        close(descriptor)
+        // Blocks under way and calls that run hold the file, so nobody uses the descriptors any more. Closing may block.
+        let descriptors = [descriptor] + state.withLock { $0.direct.map { [$0] } ?? [] }
+        path.blocking.submit { for descriptor in descriptors { close(descriptor) } }
     }
 
-    /// Bytes that have been handed to the kernel; durable or not.
-    package var written: ByteIntervals { state.read { $0.written } }
+    /// The bytes that `pwrite` has returned for, those that were there before included.
+    package var written: ByteIntervals { state.withLock { $0.written } }
 
-    func submit(_ block: Block) {
-        state.withLock { $0.queued += 1 }
-        path.submit(block, to: self)
+    /// The bytes that the last checkpoint made durable.
+    package var durable: ByteIntervals { state.withLock { $0.durable } }
+
+    /// The first error of a write or sync.
+    package var error: TransferError? { hasFailed.load(ordering: .acquiring) ? failure.withLock { $0 } : nil }
+
+    func fail(_ error: TransferError) {
+        failure.withLock { if $0 == nil { $0 = error } }
+        hasFailed.store(true, ordering: .releasing)
     }
 
-    func giveBack(_ block: Block) { path.give(block) }
+    // MARK: Blocks
 
-    func take(large: Bool) -> Block? { path.take(large: large) }
+    func attach(_ writer: FileWriter) { state.withLock { $0.writers.append(writer) } }
 
-    /// The first error of a write, if there was one.
-    var failure: TransferError? { state.read { $0.error == 0 ? nil : Self.error($0.error) } }
+    func detach(_ writer: FileWriter) { state.withLock { $0.writers.removeAll { $0 === writer } } }
 
-    /// On a writer's thread.
+    func submit(_ block: Block, from writer: FileWriter) {
+        state.withLock { $0.submitted += 1 }
+        digest?.offer(block)
+        path.submit(block, of: self, from: writer)
+    }
+
+    /// True if the running digest has too many blocks before it; then `wake` is called when it has caught up.
+    func digestIsBehind(orCall wake: @escaping @Sendable () -> Void) -> Bool {
+        digest?.isBehind(orCall: wake) ?? false
+    }
+
+    /// On a writer thread: writes the block, notes it, and gives it back.
     func write(_ block: Block) {
-        let isAligned = block.offset % Int64(Block.alignment) == 0 && block.count % Block.alignment == 0
-        var error = put(block, to: isAligned && direct >= 0 ? direct : descriptor)
-        // A file system may accept O_DIRECT and refuse the write.
-        if error == EINVAL, isAligned, direct >= 0 { error = put(block, to: descriptor) }
-        let range = block.offset..<(block.offset + Int64(block.count))
-        path.give(block)
-        state.withLock { state in
-            state.queued -= 1
-            if error == 0 { state.written.insert(range) } else if state.error == 0 { state.error = error }
-        }
-    }
-
-    private func put(_ block: Block, to descriptor: Int32) -> Int32 {
-        var done = 0
-        while done < block.count {
-            let count = pwrite(descriptor, block.bytes + done, block.count - done, off_t(block.offset) + off_t(done))
-            if count > 0 { done += count } else if count == 0 { return EIO } else if errno != EINTR { return errno }
-        }
-        return 0
-    }
-
-    /// Reserves room for the file where the file system can; `.noSpace` if there is none.
-    package func reserve(_ size: Int64) async throws(TransferError) {
-        try await onFileThread { () throws(TransferError) in
-            let code = clinux_reserve(self.descriptor, off_t(size))
-            guard code == ENOSPC || code == EDQUOT || code == EFBIG else { return }
-            throw Self.error(code)
-        }
-    }
-
-    /// Syncs what is written and returns it: it is durable then (with `.process`: it survives this process). Bytes that
-    /// arrive meanwhile count at the next checkpoint. A failed sync is never tried again: the pages may be lost and clean.
-    package func checkpoint() async throws(TransferError) -> ByteIntervals {
-        try await onFileThread { () throws(TransferError) in
-            let written = self.written
-            if let failure = self.failure { throw failure }
-            try self.sync()
-            return written
-        }
-    }
-
-    /// Waits until all that was handed over is written; then as `checkpoint`.
-    package func drain() async throws(TransferError) -> ByteIntervals {
-        try await onFileThread { () throws(TransferError) in
-            self.state.waitWhile({ $0.queued > 0 }, then: { _ in })
-            if let failure = self.failure { throw failure }
-            try self.sync()
-            return self.written
-        }
-    }
-
-    /// Cuts the file to `size`: a reservation must not stay.
-    package func truncate(to size: Int64) async throws(TransferError) {
-        try await onFileThread { () throws(TransferError) in
-            guard ftruncate(self.descriptor, off_t(size)) == 0 else { throw Self.error(errno) }
-        }
-    }
-
-    /// The hexadecimal digest of the first `size` bytes, read back.
-    package func digest(_ algorithm: Job.Checksum.Algorithm, size: Int64) async throws(TransferError) -> String {
-        try await onFileThread { () throws(TransferError) in
-            let context = EVP_MD_CTX_new()
-            defer { EVP_MD_CTX_free(context) }
-            EVP_DigestInit_ex(context, algorithm.implementation, nil)
-            let block = Block(size: Block.large)
-            var position: Int64 = 0
-            while position < size {
-                let count = pread(self.descriptor, block.bytes, min(block.size, Int(size - position)), off_t(position))
-                if count < 0, errno == EINTR { continue }
-                guard count > 0 else { throw Self.error(count < 0 ? errno : EIO) }
-                EVP_DigestUpdate(context, block.bytes, count)
-                position += Int64(count)
+        var range = block.offset..<block.end
+        if error == nil {
+            if let systemError = writeBytes(block) {
+                fail(TransferError("write", systemError))
+                range = block.offset..<block.offset
             }
-            var digest = [UInt8](repeating: 0, count: 64)
-            var length: UInt32 = 0
-            EVP_DigestFinal_ex(context, &digest, &length)
-            return digest.prefix(Int(length)).map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()
+        } else {
+            range = block.offset..<block.offset
+        }
+        path.finish(block)
+        let waiting = state.withLock { state in
+            state.written.insert(range)
+            state.completed += 1
+            let due = state.waiting.filter { $0.until <= state.completed }
+            state.waiting.removeAll { $0.until <= state.completed }
+            return due
+        }
+        for entry in waiting { entry.continuation.resume() }
+    }
+
+    private func writeBytes(_ block: Block) -> Int32? {
+        let bytes = block.bytes.baseAddress!
+        let page = Int64(Block.alignment)
+        // Whole pages go past the page cache; what is before and after them cannot.
+        let first = (block.offset + page - 1) / page * page
+        let last = block.end / page * page
+        if last - first >= 4 * page, let direct = directDescriptor(for: block) {
+            let (head, body) = (Int(first - block.offset), Int(last - first))
+            let start = monotonicNanoseconds()
+            let error = path.writeAll(direct, bytes + head, body, at: first)
+            path.noteDirectWrite(monotonicNanoseconds() - start)
+            if let error {
+                guard error == EINVAL else { return error }
+                // Some file systems accept O_DIRECT at open and refuse it at write.
+                giveUpDirect()
+                return writeCached(bytes, block.count, at: block.offset)
+            }
+            return writeCached(bytes, head, at: block.offset)
+                ?? writeCached(bytes + head + body, block.count - head - body, at: last)
+        }
+        return writeCached(bytes, block.count, at: block.offset)
+    }
+
+    private func writeCached(_ bytes: UnsafeRawPointer, _ count: Int, at offset: Int64) -> Int32? {
+        guard count > 0 else { return nil }
+        if let error = path.writeAll(descriptor, bytes, count, at: offset) { return error }
+        let isDue = state.withLock { state in
+            state.cached += Int64(count)
+            guard durability == .disk, state.cached >= Self.cacheLimit else { return false }
+            state.cached = 0
+            return true
+        }
+        if isDue { path.blocking.submit { self.dropCache() } }
+        return nil
+    }
+
+    private func dropCache() {
+        guard error == nil else { return }
+        if fdatasync(descriptor) != 0 { fail(TransferError("sync", errno)) }
+        posix_fadvise(descriptor, 0, 0, Int32(POSIX_FADV_DONTNEED))
+    }
+
+    private func directDescriptor(for block: Block) -> Int32? {
+        // On a disk that falls behind, the page cache gathers small writes, and takes what durability allows it to take.
+        // On any other it costs more than the disk: filling it is what is slow.
+        if durability == .process || !block.isLarge, path.isDiskBehind { return nil }
+        return state.withLock { state in
+            guard state.isDirectPossible else { return nil }
+            if state.direct == nil {
+                let opened = clinux_reopen_direct(descriptor)
+                if opened >= 0 { state.direct = opened } else { state.isDirectPossible = false }
+            }
+            return state.direct
         }
     }
 
-    private func sync() throws(TransferError) {
-        guard durability == .disk else { return }
-        guard fdatasync(descriptor) == 0 else {
-            let code = errno
-            state.withLock { $0.error = code }
-            throw Self.error(code)
-        }
-    }
-
-    private func onFileThread<T: Sendable>(
-        _ body: @escaping @Sendable () throws(TransferError) -> T
-    ) async throws(TransferError) -> T {
-        try await path.blocking.run(body)
-    }
-
-    static func error(_ code: Int32) -> TransferError {
-        switch code {
-        case ENOSPC, EDQUOT: return .noSpace
-        case EFBIG: return .failed(Failure(.tooLarge, "the file is larger than the file system takes"))
-        case EROFS, EACCES, EPERM:
-            return .failed(Failure(.permission, "the file cannot be written: \(String(cString: strerror(code)))"))
-        default:
-            return .failed(
-                Failure(
-                    .io, "writing failed: \(String(cString: strerror(code))); look at the disk and the system's log"))
-        }
-    }
-}
-
-extension Job.Checksum.Algorithm {
-    fileprivate var implementation: OpaquePointer? {
-        switch self {
-        case .sha256: EVP_sha256()
-        case .sha512: EVP_sha512()
-        case .sha1: EVP_sha1()
-        case .md5: EVP_md5()
-        }
-    }
+    private func giveUpDirect() { state.withLock { $0.isDirectPossible = false } }
 }

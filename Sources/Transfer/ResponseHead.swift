@@ -1,32 +1,56 @@
-/// The head of a final response (not 1xx).
+/// A final response (status 200 and above) up to the blank line that ends its head.
 package struct ResponseHead: Sendable {
     package let status: Int
     package let headers: HeaderFields
     /// The URL that was asked.
     package let url: String
+    package let length: Length
+    /// The numeric address that was connected to; the proxy's if there is one.
+    package let remoteAddress: String
+    /// Whether the connection had served an earlier request.
+    package let isReused: Bool
 
-    package init(status: Int, headers: HeaderFields, url: String) {
+    package init(
+        status: Int, headers: HeaderFields, url: String, method: String = "GET", remoteAddress: String = "",
+        isReused: Bool = false
+    ) {
         (self.status, self.headers, self.url) = (status, headers, url)
+        (self.remoteAddress, self.isReused) = (remoteAddress, isReused)
+        length = Length(method: method, status: status, headers: headers)
     }
 
     /// How the end of the body is told (RFC 9112 section 6.3).
     package enum Length: Sendable, Equatable {
+        /// By Content-Length; 0 where there is no body: after HEAD, or with 204 and 304.
         case bytes(Int64)
+        /// By the last chunk.
         case chunked
-        /// Only the close of the connection tells it.
+        /// By the end of the connection, which looks the same as a connection that broke.
         case untilClose
-        /// Several Content-Lengths that differ, or one that is no number.
+        /// The Content-Lengths differ, or are no numbers: such a body is not accepted.
         case invalid
-    }
 
-    package var length: Length {
-        if headers["transfer-encoding"]?.lowercased().contains("chunked") == true { return .chunked }
-        let values = headers.all("content-length").flatMap { $0.split(separator: ",").map(\.trimmed) }
-        guard let first = values.first else { return .untilClose }
-        guard values.allSatisfy({ $0 == first }), first.utf8.allSatisfy({ 48...57 ~= $0 }), let count = Int64(first)
-        else {
-            return .invalid
+        init(method: String, status: Int, headers: HeaderFields) {
+            guard method != "HEAD", status != 204, status != 304 else {
+                self = .bytes(0)
+                return
+            }
+            if let coding = headers.all("transfer-encoding").flatMap({ $0.split(separator: ",") }).last {
+                self = coding.trimmed.lowercased() == "chunked" ? .chunked : .untilClose
+                return
+            }
+            let lengths = headers.all("content-length").flatMap { value in
+                value.split(separator: ",", omittingEmptySubsequences: false).map { Self.number($0.trimmed) }
+            }
+            guard let first = lengths.first else {
+                self = .untilClose
+                return
+            }
+            self = lengths.allSatisfy { $0 == first } ? first.map { .bytes($0) } ?? .invalid : .invalid
         }
-        return .bytes(count)
+
+        private static func number(_ text: String) -> Int64? {
+            !text.isEmpty && text.utf8.allSatisfy { (0x30...0x39).contains($0) } ? Int64(text) : nil
+        }
     }
 }

@@ -1,9 +1,33 @@
-/// A response whose head is known and whose body waits. Say where the body goes; dropping it cancels it.
+/// How a body ended well.
+package struct TransferEnd: Sendable, Equatable {
+    package enum Reason: Sendable {
+        /// All bytes that were demanded or announced came, or the last chunk did.
+        case length
+        /// The connection closed, which is all that told the end: the body may be cut short.
+        case close
+        /// At the offset given to `shorten(to:)`.
+        case shortened
+    }
+
+    /// The byte of the file after the last one that was accepted.
+    package let position: Int64
+    /// Bytes of the body that were accepted.
+    package let bytes: Int64
+    package let reason: Reason
+    /// The server sent more than was demanded; the rest was dropped.
+    package var isOverlong = false
+}
+
+/// A response whose head is known and whose body waits at its first byte. Dropping it cancels it.
+///
+/// Exactly one of `receive`, `collect` and `discard` is called, once. All of them end early with `TransferError.cancelled`
+/// when the task is cancelled.
 package final class Transfer: Sendable {
-    private let id: UInt64
     package let head: ResponseHead
+    /// Read it from anywhere, as often as you like.
     package let progress: TransferProgress
     private let engine: TransferEngine
+    private let id: UInt64
 
     init(id: UInt64, head: ResponseHead, progress: TransferProgress, engine: TransferEngine) {
         (self.id, self.head, self.progress, self.engine) = (id, head, progress, engine)
@@ -11,25 +35,33 @@ package final class Transfer: Sendable {
 
     deinit { cancel() }
 
-    /// Writes the body to `file` from `offset`. With a `length` exactly that many bytes are demanded (`.incomplete` if
-    /// there are fewer), and none beyond it is taken. Returns when all bytes are handed to the file, which may not have
-    /// written them yet; cancelling the task ends it within milliseconds.
-    package func receive(into file: OutputFile, at offset: Int64, length: Int64?) async throws(TransferError)
-        -> TransferEnd
-    {
-        try await engine.take(id, into: .file(file, position: offset, end: length.map { offset + $0 })).get()
+    /// Writes the body to `file` from `offset` on. Returns when the bytes are written (not synced).
+    ///
+    /// - Parameter length: Exactly so many bytes are demanded; fewer are `incomplete`, more are dropped and reported. nil
+    ///   demands what the response announces, if it does.
+    /// - Throws: What broke the transfer. The bytes that came before it are on their way to the file.
+    package func receive(
+        into file: OutputFile, at offset: Int64 = 0, length: Int64? = nil
+    ) async throws(TransferError) -> TransferEnd {
+        try await engine.receive(id, into: file, at: offset, length: length)
     }
 
-    /// The body as bytes, `.badResponse` if there are more than `limit`.
+    /// The whole body, if it is at most `limit` bytes long; `too_large` otherwise.
     package func collect(limit: Int) async throws(TransferError) -> [UInt8] {
-        try await engine.take(id, into: .memory([], limit: limit)).get().bytes
+        try await engine.collect(id, limit: limit)
     }
 
-    /// Reads on to the end if that is near, so that the connection can be used again.
-    package func discard(limit: Int = 64 << 10) async { _ = await engine.take(id, into: .discard(left: limit)) }
+    /// Reads and drops the body if it is at most `limit` bytes long, so that the connection is used again, and gives the
+    /// connection up otherwise.
+    package func discard(limit: Int = 64 << 10) async { await engine.discard(id, limit: limit) }
 
-    /// Ends the body at this offset of the file: somebody else fetches the rest.
-    package func shorten(to end: Int64) async { await engine.shorten(id, to: end) }
+    /// Stops `receive` at this offset of the file, because another transfer fetches what follows. Bytes beyond it that
+    /// have come already stay. The connection is lost unless the rest of the response is short.
+    package func shorten(to end: Int64) { progress.shorten(to: end) }
 
-    package func cancel() { Task { [engine, id] in await engine.cancel(id) } }
+    /// Ends the transfer within milliseconds. Harmless when it has ended.
+    package func cancel() {
+        let (engine, id) = (engine, id)
+        Task { await engine.cancel(id) }
+    }
 }

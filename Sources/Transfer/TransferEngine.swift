@@ -1,69 +1,76 @@
 import CCurl
 import Contract
 import Executors
-import Glibc
 
-/// libcurl on a thread of its own: epoll tells when a socket is ready, libcurl moves the bytes, and the writers' threads
-/// take them to disk. It follows no redirects, judges nothing and decodes nothing.
+/// libcurl on one thread of its own, for all transfers of a process.
+///
+/// It follows no redirects, judges no response, decodes no content, and takes nothing from the environment. Everything of
+/// libcurl's happens on the loop that is this actor's executor: its callbacks are on the actor already.
 package actor TransferEngine {
     /// What is the same for all transfers of a process.
     package struct Configuration: Sendable {
         package var policy = AddressPolicy.restricted()
-        /// The operator's proxy; never the environment's.
+        /// The operator's proxy: `http://`, `https://`, `socks5://` or `socks5h://`; never the environment's.
         package var proxy: String?
-        /// A file of certificates that are trusted besides the system's.
+        /// A PEM file of certificate authorities that are trusted besides the system's.
         package var certificateAuthorities: String?
+        /// Connections kept open for later requests.
+        package var idleConnections = 64
         package init() {}
     }
 
+    private static let tickInterval = Duration.milliseconds(250)
+    private static let limitInterval = Duration.milliseconds(10)
+    private static let spareHandles = 64
+    /// How long a response may take to end after everything that was wanted has come: nanoseconds.
+    private static let endLimit: UInt64 = 1_000_000_000
+
+    private nonisolated let loop: EventLoop
     package nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
-
-    private nonisolated let loop = EventLoop(name: "haul-transfer")
     package nonisolated let path: WritePath
-    private let configuration: Configuration
-    private nonisolated(unsafe) let multi: UnsafeMutableRawPointer
+    var configuration: Configuration
+    private let multi: CurlMulti
+    let resolver = BlockingPool(name: "resolver", limit: 8)
+    private let limited = LimitedTasks()
+    private var hostAddresses = HostAddresses()
+    /// Keyed by a counter: an object's address may be used again while a message about the old one is under way.
     private var tasks: [UInt64: TransferTask] = [:]
-    private var nextTask: UInt64 = 0
-    /// Transfers with a rate limit.
-    private var limited = 0
-    private var timer: EventLoop.Timer?
-    private var watchdog: EventLoop.Timer?
-    private var resumption: EventLoop.Timer?
+    private var lastID: UInt64 = 0
+    private var spare: [EasyHandle] = []
+    private var tick: EventLoop.Timer?
+    private var limitTick: EventLoop.Timer?
 
+    /// `path` is where the files of its transfers are written through.
     package init(configuration: Configuration, path: WritePath) {
         self.configuration = configuration
         self.path = path
-        curl_global_init(Int(CURL_GLOBAL_ALL))
-        multi = curl_multi_init()
+        curl_global_init(Int(CURL_GLOBAL_DEFAULT))
+        loop = EventLoop(name: "transfers")
+        multi = CurlMulti(loop: loop, idleConnections: configuration.idleConnections)
     }
 
     isolated deinit {
-        curl_multi_cleanup(multi)
+        if let tick { loop.cancel(tick) }
+        if let limitTick { loop.cancel(limitTick) }
+        multi.stop()
         loop.stop()
     }
 
-    /// Sends the request and returns when the head of the final response is complete. The body waits: libcurl is held at
-    /// its first byte until `Transfer.receive`, `collect` or `discard` says where it goes.
+    /// The monotonic nanoseconds at which the loop last turned; for health checks.
+    package nonisolated var lastTurn: UInt64 { loop.lastTurn }
+
+    /// The number of transfers that have not ended.
+    package var count: Int { tasks.count }
+
+    /// Sends the request. Returns when the head of the final response is complete, with the body paused at its first byte.
     package func start(_ request: Request) async throws(TransferError) -> Transfer {
-        if watchdog == nil { begin() }
-        let task = try makeTask(request)
+        let pinned = try await resolveForProxy(request)
+        let task = try open(request, pinnedTo: pinned)
         let id = task.id
-        let result: Result<ResponseHead, TransferError> = await withTaskCancellationHandler {
+        let result = await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
-                var waiting: CheckedContinuation<Result<ResponseHead, TransferError>, Never>? = continuation
-                task.onHead = { head in
-                    waiting?.resume(returning: .success(head))
-                    waiting = nil
-                }
-                task.onFailure = { error in
-                    waiting?.resume(returning: .failure(error))
-                    waiting = nil
-                }
-                tasks[id] = task
-                if !request.limits.isEmpty { limited += 1 }
-                curl_multi_add_handle(multi, task.easy)
-                kick()
-                if Task.isCancelled { end(task, .failure(.cancelled)) }
+                task.headWaiter = continuation
+                begin(task)
             }
         } onCancel: {
             Task { await self.cancel(id) }
@@ -71,236 +78,193 @@ package actor TransferEngine {
         return Transfer(id: id, head: try result.get(), progress: task.progress, engine: self)
     }
 
-    /// Hands half-filled blocks to the writers: of transfers so slow that theirs is older than `age`.
-    package func flush(olderThan age: Duration) {
-        for task in tasks.values { task.flush(olderThan: age) }
+    func receive(
+        _ id: UInt64, into file: OutputFile, at offset: Int64, length: Int64?
+    ) async throws(TransferError) -> TransferEnd {
+        let writer = FileWriter(file: file, offset: offset) { [weak self] in
+            Task { await self?.blockFree(id, file.path) }
+        }
+        let result: Result<TransferEnd, TransferError>
+        if tasks[id]?.head?.length == .invalid, length == nil {
+            cancel(id)
+            result = .failure(TransferError(.badResponse, "the server's Content-Length fields contradict each other"))
+        } else {
+            result = await body(of: id, to: .file(writer, offset: offset), demanding: length)
+        }
+        await writer.finish()
+        // What broke the writing matters more than what the network made of it.
+        if let error = file.error { throw error }
+        return try result.get()
     }
 
-    // MARK: For Transfer
+    func collect(_ id: UInt64, limit: Int) async throws(TransferError) -> [UInt8] {
+        let task = tasks[id]
+        _ = try await body(of: id, to: .memory(limit: limit), demanding: nil).get()
+        return task?.collected ?? []
+    }
 
-    func take(_ id: UInt64, into body: TransferTask.Body) async -> Result<TransferEnd, TransferError> {
+    func discard(_ id: UInt64, limit: Int) async {
+        if case .bytes(let length) = tasks[id]?.head?.length, length > limit { return cancel(id) }
+        _ = await body(of: id, to: .nowhere(left: limit), demanding: nil)
+    }
+
+    func cancel(_ id: UInt64) {
+        guard let task = tasks[id], !task.isDetached else { return }
+        abort(task, .cancelled)
+    }
+
+    func currentHostAddresses() -> Set<IPAddress> { hostAddresses.current() }
+
+    // MARK: One task
+
+    private func open(_ request: Request, pinnedTo address: IPAddress?) throws(TransferError) -> TransferTask {
+        guard let easy = spare.popLast() ?? EasyHandle() else { throw EasyHandle.outOfMemory }
+        let rate = request.limits.map(\.bytesPerSecond).min()
+        try easy.configure(request, configuration, bufferSize: Self.bufferSize(active: tasks.count + 1, rate: rate))
+        if let address { try easy.pin(to: address) }
+        lastID += 1
+        let task = TransferTask(
+            id: lastID, request: request, configuration: configuration, easy: easy, limited: limited)
+        task.hostAddresses = hostAddresses.current()
+        return task
+    }
+
+    private func begin(_ task: TransferTask) {
+        multi.afterTurn = { [unowned self] in assumeIsolated { $0.afterTurn() } }
+        tasks[task.id] = task
+        if Task.isCancelled { return abort(task, .cancelled) }
+        let code = multi.add(task.easy)
+        guard code == CURLM_OK else {
+            return abort(task, TransferError(.localLimit, String(cString: curl_multi_strerror(code))))
+        }
+        scheduleTick()
+    }
+
+    private func body(
+        of id: UInt64, to sink: TransferTask.Sink, demanding length: Int64?
+    ) async -> Result<TransferEnd, TransferError> {
         guard let task = tasks[id] else { return .failure(.cancelled) }
         return await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
-                task.body = body
-                task.onEnd = continuation
-                task.progress.touch()
-                if let code = task.result { return end(task, task.outcome(of: code)) }
-                resume(task)
-                if Task.isCancelled { end(task, .failure(.cancelled)) }
+                task.bodyWaiter = continuation
+                task.direct(to: sink, demanding: length)
+                if Task.isCancelled {
+                    abort(task, .cancelled)
+                } else if let result = task.result {
+                    close(task, task.bodyResult(result))
+                } else {
+                    unpause(task)
+                }
             }
         } onCancel: {
             Task { await self.cancel(id) }
         }
     }
 
-    func shorten(_ id: UInt64, to limit: Int64) {
-        guard let task = tasks[id], case .file(let file, let position, let end) = task.body else { return }
-        task.body = .file(file, position: position, end: max(position, min(limit, end ?? limit)))
-        if position >= limit { self.end(task, task.outcome(of: CURLE_OK)) }
-    }
-
-    func cancel(_ id: UInt64) {
-        guard let task = tasks[id] else { return }
-        end(task, .failure(.cancelled))
-    }
-
-    // MARK: A transfer's life
-
-    private func makeTask(_ request: Request) throws(TransferError) -> TransferTask {
-        guard let easy = curl_easy_init() else {
-            throw .failed(Failure(.localLimit, "out of memory for another transfer"))
+    /// libcurl has ended the transfer by itself.
+    private func ended(_ task: TransferTask, _ code: CURLcode) {
+        guard task.result == nil else { return }
+        task.result = code
+        guard task.head != nil else {
+            let error: TransferError =
+                if case .failed(let error) = task.stop { error } else { .failed(task, code) }
+            return abort(task, error)
         }
-        nextTask += 1
-        let task = TransferTask(id: nextTask, easy: easy, request: request, policy: configuration.policy)
-        // Large reads for few transfers, small ones for many: libcurl keeps one buffer for each.
-        let bufferSize = tasks.count < 32 ? 256 << 10 : 32 << 10
-        let options: [(CURLoption, Int)] = [
-            (CURLOPT_NOSIGNAL, 1), (CURLOPT_HTTP_VERSION, Int(CURL_HTTP_VERSION_1_1)), (CURLOPT_FOLLOWLOCATION, 0),
-            (CURLOPT_BUFFERSIZE, bufferSize), (CURLOPT_CONNECTTIMEOUT_MS, request.connectTimeout.milliseconds),
-            (CURLOPT_QUICK_EXIT, 1), (CURLOPT_TCP_KEEPALIVE, 1), (CURLOPT_PATH_AS_IS, 1),
-        ]
-        for (option, value) in options { _ = ccurl_set_long(easy, option, value) }
-        _ = ccurl_set_string(easy, CURLOPT_URL, request.url)
-        _ = ccurl_set_string(easy, CURLOPT_PROTOCOLS_STR, "http,https")
-        _ = ccurl_set_string(easy, CURLOPT_PROXY, configuration.proxy ?? "")
-        if let file = configuration.certificateAuthorities { _ = ccurl_set_string(easy, CURLOPT_CAINFO, file) }
-        if request.method == "HEAD" {
-            _ = ccurl_set_long(easy, CURLOPT_NOBODY, 1)
-        } else if request.method != "GET" || request.body != nil {
-            _ = ccurl_set_string(easy, CURLOPT_CUSTOMREQUEST, request.method)
-            if let body = request.body {
-                _ = ccurl_set_offset(easy, CURLOPT_POSTFIELDSIZE_LARGE, Int(body.utf8.count))
-                _ = ccurl_set_string(easy, CURLOPT_COPYPOSTFIELDS, body)
-            }
-        }
-        for header in request.headers {
-            // An empty value wants a semicolon, or libcurl leaves the header out.
-            let line = header.value.isEmpty ? "\(header.name);" : "\(header.name): \(header.value)"
-            task.headerList = curl_slist_append(task.headerList, line)
-        }
-        task.headerList = curl_slist_append(task.headerList, "Expect:")
-        _ = ccurl_set_pointer(easy, CURLOPT_HTTPHEADER, task.headerList)
-        let proxied = configuration.proxy != nil
-        ccurl_set_callbacks(
-            easy, Unmanaged.passUnretained(task).toOpaque(),
-            { bytes, size, count, context in
-                TransferTask.from(context).header(UnsafeRawBufferPointer(start: bytes, count: size * count))
-            },
-            { bytes, size, count, context in
-                TransferTask.from(context).write(UnsafeRawBufferPointer(start: bytes, count: size * count))
-            },
-            proxied ? nil : { context, _, address in TransferTask.from(context).open(address!) },
-            proxied
-                ? nil
-                : { context, ip, _, _, _ in
-                    let isAllowed = TransferTask.from(context).mayUse(String(cString: ip!))
-                    return isAllowed ? Int32(CURL_PREREQFUNC_OK) : Int32(CURL_PREREQFUNC_ABORT)
-                })
-        return task
-    }
-
-    private func end(_ task: TransferTask, _ result: Result<TransferEnd, TransferError>) {
-        guard tasks.removeValue(forKey: task.id) != nil else { return }
-        if !task.request.limits.isEmpty { limited -= 1 }
-        curl_multi_remove_handle(multi, task.easy)
-        task.flush()
-        curl_easy_cleanup(task.easy)
-        curl_slist_free_all(task.headerList)
-        if case .failure(let error) = result { task.onFailure?(error) }
-        task.onHead = nil
-        task.onFailure = nil
-        task.onEnd?.resume(returning: result)
-        task.onEnd = nil
-    }
-
-    private func resume(_ task: TransferTask) {
-        guard task.pause != nil else { return }
-        task.pause = nil
-        task.progress.touch()
-        // It calls the write callback at once; an error of that one is told here and nowhere else.
-        let code = curl_easy_pause(task.easy, CURLPAUSE_CONT)
-        guard code == CURLE_OK else { return finish(task, code) }
-        kick()
-    }
-
-    private func resumeHeldBack() {
-        resumption = nil
-        for task in tasks.values where task.pause == .noBlock || task.pause == .limit { resume(task) }
-    }
-
-    // MARK: libcurl's loop
-
-    /// Before the first transfer: an initialiser is not on the loop yet.
-    private func begin() {
-        ccurl_set_multi_callbacks(
-            multi, Unmanaged.passUnretained(self).toOpaque(),
-            { _, socket, what, context, _ in
-                TransferEngine.from(context).assumeIsolated { $0.watch(socket, what) }
-                return 0
-            },
-            { _, milliseconds, context in
-                TransferEngine.from(context).assumeIsolated { $0.setTimer(milliseconds) }
-                return 0
-            })
-        ccurl_set_multi_long(multi, CURLMOPT_MAXCONNECTS, 128)
-        path.whenRoom { [weak self] in Task { await self?.resumeHeldBack() } }
-        scheduleWatchdog()
-    }
-
-    private nonisolated static func from(_ context: UnsafeMutableRawPointer?) -> TransferEngine {
-        Unmanaged<TransferEngine>.fromOpaque(context!).takeUnretainedValue()
-    }
-
-    private func watch(_ socket: curl_socket_t, _ what: Int32) {
-        guard what != CURL_POLL_REMOVE else { return loop.unwatch(socket) }
-        var readiness: EventLoop.Readiness = []
-        if what & CURL_POLL_IN != 0 { readiness.insert(.readable) }
-        if what & CURL_POLL_OUT != 0 { readiness.insert(.writable) }
-        loop.watch(socket, for: readiness) { [weak self] readiness in
-            self?.assumeIsolated { $0.ready(socket, readiness) }
+        if task.bodyWaiter != nil || task.isDetached {
+            close(task, task.bodyResult(code))
+        } else {
+            // Nobody has asked for the body yet; the handle is not needed for the answer.
+            retire(task)
         }
     }
 
-    private func ready(_ socket: curl_socket_t, _ readiness: EventLoop.Readiness) {
-        var mask: Int32 = 0
-        if readiness.contains(.readable) { mask |= CURL_CSELECT_IN }
-        if readiness.contains(.writable) { mask |= CURL_CSELECT_OUT }
-        if !readiness.isDisjoint(with: .failed) { mask |= CURL_CSELECT_ERR }
-        act(socket, mask)
+    private func abort(_ task: TransferTask, _ error: TransferError) {
+        task.headWaiter.take()?.resume(returning: .failure(error))
+        close(task, .failure(error))
     }
 
-    private func setTimer(_ milliseconds: Int) {
-        if let timer { loop.cancel(timer) }
-        timer = nil
-        guard milliseconds >= 0 else { return }
-        timer = loop.schedule(at: .now + .milliseconds(milliseconds)) { [weak self] in
-            self?.assumeIsolated { $0.kick() }
+    private func close(_ task: TransferTask, _ result: Result<TransferEnd, TransferError>) {
+        tasks[task.id] = nil
+        retire(task)
+        task.writer?.end()
+        task.deliver(result)
+    }
+
+    /// Takes the handle back. An unfinished transfer's connection is closed by that.
+    private func retire(_ task: TransferTask) {
+        guard !task.isRetired else { return }
+        task.isRetired = true
+        task.leavePause()
+        multi.remove(task.easy)
+        task.easy.reset()
+        if spare.count < Self.spareHandles { spare.append(task.easy) }
+    }
+
+    // MARK: The loop
+
+    private func afterTurn() {
+        while let (context, code) = multi.nextDone() { ended(TransferTask.of(context), code) }
+        scheduleLimits()
+    }
+
+    private func unpause(_ task: TransferTask, granting bytes: Int = 0) {
+        let code = task.unpause(granting: bytes)
+        // libcurl tells the error of what it delivered here, and nowhere else.
+        if code != CURLE_OK { ended(task, code) }
+        scheduleLimits()
+    }
+
+    /// A block has come back, or the digest has caught up.
+    private func blockFree(_ id: UInt64, _ path: WritePath) {
+        guard let task = tasks[id], task.pause == .blocks else { return path.pool.passOn() }
+        unpause(task)
+    }
+
+    private func scheduleLimits() {
+        guard limitTick == nil, !limited.isEmpty else { return }
+        limitTick = loop.schedule(at: .now + Self.limitInterval) { [unowned self] in assumeIsolated { $0.runLimits() } }
+    }
+
+    /// Lets those who wait for a limit go on in turn, each with an equal share of what has come in.
+    private func runLimits() {
+        limitTick = nil
+        for id in limited.queue {
+            guard let task = tasks[id] else { continue }
+            let now = monotonicNanoseconds()
+            guard task.request.limits.allSatisfy({ $0.isOpen(now) }) else { continue }
+            unpause(task, granting: max(1, task.request.limits.map { $0.share(now) }.min() ?? 1))
         }
+        scheduleLimits()
     }
 
-    private func kick() { act(ccurl_socket_timeout, 0) }
-
-    private func act(_ socket: curl_socket_t, _ mask: Int32) {
-        var running: Int32 = 0
-        curl_multi_socket_action(multi, socket, mask, &running)
-        var left: Int32 = 0
-        while let message = curl_multi_info_read(multi, &left) {
-            guard message.pointee.msg == CURLMSG_DONE else { continue }
-            let task = TransferTask.from(ccurl_context(message.pointee.easy_handle))
-            finish(task, message.pointee.data.result)
-        }
-        scheduleResumption()
+    private func scheduleTick() {
+        guard tick == nil, !tasks.isEmpty else { return }
+        tick = loop.schedule(at: .now + Self.tickInterval) { [unowned self] in assumeIsolated { $0.runTick() } }
     }
 
-    private func finish(_ task: TransferTask, _ code: CURLcode) {
-        // A head whose body nobody has asked for yet: the end is kept for whoever asks.
-        if task.isHeadComplete, task.onEnd == nil { return task.result = code }
-        end(task, task.isHeadComplete ? task.outcome(of: code) : task.failure(of: code))
-    }
-
-    /// Transfers that a rate limit holds back go on when its bucket has filled.
-    private func scheduleResumption() {
-        guard limited > 0, resumption == nil else { return }
-        let held = tasks.values.lazy.filter { $0.pause == .limit }
-        guard let wait = held.flatMap({ $0.request.limits.map { $0.wait() } }).max() else { return }
-        resumption = loop.schedule(at: .now + max(wait, .milliseconds(5))) { [weak self] in
-            self?.assumeIsolated { $0.resumeHeldBack() }
-        }
-    }
-
-    // MARK: Stalls
-
-    private func scheduleWatchdog() {
-        watchdog = loop.schedule(at: .now + .milliseconds(500)) { [weak self] in
-            self?.assumeIsolated {
-                $0.endStalled()
-                $0.scheduleWatchdog()
-            }
-        }
-    }
-
-    private func endStalled() {
+    private func runTick() {
+        tick = nil
         let now = monotonicNanoseconds()
-        for task in tasks.values where task.pause == nil && task.result == nil {
-            let limit = task.request.stallTimeout
-            let silent = Double(now &- task.progress.lastActivity) / 1e9
-            guard now > task.progress.lastActivity, silent > Double(limit.milliseconds) / 1000 else { continue }
-            let message = "no byte from \(MaskedURL.text(task.request.url)) for \(limit)"
-            end(task, .failure(.failed(Failure(.stalled, message))))
+        for task in tasks.values where !task.isRetired {
+            if let satisfied = task.satisfied, now > satisfied + Self.endLimit {
+                // Everything that was wanted is here; only the end of the response is missing.
+                close(task, task.bodyResult(CURLE_OK))
+            } else if task.isStalled(now) {
+                let seconds = task.request.stallTimeout.components.seconds
+                abort(task, TransferError(.stalled, "the server sent nothing for \(seconds) s"))
+            } else if task.pause == .blocks {
+                // Slow transfers may hold all blocks half full.
+                for other in tasks.values { other.writer?.handOver() }
+            }
         }
-    }
-}
-
-extension TransferTask {
-    static func from(_ context: UnsafeMutableRawPointer?) -> TransferTask {
-        Unmanaged<TransferTask>.fromOpaque(context!).takeUnretainedValue()
+        scheduleTick()
     }
 
-    /// Why there was no head.
-    func failure(of code: CURLcode) -> Result<TransferEnd, TransferError> {
-        if let objection { return .failure(objection) }
-        if code == CURLE_OK { return .failure(.failed(Failure(.badResponse, "the server sent no final response"))) }
-        return .failure(.failed(CurlFailure.describe(code, request)))
+    /// The receive buffer for one more transfer: large ones save calls on fast connections, and many large ones cost
+    /// memory. With a limit a small one keeps the flow even.
+    static func bufferSize(active: Int, rate: Int64?) -> Int {
+        let share = (32 << 20) / active
+        let even = rate.map { Int($0 / 20) } ?? .max
+        return min(max(min(share, even), 16 << 10), 512 << 10)
     }
 }

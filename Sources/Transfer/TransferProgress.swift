@@ -1,22 +1,31 @@
-import Executors
 import Synchronization
 
-/// How far a transfer is; read from anywhere, written on the loop.
+/// Counters of one transfer, to be read from any thread at any time without waking the loop.
 package final class TransferProgress: Sendable {
-    private let count = Atomic<Int64>(0)
-    private let lastByte: Atomic<UInt64>
+    private let bytes = Atomic<Int64>(0)
+    private let last = Atomic<UInt64>(0)
+    private let held = Atomic(false)
+    private let stop = Atomic<Int64>(.max)
 
-    init() { lastByte = Atomic(monotonicNanoseconds()) }
+    /// Bytes of the body accepted so far.
+    package var received: Int64 { bytes.load(ordering: .relaxed) }
 
-    /// Body bytes taken.
-    package var received: Int64 { count.load(ordering: .relaxed) }
-    /// Monotonic nanoseconds at which something last arrived, or it began.
-    package var lastActivity: UInt64 { lastByte.load(ordering: .relaxed) }
+    /// Monotonic nanoseconds of the last byte from the server; of the start before there is one.
+    package var lastByte: UInt64 { last.load(ordering: .relaxed) }
 
-    func add(_ bytes: Int) {
-        count.wrappingAdd(Int64(bytes), ordering: .relaxed)
-        touch()
-    }
+    /// Whether our own limits or the disk hold the transfer at the moment, not the server.
+    package var isHeld: Bool { held.load(ordering: .relaxed) }
 
-    func touch() { lastByte.store(monotonicNanoseconds(), ordering: .relaxed) }
+    /// The file offset to stop at; see `Transfer.shorten(to:)`.
+    package var end: Int64 { stop.load(ordering: .relaxed) }
+
+    // Written by the loop's thread alone, but for `shorten`.
+
+    func add(_ count: Int) { bytes.store(received + Int64(count), ordering: .relaxed) }
+
+    func touch(_ now: UInt64) { last.store(now, ordering: .relaxed) }
+
+    func hold(_ value: Bool) { held.store(value, ordering: .relaxed) }
+
+    func shorten(to end: Int64) { stop.min(end, ordering: .relaxed) }
 }

@@ -3,232 +3,313 @@ import Contract
 import Executors
 import Glibc
 
-/// One exchange with a server, on the loop's thread only: libcurl's handle, its callbacks, and where the body goes.
+/// One request and its response, on the loop's thread: what libcurl's callbacks read and change.
+///
+/// libcurl calls `readHead` for each header line and `accept` for each piece of the body (at most 16 KiB). Until somebody
+/// says where the body goes it is paused at its first byte.
 final class TransferTask {
-    enum Body {
-        /// Before the head is complete.
-        case none
-        /// The head is out; libcurl is held at the first byte until somebody says where the body goes.
-        case held
-        case file(OutputFile, position: Int64, end: Int64?)
-        case memory([UInt8], limit: Int)
-        case discard(left: Int)
+    enum Sink {
+        case undecided
+        case file(FileWriter, offset: Int64)
+        case memory(limit: Int)
+        /// Reads and drops up to this many bytes, so that the connection can be used again.
+        case nowhere(left: Int)
     }
+
+    /// Why libcurl was told to pause.
+    enum Pause { case undecided, limits, blocks }
+
+    /// How the body came to its end before libcurl's end of the response.
+    enum Stop {
+        case satisfied
+        case shortened
+        case failed(TransferError)
+    }
+
+    /// Rests up to this long are read and dropped to keep a connection.
+    private static let shortRest: Int64 = 128 << 10
 
     let id: UInt64
-    let easy: UnsafeMutableRawPointer
     let request: Request
-    let policy: AddressPolicy
+    let configuration: TransferEngine.Configuration
+    let easy: EasyHandle
     let progress = TransferProgress()
-    var headerList: UnsafeMutablePointer<curl_slist>?
+    private let limited: LimitedTasks
+    private let stallLimit: UInt64
+    private let hasLimits: Bool
 
-    private var status = 0
-    private var headers = HeaderFields()
-    private var headerBytes = 0
-    private(set) var isHeadComplete = false
-    var body = Body.none
-    private var block: Block?
-    /// Why libcurl's reader is held back, if it is.
-    enum Pause { case undecided, noBlock, limit }
-    var pause: Pause?
-    /// What a callback has against going on; it tells more than libcurl's own error.
-    var objection: TransferError?
+    // Before the head.
+    private var parser = HeadParser()
+    var hostAddresses: Set<IPAddress> = []
+    /// Recorded where libcurl only learns of a failed connect.
+    private(set) var connectRefusal: TransferError?
+    private(set) var openedSocket = false
+    private(set) var isConnected = false
+    private(set) var remoteAddress = ""
+    var headWaiter: CheckedContinuation<Result<ResponseHead, TransferError>, Never>?
+    private(set) var head: ResponseHead?
+    private var hasHead = false
+    /// The body's length, if the head tells it.
+    private var announced: Int64?
+
+    // The body.
+    private var sink = Sink.undecided
+    /// Exactly so many bytes of the body are wanted; nil if the response says.
+    private var demanded: Int64?
+    private(set) var taken: Int64 = 0
     private(set) var isOverlong = false
-    private var fast = false
-    private let begun = ContinuousClock.now
-    /// Set when libcurl is done with it.
+    private(set) var stop: Stop?
+    private(set) var collected: [UInt8] = []
+    var bodyWaiter: CheckedContinuation<Result<TransferEnd, TransferError>, Never>?
+    /// When all that was demanded had come, though libcurl still waits for the response's end.
+    private(set) var satisfied: UInt64?
+
+    private(set) var pause: Pause?
+    /// When the server was last in duty to send something: the later of the last byte and the end of a pause.
+    private(set) var expecting: UInt64
+    /// Bytes that it may take although others wait for the same limit.
+    private var granted = 0
+    /// The handle has been given back.
+    var isRetired = false
+    /// libcurl's result once it has ended.
     var result: CURLcode?
-    var onHead: ((ResponseHead) -> Void)?
-    var onFailure: ((TransferError) -> Void)?
-    var onEnd: CheckedContinuation<Result<TransferEnd, TransferError>, Never>?
+    /// The caller has what it wanted and only the connection is of interest.
+    private(set) var isDetached = false
 
-    init(id: UInt64, easy: UnsafeMutableRawPointer, request: Request, policy: AddressPolicy) {
-        (self.id, self.easy, self.request, self.policy) = (id, easy, request, policy)
+    init(
+        id: UInt64, request: Request, configuration: TransferEngine.Configuration, easy: EasyHandle,
+        limited: LimitedTasks
+    ) {
+        (self.id, self.request, self.configuration) = (id, request, configuration)
+        (self.easy, self.limited) = (easy, limited)
+        stallLimit = request.stallTimeout.nanoseconds
+        hasLimits = !request.limits.isEmpty
+        expecting = monotonicNanoseconds()
+        progress.touch(expecting)
+        ccurl_set_callbacks(
+            easy.raw, Unmanaged.passUnretained(self).toOpaque(),
+            { bytes, size, count, context in
+                TransferTask.of(context).readHead(UnsafeRawBufferPointer(start: bytes, count: size * count))
+            },
+            { bytes, size, count, context in TransferTask.of(context).accept(bytes!, size * count) },
+            { context, _, address in TransferTask.of(context).openSocket(address!) },
+            { context, address, _, _, _ in TransferTask.of(context).mayUse(String(cString: address!)) })
     }
 
-    // MARK: libcurl's callbacks
+    static func of(_ context: UnsafeMutableRawPointer?) -> TransferTask {
+        Unmanaged<TransferTask>.fromOpaque(context!).takeUnretainedValue()
+    }
 
-    func header(_ bytes: UnsafeRawBufferPointer) -> Int {
-        // 1xx blocks come before the head, trailers after it, through the same callback.
-        guard !isHeadComplete else { return bytes.count }
-        headerBytes += bytes.count
-        guard headerBytes <= 256 << 10 else {
-            objection = .failed(Failure(.badResponse, "the response's header is larger than 256 KiB"))
-            return 0
+    /// Whether the server owes us something and has owed it for too long. Connecting has its own limit.
+    func isStalled(_ now: UInt64) -> Bool {
+        isConnected && pause == nil && (!hasHead || isDecided) && now > expecting + stallLimit
+    }
+
+    // MARK: Connecting
+
+    /// With a proxy only the proxy is connected to, and that is the operator's choice.
+    private func refusal(of address: IPAddress?) -> TransferError? {
+        guard configuration.proxy == nil else { return nil }
+        guard let address else { return .forbidden("of an unknown family", "unknown") }
+        return configuration.policy.refusal(of: address, hostAddresses: hostAddresses)
+            .map { .forbidden("\(address)", $0) }
+    }
+
+    private func openSocket(_ address: UnsafeMutablePointer<curl_sockaddr>) -> curl_socket_t {
+        let target = withUnsafePointer(to: &address.pointee.addr) { IPAddress($0) }
+        if let refusal = refusal(of: target) {
+            connectRefusal = refusal
+            return CURL_SOCKET_BAD
         }
-        progress.touch()
-        var line = Substring(String(decoding: bytes, as: UTF8.self))
-        while let last = line.last, last == "\r\n" || last == "\n" || last == "\r" { line.removeLast() }
-        if line.hasPrefix("HTTP/") {
-            status = line.split(separator: " ").dropFirst().first.flatMap { Int($0) } ?? 0
-            headers = HeaderFields()
-        } else if line.isEmpty {
-            guard status >= 200 else { return bytes.count }
-            isHeadComplete = true
-            body = .held
-            onHead?(ResponseHead(status: status, headers: headers, url: request.url))
-            onHead = nil
+        let type = address.pointee.socktype | Int32(SOCK_CLOEXEC.rawValue)
+        let socket = socket(address.pointee.family, type, address.pointee.protocol)
+        if socket < 0 {
+            connectRefusal = .localLimit(errno)
         } else {
-            headers.append(line: line)
+            openedSocket = true
         }
-        return bytes.count
+        return socket
     }
 
-    /// Takes all of `bytes` or, where the reader must be held back, none of it.
-    func write(_ bytes: UnsafeRawBufferPointer) -> Int {
-        switch body {
-        case .none, .held:
-            pause = .undecided
-            return ccurl_pause
-        case .memory(var collected, let limit):
-            body = .none
-            guard collected.count + bytes.count <= limit else {
-                objection = .failed(Failure(.badResponse, "the response is longer than \(limit) bytes"))
-                return 0
+    /// Called before the request is sent, also on a connection that is used again.
+    private func mayUse(_ address: String) -> Int32 {
+        isConnected = true
+        remoteAddress = address
+        expect()
+        if let refusal = refusal(of: IPAddress(address)) {
+            connectRefusal = refusal
+            openedSocket = false
+            return CURL_PREREQFUNC_ABORT
+        }
+        return CURL_PREREQFUNC_OK
+    }
+
+    // MARK: The head
+
+    private func readHead(_ line: UnsafeRawBufferPointer) -> Int {
+        expect()
+        switch parser.consume(line) {
+        case .more: break
+        case .refused(let why):
+            guard head == nil else { break }
+            stop = .failed(TransferError(.badResponse, why))
+            return 0
+        case .complete(let status, let headers):
+            let head = ResponseHead(
+                status: status, headers: headers, url: request.url, method: request.method,
+                remoteAddress: remoteAddress, isReused: !openedSocket)
+            self.head = head
+            hasHead = true
+            if case .bytes(let length) = head.length { announced = length }
+            headWaiter.take()?.resume(returning: .success(head))
+        }
+        return line.count
+    }
+
+    // MARK: The body
+
+    /// Says where the body goes. The caller then ends the pause, if there is one.
+    func direct(to sink: Sink, demanding length: Int64?) {
+        self.sink = sink
+        demanded = length
+        expect()
+        // A rest is only read for the connection's sake, which is worth a second.
+        if case .nowhere = sink { satisfied = expecting }
+    }
+
+    var writer: FileWriter? { if case .file(let writer, _) = sink { writer } else { nil } }
+
+    private var isDecided: Bool { if case .undecided = sink { false } else { true } }
+
+    /// The bytes that the body must have, if that is known.
+    private var expected: Int64? { demanded ?? announced }
+
+    /// Takes all of it, or nothing and pauses; 0 ends the transfer.
+    private func accept(_ bytes: UnsafeMutablePointer<CChar>, _ count: Int) -> Int {
+        guard count > 0 else { return 0 }
+        let now = monotonicNanoseconds()
+        expecting = now
+        progress.touch(now)
+        guard isDecided else { return hold(.undecided) }
+        guard isWithinLimits(now) else { return hold(.limits) }
+        switch sink {
+        case .undecided: return 0
+        case .file(let writer, let offset): return write(bytes, count, to: writer, from: offset)
+        case .memory(let limit):
+            guard collected.count + count <= limit else {
+                return end(.failed(TransferError(.tooLarge, "the body is longer than \(limit) bytes")))
             }
-            collected.append(contentsOf: bytes)
-            body = .memory(collected, limit: limit)
-        case .discard(let left):
-            guard bytes.count <= left else { return 0 }
-            body = .discard(left: left - bytes.count)
-        case .file(let file, let position, let end):
-            if request.limits.contains(where: { $0.wait() > .zero }) {
-                pause = .limit
-                return ccurl_pause
+            collected.append(contentsOf: UnsafeRawBufferPointer(start: bytes, count: count))
+            account(count)
+        case .nowhere(let left):
+            guard count <= left else { return end(.satisfied) }
+            sink = .nowhere(left: left - count)
+        }
+        return count
+    }
+
+    private func write(_ bytes: UnsafeRawPointer, _ count: Int, to writer: FileWriter, from offset: Int64) -> Int {
+        let position = offset + taken
+        let end = expected.map { offset + $0 } ?? .max
+        let limit = min(end, max(progress.end, position))
+        let wanted = Int(min(Int64(count), limit - position))
+        if wanted > 0 {
+            switch writer.append(bytes, wanted) {
+            case .taken: account(wanted)
+            case .starved: return hold(.blocks)
+            case .failed(let error): return self.end(.failed(error))
             }
-            let count = min(bytes.count, end.map { Int($0 - position) } ?? bytes.count)
-            guard fill(UnsafeRawBufferPointer(rebasing: bytes[..<count]), at: position, of: file) else {
-                pause = .noBlock
-                return ccurl_pause
-            }
-            body = .file(file, position: position + Int64(count), end: end)
-            for limit in request.limits { limit.take(count) }
-            progress.add(count)
-            if let failure = file.failure {
-                objection = failure
-                return 0
-            }
-            if count < bytes.count {
-                isOverlong = true
-                return 0
-            }
-            return count
         }
-        progress.add(bytes.count)
-        return bytes.count
+        if position + Int64(wanted) == end {
+            isOverlong = isOverlong || wanted < count
+            if satisfied == nil { satisfied = expecting }
+            return wanted < count ? self.end(.satisfied) : count
+        }
+        return position + Int64(wanted) == limit ? endShortened(after: count) : count
     }
 
-    private func fill(_ bytes: UnsafeRawBufferPointer, at position: Int64, of file: OutputFile) -> Bool {
-        let room = block.map { $0.limit - $0.count } ?? 0
-        var next: Block?
-        if room < bytes.count {
-            // Whole or not at all: libcurl gives the same bytes again after a pause.
-            if !fast { fast = progress.received > 4 << 20 && Double(progress.received) / elapsed > 8e6 }
-            guard let taken = file.take(large: fast) else { return false }
-            taken.begin(at: position + Int64(room))
-            if taken.limit < bytes.count - room {
-                // A first block that ends at the next boundary may be too short: then it just ends later.
-                taken.limit = taken.size
-            }
-            next = taken
-        }
-        if let block, room > 0 {
-            let count = min(room, bytes.count)
-            memcpy(block.bytes + block.count, bytes.baseAddress!, count)
-            block.count += count
-        }
-        if let next {
-            if let block { file.submit(block) }
-            let rest = bytes.count - room
-            memcpy(next.bytes, bytes.baseAddress! + room, rest)
-            next.count = rest
-            block = next
-        }
-        if let block, block.count == block.limit {
-            file.submit(block)
-            self.block = nil
-        }
-        return true
+    private func account(_ count: Int) {
+        taken += Int64(count)
+        progress.add(count)
+        guard hasLimits else { return }
+        granted = max(0, granted - count)
+        for bucket in request.limits { bucket.take(count) }
     }
 
-    private var elapsed: Double { (ContinuousClock.now - begun).secondsValue }
-
-    /// Hands over a half-filled block, if it is older than `age`.
-    func flush(olderThan age: Duration = .zero) {
-        guard let block, case .file(let file, _, _) = body, ContinuousClock.now - block.since >= age else { return }
-        self.block = nil
-        if block.count > 0 { file.submit(block) } else { file.giveBack(block) }
+    /// The rest belongs to another transfer. A short rest is read and dropped, which keeps the connection.
+    private func endShortened(after count: Int) -> Int {
+        guard let length = announced, length - taken <= Self.shortRest else { return end(.shortened) }
+        stop = .shortened
+        writer?.end()
+        isDetached = true
+        satisfied = expecting
+        deliver(bodyResult(CURLE_OK))
+        sink = .nowhere(left: Int(length - taken))
+        return count
     }
 
-    /// The first address family's socket, or the refusal of its address.
-    func open(_ address: UnsafeMutablePointer<curl_sockaddr>) -> curl_socket_t {
-        let text = withUnsafePointer(to: &address.pointee.addr) { AddressPolicy.text(of: $0) }
-        if let text, let kind = policy.refusal(of: text) {
-            refuse(text, kind)
-            return ccurl_bad_socket
+    private func end(_ stop: Stop) -> Int {
+        self.stop = stop
+        return 0
+    }
+
+    // MARK: Pausing
+
+    private func hold(_ reason: Pause) -> Int {
+        if pause == nil {
+            progress.hold(reason != .undecided)
+            if reason == .limits { limited.join(self) }
         }
-        let descriptor = socket(
-            address.pointee.family, address.pointee.socktype | Int32(SOCK_CLOEXEC.rawValue), address.pointee.protocol)
-        if descriptor < 0 {
-            objection = .failed(
-                Failure(
-                    .localLimit, "this worker is out of file descriptors or sockets: raise its limits or lower --slots")
-            )
-        } else if case .failed(let failure) = objection, failure.code == .addressForbidden {
-            // Another address of the same name is allowed; that one is used.
-            objection = nil
-        }
-        return descriptor
+        pause = reason
+        return Int(CURL_WRITEFUNC_PAUSE)
     }
 
-    /// Whether the connection at hand, which may be a reused one, leads where we may go.
-    func mayUse(_ address: String) -> Bool {
-        guard let kind = policy.refusal(of: address) else { return true }
-        refuse(address, kind)
-        return false
+    private func isWithinLimits(_ now: UInt64) -> Bool {
+        guard hasLimits else { return true }
+        return request.limits.allSatisfy { $0.isOpen(now) && (granted > 0 || !$0.hasWaiting) }
     }
 
-    private func refuse(_ address: String, _ kind: String) {
-        objection = .failed(
-            Failure(
-                .addressForbidden,
-                "the URL leads to \(address), a \(kind) address; allow it with --allow-private or --allow-address if that is meant"
-            ))
+    /// Ends a pause of libcurl's. It calls `accept` at once, so this is called from the top of the loop only.
+    /// - Returns: libcurl's error if what it then delivered ended the transfer.
+    func unpause(granting bytes: Int = 0) -> CURLcode {
+        guard pause != nil else { return CURLE_OK }
+        leavePause()
+        granted = bytes
+        expect()
+        return curl_easy_pause(easy.raw, CURLPAUSE_CONT)
     }
+
+    func leavePause() {
+        if pause == .limits { limited.leave(self) }
+        pause = nil
+        progress.hold(false)
+    }
+
+    private func expect() { expecting = monotonicNanoseconds() }
 
     // MARK: The end
 
-    func outcome(of code: CURLcode) -> Result<TransferEnd, TransferError> {
-        if isOverlong, case .file(_, let position, _) = body {
-            return .success(TransferEnd(position: position, isWhole: true))
-        }
-        if let objection { return .failure(objection) }
-        switch body {
-        case .file(_, let position, let end):
-            if let end, position >= end { return .success(TransferEnd(position: position, isWhole: true)) }
-            guard code == CURLE_OK else { return .failure(.failed(CurlFailure.describe(code, request))) }
-            guard end == nil else {
-                return .failure(
-                    .failed(
-                        Failure(.incomplete, "the connection ended after \(progress.received) bytes of the response")))
-            }
-            return .success(TransferEnd(position: position, isWhole: true))
-        case .memory(let bytes, _) where code == CURLE_OK:
-            return .success(TransferEnd(position: 0, isWhole: true, bytes: bytes))
-        case .discard: return .success(TransferEnd(position: 0, isWhole: code == CURLE_OK))
-        default:
-            return code == CURLE_OK
-                ? .success(TransferEnd(position: 0, isWhole: true))
-                : .failure(.failed(CurlFailure.describe(code, request)))
-        }
+    private func whole(_ reason: TransferEnd.Reason) -> Result<TransferEnd, TransferError> {
+        let start: Int64 = if case .file(_, let offset) = sink { offset } else { 0 }
+        return .success(TransferEnd(position: start + taken, bytes: taken, reason: reason, isOverlong: isOverlong))
     }
-}
 
-/// How a body ended.
-package struct TransferEnd: Sendable {
-    /// The byte of the file after the last one received.
-    package let position: Int64
-    package let isWhole: Bool
-    /// What `collect` collected.
-    package var bytes: [UInt8] = []
+    /// What became of the body, now that libcurl has ended with `code` or we have ended it.
+    func bodyResult(_ code: CURLcode) -> Result<TransferEnd, TransferError> {
+        switch stop {
+        case .failed(let error): return .failure(error)
+        case .shortened: return whole(.shortened)
+        case .satisfied: return whole(.length)
+        case nil: break
+        }
+        // libcurl has called bodies whole that were not, so our own count decides.
+        if let expected {
+            guard taken < expected else { return whole(.length) }
+            return .failure(.incomplete(self, code, of: expected))
+        }
+        guard code == CURLE_OK else { return .failure(.failed(self, code)) }
+        return whole(head?.length == .chunked ? .length : .close)
+    }
+
+    func deliver(_ result: Result<TransferEnd, TransferError>) { bodyWaiter.take()?.resume(returning: result) }
 }

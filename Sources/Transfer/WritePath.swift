@@ -2,70 +2,104 @@ package import Executors
 import Glibc
 import Synchronization
 
-/// The way from the network to the disk: a bounded pool of blocks, and threads that write them. One for a process.
+/// The way from the network to the disk: a bounded pool of blocks and the threads that write them, one per process.
 ///
-/// An empty pool holds the readers back: memory stays bounded however slow the disk is.
+/// Nothing here runs on an event loop but the copy into a block. Threads end when the path is dropped and its queue is
+/// empty.
 package final class WritePath: Sendable {
-    private struct Pool {
-        var large: [Block] = []
-        var small: [Block] = []
-        var smallMade = 0
-        var hungry = false
-    }
+    /// `pwrite`, or what a test puts in its place. Returns the bytes written, or -1 with `errno` set.
+    package typealias Write =
+        @Sendable (
+            _ descriptor: Int32, _ bytes: UnsafeRawPointer, _ count: Int, _ offset: Int64
+        ) -> Int
 
-    private struct Work {
-        var queue: [(Block, OutputFile)] = []
+    private typealias Entry = (block: Block, file: OutputFile, writer: FileWriter)
+
+    private struct Queue {
+        /// From `next` on; before it nil, so that a file is not held by blocks that are written.
+        var entries: [Entry?] = []
+        var next = 0
         var stopped = false
-    }
 
-    private static let smallLimit = 2048
-    private let pool: Mutex<Pool>
-    private let work = Monitor(Work())
-    /// Blocking calls other than writing: opening, syncing, linking, hashing.
-    package let blocking = BlockingPool(name: "haul-file", limit: 16)
-    /// Called on a writer's thread when a block comes free after somebody found none.
-    private let onRoom = Mutex<(@Sendable () -> Void)?>(nil)
+        var count: Int { entries.count - next }
 
-    /// `blocks` of 1 MiB, and `writers` threads.
-    package init(blocks: Int = 24, writers: Int = 2) {
-        pool = Mutex(Pool(large: (0..<blocks).map { _ in Block(size: Block.large) }))
-        for index in 0..<writers { startThread(name: "haul-write-\(index)") { [work] in Self.write(work) } }
-    }
-
-    deinit { work.withLock { $0.stopped = true } }
-
-    func whenRoom(_ handler: @escaping @Sendable () -> Void) { onRoom.withLock { $0 = handler } }
-
-    /// A block, nil if there is none; `whenRoom` tells when it is worth asking again.
-    func take(large: Bool) -> Block? {
-        pool.withLock { pool in
-            if large, let block = pool.large.popLast() { return block }
-            if let block = pool.small.popLast() { return block }
-            if !large, pool.smallMade < Self.smallLimit {
-                pool.smallMade += 1
-                return Block(size: Block.small)
+        mutating func pop() -> Entry? {
+            guard next < entries.count else { return nil }
+            let entry = entries[next].take()
+            next += 1
+            if next == entries.count || next >= 64 {
+                entries.removeFirst(next)
+                next = 0
             }
-            pool.hungry = true
-            return nil
+            return entry
         }
     }
 
-    func give(_ block: Block) {
-        let wake = pool.withLock { pool in
-            if block.size == Block.large { pool.large.append(block) } else { pool.small.append(block) }
-            defer { pool.hungry = false }
-            return pool.hungry
-        }
-        if wake { onRoom.withLock { $0 }?() }
+    let pool: BlockPool
+    /// For fdatasync, fallocate, reading back and hashing.
+    package let blocking = BlockingPool(name: "disk", limit: 16)
+    private let queue: Monitor<Queue>
+    private let write: Write
+    /// The moving average of what one write past the page cache takes, in nanoseconds.
+    private let directWrite = Atomic<UInt64>(0)
+    private static let slowWrite: UInt64 = 8_000_000
+
+    /// - Parameters:
+    ///   - blocks: The number of 1 MiB blocks.
+    ///   - smallBlocks: The largest number of 64 KiB blocks; made as needed.
+    ///   - writers: The number of threads that write.
+    package init(
+        blocks: Int = 24, smallBlocks: Int = 1024, writers: Int = 2,
+        write: @escaping Write = { pwrite($0, $1, $2, Int($3)) }
+    ) {
+        pool = BlockPool(large: blocks, small: smallBlocks)
+        self.write = write
+        let queue = Monitor(Queue())
+        self.queue = queue
+        for _ in 0..<writers { startThread(name: "disk-writer") { Self.serve(queue) } }
     }
 
-    func submit(_ block: Block, to file: OutputFile) { work.withLock { $0.queue.append((block, file)) } }
+    deinit { queue.withLock { $0.stopped = true } }
 
-    private static func write(_ work: Monitor<Work>) {
-        while let (block, file) = work.waitWhile(
-            { $0.queue.isEmpty && !$0.stopped }, then: { $0.queue.isEmpty ? nil : $0.queue.removeFirst() })
-        {
+    /// Whether blocks pile up because the disk takes long, not because there are many.
+    var isDiskBehind: Bool {
+        directWrite.load(ordering: .relaxed) > Self.slowWrite && queue.read { $0.count } > pool.largeCount / 2
+    }
+
+    func noteDirectWrite(_ nanoseconds: UInt64) {
+        // Two writers may lose each other's sample, which an average survives.
+        directWrite.store((directWrite.load(ordering: .relaxed) * 7 + nanoseconds) / 8, ordering: .relaxed)
+    }
+
+    func submit(_ block: Block, of file: OutputFile, from writer: FileWriter) {
+        queue.withLock { $0.entries.append((block, file, writer)) }
+    }
+
+    func finish(_ block: Block) {
+        if block.release() { pool.give(block) }
+    }
+
+    /// Writes all of `count` bytes; nil or an errno.
+    func writeAll(_ descriptor: Int32, _ bytes: UnsafeRawPointer, _ count: Int, at offset: Int64) -> Int32? {
+        var done = 0
+        while done < count {
+            let written = write(descriptor, bytes + done, count - done, offset + Int64(done))
+            if written > 0 {
+                // A short write is followed by the rest: the next one says why it was short.
+                done += written
+            } else if written == 0 {
+                return EIO
+            } else if errno != EINTR {
+                return errno
+            }
+        }
+        return nil
+    }
+
+    private static func serve(_ queue: Monitor<Queue>) {
+        while let (block, file, writer) = queue.waitWhile({ $0.count == 0 && !$0.stopped }, then: { $0.pop() }) {
             file.write(block)
+            writer.blockWritten()
         }
     }
 }

@@ -1,0 +1,68 @@
+/// Reads the header lines that libcurl hands over, one per call, up to the blank line that ends the final response.
+///
+/// Blocks of status 1xx come first and are forgotten; trailers come after the body through the same callback and are
+/// ignored, as everything after the decision is.
+struct HeadParser {
+    enum Step {
+        case more
+        case complete(status: Int, headers: HeaderFields)
+        /// The head is broken or larger than we accept.
+        case refused(String)
+    }
+
+    /// Bytes of all header lines, those of 1xx blocks included.
+    static let sizeLimit = 128 * 1024
+    static let countLimit = 512
+
+    private var status = 0
+    private var headers = HeaderFields()
+    private var size = 0
+    private var isComplete = false
+
+    mutating func consume(_ line: UnsafeRawBufferPointer) -> Step {
+        guard !isComplete else { return .more }
+        size += line.count
+        guard size <= Self.sizeLimit, headers.fields.count < Self.countLimit else {
+            return .refused(
+                "the server's response head is larger than \(Self.sizeLimit / 1024) KiB or \(Self.countLimit) fields")
+        }
+        var line = line[...]
+        while let last = line.last, last == UInt8(ascii: "\n") || last == UInt8(ascii: "\r") { line.removeLast() }
+        guard let first = line.first else { return endBlock() }
+        if line.starts(with: "HTTP/".utf8), headers.fields.isEmpty, status == 0 {
+            status = Self.status(line)
+            return (100...999).contains(status) ? .more : .refused("the server's status line makes no sense")
+        }
+        let text = Self.text(line)
+        if first == UInt8(ascii: " ") || first == UInt8(ascii: "\t") {
+            headers.extendLast(text[...])
+        } else if let colon = text.firstIndex(of: ":") {
+            headers.append(name: text[..<colon], value: text[text.index(after: colon)...])
+        }
+        // A line without a colon is no field; others ignore it too.
+        return .more
+    }
+
+    private mutating func endBlock() -> Step {
+        switch status {
+        case 0: return .refused("the server sent no status line")
+        case 101: return .refused("the server switched protocols, which was not asked for")
+        case 100..<200:
+            (status, headers) = (0, HeaderFields())
+            return .more
+        default:
+            isComplete = true
+            return .complete(status: status, headers: headers)
+        }
+    }
+
+    private static func status(_ line: Slice<UnsafeRawBufferPointer>) -> Int {
+        let parts = line.split(separator: UInt8(ascii: " "), maxSplits: 2)
+        return parts.count > 1 ? Int(text(parts[1])) ?? 0 : 0
+    }
+
+    private static func text(_ bytes: Slice<UnsafeRawBufferPointer>) -> String {
+        String(validating: bytes, as: UTF8.self)
+            ?? String(String.UnicodeScalarView(bytes.map { Unicode.Scalar($0) }))
+    }
+}

@@ -1,0 +1,51 @@
+import CCurl
+import Contract
+import Executors
+import Glibc
+
+/// The address policy where a proxy connects in our place.
+extension TransferEngine {
+    /// Resolves the target off the loop and judges its addresses, since the sockets show only the proxy's.
+    ///
+    /// - Returns: The address that the proxy is to be told in place of the name, so that it cannot resolve to another one;
+    ///   nil where nothing is judged, or where a plain request through an HTTP proxy must carry the name.
+    func resolveForProxy(_ request: Request) async throws(TransferError) -> IPAddress? {
+        guard let proxy = configuration.proxy, !configuration.policy.allowsEverything else { return nil }
+        guard let target = Authority(request.url) else { throw TransferError(.badJob, "the URL is not valid") }
+        let addresses = await resolve(target.host)
+        guard !addresses.isEmpty else {
+            throw TransferError(
+                .dns, "\(target.host) cannot be resolved, which the address policy needs even behind a proxy")
+        }
+        let own = currentHostAddresses()
+        for address in addresses {
+            if let kind = configuration.policy.refusal(of: address, hostAddresses: own) {
+                throw .forbidden("\(address)", kind)
+            }
+        }
+        let carriesName = proxy.lowercased().hasPrefix("http") || !proxy.contains("://")
+        return target.isSecure || !carriesName ? addresses.first : nil
+    }
+
+    private static func lookUp(_ host: String) -> [IPAddress] {
+        var hints = addrinfo()
+        hints.ai_socktype = Int32(SOCK_STREAM.rawValue)
+        var list: UnsafeMutablePointer<addrinfo>?
+        guard getaddrinfo(host, nil, &hints, &list) == 0 else { return [] }
+        defer { freeaddrinfo(list) }
+        var addresses: [IPAddress] = []
+        var next = list
+        while let entry = next {
+            if let address = entry.pointee.ai_addr.flatMap({ IPAddress(UnsafePointer($0)) }) {
+                addresses.append(address)
+            }
+            next = entry.pointee.ai_next
+        }
+        return addresses
+    }
+
+    private func resolve(_ host: String) async -> [IPAddress] {
+        if let address = IPAddress(host) { return [address] }
+        return await resolver.run { Self.lookUp(host) }
+    }
+}

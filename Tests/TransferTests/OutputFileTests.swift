@@ -1,0 +1,248 @@
+import Contract
+import Glibc
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import Transfer
+
+@Suite("The output file")
+struct OutputFileTests {
+    /// Appends in pieces of at most 16 KiB, as libcurl does, and waits for blocks when there are none.
+    private func append(_ bytes: [UInt8], to writer: FileWriter) async throws {
+        for start in stride(from: 0, to: bytes.count, by: 16_000) {
+            let piece = Array(bytes[start..<min(start + 16_000, bytes.count)])
+            try await eventually("a free block") {
+                switch piece.withUnsafeBytes({ writer.append($0.baseAddress!, $0.count) }) {
+                case .taken: return true
+                case .starved: return false
+                case .failed(let error): throw error
+                }
+            }
+        }
+    }
+
+    @Test("several writers at odd offsets, with checkpoints in between, leave exactly their bytes")
+    func writers() async throws {
+        let path = WritePath(blocks: 4, smallBlocks: 4)
+        let file = OutputFile(descriptor: temporaryDescriptor(), path: path)
+        let all = testBytes(9_000_000)
+        let edges = [0, 1_234_567, 3_000_000, 6_000_001, 9_000_000]
+        try await withThrowingTaskGroup { group in
+            for (start, end) in zip(edges, edges.dropFirst()) {
+                group.addTask {
+                    let writer = FileWriter(file: file, offset: Int64(start)) {}
+                    try await append(Array(all[start..<end]), to: writer)
+                    await writer.finish()
+                }
+            }
+            group.addTask {
+                for _ in 0..<20 {
+                    let durable = try await file.checkpoint()
+                    for interval in durable.intervals {
+                        let range = Int(interval.lowerBound)..<Int(interval.upperBound)
+                        #expect(Array(contents(file.descriptor)[range]) == Array(all[range]))
+                    }
+                }
+            }
+            try await group.waitForAll()
+        }
+        #expect(file.written == ByteIntervals([0..<9_000_000]))
+        #expect(try await file.checkpoint() == ByteIntervals([0..<9_000_000]))
+        #expect(contents(file.descriptor) == all)
+    }
+
+    @Test("a checkpoint reports no byte that pwrite has not returned for, and takes half-filled blocks along")
+    func checkpoint() async throws {
+        let isOpen = Atomic(false)
+        let path = WritePath(blocks: 2) { descriptor, bytes, count, offset in
+            while !isOpen.load(ordering: .acquiring) { usleep(1000) }
+            return pwrite(descriptor, bytes, count, Int(offset))
+        }
+        let file = OutputFile(descriptor: temporaryDescriptor(), path: path, written: ByteIntervals([0..<10]))
+        let writer = FileWriter(file: file, offset: 10) {}
+        try await append(testBytes(5000), to: writer)
+        let checkpoint = Task { try await file.checkpoint() }
+        try await Task.sleep(for: .milliseconds(100))
+        #expect(file.written == ByteIntervals([0..<10]))
+        #expect(file.durable == ByteIntervals([0..<10]))
+        isOpen.store(true, ordering: .releasing)
+        #expect(try await checkpoint.value == ByteIntervals([0..<5010]))
+        #expect(file.durable == ByteIntervals([0..<5010]))
+        await writer.finish()
+    }
+
+    @Test("a full disk is told from other errors, stays with the file, and loses nothing written before")
+    func diskFull() async throws {
+        let path = WritePath(blocks: 2) { descriptor, bytes, count, offset in
+            guard offset < 131_072 else {
+                errno = ENOSPC
+                return -1
+            }
+            // A short write, as a disk that is nearly full does.
+            return pwrite(descriptor, bytes, min(count, 5000), Int(offset))
+        }
+        let file = OutputFile(descriptor: temporaryDescriptor(), path: path)
+        let writer = FileWriter(file: file, offset: 0) {}
+        await #expect(throws: TransferError.self) {
+            for _ in 0..<100 {
+                try await append(testBytes(65_536), to: writer)
+                try await file.checkpoint()
+            }
+        }
+        await writer.finish()
+        #expect(file.error == TransferError.noSpace)
+        #expect(file.durable == ByteIntervals([0..<131_072]))
+        await #expect(throws: TransferError.noSpace) { try await file.checkpoint() }
+    }
+
+    @Test("a real device that is full")
+    func fullDevice() async throws {
+        let file = OutputFile(descriptor: open("/dev/full", O_RDWR), path: WritePath(blocks: 2))
+        let writer = FileWriter(file: file, offset: 0) {}
+        try await append(testBytes(1000), to: writer)
+        await writer.finish()
+        #expect(file.error == .noSpace)
+        #expect(file.written.isEmpty)
+    }
+
+    @Test("an error fails the transfer that writes", arguments: [(EIO, ErrorCode.io), (EROFS, .permission)])
+    func writeError(_ systemError: Int32, _ code: ErrorCode) async throws {
+        let server = RawServer { connection in
+            _ = connection.readRequest()
+            connection.send("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+            connection.send(testBytes(100_000))
+        }
+        defer { server.stop() }
+        let path = WritePath(blocks: 2) { _, _, _, _ in
+            errno = systemError
+            return -1
+        }
+        let file = OutputFile(descriptor: temporaryDescriptor(), path: path)
+        let engine = localEngine()
+        let error = await transferError { () async throws(TransferError) in
+            try await engine.start(localRequest(server.url)).receive(into: file, at: 0)
+        }
+        #expect(error?.code == code)
+    }
+
+    @Test("reserving takes room without changing the length, and truncating gives it back")
+    func reserve() async throws {
+        let descriptor = temporaryDescriptor()
+        let file = OutputFile(descriptor: descriptor, path: WritePath(blocks: 1))
+        try await file.reserve(10 << 20)
+        var status = stat()
+        fstat(descriptor, &status)
+        #expect(status.st_size == 0)
+        #expect(status.st_blocks * 512 >= 10 << 20)
+        try await file.truncate(to: 0)
+        fstat(descriptor, &status)
+        #expect(status.st_blocks * 512 < 1 << 20)
+    }
+
+    @Test("what can never fit is too large, what does not fit now is a full disk")
+    func reserveTooMuch() async throws {
+        let file = OutputFile(descriptor: temporaryDescriptor(), path: WritePath(blocks: 1))
+        let never = await #expect(throws: TransferError.self) { try await file.reserve(1 << 60) }
+        #expect(never?.code == .tooLarge)
+        let later = await #expect(throws: TransferError.self) { try await file.reserve(1, keepFree: 1 << 60) }
+        #expect(later == .noSpace)
+        #expect(file.error == nil)
+    }
+
+    @Test("one block for many transfers: all of them wait for it in turn and end whole")
+    func starvation() async throws {
+        let body = testBytes(400_000)
+        let server = RawServer { connection in
+            _ = connection.readRequest()
+            connection.send("HTTP/1.1 200 OK\r\nContent-Length: 400000\r\n\r\n")
+            connection.send(body)
+        }
+        defer { server.stop() }
+        let path = WritePath(blocks: 1, smallBlocks: 2, writers: 1) { descriptor, bytes, count, offset in
+            usleep(500)
+            return pwrite(descriptor, bytes, count, Int(offset))
+        }
+        let engine = localEngine()
+        try await withThrowingTaskGroup { group in
+            for _ in 0..<40 {
+                group.addTask {
+                    let file = OutputFile(descriptor: temporaryDescriptor(), path: path, durability: .process)
+                    let end = try await engine.start(localRequest(server.url)).receive(into: file, at: 0)
+                    #expect(end.bytes == 400_000)
+                    #expect(contents(file.descriptor) == body)
+                }
+            }
+            try await group.waitForAll()
+        }
+        #expect(await engine.count == 0)
+    }
+
+    @Test(
+        "the running digest is that of the file, in order or not",
+        arguments: Job.Checksum.Algorithm.allCases, [true, false])
+    func digest(_ algorithm: Job.Checksum.Algorithm, _ inOrder: Bool) async throws {
+        let bytes = testBytes(3_000_000)
+        let file = OutputFile(
+            descriptor: temporaryDescriptor(), path: WritePath(blocks: 4), digest: inOrder ? algorithm : nil)
+        let later = FileWriter(file: file, offset: 1_000_001) {}
+        let first = FileWriter(file: file, offset: 0) {}
+        try await append(Array(bytes[1_000_001...]), to: later)
+        try await append(Array(bytes[..<1_000_001]), to: first)
+        await later.finish()
+        await first.finish()
+        let expected = RunningDigest(algorithm, path: WritePath(blocks: 1))
+        let copy = temporaryDescriptor()
+        _ = pwrite(copy, bytes, bytes.count, 0)
+        let digest = try await file.digest(algorithm, size: 3_000_000)
+        #expect(digest == (try expected.finish(reading: copy, to: 3_000_000, dropCache: false)))
+        Glibc.close(copy)
+    }
+
+    @Test("sha256 of nothing and of abc")
+    func knownDigests() async throws {
+        let file = OutputFile(descriptor: temporaryDescriptor(), path: WritePath(blocks: 1), digest: .sha256)
+        #expect((try await file.digest(.sha256, size: 0)).hasPrefix("e3b0c44298fc1c149afbf4c8996fb924"))
+        let writer = FileWriter(file: file, offset: 0) {}
+        try await append(Array("abc".utf8), to: writer)
+        await writer.finish()
+        #expect((try await file.digest(.sha256, size: 3)).hasPrefix("ba7816bf8f01cfea414140de5dae2223"))
+    }
+
+    @Test("a file that is dropped is closed after its last block is written")
+    func drop() async throws {
+        let isOpen = Atomic(false)
+        let path = WritePath(blocks: 2) { descriptor, bytes, count, offset in
+            while !isOpen.load(ordering: .acquiring) { usleep(1000) }
+            return pwrite(descriptor, bytes, count, Int(offset))
+        }
+        // The other end of a descriptor tells whether it is open, which its number does not: it may be used again.
+        var ends: [Int32] = [0, 0]
+        pipe(&ends)
+        defer { close(ends[0]) }
+        do {
+            let file = OutputFile(descriptor: ends[1], path: path)
+            let writer = FileWriter(file: file, offset: 0) {}
+            try await append(testBytes(1000), to: writer)
+            writer.end()
+        }
+        var poll = pollfd(fd: ends[0], events: 0, revents: 0)
+        #expect(Glibc.poll(&poll, 1, 0) == 0)
+        isOpen.store(true, ordering: .releasing)
+        try await eventually { Glibc.poll(&poll, 1, 0) == 1 && poll.revents & Int16(POLLHUP) != 0 }
+    }
+
+    @Test("a failed sync stays with the file, and nothing is called durable after it")
+    func failedSync() async throws {
+        // A device that takes every write and no sync.
+        let file = OutputFile(descriptor: open("/dev/null", O_RDWR), path: WritePath(blocks: 2))
+        let writer = FileWriter(file: file, offset: 0) {}
+        try await append(testBytes(1000), to: writer)
+        let first = await #expect(throws: TransferError.self) { try await file.checkpoint() }
+        #expect(first?.code == .io)
+        #expect(first?.message?.contains("sync") == true)
+        await #expect(throws: TransferError.self) { try await file.checkpoint() }
+        #expect(file.durable.isEmpty)
+        await writer.finish()
+    }
+}

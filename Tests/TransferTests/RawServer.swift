@@ -1,0 +1,110 @@
+import Executors
+import Glibc
+import Synchronization
+
+/// A server on a loopback port that treats every connection as its script says, on a thread each. It speaks no HTTP:
+/// the scripts send bytes.
+final class RawServer: Sendable {
+    let port: UInt16
+    private let listener: Int32
+    private let accepted = Mutex<[Int32]>([])
+
+    init(_ script: @escaping @Sendable (RawConnection) -> Void) {
+        listener = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
+        port = Self.bindLoopback(listener)
+        listen(listener, 512)
+        startThread(name: "raw-server") { [listener, self] in
+            while true {
+                let descriptor = accept(listener, nil, nil)
+                guard descriptor >= 0 else { return }
+                accepted.withLock { $0.append(descriptor) }
+                startThread(name: "raw-connection") {
+                    let connection = RawConnection(descriptor: descriptor)
+                    script(connection)
+                    connection.close()
+                }
+            }
+        }
+    }
+
+    /// Ends the thread that accepts; running scripts end with their connections.
+    func stop() {
+        shutdown(listener, Int32(SHUT_RDWR))
+        close(listener)
+    }
+
+    var url: String { "http://127.0.0.1:\(port)/file" }
+
+    /// Connections accepted so far.
+    var connections: Int { accepted.withLock(\.count) }
+
+    static func bindLoopback(_ descriptor: Int32) -> UInt16 {
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+        withUnsafeMutablePointer(to: &address) { pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { generic in
+                precondition(bind(descriptor, generic, length) == 0)
+                getsockname(descriptor, generic, &length)
+            }
+        }
+        return UInt16(bigEndian: address.sin_port)
+    }
+}
+
+/// One connection of a `RawServer`, in its script.
+final class RawConnection: Sendable {
+    private let descriptor: Atomic<Int32>
+
+    init(descriptor: Int32) { self.descriptor = Atomic(descriptor) }
+
+    private var socket: Int32 { descriptor.load(ordering: .relaxed) }
+
+    /// The head of the next request; nil when the client has closed the connection.
+    func readRequest() -> String? {
+        var bytes: [UInt8] = []
+        var byte: UInt8 = 0
+        while !bytes.suffix(4).elementsEqual("\r\n\r\n".utf8) {
+            guard read(socket, &byte, 1) == 1 else { return nil }
+            bytes.append(byte)
+        }
+        return String(decoding: bytes, as: UTF8.self)
+    }
+
+    /// Sends all of it; false when the client has closed the connection.
+    @discardableResult
+    func send(_ bytes: some Collection<UInt8>) -> Bool {
+        let bytes = Array(bytes)
+        var sent = 0
+        while sent < bytes.count {
+            let count = bytes.withUnsafeBytes {
+                Glibc.send(socket, $0.baseAddress! + sent, $0.count - sent, Int32(MSG_NOSIGNAL))
+            }
+            guard count > 0 else { return false }
+            sent += count
+        }
+        return true
+    }
+
+    @discardableResult
+    func send(_ text: String) -> Bool { send(Array(text.utf8)) }
+
+    /// Reads until the client closes the connection.
+    func waitForClose() {
+        var buffer = [UInt8](repeating: 0, count: 4096)
+        while read(socket, &buffer, buffer.count) > 0 {}
+    }
+
+    func close() {
+        let descriptor = descriptor.exchange(-1, ordering: .relaxed)
+        if descriptor >= 0 { Glibc.close(descriptor) }
+    }
+
+    /// Closes with RST in place of FIN.
+    func reset() {
+        var linger = linger(l_onoff: 1, l_linger: 0)
+        setsockopt(socket, SOL_SOCKET, SO_LINGER, &linger, socklen_t(MemoryLayout<Glibc.linger>.size))
+        close()
+    }
+}
