@@ -90,6 +90,12 @@ final class RawConnection: Sendable {
     @discardableResult
     func send(_ text: String) -> Bool { send(Array(text.utf8)) }
 
+    /// Returns when the client's kernel has confirmed all that was sent.
+    func waitUntilReceived() {
+        var unconfirmed: Int32 = 1
+        while ioctl(socket, UInt(TIOCOUTQ), &unconfirmed) == 0, unconfirmed > 0 { usleep(1000) }
+    }
+
     /// Reads until the client closes the connection.
     func waitForClose() {
         var buffer = [UInt8](repeating: 0, count: 4096)
