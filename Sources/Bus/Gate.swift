@@ -77,6 +77,7 @@ enum Gate {
               return j
             end
             local function mask(url)
+              if not string.find(url, '[#?@]') then return url end
               url = string.gsub(url, '#.*$', '')
               url = string.gsub(url, '%?.*$', '?[masked]')
               return (string.gsub(url, '^(%a+://)[^/]*@', '%1'))

@@ -14,21 +14,23 @@ local INDEX = { scheduled = KEYS[6], paused = KEYS[7], completed = KEYS[8], fail
 local PREFIX = string.sub(JOBS, 1, -5)
 local QUEUE = string.match(PREFIX, '{(.*)}')
 
+-- Numbers of 14 digits must not become 1.7e+12.
+local function whole(number) return string.format('%.0f', number) end
 local function clock()
   local time = call('TIME')
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
+-- The time as a number, and as the text that is written: Redis would format a number at every call.
 local now = clock()
+local NOW = whole(now)
 
 local function key(id) return PREFIX .. 'job:' .. id end
 local function offsets(id) return PREFIX .. 'offsets:' .. id end
--- Numbers of 14 digits must not become 1.7e+12.
-local function whole(number) return string.format('%.0f', number) end
 
 local function touch()
-  call('LLEN', JOBS) call('LLEN', HELD) call('ZCARD', LEASES) call('ZCARD', SCHEDULED) call('ZCARD', KEYS[7])
-  call('ZCARD', KEYS[8]) call('ZCARD', KEYS[9]) call('ZCARD', KEYS[10]) call('LLEN', REJECTED) call('HLEN', WORKER)
-  call('ZCARD', DEADLINES)
+  call('LLEN', JOBS) call('LLEN', HELD) call('LLEN', REJECTED) call('HLEN', WORKER)
+  -- One call meets all sorted sets: it looks at the type of each, and ends at the first, which is never there.
+  call('ZINTER', 8, PREFIX .. 'none', LEASES, SCHEDULED, KEYS[7], KEYS[8], KEYS[9], KEYS[10], DEADLINES)
 end
 
 -- A quoted JSON string.
@@ -36,28 +38,43 @@ local function quoted(text)
   return '"' .. string.gsub(text, '[%c"\\\127]', function(c) return string.format('\\u%04x', string.byte(c)) end) .. '"'
 end
 
--- Publishes an event. `extra` is JSON members with a leading comma, or ''. Events come last in every script.
-local function emit(id, j, event, extra, worker)
+local outbox, numbers = {}, {}
+-- Puts an event into the outbox: what is published, and pushed onto the producer's list if it is given, when all else is
+-- written. `extra` is JSON members with a leading comma, or ''.
+local function emit(id, j, event, extra, worker, reply_to)
   local meta = event ~= 'progress' and j.meta
-  local seq = call('HINCRBY', key(id), 'seq', 1)
-  local text = '{"v":1,"event":"' .. event .. '","id":"' .. id .. '","queue":"' .. QUEUE .. '","seq":' .. seq
-    .. ',"at":' .. whole(now) .. (worker and worker ~= '' and ',"worker":"' .. worker .. '"' or '')
-    .. (meta and ',"meta":' .. meta or '') .. (extra or '') .. '}'
-  call('PUBLISH', PREFIX .. 'events:' .. id, text)
-  return text
+  local seq = (numbers[id] or j.seq) + 1
+  numbers[id] = seq
+  outbox[#outbox + 1] = { id, '{"v":1,"event":"' .. event .. '","id":"' .. id .. '","queue":"' .. QUEUE .. '","seq":' .. seq
+    .. ',"at":' .. NOW .. (worker and worker ~= '' and ',"worker":"' .. worker .. '"' or '')
+    .. (meta and ',"meta":' .. meta or '') .. extra .. '}', reply_to }
+end
+
+-- The last act of every script.
+local function publish(result)
+  for id, seq in pairs(numbers) do call('HSET', key(id), 'seq', seq) end
+  for _, e in ipairs(outbox) do
+    call('PUBLISH', PREFIX .. 'events:' .. e[1], e[2])
+    if e[3] then
+      local list = PREFIX .. 'reply:' .. e[3]
+      call('LPUSH', list, e[2]) call('LTRIM', list, 0, 999) call('PEXPIRE', list, 86400000)
+    end
+  end
+  return result
 end
 
 -- Reads the fields that decide what may happen to a job, and those that its events need.
 local function job(id)
   local v = call('HMGET', key(id), 'state', 'want', 'wantat', 'ticket', 'asof', 'token', 'again', 'worker', 'crashes', 'attempt',
-    'meta', 'reply_to', 'deadline_at', 'settled', 'waiting')
+    'meta', 'reply_to', 'deadline_at', 'settled', 'waiting', 'seq')
   return { state = v[1] or nil, want = v[2] or nil, wantat = v[3] or nil, ticket = v[4] or nil, asof = v[5] or nil,
     token = v[6] or nil, again = v[7] or nil, worker = v[8] or nil, crashes = tonumber(v[9] or 0), attempt = tonumber(v[10] or 0),
-    meta = v[11] or nil, reply_to = v[12] or nil, deadline = v[13] or nil, settled = v[14] or nil, waiting = v[15] or nil }
+    meta = v[11] or nil, reply_to = v[12] or nil, deadline = v[13] or nil, settled = v[14] or nil, waiting = v[15] or nil,
+    seq = v[16] or 0 }
 end
 
 -- Pushes in line that are not newer than `moment` are duplicates of what is settled now.
-local function as_of(id, moment) call('HSET', key(id), 'asof', moment or whole(now)) end
+local function as_of(id, moment) call('HSET', key(id), 'asof', moment or NOW) end
 
 local tickets = 0
 -- Puts a continuation in line that only counts while its ticket is the job's current one.
@@ -81,17 +98,18 @@ local function leave(id, j)
   end
 end
 
--- completed, failed or cancelled. `extra` are the event's members, `fields` more pairs for the hash, `before` emits what
--- is to be published first.
-local function finish(id, j, state, retention, extra, worker, fields, before)
+-- completed, failed or cancelled. `extra` are the event's members, `fields` more pairs for the hash.
+local function finish(id, j, state, retention, extra, worker, fields)
   local k = key(id)
   leave(id, j)
+  emit(id, j, state, extra, worker, j.reply_to)
   fields = fields or {}
   local n = #fields
-  fields[n + 1], fields[n + 2], fields[n + 3], fields[n + 4] = 'state', state, 'finished', whole(now)
-  fields[n + 5], fields[n + 6] = 'updated', fields[n + 4]
+  fields[n + 1], fields[n + 2], fields[n + 3], fields[n + 4] = 'state', state, 'finished', NOW
+  fields[n + 5], fields[n + 6], fields[n + 7], fields[n + 8] = 'updated', NOW, 'seq', numbers[id]
   call('HSET', k, unpack(fields))
-  call('ZADD', INDEX[state], now, id)
+  numbers[id] = nil
+  call('ZADD', INDEX[state], NOW, id)
   if j.deadline then call('ZREM', DEADLINES, id) end
   if state ~= 'failed' then
     call('DEL', offsets(id))
@@ -104,20 +122,14 @@ local function finish(id, j, state, retention, extra, worker, fields, before)
   call('PEXPIRE', k, retention[state])
   -- A push that came while the cancel was pending is done after it.
   if j.again and state == 'cancelled' then call('RPUSH', JOBS, j.again) end
-  if before then before() end
-  local text = emit(id, j, state, extra, worker)
-  if j.reply_to then
-    local list = PREFIX .. 'reply:' .. j.reply_to
-    call('LPUSH', list, text) call('LTRIM', list, 0, 999) call('PEXPIRE', list, 86400000)
-  end
 end
 
 local function pause(id, j, worker)
   local k = key(id)
   leave(id, j)
-  call('HSET', k, 'state', 'paused', 'updated', whole(now))
+  call('HSET', k, 'state', 'paused', 'updated', NOW)
   call('HDEL', k, 'token', 'worker', 'ticket', 'want', 'wantat', 'again', 'waiting', 'speed')
-  call('ZADD', INDEX.paused, now, id)
+  call('ZADD', INDEX.paused, NOW, id)
   if j.again then call('RPUSH', JOBS, j.again) end
   emit(id, j, 'paused', '', worker)
 end
@@ -133,7 +145,7 @@ local function requeue(id, j, front, why, retention)
     return pause(id, j)
   end
   leave(id, j)
-  call('HSET', k, 'state', 'queued', 'updated', whole(now))
+  call('HSET', k, 'state', 'queued', 'updated', NOW)
   call('HDEL', k, 'token', 'worker', 'want', 'wantat', 'waiting', 'speed')
   line_up(id, front)
   emit(id, j, 'requeued', ',"why":"' .. why .. '"')
@@ -142,8 +154,8 @@ end
 -- Out of the running into `scheduled`, due in `delay` ms.
 local function postpone(id, j, delay, waiting)
   leave(id, j)
-  call('HSET', key(id), 'state', 'scheduled', 'updated', whole(now))
+  call('HSET', key(id), 'state', 'scheduled', 'updated', NOW)
   call('HDEL', key(id), 'token', 'worker', 'ticket', 'speed')
   if waiting then call('HSET', key(id), 'waiting', waiting) else call('HDEL', key(id), 'waiting') end
-  call('ZADD', SCHEDULED, now + delay, id)
+  call('ZADD', SCHEDULED, whole(now + delay), id)
 end

@@ -14,8 +14,8 @@ local n = tonumber(ARGV[7])
 local known = {}
 for k = 8 + n * 2, #ARGV do known[ARGV[k]] = true end
 local claims = call('HGETALL', WORKER)
-call('ZADD', WORKERS, now, worker)
-local mine = { 'instance', instance, 'seen', whole(now) }
+call('ZADD', WORKERS, NOW, worker)
+local mine = { 'instance', instance, 'seen', NOW }
 for k = 1, n * 2 do mine[#mine + 1] = ARGV[7 + k] end
 call('HSET', WORKER, unpack(mine))
 for k = 1, #claims, 2 do
@@ -29,4 +29,4 @@ end
 for _ = 1, 1000 do
   if not call('LMOVE', HELD, JOBS, 'RIGHT', 'RIGHT') then break end
 end
-return 'ok'
+return publish('ok')

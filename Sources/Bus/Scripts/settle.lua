@@ -16,9 +16,10 @@ if j.token ~= token or j.state ~= 'running' then
   if j.settled ~= token then answer = 'fenced' end
 elseif outcome == 'completed' or outcome == 'failed' then
   local fields = r.fields
-  for _, x in ipairs({ 'settled', token, 'asof', whole(now) }) do fields[#fields + 1] = x end
+  for _, x in ipairs({ 'settled', token, 'asof', NOW }) do fields[#fields + 1] = x end
   if outcome == 'failed' then write_offsets(id, r) end
-  finish(id, j, outcome, retention, members, worker, fields, function() emit_report(id, j, r, worker) end)
+  emit_report(id, j, r, worker)
+  finish(id, j, outcome, retention, members, worker, fields)
 elseif outcome == 'rejected' then
   local spec = call('HGET', key(id), 'spec')
   leave(id, j)
@@ -48,5 +49,4 @@ else
     requeue(id, j, true, why, retention)
   end
 end
-if ARGV[3] == '' then return { answer, {} } end
-return { answer, take(worker, ARGV[3], lease, retention) }
+return publish({ answer, ARGV[3] ~= '' and take(worker, ARGV[3], lease, retention) or {} })

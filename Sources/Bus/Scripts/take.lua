@@ -2,11 +2,11 @@
 
 local function reject(element, reason, id)
   local shown = string.sub(element, 1, 4096)
-  call('LPUSH', REJECTED, '{"at":' .. whole(now) .. ',"reason":' .. quoted(reason) .. ',"element":' .. quoted(shown) .. '}')
+  call('LPUSH', REJECTED, '{"at":' .. NOW .. ',"reason":' .. quoted(reason) .. ',"element":' .. quoted(shown) .. '}')
   call('LTRIM', REJECTED, 0, 999)
   id = id or 'unknown'
   call('PUBLISH', PREFIX .. 'events:' .. id, '{"v":1,"event":"rejected","id":"' .. id .. '","queue":"' .. QUEUE
-    .. '","at":' .. whole(now) .. ',"reason":' .. quoted(reason) .. '}')
+    .. '","at":' .. NOW .. ',"reason":' .. quoted(reason) .. '}')
 end
 
 -- Whether a push of `at` is no newer than what was settled.
@@ -43,8 +43,8 @@ local function take(worker, token, lease, retention)
         end
         local k = key(id)
         local h = job(id)
-        call('HLEN', offsets(id))
         local st, verdict = h.state, nil
+        if st then call('HLEN', offsets(id)) end
         local isFinal = st == 'completed' or st == 'failed' or st == 'cancelled'
         if h.want and (isFinal or (j.at and h.asof and not st and j.at > tonumber(h.asof))) then
           call('HDEL', k, 'want', 'wantat')
@@ -91,7 +91,7 @@ local function take(worker, token, lease, retention)
               set('reply_to', j.reply_to)
             end
             if not st or isFinal then
-              set('created', whole(now))
+              set('created', NOW)
               if j.deadline then
                 h.deadline = whole((j.at or now) + j.deadline * 1000)
                 set('deadline_at', h.deadline)
@@ -115,13 +115,13 @@ local function take(worker, token, lease, retention)
             end
             leave(id, h)
             set('state', 'running') set('token', token) set('worker', worker)
-            set('started', whole(now)) set('updated', whole(now))
+            set('started', NOW) set('updated', NOW)
             call('HSET', k, unpack(fields))
             if h.ticket or h.again or h.waiting then call('HDEL', k, 'ticket', 'again', 'waiting') end
-            call('ZADD', LEASES, now + lease, id)
+            call('ZADD', LEASES, whole(now + lease), id)
             call('HSET', WORKER, token, id)
             call('RPOP', list)
-            return { 'job', id, token, (j.url or j.urls) and element or call('HGET', k, 'spec'), st or '', whole(now),
+            return { 'job', id, token, (j.url or j.urls) and element or call('HGET', k, 'spec'), st or '', NOW,
               st and call('HGETALL', k) or {}, st and call('HGETALL', offsets(id)) or {} }
           end
         end

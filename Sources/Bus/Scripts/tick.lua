@@ -22,9 +22,9 @@ end
 
 -- This worker.
 local n = tonumber(ARGV[9])
-local mine = { 'instance', instance, 'seen', whole(now) }
+local mine = { 'instance', instance, 'seen', NOW }
 for k = 1, n * 2 do mine[#mine + 1] = ARGV[9 + k] end
-call('ZADD', WORKERS, now, worker)
+call('ZADD', WORKERS, NOW, worker)
 call('HSET', WORKER, unpack(mine))
 call('PEXPIRE', WORKER, 86400000)
 
@@ -32,7 +32,7 @@ call('PEXPIRE', WORKER, 86400000)
 local last, grace = string.match(call('GET', TICK) or '', '^(%d+) (%d+)$')
 last, grace = tonumber(last or now), tonumber(grace or 0)
 if now - last > 2500 then grace = now + lease end
-call('SET', TICK, whole(now) .. ' ' .. whole(grace))
+call('SET', TICK, NOW .. ' ' .. whole(grace))
 
 -- Requests. They are as old as the last look at them.
 local wanted = call('HGETALL', WANT)
@@ -81,7 +81,7 @@ for _ = 1, count do
   i, r = read_report(i + 2)
   local j = job(id)
   if j.token == token and j.state == 'running' then
-    call('ZADD', LEASES, now + lease, id)
+    call('ZADD', LEASES, whole(now + lease), id)
     if #r.fields > 0 then call('HSET', key(id), unpack(r.fields)) end
     write_offsets(id, r)
     emit_report(id, j, r, worker)
@@ -123,7 +123,7 @@ for _, id in ipairs(due) do
   call('ZREM', SCHEDULED, id)
   local j = job(id)
   if j.state == 'scheduled' then
-    call('HSET', key(id), 'state', 'queued', 'updated', whole(now))
+    call('HSET', key(id), 'state', 'queued', 'updated', NOW)
     call('HDEL', key(id), 'waiting')
     line_up(id, false)
     emit(id, j, 'queued', '')
@@ -149,4 +149,4 @@ for state, ms in pairs(retention) do call('ZREMRANGEBYSCORE', INDEX[state], '-in
 local settings = call('HMGET', SETTINGS, 'paused', 'max_running')
 local limit = tonumber(settings[2] or nil)
 local closed = settings[1] == '1' or settings[1] == 'true' or (limit and call('ZCARD', LEASES) >= limit)
-return { fenced, requests, closed and '0' or '1', more and '1' or '0', dropped }
+return publish({ fenced, requests, closed and '0' or '1', more and '1' or '0', dropped })
