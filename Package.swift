@@ -39,7 +39,6 @@ let package = Package(
                 .embedInCode("Scripts/prelude.lua"),
                 .embedInCode("Scripts/raw.lua"),
                 .embedInCode("Scripts/register.lua"),
-                .embedInCode("Scripts/remove.lua"),
                 .embedInCode("Scripts/report.lua"),
                 .embedInCode("Scripts/settle.lua"),
                 .embedInCode("Scripts/take.lua"),

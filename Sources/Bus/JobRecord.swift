@@ -11,8 +11,6 @@ package struct JobRecord: Sendable {
 
     package func integer(_ field: String) -> Int64? { fields[field].flatMap { Int64($0) } }
 
-    /// Fields that hold what others must not see, or that mean nothing outside the scripts.
-    package static let hidden: Set<String> = [
-        "spec", "again", "token", "ticket", "settled", "asof", "wantat", "source",
-    ]
+    /// Fields that mean nothing outside the scripts.
+    package static let hidden: Set<String> = ["again", "token", "ticket", "settled", "asof", "wantat"]
 }

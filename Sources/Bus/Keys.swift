@@ -11,6 +11,7 @@ package struct Keys: Sendable {
     package var want: String { prefix + "want" }
     package var tick: String { prefix + "tick" }
     package func job(_ id: String) -> String { prefix + "job:" + id }
+    package func spec(_ id: String) -> String { prefix + "spec:" + id }
     package func offsets(_ id: String) -> String { prefix + "offsets:" + id }
     package var leases: String { prefix + "leases" }
     package var scheduled: String { prefix + "scheduled" }

@@ -5,6 +5,8 @@ package enum Request: String, Sendable {
     case paused, cancelled
     /// Resume, or retry what has ended.
     case running
+    /// Cancel what has not ended, and forget it; `deleted` deletes the finished file as well.
+    case removed, deleted
 }
 
 extension Queue {
@@ -18,14 +20,6 @@ extension Queue {
                 + ids.map { .command(Command("PUBLISH", keys.control, $0)) }
             for reply in try await redis.pipeline(calls) { _ = try reply.get() }
         }
-    }
-
-    package enum Removal: String, Sendable { case removed, unknown, running }
-
-    /// Forgets a job that does not run; its finished file stays where it is.
-    package func remove(_ id: String) async throws(RedisError) -> Removal {
-        let reply = try await redis.run(Scripts.remove, keys: keys.fixed(worker: "-"), arguments: [Token.make(), id])
-        return Removal(rawValue: reply.string ?? "") ?? .unknown
     }
 
     /// Sets or, with nil, takes out one of the queue's live settings.

@@ -7,27 +7,35 @@ package struct WorkerIdentity: Sendable {
     package let name: String
     /// This process: 128 random bits.
     package let instance: String
+    /// Where its files are.
+    package let store: String
 
-    package init(name: String, instance: String = Token.make()) { (self.name, self.instance) = (name, instance) }
+    package init(name: String, store: String, instance: String = Token.make()) {
+        (self.name, self.store, self.instance) = (name, store, instance)
+    }
 }
 
 /// What a tick brought.
 package struct TickReply: Sendable {
     /// Runs that are no longer ours: nothing of them may be touched.
     package var fenced: Set<String> = []
-    /// Requests for our runs, by token: `paused` or `cancelled`.
-    package var requests: [String: String] = [:]
+    /// Requests for our runs, by token.
+    package var requests: [String: Request] = [:]
     package var isOpen = true
-    /// Partial files of jobs that were cancelled while nobody ran them.
-    package var dropped: [DroppedPartial] = []
+    /// Files of jobs that were cancelled or removed while nobody ran them.
+    package var dropped: [DroppedFile] = []
 }
 
-/// A partial file that is no longer wanted: a worker of its store unlinks it.
-package struct DroppedPartial: Sendable {
+/// What is no longer wanted: a worker of its store unlinks it.
+package struct DroppedFile: Sendable {
     package let id: String
     package let store: String
+    /// The finished file's place, beside which a partial one lies.
     package let file: String
+    /// The partial file's generation; empty if there is none.
     package let generation: String
+    /// The finished file's inode if it is to be deleted.
+    package let inode: UInt64?
 }
 
 extension Queue {
@@ -77,7 +85,7 @@ extension Queue {
             rest = rest.dropFirst(100)
             var arguments: [any RedisArgument] =
                 [Token.make(), worker.name, worker.instance, policy.lease.milliseconds] + policy.retention
-                + [policy.crashLimit, fields.count]
+                + [policy.crashLimit, worker.store, fields.count]
             for (name, value) in fields { arguments += [name, value] }
             arguments.append(batch.count)
             for (run, report) in batch { arguments += [run.id, run.token] + report.arguments }
@@ -86,15 +94,15 @@ extension Queue {
                 throw RedisError(.reply, "the tick script answered \(reply)")
             }
             result.fenced.formUnion((parts[0].array ?? []).compactMap(\.string))
-            result.requests.merge(parts[1].dictionary) { $1 }
+            result.requests.merge(parts[1].dictionary.compactMapValues(Request.init)) { $1 }
             result.isOpen = parts[2].string == "1"
             more = parts[3].string == "1"
             let dropped = (parts[4].array ?? []).compactMap(\.string)
-            for index in stride(from: 0, to: dropped.count - 3, by: 4) {
+            for index in stride(from: 0, to: dropped.count - 4, by: 5) {
                 result.dropped.append(
-                    DroppedPartial(
+                    DroppedFile(
                         id: dropped[index], store: dropped[index + 1], file: dropped[index + 2],
-                        generation: dropped[index + 3]))
+                        generation: dropped[index + 3], inode: UInt64(dropped[index + 4])))
             }
         }
         return result

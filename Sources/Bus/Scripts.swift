@@ -6,7 +6,6 @@ enum Scripts {
     static let settle = script("settle", [gated, take, PackageResources.report_lua, PackageResources.settle_lua])
     static let tick = script("tick", [nonce, PackageResources.report_lua, PackageResources.tick_lua])
     static let register = script("register", [nonce, PackageResources.register_lua])
-    static let remove = script("remove", [nonce, PackageResources.remove_lua])
 
     private static let take = PackageResources.take_lua
     private static let nonce = Array("local NONCE = ARGV[1]\nlocal ID = '^[A-Za-z0-9._:-]+$'\n".utf8)

@@ -9,18 +9,19 @@ public struct ResumePoint: Sendable, Equatable {
     /// The final path that was chosen, relative to the root; kept so that every worker continues the same file.
     public var file: String
     public var entity: Entity
-    /// The URL (of `urls`) that the bytes came from: validators differ between mirrors by design.
-    public var url: String
+    /// The URL (of `urls`) that the bytes came from, masked: validators differ between mirrors by design, and a newly
+    /// signed query is the same mirror.
+    public var source: String
     /// Durable bytes.
     public var offsets: ByteIntervals
     /// crc32c of each interval's last block (at most 4 KiB), by the interval's end: tells a cloned or restored volume.
     public var blockChecks: [Int64: UInt32]
 
     public init(
-        generation: String, store: String, file: String, entity: Entity, url: String,
+        generation: String, store: String, file: String, entity: Entity, source: String,
         offsets: ByteIntervals = ByteIntervals(), blockChecks: [Int64: UInt32] = [:]
     ) {
-        (self.generation, self.store, self.file, self.entity, self.url) = (generation, store, file, entity, url)
+        (self.generation, self.store, self.file, self.entity, self.source) = (generation, store, file, entity, source)
         (self.offsets, self.blockChecks) = (offsets, blockChecks)
     }
 }

@@ -198,7 +198,7 @@ extension Download {
             state.partial = partial
             state.target = target
             state.entity = entity
-            state.source = job.urls[0]
+            state.source = MaskedURL.text(job.urls[0])
             state.base = 0
             state.checkpointed = nil
         }

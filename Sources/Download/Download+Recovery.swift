@@ -68,7 +68,7 @@ extension Download {
                 state.partial = partial
                 state.target = target
                 state.entity = resume.entity
-                state.source = resume.url
+                state.source = resume.source
                 state.base = resume.offsets.count
                 state.checkpointed = resume.offsets
             }

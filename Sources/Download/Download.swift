@@ -85,7 +85,7 @@ package final class Download: Sendable {
             withExtendedLifetime(output) { BlockCheck.compute(durable, partial.descriptor) }
         }
         return ResumePoint(
-            generation: partial.generation, store: context.store.id, file: target.path, entity: entity, url: source,
+            generation: partial.generation, store: context.store.id, file: target.path, entity: entity, source: source,
             offsets: durable, blockChecks: checks)
     }
 

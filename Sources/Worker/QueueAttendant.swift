@@ -203,8 +203,12 @@ final class QueueAttendant: Sendable {
             let reply = try await queue.tick(identity, fields: fields, runs: Array(zip(runs.map(\.run), reports)))
             state.withLock { $0.isOpen = reply.isOpen }
             for dropped in reply.dropped where dropped.store == store.id {
-                store.unlinkPartial(
-                    of: dropped.file, key: PartialKey.of(dropped.id, in: queue.name), generation: dropped.generation)
+                if !dropped.generation.isEmpty {
+                    store.unlinkPartial(
+                        of: dropped.file, key: PartialKey.of(dropped.id, in: queue.name), generation: dropped.generation
+                    )
+                }
+                if let inode = dropped.inode { store.unlinkFinished(dropped.file, inode: inode) }
             }
             for running in runs {
                 let token = running.run.token
@@ -215,9 +219,9 @@ final class QueueAttendant: Sendable {
                 }
                 running.lease.extend(sent: sent)
                 switch reply.requests[token] {
-                case "paused": running.stop(.paused)
-                case "cancelled": running.stop(.cancelled)
-                default: break
+                case .paused: running.stop(.paused)
+                case .cancelled, .removed, .deleted: running.stop(.cancelled)
+                case .running, nil: break
                 }
                 if let deadline = running.claim.deadline, deadline < UnixTime.milliseconds { running.stop(.deadline) }
             }

@@ -1,19 +1,23 @@
 import Logging
 import Redis
 
-/// What of a Redis' settings may lose jobs: said at start.
+/// What of a Redis' settings may lose jobs: said at start. Read from INFO, which needs no right to see passwords.
 enum RedisCheck {
     static func warn(_ redis: Redis, _ log: Logger) async {
-        guard let reply = try? await redis.send(Command("CONFIG", "GET", "*"), timeout: .seconds(3)) else {
+        guard let reply = try? await redis.send(Command("INFO"), timeout: .seconds(3)), let text = reply.string else {
             return log.info("Redis' settings cannot be read: whether it keeps jobs safe is not checked")
         }
-        let settings = reply.dictionary
-        if settings["appendonly"] == "no" {
+        let facts = Dictionary(
+            text.split(whereSeparator: \.isNewline).compactMap { line in
+                let parts = line.split(separator: ":", maxSplits: 1)
+                return parts.count == 2 ? (String(parts[0]), String(parts[1])) : nil
+            }, uniquingKeysWith: { $1 })
+        if facts["aof_enabled"] == "0" {
             log.warning(
                 "appendonly is off: jobs pushed since the last snapshot are lost when Redis restarts; set appendonly yes"
             )
         }
-        if let policy = settings["maxmemory-policy"], policy != "noeviction", settings["maxmemory"] != "0" {
+        if let policy = facts["maxmemory_policy"], policy != "noeviction", facts["maxmemory"] != "0" {
             log.warning("maxmemory-policy is \(policy): a full Redis may throw jobs away; set it to noeviction")
         }
     }

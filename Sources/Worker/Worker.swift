@@ -36,7 +36,7 @@ package final class Worker: Sendable {
         context.maximumSize = configuration.maximumSize
         runner = JobRunner(context: context, lease: configuration.policy.lease, log: log)
         slots = Slots(limit: configuration.slots)
-        let identity = WorkerIdentity(name: configuration.name)
+        let identity = WorkerIdentity(name: configuration.name, store: store.id)
         attendants = configuration.queues.enumerated().map { [store] index, queue in
             QueueAttendant(
                 index: index, name: queue.name, identity: identity, configuration: configuration, store: store, log: log

@@ -65,22 +65,13 @@ struct Retry: AsyncParsableCommand {
 
 struct Remove: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Forget jobs that do not run; finished files stay.",
-        discussion: "With --all: completed, failed and cancelled ones. A running job is cancelled first.")
+        abstract: "Forget jobs; what has not ended is cancelled first. Finished files stay, unless --files is given.",
+        discussion: "With --all: completed, failed and cancelled ones.")
     @OptionGroup var selection: Selection
+    @Flag(help: "Delete the finished files as well.") var files = false
 
     func run() async throws {
-        let queue = try await selection.common.connect()
-        var failed = false
-        for id in try await selection.resolve(queue, [.completed, .failed, .cancelled]) {
-            let result = try await reaching { () throws(RedisError) in try await queue.remove(id) }
-            if selection.common.json {
-                Terminal.line("{\"id\":\(JSON.quoted(id)),\"result\":\"\(result.rawValue)\"}")
-            } else {
-                Terminal.line("\(id)  \(result == .running ? "is running: cancel it first" : result.rawValue)")
-            }
-            failed = failed || result != .removed
-        }
-        if failed { throw ExitStatus.jobFailed }
+        let request = files ? Request.deleted : .removed
+        try await selection.request(request, [.completed, .failed, .cancelled], "removal requested")
     }
 }

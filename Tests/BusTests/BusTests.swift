@@ -138,12 +138,79 @@ import Testing
 }
 
 @Suite struct ControlTests {
+    @Test(
+        "removal forgets a job in every state, and keeps its finished file unless that is to go",
+        arguments: [
+            Request.removed, .deleted,
+        ])
+    func removal(_ request: Request) async throws {
+        let f = try await QueueFixture()
+        func isForgotten(_ id: String) async throws -> Bool {
+            try await eventually {
+                try await f.tick(); return try await f.queue.job(id) == nil
+            }
+            let keys = try await f.redis.send(Command("KEYS", "*:\(id)")).array
+            return keys?.isEmpty == true
+        }
+        // Completed.
+        try await f.push(#"{"url":"http://h/1","id":"1"}"#)
+        try await f.settle(try #require(try await f.claim()), QueueFixture.done)
+        try await f.queue.request(request, of: ["1"])
+        let dropped = try await f.tick().dropped
+        #expect(dropped.first?.file == "f" && dropped.first?.inode == (request == .deleted ? 1 : nil))
+        #expect(try await isForgotten("1"))
+        // Scheduled, paused and failed.
+        try await f.push(#"{"url":"http://h/2","id":"2","delay":1000}"#)
+        try await f.push(#"{"url":"http://h/3","id":"3"}"#)
+        try await f.push(#"{"url":"http://h/4","id":"4"}"#)
+        let third = try #require(try await f.claim())
+        try await f.queue.request(.paused, of: ["3"])
+        try await f.tick([third])
+        try await f.settle(third, .paused)
+        try await f.settle(
+            try #require(try await f.claim()), .failed(Failure(.io, "m"), retryable: true, received: 0))
+        try await f.queue.request(request, of: ["2", "3", "4"])
+        for id in ["2", "3", "4"] { #expect(try await isForgotten(id)) }
+        // Running: it is stopped first.
+        try await f.push(#"{"url":"http://h/5","id":"5"}"#)
+        let running = try #require(try await f.claim())
+        try await f.queue.request(request, of: ["5"])
+        #expect(try await f.tick([running]).requests[running.run.token] == request)
+        try await f.settle(running, .cancelled)
+        #expect(try await isForgotten("5"))
+        // Running, and completed before it heard of it.
+        try await f.push(#"{"url":"http://h/6","id":"6"}"#)
+        let quick = try #require(try await f.claim())
+        try await f.queue.request(request, of: ["6"])
+        try await f.tick([quick])
+        try await f.settle(quick, QueueFixture.done)
+        #expect(try await isForgotten("6"))
+        // In line, and not known yet.
+        try await f.push(#"{"url":"http://h/7","id":"7"}"#)
+        try await f.queue.request(request, of: ["7"])
+        try await f.tick()
+        #expect(try await f.claim() == nil)
+        #expect(try await isForgotten("7"))
+    }
+
+    @Test("a finished file is deleted by a worker of its own store") func otherStore() async throws {
+        let f = try await QueueFixture()
+        try await f.push(#"{"url":"http://h/1","id":"1"}"#)
+        try await f.settle(try #require(try await f.claim()), QueueFixture.done)
+        try await f.queue.request(.deleted, of: ["1"])
+        let elsewhere = WorkerIdentity(name: "w2", store: "other")
+        #expect(try await f.queue.tick(elsewhere, fields: [], runs: []).dropped.isEmpty)
+        #expect(try await f.state("1") == .completed)
+        #expect(try await f.tick().dropped.count == 1)
+        #expect(try await f.queue.job("1") == nil)
+    }
+
     @Test("a pause is applied in every state, and resumed at the front") func pause() async throws {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
         let claim = try #require(try await f.claim())
         try await f.redis.send(Command("HSET", f.queue.keys.want, "1", "paused"))
-        #expect(try await f.tick([claim]).requests[claim.run.token] == "paused")
+        #expect(try await f.tick([claim]).requests[claim.run.token] == .paused)
         try await f.settle(claim, .paused)
         #expect(try await f.state("1") == .paused)
         try await f.push(#"{"url":"http://h/2","id":"2"}"#)
@@ -182,7 +249,7 @@ import Testing
         var report = RunReport()
         report.set(
             ResumePoint(
-                generation: "g", store: "s", file: "f", entity: Entity(etag: "\"e\"", total: 9), url: "u",
+                generation: "g", store: "s", file: "f", entity: Entity(etag: "\"e\"", total: 9), source: "u",
                 offsets: ByteIntervals([0..<4])))
         try await f.queue.request(.paused, of: ["1"])
         try await f.tick([claim])
@@ -213,7 +280,7 @@ import Testing
 
     @Test("what a lost worker held and never claimed goes back") func held() async throws {
         let f = try await QueueFixture { $0.lease = .milliseconds(300) }
-        let lost = WorkerIdentity(name: "lost")
+        let lost = WorkerIdentity(name: "lost", store: "s")
         _ = try await f.queue.register(lost, fields: [], known: [])
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
         try await f.redis.send(Command("LMOVE", f.queue.keys.jobs, f.queue.keys.held("lost"), "RIGHT", "LEFT"))
@@ -249,7 +316,7 @@ import Testing
         try await f.tick()
         #expect(try await f.state("1") == .running)
         let reply = try await f.queue.tick(
-            WorkerIdentity(name: "sleeper"), fields: [], runs: [(claim.run, RunReport())])
+            WorkerIdentity(name: "sleeper", store: "s"), fields: [], runs: [(claim.run, RunReport())])
         #expect(reply.fenced.isEmpty)
     }
 
@@ -259,7 +326,7 @@ import Testing
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
         _ = try #require(try await f.claim())
-        let again = WorkerIdentity(name: f.worker.name)
+        let again = WorkerIdentity(name: f.worker.name, store: "s")
         #expect(try await f.queue.register(again, fields: [], known: []) == false)
         try await f.redis.send(Command("HSET", f.queue.keys.worker(f.worker.name), "seen", "1"))
         #expect(try await f.queue.register(again, fields: [], known: []))

@@ -9,7 +9,7 @@ struct QueueFixture {
     let server: RedisServer
     let redis: Redis
     let queue: Queue
-    let worker = WorkerIdentity(name: "w1")
+    let worker = WorkerIdentity(name: "w1", store: "s")
 
     init(_ change: (inout QueuePolicy) -> Void = { _ in }) async throws {
         server = try await RedisServer()
@@ -23,7 +23,7 @@ struct QueueFixture {
     func push(_ element: String) async throws { try await redis.send(Command("LPUSH", queue.keys.jobs, element)) }
 
     func claim(_ name: String? = nil) async throws -> Claim? {
-        let worker = name.map { WorkerIdentity(name: $0) } ?? worker
+        let worker = name.map { WorkerIdentity(name: $0, store: "s") } ?? worker
         if case .job(let claim) = try await queue.claim(worker, token: Token.make()) { return claim }
         return nil
     }

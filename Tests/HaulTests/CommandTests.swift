@@ -95,7 +95,7 @@ struct CommandBench {
         let show = try await bench.haul("show", "a", "--json")
         #expect(show.out.contains("\"state\":\"completed\"") && !show.out.contains("token"))
         #expect(try await bench.haul("remove", "a").status == 0)
-        #expect(try await bench.haul("show", "a").status == 1)
+        try await eventually("the job to be forgotten") { try await bench.haul("show", "a").status == 1 }
         second.kill(SIGTERM)
         #expect(try await second.wait() == 0)
     }

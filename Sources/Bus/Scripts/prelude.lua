@@ -3,7 +3,7 @@
 -- KEYS of every script, in this order:
 --   1 jobs  2 held:<worker>  3 want  4 tick  5 leases  6 scheduled  7 paused  8 completed  9 failed  10 cancelled
 --   11 rejected  12 workers  13 worker:<worker>  14 settings  15 deadlines
--- A job's own keys (job:<id>, offsets:<id>) are in the same slot by the queue's hash tag.
+-- A job's own keys (job:<id>, spec:<id>, offsets:<id>) are in the same slot by the queue's hash tag.
 --
 -- Scripts are not transactions: an error in the middle keeps what was done. So touch() meets every fixed key that may be
 -- written, and job() every job, before the first write; a key of a wrong type fails there, with nothing changed.
@@ -26,6 +26,8 @@ local NOW = whole(now)
 
 local function key(id) return PREFIX .. 'job:' .. id end
 local function offsets(id) return PREFIX .. 'offsets:' .. id end
+-- What producers wrote, secrets and all: apart from the job's hash, so that who may read that need not see them.
+local function spec(id) return PREFIX .. 'spec:' .. id end
 
 local function touch()
   call('LLEN', JOBS) call('LLEN', HELD) call('LLEN', REJECTED) call('HLEN', WORKER)
@@ -94,8 +96,26 @@ local function leave(id, j)
     if j.token and j.worker then call('HDEL', PREFIX .. 'worker:' .. j.worker, j.token) end
   end
   if j.state == 'completed' or j.state == 'failed' or j.state == 'cancelled' then
-    call('PERSIST', key(id)) call('PERSIST', offsets(id))
+    call('PERSIST', key(id)) call('PERSIST', spec(id)) call('PERSIST', offsets(id))
   end
+end
+
+-- Requests that end a job: `removed` and `deleted` forget it as well, `deleted` with its finished file.
+local function ends(want) return want == 'cancelled' or want == 'removed' or want == 'deleted' end
+local function forgets(want) return want == 'removed' or want == 'deleted' end
+
+local function forget(id)
+  for _, index in pairs(INDEX) do call('ZREM', index, id) end
+  call('ZREM', DEADLINES, id)
+  call('DEL', key(id), spec(id), offsets(id))
+  numbers[id] = nil
+end
+
+-- A push that came while a pause or cancel was pending is done after it.
+local function push_again(id, j)
+  if not j.again then return end
+  call('RPUSH', JOBS, call('HGET', spec(id), 'again'))
+  call('HDEL', spec(id), 'again')
 end
 
 -- completed, failed or cancelled. `extra` are the event's members, `fields` more pairs for the hash.
@@ -111,17 +131,19 @@ local function finish(id, j, state, retention, extra, worker, fields)
   numbers[id] = nil
   call('ZADD', INDEX[state], NOW, id)
   if j.deadline then call('ZREM', DEADLINES, id) end
-  if state ~= 'failed' then
-    call('DEL', offsets(id))
-    -- Header values, credentials and query strings leave with the work; a failed job keeps them for its retry.
-    call('HDEL', k, 'token', 'worker', 'ticket', 'want', 'wantat', 'again', 'waiting', 'speed', 'deadline_at', 'spec')
-  else
-    call('PEXPIRE', offsets(id), retention[state])
-    call('HDEL', k, 'token', 'worker', 'ticket', 'want', 'wantat', 'again', 'waiting', 'speed', 'deadline_at')
-  end
+  call('HDEL', k, 'token', 'worker', 'ticket', 'want', 'wantat', 'again', 'waiting', 'speed', 'deadline_at')
   call('PEXPIRE', k, retention[state])
-  -- A push that came while the cancel was pending is done after it.
-  if j.again and state == 'cancelled' then call('RPUSH', JOBS, j.again) end
+  if state == 'cancelled' then push_again(id, j) end
+  if state ~= 'failed' then
+    -- Header values, credentials and query strings leave with the work; a failed job keeps them for its retry.
+    call('DEL', spec(id), offsets(id))
+  else
+    call('PEXPIRE', spec(id), retention[state]) call('PEXPIRE', offsets(id), retention[state])
+  end
+  if forgets(j.want) then
+    -- A run may end well before it hears of the request: then the next tick applies it.
+    if state == 'cancelled' then forget(id) else call('HSET', WANT, id, j.want) end
+  end
 end
 
 local function pause(id, j, worker)
@@ -130,14 +152,14 @@ local function pause(id, j, worker)
   call('HSET', k, 'state', 'paused', 'updated', NOW)
   call('HDEL', k, 'token', 'worker', 'ticket', 'want', 'wantat', 'again', 'waiting', 'speed')
   call('ZADD', INDEX.paused, NOW, id)
-  if j.again then call('RPUSH', JOBS, j.again) end
+  push_again(id, j)
   emit(id, j, 'paused', '', worker)
 end
 
 -- Back in line, or where a pending request wants it.
 local function requeue(id, j, front, why, retention)
   local k = key(id)
-  if j.want == 'cancelled' then
+  if ends(j.want) then
     as_of(id, j.wantat)
     return finish(id, j, 'cancelled', retention, '')
   elseif j.want == 'paused' then

@@ -21,11 +21,11 @@ elseif outcome == 'completed' or outcome == 'failed' then
   emit_report(id, j, r, worker)
   finish(id, j, outcome, retention, members, worker, fields)
 elseif outcome == 'rejected' then
-  local spec = call('HGET', key(id), 'spec')
+  local element = call('HGET', spec(id), 'spec')
   leave(id, j)
-  call('DEL', key(id), offsets(id))
+  call('DEL', key(id), spec(id), offsets(id))
   call('ZREM', DEADLINES, id)
-  reject(spec, argument, id)
+  reject(element, argument, id)
 else
   local fields = r.fields
   for _, x in ipairs({ 'settled', token }) do fields[#fields + 1] = x end
@@ -45,7 +45,7 @@ else
   else
     -- Back in line; a request that came meanwhile is applied by it. A pause that was taken back is a resume.
     local why = outcome == 'released' and argument or outcome == 'paused' and 'resumed' or 'wanted'
-    if outcome == 'paused' and j.want ~= 'cancelled' then j.want = nil end
+    if outcome == 'paused' and not ends(j.want) then j.want = nil end
     requeue(id, j, true, why, retention)
   end
 end

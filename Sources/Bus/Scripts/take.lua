@@ -44,7 +44,7 @@ local function take(worker, token, lease, retention)
         local k = key(id)
         local h = job(id)
         local st, verdict = h.state, nil
-        if st then call('HLEN', offsets(id)) end
+        if st then call('HLEN', offsets(id)) call('HLEN', spec(id)) end
         local isFinal = st == 'completed' or st == 'failed' or st == 'cancelled'
         if h.want and (isFinal or (j.at and h.asof and not st and j.at > tonumber(h.asof))) then
           call('HDEL', k, 'want', 'wantat')
@@ -56,7 +56,7 @@ local function take(worker, token, lease, retention)
           if not st then verdict = 'unknown'
           elseif st == 'running' then verdict = h.want == 'paused' and 'again' or 'duplicate'
           elseif st == 'queued' or is_old(j.at, h.asof) then verdict = 'duplicate'
-          elseif not call('HGET', k, 'spec') then verdict = 'spent'
+          elseif call('HEXISTS', spec(id), 'spec') == 0 then verdict = 'spent'
           elseif h.want == 'paused' then call('HDEL', k, 'want', 'wantat') h.want = nil end
         elseif st and is_old(j.at, h.asof) then verdict = 'duplicate'
         elseif st == 'running' then
@@ -68,10 +68,11 @@ local function take(worker, token, lease, retention)
         elseif verdict == 'spent' then
           reject(element, 'id: job ' .. id .. ' is ' .. st .. ' and its url is no longer kept; push it with its url', id)
         elseif verdict == 'again' then
-          call('HSET', k, 'again', element)
+          call('HSET', spec(id), 'again', element)
+          call('HSET', k, 'again', '1')
         elseif verdict == 'refresh' then
           -- A newer url and headers replace the old ones: signed URLs expire.
-          call('HSET', k, 'spec', element)
+          call('HSET', spec(id), 'spec', element)
           emit(id, h, 'duplicate', ',"state":"' .. st .. '"')
         elseif verdict == 'duplicate' then
           emit(id, h, 'duplicate', ',"state":"' .. st .. '"')
@@ -79,7 +80,7 @@ local function take(worker, token, lease, retention)
           local fields = {}
           local function set(name, value) fields[#fields + 1] = name fields[#fields + 1] = value end
           if j.url or j.urls then
-            set('spec', element)
+            call('HSET', spec(id), 'spec', element)
             set('url', mask(j.url or j.urls[1]))
             if j.path then set('path', j.path) end
             if j.meta ~= nil then
@@ -121,7 +122,7 @@ local function take(worker, token, lease, retention)
             call('ZADD', LEASES, whole(now + lease), id)
             call('HSET', WORKER, token, id)
             call('RPOP', list)
-            return { 'job', id, token, (j.url or j.urls) and element or call('HGET', k, 'spec'), st or '', NOW,
+            return { 'job', id, token, (j.url or j.urls) and element or call('HGET', spec(id), 'spec'), st or '', NOW,
               st and call('HGETALL', k) or {}, st and call('HGETALL', offsets(id)) or {} }
           end
         end

@@ -1,29 +1,36 @@
 -- Looks after the queue, once a second from every worker: extends this worker's leases, writes progress and offsets,
 -- hands out requests, takes back the jobs of lost workers, promotes what is due, trims what is old.
 --
--- ARGV: nonce, worker, instance, lease (ms), retention completed, failed, cancelled (ms), crash limit,
+-- ARGV: nonce, worker, instance, lease (ms), retention completed, failed, cancelled (ms), crash limit, store,
 --       n pairs of the worker's own fields, count of runs, then for each: id, token, a report (report.lua)
 -- Returns {fenced tokens, {token, request, …}, '1' if the queue is open, '1' if there is more to do,
---          {id, store, file, generation, …} of jobs that were cancelled here while nobody ran them}.
+--          {id, store, file, generation, inode, …} of what a worker of that store is to unlink: the partial file of a
+--          generation, or the finished file of an inode}.
 touch()
 local worker, instance, lease = ARGV[2], ARGV[3], tonumber(ARGV[4])
 local retention = { completed = ARGV[5], failed = ARGV[6], cancelled = ARGV[7] }
-local crash_limit = tonumber(ARGV[8])
+local crash_limit, store = tonumber(ARGV[8]), ARGV[9]
 local fenced, requests, more, dropped = {}, {}, false, {}
 
--- A job that nobody runs is cancelled here; its partial file is for a worker of its store to unlink.
-local function cancel(id, j)
-  local place = call('HMGET', key(id), 'store', 'file', 'generation')
-  if place[1] and place[2] and place[3] then
-    for _, x in ipairs({ id, place[1], place[2], place[3] }) do dropped[#dropped + 1] = x end
+-- Files that nobody wants any more are for a worker of their store to unlink.
+local function drop(id, with_file)
+  local place = call('HMGET', key(id), 'store', 'file', 'generation', 'inode')
+  if place[1] and place[2] then
+    for _, x in ipairs({ id, place[1], place[2], place[3] or '', with_file and place[4] or '' }) do
+      dropped[#dropped + 1] = x
+    end
   end
-  finish(id, j, 'cancelled', retention, '')
+end
+
+-- False if the finished file that is to be deleted is on another store: one of its workers will see to it.
+local function is_near(id, st, want)
+  return want ~= 'deleted' or st ~= 'completed' or call('HGET', key(id), 'store') == store
 end
 
 -- This worker.
-local n = tonumber(ARGV[9])
+local n = tonumber(ARGV[10])
 local mine = { 'instance', instance, 'seen', NOW }
-for k = 1, n * 2 do mine[#mine + 1] = ARGV[9 + k] end
+for k = 1, n * 2 do mine[#mine + 1] = ARGV[10 + k] end
 call('ZADD', WORKERS, NOW, worker)
 call('HSET', WORKER, unpack(mine))
 call('PEXPIRE', WORKER, 86400000)
@@ -35,44 +42,55 @@ if now - last > 2500 then grace = now + lease end
 call('SET', TICK, NOW .. ' ' .. whole(grace))
 
 -- Requests. They are as old as the last look at them.
-local wanted = call('HGETALL', WANT)
-for k = 1, math.min(#wanted, 400), 2 do
+local wanted, applied = call('HGETALL', WANT), 0
+for k = 1, #wanted, 2 do
   local id, want = wanted[k], wanted[k + 1]
-  call('HDEL', WANT, id)
-  if string.find(id, ID) and #id <= 128 then
-    local j = job(id)
-    local st = j.state
-    local isFinal = st == 'completed' or st == 'failed' or st == 'cancelled'
+  local known = string.find(id, ID) and #id <= 128 and (want == 'running' or want == 'paused' or ends(want))
+  local j = known and job(id) or {}
+  local st = j.state
+  local isFinal = st == 'completed' or st == 'failed' or st == 'cancelled'
+  if not known then
+    call('HDEL', WANT, id)
+  elseif is_near(id, st, want) then
+    applied = applied + 1
+    if applied > 200 then
+      more = true
+      break
+    end
+    call('HDEL', WANT, id)
     if want == 'running' then
-      call('HDEL', key(id), 'want', 'wantat')
+      if j.want then call('HDEL', key(id), 'want', 'wantat') end
       j.want = nil
       if st == 'paused' or st == 'scheduled' then requeue(id, j, true, 'resumed', retention)
-      elseif isFinal and call('HEXISTS', key(id), 'spec') == 1 then
+      elseif isFinal and call('HEXISTS', spec(id), 'spec') == 1 then
         call('HDEL', key(id), 'crashes', 'attempt', 'error', 'message', 'finished')
         requeue(id, j, true, 'resumed', retention)
       end
-    elseif want == 'paused' or want == 'cancelled' then
-      if not st then
-        -- A request may come before its job: a stub waits for it.
-        call('HSET', key(id), 'want', want, 'wantat', whole(last))
-        as_of(id, whole(last))
-        call('PEXPIRE', key(id), 3600000)
-      elseif st == 'running' then
-        call('HSET', key(id), 'want', want, 'wantat', whole(last))
-      elseif st == 'queued' or st == 'scheduled' then
-        as_of(id, whole(last))
-        if want == 'paused' then pause(id, j) else cancel(id, j) end
-      elseif st == 'paused' and want == 'cancelled' then
-        as_of(id, whole(last))
-        cancel(id, j)
+    elseif not st then
+      -- A request may come before its job: a stub waits for it.
+      call('HSET', key(id), 'want', want, 'wantat', whole(last), 'asof', whole(last))
+      call('PEXPIRE', key(id), 3600000)
+    elseif st == 'running' then
+      call('HSET', key(id), 'want', want, 'wantat', whole(last))
+    elseif isFinal then
+      if forgets(want) then
+        drop(id, want == 'deleted')
+        forget(id)
       end
+    elseif ends(want) then
+      as_of(id, whole(last))
+      drop(id)
+      j.want = want
+      finish(id, j, 'cancelled', retention, '')
+    elseif st ~= 'paused' then
+      as_of(id, whole(last))
+      pause(id, j)
     end
   end
 end
-if #wanted > 400 then more = true end
 
 -- Runs, before anything is reaped: a tick extends its own leases first.
-local i = 9 + n * 2 + 1
+local i = 10 + n * 2 + 1
 local count = tonumber(ARGV[i])
 i = i + 1
 for _ = 1, count do

@@ -95,5 +95,13 @@ package final class Store: Sendable {
         target.directory.unlink(PartialFile.name(key, generation))
     }
 
+    /// Deletes a finished file, if it still is the one with this inode.
+    package func unlinkFinished(_ file: String, inode: UInt64) {
+        guard let target = try? Target(chosen: file, isGiven: true, in: self),
+            let status = target.directory.status(of: target.name), UInt64(status.st_ino) == inode
+        else { return }
+        target.directory.unlink(target.name)
+    }
+
     package func unlink(_ path: String) { directory.unlink(path) }
 }

@@ -1,0 +1,93 @@
+import Bus
+import Contract
+import Foundation
+import Redis
+import TestSupport
+import Testing
+
+/// deploy/redis/users.acl on a real server: each role can do its part, and nothing else.
+@Suite struct AccessTests {
+    struct Roles {
+        let server: RedisServer
+
+        init() async throws {
+            let file = URL(filePath: #filePath).deletingLastPathComponent()
+                .appending(path: "../../deploy/redis/users.acl").standardized.path
+            server = try await RedisServer(["--aclfile", file])
+        }
+
+        func redis(_ role: String) throws -> Redis {
+            let url = "\(server.url)?user=\(role)&password=\(role.uppercased())-PASSWORD"
+            return Redis(try RedisURL(url), name: role)
+        }
+
+        func queue(_ role: String) throws -> Queue { Queue(.default, redis: try redis(role)) }
+
+        /// Whether a command, with `K:` for the queue's prefix, is permitted.
+        func permits(_ role: String, _ command: String) async throws -> Bool {
+            let redis = try redis(role)
+            let words = command.replacingOccurrences(of: "K:", with: "haul:{default}:").split(separator: " ")
+            do throws(RedisError) {
+                _ = try await redis.send(Command(arguments: words.map(String.init)))
+                return true
+            } catch {
+                #expect(error.code == .noPermission, "\(role): \(command): \(error.message)")
+                return false
+            }
+        }
+    }
+
+    @Test("each role is permitted its part") func permitted() async throws {
+        let roles = try await Roles()
+        let worker = WorkerIdentity(name: "w1", store: "s")
+        let queue = try roles.queue("worker")
+        #expect(try await queue.register(worker, fields: [], known: []))
+        #expect(try await roles.permits("producer", #"LPUSH K:jobs {"url":"http://h/1","id":"1","reply_to":"me"}"#))
+        let waiter = try roles.redis("worker")
+        let reply = try await queue.waitAndClaim(worker, token: Token.make(), block: .seconds(1), on: waiter)
+        guard case .job(let claim) = reply else { return #expect(Bool(false), "no job") }
+        #expect(try await queue.tick(worker, fields: [], runs: [(claim.run, RunReport())]).fenced.isEmpty)
+        let settled = try await queue.settle(
+            claim.run, as: QueueFixture.done, report: RunReport(), worker: worker, next: Token.make())
+        #expect(settled.isOurs)
+        #expect(try await roles.permits("producer", "BRPOP K:reply:me 1"))
+        let monitor = try roles.queue("monitor")
+        #expect(try await monitor.job("1")?.state == .completed)
+        #expect(try await monitor.stats().counts[.completed] == 1)
+        #expect(try await monitor.workers().count == 1)
+        let operating = try roles.queue("operator")
+        try await operating.request(.removed, of: ["1"])
+        try await operating.setSetting("max_running", to: "3")
+        #expect(try await operating.rejected(limit: 10).isEmpty)
+        #expect(try await queue.tick(worker, fields: [], runs: []).isOpen)
+        #expect(try await monitor.job("1") == nil)
+        try await queue.leave(worker)
+        for role in ["monitor", "operator"] {
+            #expect(try await roles.permits(role, "PSUBSCRIBE K:events:*"))
+        }
+        #expect(try await roles.permits("worker", "SUBSCRIBE K:control"))
+    }
+
+    @Test("nothing else is permitted") func refused() async throws {
+        let roles = try await Roles()
+        let commands = [
+            ("producer", "RPUSH K:jobs x"), ("producer", "LRANGE K:jobs 0 -1"), ("producer", "HGETALL K:job:1"),
+            ("producer", "LPUSH haul:{other}:jobs x"), ("producer", "HSET K:want 1 cancelled"),
+            ("producer", "HGETALL K:spec:1"), ("producer", "PUBLISH K:control 1"), ("producer", "EVAL return 0"),
+            ("producer", "PSUBSCRIBE *"),
+            ("monitor", "HGETALL K:spec:1"), ("monitor", "LRANGE K:jobs 0 -1"), ("monitor", "LRANGE K:rejected 0 -1"),
+            ("monitor", "HSET K:want 1 cancelled"), ("monitor", "HSET K:settings paused 1"),
+            ("monitor", "LPUSH K:jobs x"), ("monitor", "PUBLISH K:control 1"), ("monitor", "DEL K:job:1"),
+            ("monitor", "BRPOP K:reply:me 1"), ("monitor", "LRANGE K:held:w1 0 -1"), ("monitor", "EVAL return 0"),
+            ("monitor", "CONFIG GET *"), ("monitor", "PSUBSCRIBE *"), ("monitor", "KEYS *"),
+            ("operator", "LPUSH K:jobs x"), ("operator", "HSET K:job:1 state queued"), ("operator", "DEL K:want"),
+            ("operator", "HGETALL K:spec:1"), ("operator", "LRANGE K:jobs 0 -1"), ("operator", "EVAL return 0"),
+            ("operator", "HSET haul:{other}:want 1 paused"), ("operator", "CONFIG SET maxmemory 1"),
+            ("worker", "LPUSH haul:{other}:jobs x"), ("worker", "FLUSHALL"), ("worker", "CONFIG GET *"),
+            ("worker", "KEYS *"), ("worker", "SUBSCRIBE other"), ("worker", "SHUTDOWN"), ("worker", "ACL LIST"),
+        ]
+        for (role, command) in commands {
+            #expect(try await roles.permits(role, command) == false, "\(role): \(command)")
+        }
+    }
+}
