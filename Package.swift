@@ -79,7 +79,7 @@ let package = Package(
         // Tests: one target per source target, and what they share.
         .target(
             name: "TestSupport",
-            dependencies: ["CLinux", "Executors"],
+            dependencies: ["COpenSSL", "CLinux", "Executors"],
             path: "Tests/Support", swiftSettings: settings),
         .testTarget(name: "ExecutorsTests", dependencies: ["Executors", "TestSupport"], swiftSettings: settings),
         .testTarget(name: "ContractTests", dependencies: ["Contract", "TestSupport"], swiftSettings: settings),

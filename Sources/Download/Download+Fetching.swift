@@ -22,90 +22,81 @@ extension Download {
 
     /// Fetches from the start (`.begin`) or what is missing (`.go`), until the file is whole and placed.
     func fetch(_ step: Step) async throws(TransferError) -> Step {
+        var first: FirstResponse?
         if case .begin = step {
-            let next = try await fetchWhole()
-            if case .go = next {} else { return next }
+            let response = try await begin()
+            guard response.length != nil else { return .finished(try await commit(try await fetchToEnd(response))) }
+            first = response
         }
-        var reconnects = 0
-        var useIfRange = true
         while true {
-            guard let output = state.withLock({ $0.output }), let total = state.withLock({ $0.entity.total }) else {
-                return .begin
-            }
-            // What is handed over but not written yet would look like a gap.
-            _ = try await output.checkpoint()
-            guard let gap = output.written.gaps(in: total).first else { return .finished(try await commit(total)) }
-            let before = output.written.count
-            do {
-                let result = try await fetchPart(gap, of: total, useIfRange: useIfRange)
-                switch result {
-                case .askAgain: useIfRange = false
-                case .restart(let why): return .restart(why: why)
-                case .done: break
-                }
-            } catch {
-                guard case .failed(let failure) = error, RetryPolicy.isRetryable(failure.code),
-                    failure.retryAfter == nil,
-                    output.written.count - before >= Self.worthwhile, reconnects < Self.maximumReconnects, isResumable
-                else { throw error }
-                reconnects += 1
-                try await pause(.milliseconds(200))
-            }
+            let (output, entity) = state.withLock { ($0.output, $0.entity) }
+            guard let output, let total = entity.total else { return .begin }
+            var fetcher = SegmentFetcher(
+                self, output, entity, total: total,
+                refusesRanges: first?.transfer.head.headers["accept-ranges"]?.lowercased() == "none")
+            if case .restart(let why) = try await fetcher.run(first: first) { return .restart(why: why) }
+            first = nil
+            if output.written.contains(0..<total) { return .finished(try await commit(total)) }
         }
     }
 
     var isResumable: Bool {
-        state.withLock { ($0.entity.strongValidator != nil || job.checksum != nil) && $0.entity.total != nil }
-            && job.method == "GET"
-    }
-
-    enum PartResult {
-        case done, askAgain
-        case restart(why: String)
-    }
-
-    func fetchPart(_ gap: Range<Int64>, of total: Int64, useIfRange: Bool) async throws(TransferError)
-        -> PartResult
-    {
-        let (entity, output) = state.withLock { ($0.entity, $0.output!) }
-        let isLast = gap.upperBound == total
-        var headers = [
-            (name: "Range", value: "bytes=\(gap.lowerBound)-" + (isLast ? "" : "\(gap.upperBound - 1)")),
-            (name: "Accept-Encoding", value: "identity"),
-        ]
-        let validator = useIfRange ? entity.strongValidator : nil
-        if let validator { headers.append(("If-Range", validator)) }
-        let (transfer, _) = try await exchange.ask(job.urls[0], headers)
-        let question = Question(
-            kind: .part(position: gap.lowerBound, end: gap.upperBound, of: entity, ifRange: validator != nil),
-            isProven: job.checksum != nil)
-        switch question.judge(transfer.head) {
-        case .takePart(let position, let length):
-            begin(transfer, base: output.written.count)
-            defer { end(transfer) }
-            _ = try await transfer.receive(into: output, at: position, length: length)
-            return .done
-        case .askWithoutIfRange: return .askAgain
-        case .restart(let why): return .restart(why: why)
-        case .fail(let failure): throw .failed(failure)
-        case .takeWhole, .unchanged: return .restart(why: "the server sent what was not asked for")
+        state.withLock { state in
+            state.entity.total != nil && job.method == "GET" && !state.isAlone
+                && (state.entity.strongValidator != nil || job.checksum != nil)
         }
     }
 
-    /// A plain GET without a range. `.go` if the connection was lost on the way and the rest can be fetched.
-    func fetchWhole() async throws(TransferError) -> Step {
-        let (transfer, url) = try await exchange.ask(job.urls[0], [("Accept-Encoding", "identity")])
-        guard case .takeWhole(let entity, let length) = Question(kind: .whole, isProven: false).judge(transfer.head)
-        else {
-            if case .fail(let failure) = Question(kind: .whole, isProven: false).judge(transfer.head) {
-                throw .failed(failure)
+    /// The whole file will be judged by a checksum.
+    var isProven: Bool { job.checksum != nil && !state.withLock { $0.isAlone } }
+
+    var mirrors: Mirrors { state.withLock { $0.mirrors } }
+
+    /// The most connections at once.
+    var connectionLimit: Int { state.withLock { $0.isAlone } ? 1 : min(job.connections ?? context.connections, 16) }
+
+    /// The host whose connections count for a mirror.
+    func host(of mirror: Int) -> String {
+        let mirror = mirrors[mirror]
+        return (mirror.landing?.url ?? WebURL(mirror.url))?.hostAndPort ?? mirror.url
+    }
+
+    /// Asks for the whole: a plain GET without a range. The response is good, and the file is open, when this returns.
+    private func begin() async throws(TransferError) -> FirstResponse {
+        let mirror = mirrors.current
+        let host = host(of: mirror)
+        guard await context.hosts.enter(host) else { throw .cancelled }
+        do {
+            let (transfer, landing) = try await exchange.ask(mirrors[mirror].url, [("Accept-Encoding", "identity")])
+            let length = try await accept(transfer, landing, from: mirror)
+            return FirstResponse(transfer: transfer, host: host, length: length)
+        } catch {
+            if case .failed(let failure) = error, [.http(429), .http(503), .connect].contains(failure.code) {
+                context.hosts.complain(host, retryAfter: failure.retryAfter)
             }
-            throw .failed(Failure(.badResponse, "the server's answer does not fit the question"))
+            context.hosts.leave(host)
+            throw error
+        }
+    }
+
+    /// Judges the head of the whole and opens a file for it. Returns its length, if it is known.
+    private func accept(_ transfer: Transfer, _ landing: Landing, from mirror: Int) async throws(TransferError) -> Int64?
+    {
+        let entity: Entity
+        let length: Int64?
+        switch Question(kind: .whole, isProven: false).judge(transfer.head) {
+        case .takeWhole(let found, let announced): (entity, length) = (found, announced)
+        case .fail(let failure): throw .failed(failure)
+        default: throw .failed(Failure(.badResponse, "the server's answer does not fit the question"))
         }
         if let refusal = refusal(of: transfer.head, length) { throw .failed(refusal) }
-        let output = try await open(entity, suggested: suggestedName(transfer.head, url))
-        let resumable = isResumable
-        report(.started(total: length, resumable: resumable, file: state.withLock { $0.target!.path }))
+        let output = try await open(entity, suggested: suggestedName(transfer.head, landing.url))
+        state.withLock { state in
+            state.mirrors[mirror].landing = landing
+            state.mirrors[mirror].entity = entity
+        }
+        report(
+            .started(total: length, resumable: isResumable, file: state.withLock { $0.target!.path }))
         if let length, length > 0 {
             if !context.store.hasRoom(for: length) {
                 transfer.cancel()
@@ -116,32 +107,28 @@ extension Download {
             }
             try await output.reserve(length)
         }
-        begin(transfer, base: 0)
-        let result: TransferEnd
-        do {
-            defer { end(transfer) }
-            let limit = job.maxBytes ?? context.maximumSize
-            // One byte more than allowed tells that there is more.
-            result = try await transfer.receive(into: output, at: 0, length: length ?? nil)
-            if let limit, result.position > limit { throw TransferError.failed(tooLarge(limit)) }
-        } catch {
-            let error = error as! TransferError
-            guard case .failed(let failure) = error, RetryPolicy.isRetryable(failure.code), resumable else {
-                throw error
-            }
-            guard let durable = try? await output.checkpoint(), durable.count >= Self.worthwhile else { throw error }
-            try await pause(.milliseconds(200))
-            return .go
-        }
-        if length == nil {
-            state.withLock { $0.entity.total = result.position }
-            if transfer.head.length == .untilClose {
-                report(.warning("the server told the file's end only by closing the connection: it may be cut short"))
-            }
-        }
-        _ = try await output.checkpoint()
-        return .finished(try await commit(result.position))
+        return length
     }
+
+    /// A response that does not tell its length: one connection, until its end. Returns how long it was.
+    private func fetchToEnd(_ first: FirstResponse) async throws(TransferError) -> Int64 {
+        defer { context.hosts.leave(first.host) }
+        let (transfer, output) = (first.transfer, state.withLock { $0.output! })
+        let limit = sizeLimit
+        // One byte more than allowed tells that there is more.
+        if let limit { transfer.shorten(to: limit + 1) }
+        begin(0, transfer)
+        defer { end(0, transfer) }
+        let result = try await transfer.receive(into: output, at: 0)
+        if let limit, result.position > limit { throw .failed(tooLarge(limit)) }
+        state.withLock { $0.entity.total = result.position }
+        if transfer.head.length == .untilClose {
+            report(.warning("the server told the file's end only by closing the connection: it may be cut short"))
+        }
+        return result.position
+    }
+
+    private var sizeLimit: Int64? { [job.maxBytes, context.maximumSize].compactMap(\.self).min() }
 
     func refusal(of head: ResponseHead, _ length: Int64?) -> Failure? {
         if let wanted = job.contentType {
@@ -155,7 +142,7 @@ extension Download {
         if let size = job.size, size != length {
             return Failure(.sizeMismatch, "the file has \(length) bytes, the job says \(size)")
         }
-        if let limit = [job.maxBytes, context.maximumSize].compactMap(\.self).min(), length > limit {
+        if let limit = sizeLimit, length > limit {
             return tooLarge(limit)
         }
         return nil
@@ -198,25 +185,36 @@ extension Download {
             state.partial = partial
             state.target = target
             state.entity = entity
-            state.source = MaskedURL.text(job.urls[0])
+            state.source = MaskedURL.text(state.mirrors[state.mirrors.current].url)
             state.base = 0
+            state.earlier += state.finished
+            state.finished = 0
+            state.responses = 0
             state.checkpointed = nil
         }
         return output
     }
 
-    func begin(_ transfer: Transfer, base: Int64) {
+    /// A transfer into this generation's file has begun.
+    func begin(_ id: Int, _ transfer: Transfer) {
         state.withLock { state in
-            state.transfer = transfer
-            state.base = base
+            state.transfers[id] = transfer
+            state.responses += 1
         }
     }
 
-    func end(_ transfer: Transfer) {
+    func end(_ id: Int, _ transfer: Transfer) {
         state.withLock { state in
-            state.transfer = nil
-            state.base += transfer.progress.received
-            state.earlier += transfer.progress.received
+            state.transfers[id] = nil
+            state.finished += transfer.progress.received
         }
     }
+}
+
+/// The response to the question for the whole.
+struct FirstResponse: Sendable {
+    let transfer: Transfer
+    /// The host whose limit counts it.
+    let host: String
+    let length: Int64?
 }

@@ -13,20 +13,27 @@ package final class Download: Sendable {
         var target: Target?
         var entity = Entity()
         var source = ""
-        /// Bytes that were there when the running transfer began.
+        var mirrors: Mirrors
+        /// Bytes that were in the partial file when this run opened it.
         var base: Int64 = 0
-        var transfer: Transfer?
-        /// Bytes of this attempt before the running transfer.
+        var transfers: [Int: Transfer] = [:]
+        /// Bytes of transfers into this partial file that have ended.
+        var finished: Int64 = 0
+        /// Bytes into earlier partial files of this run.
         var earlier: Int64 = 0
+        /// Responses that bytes of this partial file came from in this run.
+        var responses = 0
+        /// One response from one mirror only: joined bytes did not have the checksum.
+        var isAlone = false
         var meter = SpeedMeter()
         var checkpointed: ByteIntervals?
+
+        /// Bytes that this run has brought into the partial file.
+        var fetched: Int64 { transfers.values.reduce(finished) { $0 + $1.progress.received } }
     }
 
     /// New generations within one run; after that the remote file changes faster than it can be fetched.
     static let maximumRestarts = 3
-    /// Lost connections that are made up for within one run, each having brought at least `worthwhile` bytes.
-    static let maximumReconnects = 20
-    static let worthwhile: Int64 = 64 << 10
 
     let job: Job
     let token: String
@@ -36,7 +43,7 @@ package final class Download: Sendable {
     let context: DownloadContext
     let mayCommit: @Sendable () async -> Bool
     let report: @Sendable (DownloadEvent) -> Void
-    let state = Mutex(State())
+    let state: Mutex<State>
 
     /// `key` is sha1 of the queue and the job's id, 40 hexadecimal digits. `mayCommit` is asked right before the name is
     /// placed: whether the lease still stands.
@@ -46,22 +53,25 @@ package final class Download: Sendable {
     ) {
         (self.job, self.token, self.key, self.resume, self.completed) = (job, token, key, resume, completed)
         (self.context, self.mayCommit, self.report) = (context, mayCommit, report)
+        state = Mutex(
+            State(mirrors: Mirrors(urls: job.urls, source: resume?.source, mayMix: job.checksum != nil)))
     }
 
     // MARK: From other threads
 
     package func progress() -> DownloadProgress {
         state.withLock { state in
-            let now = state.transfer?.progress.received ?? 0
+            let now = state.fetched
             state.meter.sample(state.earlier + now)
+            // Where one connection took over from another a few bytes may have come twice.
             return DownloadProgress(
-                received: state.base + now, total: state.entity.total, speed: state.meter.speed,
-                average: state.meter.average, connections: state.transfer == nil ? 0 : 1)
+                received: min(state.base + now, state.entity.total ?? .max), total: state.entity.total,
+                speed: state.meter.speed, average: state.meter.average, connections: state.transfers.count)
         }
     }
 
     /// Bytes that have arrived in this run.
-    package var arrived: Int64 { state.withLock { $0.earlier + ($0.transfer?.progress.received ?? 0) } }
+    package var arrived: Int64 { state.withLock { $0.earlier + $0.fetched } }
 
     /// Syncs what is written and returns where another worker may go on; nil if there is nothing new. Never ahead of the
     /// disk.
@@ -113,20 +123,25 @@ package final class Download: Sendable {
     package func run() async -> DownloadOutcome {
         do {
             if let outcome = try await reuse() { return outcome }
-            var position = try await recover()
-            if case .finished(let outcome) = position { return outcome }
-            for restart in 0...Self.maximumRestarts {
-                switch try await fetch(position) {
-                case .finished(let outcome): return outcome
+            var step = try await recover()
+            var restarts = 0
+            while true {
+                if case .finished(let outcome) = step { return outcome }
+                step = try await attempt(step)
+                switch step {
                 case .restart(let why):
-                    guard restart < Self.maximumRestarts else { break }
-                    report(.restarted(why: why))
-                    position = .begin
-                case .begin, .go: break
+                    restarts += 1
+                    guard restarts < Self.maximumRestarts + job.urls.count else {
+                        return .failed(
+                            Failure(
+                                .remoteChanged, "the remote file changes again and again while it is fetched: try later"
+                            ))
+                    }
+                    report(hasBytes ? .restarted(why: why) : .warning(why))
+                    step = .begin
+                case .begin, .go, .finished: break
                 }
             }
-            return .failed(
-                Failure(.remoteChanged, "the remote file changes again and again while it is fetched: try later"))
         } catch {
             switch error {
             case .cancelled: return .stopped
@@ -135,6 +150,30 @@ package final class Download: Sendable {
             }
         }
     }
+
+    /// Fetches, and where that fails looks for another way.
+    private func attempt(_ step: Step) async throws(TransferError) -> Step {
+        let error: TransferError
+        do { return try await fetch(step) } catch let thrown { error = thrown }
+        guard case .failed(let failure) = error, !Task.isCancelled, let why = otherWay(after: failure) else {
+            throw error
+        }
+        return .restart(why: why)
+    }
+
+    private func otherWay(after failure: Failure) -> String? {
+        state.withLock { state in
+            let isJoined = state.base > 0 || state.responses > 1
+            if failure.code == .checksumMismatch, isJoined, !state.isAlone {
+                state.isAlone = true
+                return "the bytes of several responses do not have the job's checksum"
+            }
+            guard Mirrors.isToBlame(for: failure.code), state.mirrors.drop(state.mirrors.current) else { return nil }
+            return "a mirror failed: \(failure.message)"
+        }
+    }
+
+    private var hasBytes: Bool { state.withLock { $0.base + $0.fetched > 0 } }
 
     enum Step {
         case begin

@@ -8,6 +8,9 @@ package struct DownloadContext: Sendable {
     package var durability: Durability = .disk
     package var connectTimeout: Duration = .seconds(15)
     package var stallTimeout: Duration = .seconds(60)
+    /// The most connections for one file, unless the job says otherwise.
+    package var connections = 4
+    package var hosts = HostLimits(most: 8)
     /// Over all transfers of the worker.
     package var limit: TokenBucket?
     /// Larger files are refused.

@@ -34,6 +34,8 @@ package final class Worker: Sendable {
         context.stallTimeout = configuration.stallTimeout
         context.limit = configuration.limitRate.map { TokenBucket(bytesPerSecond: $0) }
         context.maximumSize = configuration.maximumSize
+        context.connections = configuration.connections
+        context.hosts = HostLimits(most: configuration.connectionsPerHost)
         runner = JobRunner(context: context, lease: configuration.policy.lease, log: log)
         slots = Slots(limit: configuration.slots)
         let identity = WorkerIdentity(name: configuration.name, store: store.id)

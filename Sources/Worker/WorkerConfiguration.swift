@@ -23,6 +23,10 @@ package struct WorkerConfiguration: Sendable {
     package var proxy: String?
     package var certificateAuthorities: String?
     package var maximumSize: Int64?
+    /// The most connections for one file, unless its job says otherwise.
+    package var connections = 4
+    /// The most connections to one host, over all downloads.
+    package var connectionsPerHost = 8
     package var connectTimeout: Duration = .seconds(15)
     package var stallTimeout: Duration = .seconds(60)
 

@@ -18,6 +18,7 @@ struct Get: AsyncParsableCommand {
     @Option(help: "sha256:…, sha512:…, sha1:… or md5:….") var checksum: String?
     @Option(help: "Bytes per second over all downloads.") var limitRate: Int64?
     @Option(help: "disk or process.") var durability = "disk"
+    @Option(name: [.customShort("x"), .long], help: "The most connections for one file, 1 to 16.") var connections = 4
     @Flag(help: "One JSON object per line.") var json = false
 
     func validate() throws {
@@ -27,6 +28,7 @@ struct Get: AsyncParsableCommand {
         guard Durability(rawValue: durability) != nil else {
             throw ValidationError("--durability must be disk or process.")
         }
+        guard (1...16).contains(connections) else { throw ValidationError("--connections must be from 1 to 16.") }
     }
 
     func run() async throws {
@@ -58,6 +60,8 @@ struct Get: AsyncParsableCommand {
         configuration.addressPolicy = .unrestricted
         configuration.durability = Durability(rawValue: durability)!
         configuration.limitRate = limitRate
+        configuration.connections = connections
+        configuration.connectionsPerHost = 16
         var log = Logger(label: "haul", factory: { StreamLogHandler.standardError(label: $0) })
         log.logLevel = .error
         let worker: Worker

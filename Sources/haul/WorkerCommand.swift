@@ -24,6 +24,8 @@ struct WorkerCommand: AsyncParsableCommand {
         8.0
     @Option(help: "Seconds that SIGTERM leaves for putting everything back in line.") var grace = 10.0
     @Option(help: "Bytes per second over all downloads.") var limitRate: Int64?
+    @Option(help: "The most connections for one file, 1 to 16, unless its job says otherwise.") var connections = 4
+    @Option(help: "The most connections to one host, over all downloads.") var connectionsPerHost = 8
     @Option(help: "A proxy for all downloads, http:// or socks5h://.") var proxy: String?
     @Option(name: .customLong("ca"), help: "A file of certificates to trust instead of the system's.") var certificates:
         String?
@@ -90,6 +92,12 @@ struct WorkerCommand: AsyncParsableCommand {
         result.policy.lease = .seconds(lease)
         result.graceTime = .seconds(max(0, grace))
         result.limitRate = limitRate
+        guard (1...16).contains(connections), connectionsPerHost >= 1 else {
+            throw ExitStatus.because(
+                .usage, "--connections must be from 1 to 16, and --connections-per-host 1 or more")
+        }
+        result.connections = connections
+        result.connectionsPerHost = connectionsPerHost
         result.proxy = proxy
         result.certificateAuthorities = certificates
         result.maximumSize = maxFileSize

@@ -77,15 +77,17 @@ struct CommandBench {
     @Test("a killed worker's job is continued by another one, byte for byte") func killed() async throws {
         let bench = try await CommandBench()
         let bytes = FileBytes(seed: 31, count: 3_000_000)
+        let isSlow = Shared(true)
         let origin = try OriginServer { request in
             var reply = OriginReply.file(bytes, to: request)
-            if request.number == 1 { reply.pace = 400_000 }
+            if isSlow.value { reply.pace = 100_000 }
             return reply
         }
         let first = try bench.worker("first")
         #expect(try await bench.haul("push", origin.url("/a"), "--id", "a").status == 0)
-        try await eventually("a checkpoint") { try await bench.server.cli("HLEN", "haul:{default}:offsets:a") == "1" }
+        try await eventually("a checkpoint") { try await bench.server.cli("EXISTS", "haul:{default}:offsets:a") == "1" }
         first.kill(SIGKILL)
+        isSlow.value = false
         _ = try await first.wait()
         let second = try bench.worker("second")
         let watch = try await bench.haul("watch", "a")
@@ -151,15 +153,17 @@ struct CommandBench {
     {
         let bench = try await CommandBench()
         let bytes = FileBytes(seed: 41, count: 3_000_000)
+        let isSlow = Shared(true)
         let origin = try OriginServer { request in
             var reply = OriginReply.file(bytes, to: request)
-            if request.number == 1 { reply.pace = 400_000 }
+            if isSlow.value { reply.pace = 100_000 }
             return reply
         }
         let target = TemporaryDirectory()
         let first = try bench.start(["get", origin.url("/a"), "-o", target.path + "/x.bin"])
         try await eventually("a part") { first.standardOutput.contains("progress") }
         first.kill(SIGINT)
+        isSlow.value = false
         #expect(try await first.wait() == 130)
         let second = try bench.start(["get", origin.url("/a"), "-o", target.path + "/x.bin"])
         #expect(try await second.wait() == 0, "\(second.standardError)")

@@ -14,11 +14,11 @@ import Testing
         let blocks = Self.blocks(text)
         try #require(!blocks.isEmpty)
         let bench = try await CommandBench()
-        let big = FileBytes(seed: 51, count: 1_200_000)
+        let big = FileBytes(seed: 51, count: 4_000_000)
         let origin = try OriginServer { request in
             guard request.path.hasPrefix("/big") else { return .file(FileBytes(seed: 52, count: 1000), to: request) }
             var reply = OriginReply.file(big, to: request)
-            reply.pace = 300_000
+            reply.pace = 150_000
             return reply
         }
         let workers = [try bench.worker("one"), try bench.worker("two")]

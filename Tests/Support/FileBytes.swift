@@ -1,3 +1,5 @@
+import COpenSSL
+
 /// Contents of a file, told by a seed: byte for byte reproducible, at any size, without memory.
 package struct FileBytes: Sendable, Equatable {
     package let seed: UInt64
@@ -24,6 +26,13 @@ package struct FileBytes: Sendable, Equatable {
     }
 
     package var all: [UInt8] { bytes(0..<count) }
+
+    /// Hexadecimal.
+    package var sha256: String {
+        var digest = [UInt8](repeating: 0, count: 32)
+        EVP_Digest(all, Int(count), &digest, nil, EVP_sha256(), nil)
+        return digest.map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()
+    }
 
     private static func mix(_ value: UInt64) -> UInt64 {
         var z = value

@@ -187,7 +187,7 @@ import Transfer
             return reply
         }
         try await fleet.withWorker("w") {
-            try await fleet.push(#"{"url":"\#(origin.url("/a"))","id":"a"}"#)
+            try await fleet.push(#"{"url":"\#(origin.url("/a"))","id":"a","connections":1}"#)
             try await fleet.wait("a", for: .running)
             try await fleet.server.restart(by: 9)
             try await eventually(within: .seconds(30)) { (try? await fleet.state("a")) == .completed }

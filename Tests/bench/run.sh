@@ -87,7 +87,7 @@ small() {
         cli CONFIG RESETSTAT >/dev/null
         local start
         start="$(now)"
-        worker "s-$durability" --slots 16 --durability "$durability"
+        worker "s-$durability" --slots 16 --connections-per-host 16 --durability "$durability"
         until [ "$(cli LLEN 'haul:{default}:jobs')$(cli ZCARD 'haul:{default}:leases')" = 00 ]; do sleep 0.02; done
         local seconds
         seconds="$(since "$start")"
@@ -114,7 +114,7 @@ memory() {
     stop "$last"
     rm -f "$work"/*/m.bin
     head -c 2000000 /dev/urandom >"$work/www/t.bin"
-    worker m2 --slots unlimited
+    worker m2 --slots unlimited --connections-per-host 10000
     seq -f "$base/slow/t.bin?%.0f" 200 | sed 's/.*/{"url":"&","path":"t\/"}/' | "$haul" push - >/dev/null
     until [ "$(cli ZCARD 'haul:{default}:leases')" = 200 ]; do sleep 0.05; done
     local before after

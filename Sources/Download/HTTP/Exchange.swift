@@ -1,9 +1,18 @@
 import Contract
 import Transfer
 
+/// Where a chain of redirects led: further requests for the same entity go straight there.
+struct Landing: Sendable {
+    /// The response's URL.
+    let url: WebURL
+    /// Where the chain began: custom headers and credentials stay there.
+    let origin: WebURL
+    let cookies: CookieJar
+}
+
 /// One question to a server, through its redirects. Credentials, cookies and custom headers stay with their origin;
 /// a downgrade from https to http is refused.
-struct Exchange {
+struct Exchange: Sendable {
     static let maximumRedirects = 10
 
     let engine: TransferEngine
@@ -11,36 +20,27 @@ struct Exchange {
     /// The job's own headers.
     let custom: [(name: String, value: String)]
 
-    /// The response that ends the chain, and its URL.
-    func ask(_ url: String, _ headers: [(name: String, value: String)]) async throws(TransferError) -> (
-        Transfer, WebURL
-    ) {
-        guard var current = WebURL(url) else {
+    /// The response that ends the chain, and where that is. With `landing` the chain begins where an earlier one ended.
+    func ask(
+        _ url: String, _ headers: [(name: String, value: String)], from landing: Landing? = nil
+    ) async throws(TransferError) -> (Transfer, Landing) {
+        guard let origin = landing?.origin ?? WebURL(url) else {
             throw .failed(Failure(.badJob, "\(MaskedURL.text(url)) is no http or https URL"))
         }
-        let origin = current
-        var cookies: [(origin: WebURL, name: String, value: String)] = []
+        var current = landing?.url ?? origin
+        var cookies = landing?.cookies ?? CookieJar()
         for _ in 0...Self.maximumRedirects {
             var request = template
             request.url = current.text
             request.headers = headers + (current.hasSameOrigin(as: origin) ? custom : [])
-            let mine = cookies.filter { $0.origin.hasSameOrigin(as: current) }
-            if !mine.isEmpty {
-                request.headers.append(("Cookie", mine.map { "\($0.name)=\($0.value)" }.joined(separator: "; ")))
-            }
+            if let cookie = cookies.header(for: current) { request.headers.append(("Cookie", cookie)) }
             let transfer = try await engine.start(request)
             guard [301, 302, 303, 307, 308].contains(transfer.head.status),
                 let location = transfer.head.headers["location"]
             else {
-                return (transfer, current)
+                return (transfer, Landing(url: current, origin: origin, cookies: cookies))
             }
-            for line in transfer.head.headers.all("set-cookie") {
-                let pair = line.prefix { $0 != ";" }.split(
-                    separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
-                guard pair.count == 2 else { continue }
-                cookies.removeAll { $0.origin.hasSameOrigin(as: current) && $0.name == pair[0] }
-                cookies.append((current, String(pair[0]), String(pair[1])))
-            }
+            for line in transfer.head.headers.all("set-cookie") { cookies.set(line, from: current) }
             await transfer.discard()
             guard let next = current.resolve(location) else {
                 throw .failed(Failure(.redirectForbidden, "the server redirects to what is no http or https URL"))
@@ -54,5 +54,23 @@ struct Exchange {
         }
         throw .failed(
             Failure(.tooManyRedirects, "more than \(Self.maximumRedirects) redirects: the server leads in a circle"))
+    }
+}
+
+/// Cookies within one chain of redirects; each goes back to the origin that set it and to no other.
+struct CookieJar: Sendable {
+    private var cookies: [(origin: WebURL, name: String, value: String)] = []
+
+    /// A Set-Cookie field's value: its attributes are of no use within one chain.
+    mutating func set(_ line: String, from origin: WebURL) {
+        let pair = line.prefix { $0 != ";" }.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+        guard pair.count == 2 else { return }
+        cookies.removeAll { $0.origin.hasSameOrigin(as: origin) && $0.name == pair[0] }
+        cookies.append((origin, String(pair[0]), String(pair[1])))
+    }
+
+    func header(for url: WebURL) -> String? {
+        let mine = cookies.filter { $0.origin.hasSameOrigin(as: url) }
+        return mine.isEmpty ? nil : mine.map { "\($0.name)=\($0.value)" }.joined(separator: "; ")
     }
 }

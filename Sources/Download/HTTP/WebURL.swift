@@ -47,6 +47,9 @@ struct WebURL: Sendable, Equatable {
     }
 
     /// Scheme, host and port (RFC 6454): what credentials and custom headers must not leave.
+    /// What a limit of connections is counted by.
+    var hostAndPort: String { "\(host):\(port)" }
+
     func hasSameOrigin(as other: WebURL) -> Bool { scheme == other.scheme && host == other.host && port == other.port }
 
     /// Where a Location leads from here (RFC 3986 section 5.2); nil if it is no http or https URL.

@@ -1,0 +1,62 @@
+import Contract
+import Transfer
+
+/// The URLs of one job, and what is known of each.
+///
+/// Validators differ between mirrors by design. Only where a checksum will judge the whole file may their bytes be
+/// mixed; otherwise they are alternatives, one after the other.
+struct Mirrors: Sendable {
+    struct Mirror: Sendable {
+        let url: String
+        /// Where its redirects led, for further connections.
+        var landing: Landing?
+        /// What it says of the entity, once it has said it.
+        var entity: Entity?
+        /// Whether it honours If-Range.
+        var honoursIfRange = true
+        /// It failed, or what it sent was no part of the entity.
+        var isBad = false
+    }
+
+    private(set) var all: [Mirror]
+    /// The one that is asked first.
+    private(set) var current = 0
+    private let mayMix: Bool
+
+    /// `source` is the masked URL that bytes came from before.
+    init(urls: [String], source: String?, mayMix: Bool) {
+        all = urls.map { Mirror(url: $0) }
+        self.mayMix = mayMix
+        current = source.flatMap { source in urls.firstIndex { MaskedURL.text($0) == source } } ?? 0
+    }
+
+    subscript(index: Int) -> Mirror {
+        get { all[index] }
+        set { all[index] = newValue }
+    }
+
+    /// The mirror for extra connection number `number`.
+    func forExtra(_ number: Int) -> Int {
+        guard mayMix else { return current }
+        let good = all.indices.filter { !all[$0].isBad }
+        return good.isEmpty ? current : good[number % good.count]
+    }
+
+    /// Drops the mirror; false if it was the last good one.
+    mutating func drop(_ index: Int) -> Bool {
+        all[index].isBad = true
+        guard let next = all.indices.first(where: { !all[$0].isBad }) else { return false }
+        if index == current { current = next }
+        return true
+    }
+
+    /// Whether a failure is the mirror's, so that another one may do better.
+    static func isToBlame(for code: ErrorCode) -> Bool {
+        switch code {
+        case .dns, .connect, .tls, .stalled, .incomplete, .badResponse, .tooManyRedirects, .redirectForbidden,
+            .remoteChanged, .checksumMismatch, .sizeMismatch, .wrongContentType, .tooSlow, .addressForbidden:
+            true
+        default: code.rawValue.hasPrefix("http_")
+        }
+    }
+}

@@ -1,0 +1,230 @@
+import Contract
+import Testing
+
+@testable import Download
+
+/// A plan with connections that deliver at given speeds, in simulated time.
+struct SimulatedFetch {
+    var plan: SegmentPlan
+    var speeds: [Double]
+    var refuses: (Int) -> Bool = { _ in false }
+    /// Connections by id: where they began, how far they are, where they end.
+    var live: [Int: (start: Int64, position: Double, end: Int64, speed: Double)] = [:]
+    var fetched = ByteIntervals()
+    var bytes: Int64 = 0
+    var now = 0.0
+    var most = 0
+    var opened = 0
+
+    init(_ total: Int64, speeds: [Double], limit: Int) {
+        plan = SegmentPlan(missing: [0..<total], limit: limit)
+        self.speeds = speeds
+        let id = plan.adopt(0..<total, now: 0)
+        live[id] = (0, 0, total, speeds[0])
+        opened = 1
+    }
+
+    /// Runs until all is there; false if that takes longer than `limit` seconds.
+    mutating func run(within limit: Double, step: Double = 0.05) -> Bool {
+        while !plan.isDone {
+            perform(plan.actions(now: now))
+            most = max(most, live.count)
+            now += step
+            if now > limit { return false }
+            for id in live.keys.sorted() {
+                guard var one = live[id] else { continue }
+                one.position = min(one.position + one.speed * step, Double(one.end))
+                live[id] = one
+                plan.sample(id, received: Int64(one.position) - one.start, now: now)
+            }
+            for id in live.keys.sorted() {
+                guard let one = live[id], Int64(one.position) >= one.end else { continue }
+                finish(id)
+            }
+        }
+        return true
+    }
+
+    private mutating func finish(_ id: Int) {
+        let one = live.removeValue(forKey: id)!
+        let position = max(one.start, Int64(one.position))
+        fetched.insert(one.start..<position)
+        bytes += position - one.start
+        perform(plan.ended(id, at: position))
+    }
+
+    private mutating func perform(_ actions: [SegmentPlan.Action]) {
+        for action in actions {
+            switch action {
+            case .open(let id, let range):
+                opened += 1
+                if refuses(opened) {
+                    plan.refused(id, for: .infinity, now: now)
+                } else {
+                    let speed = speeds[(opened - 1) % speeds.count]
+                    live[id] = (range.lowerBound, Double(range.lowerBound), range.upperBound, speed)
+                    perform(plan.opened(id, length: range.upperBound - range.lowerBound, now: now))
+                }
+            case .shorten(let id, let end):
+                let position = Int64(live[id]?.position ?? 0)
+                live[id]?.end = max(end, position)
+            case .drop(let id):
+                guard let one = live.removeValue(forKey: id) else { continue }
+                let position = Int64(one.position)
+                fetched.insert(one.start..<position)
+                bytes += position - one.start
+            }
+        }
+    }
+}
+
+@Suite struct SegmentPlanTests {
+    static let million: Int64 = 1_000_000
+
+    @Test("connections double while they bring bytes, up to the limit, and share the work evenly") func joins() {
+        var fetch = SimulatedFetch(320 * Self.million, speeds: [2e6], limit: 16)
+        let isDone = fetch.run(within: 20)
+        #expect(isDone)
+        #expect(fetch.most == 16)
+        // 10 s is the ideal of 16 connections.
+        #expect(fetch.now < 10.8, "\(fetch.now)")
+        #expect(fetch.fetched.intervals == [0..<320 * Self.million])
+    }
+
+    @Test("a fast response is left alone") func fast() {
+        var fetch = SimulatedFetch(100 * Self.million, speeds: [1e9], limit: 16)
+        let isDone = fetch.run(within: 2, step: 0.02)
+        #expect(isDone)
+        #expect(fetch.opened == 1)
+    }
+
+    @Test("a connection twenty times slower costs little at the end") func slow() {
+        var fetch = SimulatedFetch(320 * Self.million, speeds: [2e6, 2e6, 1e5], limit: 3)
+        let isDone = fetch.run(within: 200)
+        #expect(isDone)
+        let ideal = 320e6 / 4.1e6
+        #expect(fetch.now < 1.1 * ideal, "\(fetch.now / ideal)")
+        #expect(fetch.fetched.contains(0..<320 * Self.million))
+    }
+
+    @Test("refused help costs nothing") func refusal() {
+        var fetch = SimulatedFetch(100 * Self.million, speeds: [1e7], limit: 8)
+        fetch.refuses = { $0 > 1 }
+        let isDone = fetch.run(within: 12)
+        #expect(isDone)
+        #expect(fetch.opened == 2 && fetch.bytes == 100 * Self.million)
+    }
+
+    @Test("an extra connection without a byte is given up, and its bytes are fetched by others") func silent() {
+        var fetch = SimulatedFetch(200 * Self.million, speeds: [5e6, 0, 5e6], limit: 2)
+        let isDone = fetch.run(within: 60)
+        #expect(isDone)
+        #expect(fetch.fetched.contains(0..<200 * Self.million))
+        #expect(fetch.now < 40, "\(fetch.now)")
+    }
+
+    @Test("connections that add no speed have no successors") func saturated() {
+        // The link bears 10 MB/s, however many share it.
+        var plan = SegmentPlan(missing: [0..<1_000_000_000], limit: 16)
+        var live: [Int: (start: Int64, received: Double)] = [plan.adopt(0..<1_000_000_000, now: 0): (0, 0)]
+        var now = 0.0
+        var growing: [Int] = []
+        for step in 0..<100 {
+            for action in plan.actions(now: now, mayOpen: { step % 20 == 19 }) {
+                if case .open(let id, let range) = action {
+                    live[id] = (range.lowerBound, 0)
+                    _ = plan.opened(id, length: Int64(range.count), now: now)
+                }
+            }
+            now += 0.1
+            for id in live.keys {
+                live[id]!.received += 1e6 / Double(live.count)
+                plan.sample(id, received: Int64(live[id]!.received), now: now)
+            }
+            growing.append(live.count)
+        }
+        #expect(growing.last! <= 3, "\(growing.last!)")
+    }
+
+    @Test("whatever the speeds, all is fetched, nothing twice, and never over more connections than allowed")
+    func anySpeeds() {
+        var generator = SystemRandomNumberGenerator()
+        for _ in 0..<200 {
+            let limit = Int.random(in: 1...16, using: &generator)
+            let total = Int64.random(in: 1...500_000_000, using: &generator)
+            let speeds = (0..<20).map { _ in Double.random(in: 1e5...5e7, using: &generator) }
+            var fetch = SimulatedFetch(total, speeds: speeds, limit: limit)
+            let isDone = fetch.run(within: 10_000)
+            #expect(isDone, "limit \(limit) total \(total)")
+            #expect(fetch.fetched.intervals == [0..<total], "limit \(limit) total \(total)")
+            #expect(fetch.bytes == total, "limit \(limit) total \(total)")
+            #expect(fetch.most <= limit)
+        }
+    }
+
+    @Test("several gaps are fetched at once") func gaps() {
+        var plan = SegmentPlan(missing: [0..<1_000_000, 5_000_000..<9_000_000, 20_000_000..<21_000_000], limit: 4)
+        let first = plan.actions(now: 0)
+        #expect(first == [.open(id: 1, range: 5_000_000..<9_000_000)])
+        let answer = plan.opened(1, length: 4_000_000, now: 0.1)
+        #expect(answer.isEmpty)
+        plan.sample(1, received: 10_000, now: 0.2)
+        let second = plan.actions(now: 0.2)
+        #expect(second == [.open(id: 2, range: 0..<1_000_000)])
+    }
+
+    @Test("an answer shorter than asked leaves the rest to be asked for") func short() {
+        var plan = SegmentPlan(missing: [0..<10_000_000], limit: 1)
+        let first = plan.actions(now: 0)
+        #expect(first == [.open(id: 1, range: 0..<10_000_000)])
+        _ = plan.opened(1, length: 4_000_000, now: 0)
+        _ = plan.ended(1, at: 4_000_000)
+        let second = plan.actions(now: 1)
+        #expect(second == [.open(id: 2, range: 4_000_000..<10_000_000)])
+    }
+}
+
+@Suite struct SpeedFloorTests {
+    @Test("slow on average over 30 s is too slow; held time does not count") func floor() {
+        var floor = SpeedFloor(bytesPerSecond: 1000)
+        for second in 0...60 {
+            if floor.isTooSlow(arrived: Int64(second) * 1500, isHeld: false, now: Double(second)) {
+                Issue.record("too early")
+            }
+        }
+        for second in 61...200 {
+            if floor.isTooSlow(arrived: 90_000, isHeld: true, now: Double(second)) { Issue.record("held") }
+        }
+        var ended: Int?
+        for second in 201...260 where ended == nil {
+            if floor.isTooSlow(arrived: 90_000, isHeld: false, now: Double(second)) { ended = second }
+        }
+        #expect(ended != nil && ended! > 205 && ended! < 232, "\(ended ?? 0)")
+    }
+}
+
+@Suite struct HostLimitsTests {
+    @Test("a host has a limit; who waits for a first connection goes before extra ones") func limit() async {
+        let hosts = HostLimits(most: 2)
+        #expect(hosts.tryEnter("h") && hosts.tryEnter("h") && !hosts.tryEnter("h") && hosts.tryEnter("other"))
+        let waiter = Task { await hosts.enter("h") }
+        while true {
+            hosts.leave("h")
+            if !hosts.tryEnter("h") { break }
+            await Task.yield()
+        }
+        #expect(await waiter.value)
+        let cancelled = Task { await hosts.enter("h") }
+        cancelled.cancel()
+        #expect(await cancelled.value == false)
+    }
+
+    @Test("a host that complains gets fewer") func complaint() {
+        let hosts = HostLimits(most: 8)
+        for _ in 0..<4 { #expect(hosts.tryEnter("h")) }
+        hosts.complain("h", retryAfter: .milliseconds(0))
+        #expect(!hosts.tryEnter("h"))
+        for _ in 0..<3 { hosts.leave("h") }
+        #expect(hosts.tryEnter("h") && !hosts.tryEnter("h"))
+    }
+}

@@ -1,0 +1,165 @@
+import Contract
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import Download
+
+/// Several connections and several mirrors, against origins that give each connection little.
+@Suite struct SegmentTests {
+    static let bytes = FileBytes(seed: 21, count: 6_000_000)
+
+    private func job(_ urls: [String], connections: Int = 8, _ change: (inout Job) -> Void = { _ in }) -> Job {
+        var job = Job(id: "j", urls: urls)
+        job.connections = connections
+        change(&job)
+        return job
+    }
+
+    /// An origin whose connections get little each.
+    private func slowOrigin(
+        pace: Int = 1_000_000,
+        _ change: @escaping @Sendable (OriginRequest, inout OriginReply) -> Void = { _, _ in }
+    ) throws -> OriginServer {
+        try OriginServer { request in
+            var reply = OriginReply.file(Self.bytes, to: request)
+            reply.pace = pace
+            change(request, &reply)
+            return reply
+        }
+    }
+
+    @Test("eight connections bring one file, and hardly a byte twice") func eight() async throws {
+        let bench = try DownloadBench()
+        let bytes = FileBytes(seed: 23, count: 24_000_000)
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(bytes, to: request)
+            reply.pace = 1_000_000
+            return reply
+        }
+        let download = bench.download(job([origin.url("/a")]))
+        let task = Task { await download.run() }
+        try await eventually("eight connections") { download.progress().connections == 8 }
+        #expect(await task.value.file?.bytes == bytes.count)
+        #expect(bench.directory.holds("a", bytes))
+        #expect(origin.requests.dropFirst().allSatisfy { $0.headers["if-range"] == "\"v1\"" })
+        #expect(origin.bytesSent("/a") - bytes.count < 8 * 512 << 10)
+        await download.unlinkPartial()
+    }
+
+    @Test("stopped again and again, every interval is continued, on several connections") func continued() async throws
+    {
+        let bench = try DownloadBench()
+        let origin = try slowOrigin(pace: 300_000)
+        var resume: ResumePoint?
+        for _ in 0..<4 {
+            let download = bench.download(job([origin.url("/a")]), resume: resume)
+            let task = Task { await download.run() }
+            try await eventually("some bytes") { download.arrived > 700_000 }
+            task.cancel()
+            _ = await task.value
+            resume = await download.finalCheckpoint() ?? resume
+        }
+        #expect(resume?.offsets.intervals.count ?? 0 > 1)
+        #expect(await bench.run(job([origin.url("/a")]), resume: resume).file != nil)
+        #expect(bench.directory.holds("a", Self.bytes))
+        #expect(!bench.events.withLock { $0.contains("restarted") })
+    }
+
+    @Test(
+        "a server without ranges, with differing validators, or that wants to be left alone, gives one file all the same",
+        arguments: ["ignored", "validators", "429", "404", "cut"])
+    func extras(_ kind: String) async throws {
+        let bench = try DownloadBench()
+        let origin = try slowOrigin { request, reply in
+            guard request.number > 1 else { return }
+            switch kind {
+            case "ignored":
+                reply = OriginReply(headers: [("ETag", "\"v1\"")], body: Self.bytes.all)
+            case "validators":
+                reply.headers.removeAll { $0.0.lowercased() == "etag" }
+                reply.headers.append(("ETag", "\"node\(request.number)\""))
+            case "429": reply = OriginReply(429)
+            case "404": reply = OriginReply(404)
+            default:
+                reply.cut = 150_000
+                reply.end = .fin
+            }
+        }
+        #expect(await bench.run(job([origin.url("/a")])).file != nil)
+        #expect(bench.directory.holds("a", Self.bytes))
+        #expect(!bench.events.withLock { $0.contains("restarted") })
+    }
+
+    @Test("a connection that hangs is replaced while others go on") func hanging() async throws {
+        let bench = try DownloadBench()
+        let origin = try slowOrigin { request, reply in
+            if request.number == 2 {
+                reply.cut = 10_000
+                reply.end = .silence
+            }
+        }
+        #expect(await bench.run(job([origin.url("/a")], connections: 2)).file != nil)
+        #expect(bench.directory.holds("a", Self.bytes))
+    }
+
+    @Test("mirrors are used together where a checksum judges the whole") func mirrors() async throws {
+        let bench = try DownloadBench()
+        let (one, two) = (try slowOrigin(pace: 300_000), try slowOrigin(pace: 300_000))
+        let outcome = await bench.run(
+            job([one.url("/a"), two.url("/b")]) { $0.checksum = .init("sha256:" + Self.bytes.sha256) })
+        #expect(outcome.file != nil)
+        #expect(bench.directory.holds("a", Self.bytes))
+        #expect(one.bytesSent("/a") > 1_000_000 && two.bytesSent("/b") > 1_000_000)
+    }
+
+    @Test("a mirror with other bytes is found out by the checksum, and not believed") func badMirror() async throws {
+        let bench = try DownloadBench()
+        let other = FileBytes(seed: 22, count: Self.bytes.count)
+        let good = try slowOrigin(pace: 300_000)
+        let bad = try OriginServer { request in
+            var reply = OriginReply.file(other, to: request)
+            reply.pace = 600_000
+            return reply
+        }
+        let outcome = await bench.run(
+            job([good.url("/a"), bad.url("/a")]) { $0.checksum = .init("sha256:" + Self.bytes.sha256) })
+        #expect(outcome.file != nil)
+        #expect(bench.directory.holds("a", Self.bytes))
+        #expect(bench.events.withLock { $0.contains("restarted") })
+    }
+
+    @Test("without a checksum mirrors are alternatives", arguments: [404, 500, 200]) func alternatives(_ status: Int)
+        async throws
+    {
+        let bench = try DownloadBench()
+        let first = try OriginServer { _ in
+            var reply = status == 200 ? OriginReply(body: [1, 2, 3]) : OriginReply(status)
+            if status == 200 {
+                reply.cut = 2
+                reply.end = .fin
+            }
+            return reply
+        }
+        let second = try slowOrigin()
+        #expect(await bench.run(job([first.url("/a"), second.url("/a")])).file != nil)
+        #expect(bench.directory.holds("a", Self.bytes))
+        #expect(
+            await bench.run(job([first.url("/c"), first.url("/c")])).code
+                == (status == 200 ? .incomplete : .http(status)))
+    }
+
+    @Test("a body without a length is ended soon after the limit") func limit() async throws {
+        let bench = try DownloadBench()
+        let origin = try OriginServer { _ in
+            var reply = OriginReply(body: Self.bytes.all)
+            reply.framing = .chunked
+            return reply
+        }
+        let download = bench.download(job([origin.url("/a")]) { $0.maxBytes = 300_000 })
+        let outcome = await download.run()
+        #expect(outcome.code == .tooLarge)
+        #expect(download.arrived <= 300_001)
+        #expect(bench.directory.contents("a") == nil)
+    }
+}
