@@ -80,7 +80,8 @@ extension Download {
     }
 
     /// Judges the head of the whole and opens a file for it. Returns its length, if it is known.
-    private func accept(_ transfer: Transfer, _ landing: Landing, from mirror: Int) async throws(TransferError) -> Int64?
+    private func accept(_ transfer: Transfer, _ landing: Landing, from mirror: Int) async throws(TransferError)
+        -> Int64?
     {
         let entity: Entity
         let length: Int64?

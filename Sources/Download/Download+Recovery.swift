@@ -18,7 +18,8 @@ extension Download {
             return .completed(result, seconds: 0, unchanged: true)
         }
         guard let condition = Self.condition(completed.entity) else { return nil }
-        let (transfer, _) = try await exchange.ask(mirrors[mirrors.current].url, [condition, ("Accept-Encoding", "identity")])
+        let (transfer, _) = try await exchange.ask(
+            mirrors[mirrors.current].url, [condition, ("Accept-Encoding", "identity")])
         defer { transfer.cancel() }
         switch Question(kind: .changed(completed.entity), isProven: false).judge(transfer.head) {
         case .unchanged:

@@ -32,7 +32,8 @@ package final class HostLimits: Sendable {
     func tryEnter(_ host: String) -> Bool {
         state.withLock { state in
             var entry = entry(host, state)
-            guard Double(entry.active + 1) <= entry.limit, entry.waiting.isEmpty, entry.limited >= entry.closedUntil else {
+            guard Double(entry.active + 1) <= entry.limit, entry.waiting.isEmpty, entry.limited >= entry.closedUntil
+            else {
                 return false
             }
             entry.active += 1

@@ -107,7 +107,8 @@ struct SegmentFetcher {
                     return .failure(
                         .failed(
                             Failure(
-                                .tooSlow, "slower than the \(least) bytes per second that the job asks for, over 30 s")))
+                                .tooSlow, "slower than the \(least) bytes per second that the job asks for, over 30 s"))
+                    )
                 }
                 tick(&group)
             case .opened(let id, let result):
@@ -287,7 +288,9 @@ struct SegmentFetcher {
     private mutating func ended(
         _ id: Int, _ result: Result<TransferEnd, TransferError>
     ) async -> Result<Outcome, TransferError>? {
-        guard let connection = connections.removeValue(forKey: id), let transfer = connection.transfer else { return nil }
+        guard let connection = connections.removeValue(forKey: id), let transfer = connection.transfer else {
+            return nil
+        }
         download.end(id, transfer)
         download.context.hosts.leave(connection.host)
         let isDropped = plan.connections[id] == nil
