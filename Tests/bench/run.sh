@@ -31,7 +31,7 @@ http {
     uwsgi_temp_path $work/t4; scgi_temp_path $work/t5;
     server {
         listen 127.0.0.1:$port; root $work/www;
-        location /paced/ { alias $work/www/; limit_rate 100m; }
+        location /paced/ { alias $work/www/; limit_rate 25m; }
         location /slow/ { alias $work/www/; limit_rate 200k; }
     }
 }
