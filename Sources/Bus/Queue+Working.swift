@@ -45,7 +45,7 @@ extension Queue {
     ) async throws(RedisError) -> ClaimReply {
         let wait = Command("BLMOVE", keys.jobs, keys.held(worker.name), "RIGHT", "LEFT", String(block.secondsValue))
         let replies = try await waiter.pipeline(
-            [.command(wait), claimCall(worker, token)], timeout: block + .seconds(1))
+            [.command(wait), claimCall(worker, token)], timeout: .seconds(1), blocking: block)
         // A wait that CLIENT UNBLOCK ended is no failure; the claim behind it counts.
         if case .error(let error) = replies[0], error.code != .unblocked { throw error }
         return try ClaimReply(replies[1])

@@ -25,32 +25,39 @@ actor Connection {
     private var waiters: [Waiter] = []
     private var failure: RedisError?
     private var opening: CheckedContinuation<Void, Never>?
+    private let tls: TLS?
+    private var isShakingHands = false
+    private var isRetired = false
     private var inbox = [UInt8](repeating: 0, count: 64 << 10)
     /// Takes what no call waits for: a subscription's messages.
     private var listener: (@Sendable (Result<RedisValue, RedisError>) -> Void)?
     /// The server's number for this connection.
     private(set) var id: Int?
 
-    /// Connects, signs in and names the connection. Throws `.unreachable`, `.authentication`, `.timedOut`, …
-    static func open(_ url: RedisURL, name: String, timeout: Duration) async throws(RedisError) -> Connection {
+    /// Connects to `server`, signs in and names the connection. Throws `.unreachable`, `.authentication`, `.timedOut`, …
+    static func open(
+        _ server: RedisURL.Address, _ login: Login, timeout: Duration
+    ) async throws(RedisError) -> Connection {
         var last = RedisError(.unreachable, "no address")
-        for address in try await Socket.addresses(of: url.address) {
+        for address in try await Socket.addresses(of: server) {
             do {
-                let connection = Connection(descriptor: try Socket.connect(to: address), label: url.redacted)
-                try await connection.handshake(url, name: name, timeout: timeout)
+                let tls = try login.tls(for: server)
+                let connection = Connection(descriptor: try Socket.connect(to: address), tls, label: "\(server)")
+                try await connection.handshake(login, timeout: timeout)
                 return connection
             } catch {
                 last = error
             }
         }
         if last.code == .unreachable {
-            last.message = "cannot reach Redis at \(url.redacted): \(last.message). Is redis-server running there?"
+            last.message = "cannot reach Redis at \(server): \(last.message). Is redis-server running there?"
         }
         throw last
     }
 
-    private init(descriptor: Int32, label: String) {
+    private init(descriptor: Int32, _ tls: sending TLS?, label: String) {
         self.descriptor = descriptor
+        self.tls = tls
         self.label = label
         reader = redisReaderCreate()
     }
@@ -92,23 +99,36 @@ actor Connection {
         self.listener = listener
     }
 
+    /// Ends the connection when nobody waits for a reply any more.
+    func retire() {
+        isRetired = true
+        if waiters.isEmpty { close() }
+    }
+
     /// Ends the connection; whoever still waits gets `.closed`.
     func close() { fail(RedisError(.closed, "the connection to Redis was closed")) }
 
     // MARK: Opening
 
-    private func handshake(_ url: RedisURL, name: String, timeout: Duration) async throws(RedisError) {
+    private func handshake(_ login: Login, timeout: Duration) async throws(RedisError) {
         try await waitUntilConnected(timeout: timeout)
         var commands: [Command] = []
-        if let password = url.password {
-            commands.append(Command(arguments: ["AUTH"] + (url.user.map { [$0] } ?? []) + [password]))
+        if let password = login.password {
+            commands.append(Command(arguments: ["AUTH"] + (login.user.map { [$0] } ?? []) + [password]))
         }
-        if url.database != 0 { commands.append(Command("SELECT", url.database)) }
-        commands.append(Command("CLIENT", "SETNAME", name))
+        if login.database != 0 { commands.append(Command("SELECT", login.database)) }
+        if login.mustBePrimary { commands.append(Command("ROLE")) }
+        commands.append(Command("CLIENT", "SETNAME", login.name))
         commands.append(Command("CLIENT", "ID"))
         var bytes: [UInt8] = []
         for command in commands { command.encode(into: &bytes) }
         let replies = try await call(bytes, count: commands.count, timeout: timeout)
+        if login.mustBePrimary, let role = replies[replies.count - 3].array?.first?.string, role != "master" {
+            // Sentinels name it before it knows.
+            let error = RedisError(.readOnly, "Redis at \(label) is not the primary yet")
+            fail(error)
+            throw error
+        }
         for (index, reply) in replies.enumerated() {
             guard case .error(let error) = reply else { continue }
             // An ACL may forbid CLIENT: names are a comfort, signing in is not.
@@ -136,10 +156,13 @@ actor Connection {
     // MARK: The socket
 
     private func handle(_ readiness: EventLoop.Readiness) {
-        if let continuation = opening {
+        if let continuation = opening, tls == nil || !isShakingHands {
             opening = nil
             if let reason = Socket.pendingError(of: descriptor) {
                 fail(RedisError(.unreachable, reason))
+            } else if let tls {
+                opening = continuation
+                return shakeHands(tls)
             } else {
                 Self.loop.change(descriptor, to: .readable)
             }
@@ -149,7 +172,26 @@ actor Connection {
         if !readiness.isDisjoint(with: [.readable, .failed]), failure == nil { receive() }
     }
 
+    /// Begins TLS, or goes on with it. Whoever opens the connection is told when it is established.
+    private func shakeHands(_ tls: TLS) {
+        isShakingHands = true
+        do {
+            try tls.handshake()
+            send(tls.output())
+        } catch {
+            send(tls.output())
+            return fail(error)
+        }
+        if tls.isEstablished { opening.take()?.resume() }
+    }
+
     private func enqueue(_ bytes: [UInt8]) {
+        guard let tls else { return send(bytes) }
+        do { try tls.send(bytes) } catch { return fail(error) }
+        send(tls.output())
+    }
+
+    private func send(_ bytes: [UInt8]) {
         let wasEmpty = outbox.isEmpty
         outbox.append(contentsOf: bytes)
         // What others add before the socket takes it goes out in the same write.
@@ -159,7 +201,7 @@ actor Connection {
     private func flush() {
         while written < outbox.count {
             let count = outbox.withUnsafeBytes {
-                send(descriptor, $0.baseAddress! + written, $0.count - written, Int32(MSG_NOSIGNAL))
+                Glibc.send(descriptor, $0.baseAddress! + written, $0.count - written, Int32(MSG_NOSIGNAL))
             }
             if count > 0 {
                 written += count
@@ -181,9 +223,22 @@ actor Connection {
             let reason = count == 0 ? "Redis closed it" : Socket.message(errno)
             return fail(RedisError(.closed, "the connection to Redis at \(label) ended: \(reason)"))
         }
-        let fed = inbox.withUnsafeBytes {
-            redisReaderFeed(reader, $0.baseAddress?.assumingMemoryBound(to: CChar.self), count)
+        guard let tls else { return inbox.withUnsafeBytes { read(UnsafeRawBufferPointer(rebasing: $0[..<count])) } }
+        inbox.withUnsafeBytes { tls.receive(UnsafeRawBufferPointer(rebasing: $0[..<count])) }
+        if !tls.isEstablished { shakeHands(tls) }
+        guard failure == nil, tls.isEstablished else { return }
+        do {
+            let plain = try tls.input()
+            send(tls.output())
+            plain.withUnsafeBytes { read($0) }
+        } catch {
+            fail(error)
         }
+    }
+
+    private func read(_ bytes: UnsafeRawBufferPointer) {
+        guard !bytes.isEmpty else { return }
+        let fed = redisReaderFeed(reader, bytes.baseAddress?.assumingMemoryBound(to: CChar.self), bytes.count)
         guard fed == REDIS_OK else { return fail(RedisError(.closed, "out of memory for a reply of Redis")) }
         while failure == nil {
             var reply: UnsafeMutableRawPointer?
@@ -207,6 +262,7 @@ actor Connection {
         let waiter = waiters.removeFirst()
         Self.loop.cancel(waiter.watchdog)
         waiter.continuation.resume(returning: .success(waiter.replies))
+        if isRetired, waiters.isEmpty { close() }
     }
 
     private func fail(_ error: RedisError) {

@@ -10,16 +10,25 @@ package actor Redis {
     package nonisolated var unownedExecutor: UnownedSerialExecutor { Connection.loop.asUnownedSerialExecutor() }
 
     package nonisolated let url: RedisURL
-    private let name: String
+    private var locator: Locator
     private var live: Connection?
+    /// Where the live connection leads.
+    private var place: RedisURL.Address?
+    private var watch: Task<Void, Never>?
     private var connecting: Task<Result<Connection, RedisError>, Never>?
     private var isClosed = false
     private var failures = 0
 
     /// `name` is what CLIENT LIST shows.
-    package init(_ url: RedisURL, name: String) { (self.url, self.name) = (url, name) }
+    package init(_ url: RedisURL, name: String) {
+        self.url = url
+        locator = Locator(url, name: name)
+    }
 
-    deinit { if let live { Task { await live.close() } } }
+    deinit {
+        watch?.cancel()
+        if let live { Task { await live.close() } }
+    }
 
     /// Sends one command; an error reply is thrown.
     @discardableResult
@@ -36,8 +45,10 @@ package actor Redis {
     }
 
     /// Sends the calls in one write and returns a reply for each; error replies are `.error` elements. `timeout` counts
-    /// the waiting for a connection and for the replies, so it must be longer than any blocking call blocks.
-    package func pipeline(_ calls: [Call], timeout: Duration = .seconds(5)) async throws(RedisError) -> [RedisValue] {
+    /// the waiting for a connection and for the replies, besides the time for which a call is meant to block.
+    package func pipeline(
+        _ calls: [Call], timeout: Duration = .seconds(5), blocking: Duration = .zero
+    ) async throws(RedisError) -> [RedisValue] {
         guard !calls.isEmpty else { return [] }
         let deadline = ContinuousClock.now + timeout
         while true {
@@ -47,7 +58,7 @@ package actor Redis {
             var replies: [RedisValue]
             do {
                 replies = try await connection.call(
-                    bytes, count: calls.count, timeout: max(deadline - .now, .milliseconds(50)))
+                    bytes, count: calls.count, timeout: max(deadline - .now, .milliseconds(50)) + blocking)
             } catch {
                 drop(connection)
                 throw error
@@ -59,8 +70,12 @@ package actor Redis {
             guard case .error(let error) = replies[0], error.isPassing, calls.count == 1 || allPassing(replies),
                 ContinuousClock.now < deadline - .milliseconds(200), !Task.isCancelled
             else { return replies }
+            if locator.follow(error, from: place) {
+                leave(connection)
+                continue
+            }
             // READONLY and its like: perhaps another server is the primary by now.
-            if error.code == .readOnly || error.code == .masterDown { drop(connection) }
+            if [.readOnly, .masterDown, .clusterDown].contains(error.code) { leave(connection) }
             await pause(.milliseconds(100))
         }
     }
@@ -70,6 +85,7 @@ package actor Redis {
 
     package func close() async {
         isClosed = true
+        watch?.cancel()
         await live?.close()
         live = nil
     }
@@ -102,12 +118,16 @@ package actor Redis {
     private func open(within limit: Duration) async -> Result<Connection, RedisError> {
         let result: Result<Connection, RedisError>
         do {
-            let connection = try await Connection.open(url, name: name, timeout: limit)
+            let address = try await locator.find(timeout: limit)
+            let connection = try await Connection.open(address, locator.login, timeout: limit)
             failures = 0
+            place = address
             if isClosed { await connection.close() } else { live = connection }
+            watchSentinels()
             result = .success(connection)
         } catch {
             failures += 1
+            locator.failed()
             result = .failure(error)
         }
         connecting = nil
@@ -117,6 +137,31 @@ package actor Redis {
     private func drop(_ connection: Connection) {
         if live === connection { live = nil }
         Task { await connection.close() }
+    }
+
+    /// Others may still wait for its replies, which come.
+    private func leave(_ connection: Connection) {
+        if live === connection { live = nil }
+        Task { await connection.retire() }
+    }
+
+    /// Asks the sentinels every few seconds, so that nobody works on an old primary that was cut off from the rest.
+    private func watchSentinels() {
+        guard case .sentinel = url.kind, watch == nil else { return }
+        watch = Task { [weak self] in
+            while !Task.isCancelled {
+                try? await Task.sleep(for: .seconds(2))
+                await self?.askSentinels()
+            }
+        }
+    }
+
+    private func askSentinels() async {
+        guard let connection = live, let now = try? await locator.find(timeout: .seconds(1)), now != place,
+            live === connection
+        else { return }
+        // What the old primary answers from now on would be forgotten.
+        drop(connection)
     }
 
     private func pause(_ duration: Duration) async { try? await Task.sleep(for: duration) }

@@ -7,6 +7,8 @@ package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible {
         case unreachable
         /// The connection ended before the reply came: the command may or may not have been done.
         case closed
+        /// TLS does not come about: the certificate is not trusted, or not the server's.
+        case certificate
         /// No reply in time: the command may or may not have been done. The connection has been dropped.
         case timedOut
         case authentication, noPermission, wrongType, outOfMemory, noScript, readOnly, loading, moved, ask, tryAgain
@@ -18,6 +20,9 @@ package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible {
     package var code: Code
     package var message: String
 
+    /// Where a MOVED reply says that the slot is.
+    private(set) var place: Substring?
+
     package init(_ code: Code, _ message: String) { (self.code, self.message) = (code, message) }
 
     package var description: String { message }
@@ -27,12 +32,13 @@ package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible {
         let word = text.prefix { $0 != " " }
         let (code, advice) = Self.replies[String(word)] ?? (.reply, "")
         self = RedisError(code, advice.isEmpty ? "Redis says: \(text)" : "\(advice) (Redis says: \(text))")
+        if code == .moved { place = text.split(separator: " ").last }
     }
 
     /// Whether the server certainly did not execute the command, and the same command may succeed in a moment.
     package var isPassing: Bool {
         switch code {
-        case .loading, .masterDown, .clusterDown, .readOnly, .tryAgain, .ask, .busy: true
+        case .loading, .masterDown, .clusterDown, .readOnly, .tryAgain, .ask, .moved, .busy: true
         default: false
         }
     }
@@ -40,7 +46,7 @@ package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible {
     /// Whether waiting and asking again makes sense, although an earlier try may have been executed.
     package var isTransient: Bool {
         switch code {
-        case .unreachable, .closed, .timedOut, .unblocked, .moved, .noReplicas, .misconfigured, .outOfMemory: true
+        case .unreachable, .closed, .timedOut, .unblocked, .noReplicas, .misconfigured, .outOfMemory: true
         default: isPassing
         }
     }
@@ -54,7 +60,7 @@ package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible {
         ),
         "OOM": (.outOfMemory, "Redis is out of memory: raise maxmemory or let the queue drain"),
         "NOSCRIPT": (.noScript, ""),
-        "READONLY": (.readOnly, "this Redis is a replica: name the primary"),
+        "READONLY": (.readOnly, "this Redis is a replica: name the primary, or its sentinels"),
         "LOADING": (.loading, "Redis is loading its data: it will be back by itself"),
         "MOVED": (.moved, "the queue's slot lives on another node of the cluster"),
         "ASK": (.ask, "the queue's slot is being moved"),

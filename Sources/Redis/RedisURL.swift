@@ -1,6 +1,14 @@
-/// Where a Redis is and how to sign in: `redis://[user:password@]host[:port][/db]` or `unix:///path[?db=N&password=P]`.
+/// Where a Redis is and how to sign in.
+///
+///     redis://[user:password@]host[:port][/db]
+///     unix:///path[?db=N&user=U&password=P]
+///     redis+sentinel://[user:password@]host[:port],host[:port]…/name[/db]
+///     redis+cluster://[user:password@]host[:port],host[:port]…
+///
+/// `rediss` in place of `redis` is TLS; then `?ca=FILE` adds certificate authorities, `cert=FILE&key=FILE` is the client's
+/// certificate. `sentinel_user` and `sentinel_password` sign in to sentinels.
 package struct RedisURL: Sendable, Equatable {
-    package enum Address: Sendable, Equatable, CustomStringConvertible {
+    package enum Address: Sendable, Equatable, Hashable, CustomStringConvertible {
         case tcp(host: String, port: Int)
         case unix(path: String)
 
@@ -12,16 +20,43 @@ package struct RedisURL: Sendable, Equatable {
         }
     }
 
-    package var address = Address.tcp(host: "127.0.0.1", port: 6379)
+    /// How the server that commands go to is found.
+    package enum Kind: Sendable, Equatable {
+        /// It is always the same one, unless it says that it is part of a cluster.
+        case single
+        /// The primary of this name, as the sentinels at the addresses know it.
+        case sentinel(name: String)
+        /// The node that serves the queue's slot; the addresses are of any nodes.
+        case cluster
+    }
+
+    package struct TLSOptions: Sendable, Equatable {
+        /// PEM files.
+        package var authorities: String?
+        package var certificate: String?
+        package var key: String?
+    }
+
+    package var kind = Kind.single
+    /// One, or several for sentinels and clusters.
+    package var addresses = [Address.tcp(host: "127.0.0.1", port: 6379)]
     package var user: String?
     package var password: String?
+    package var sentinelUser: String?
+    package var sentinelPassword: String?
     package var database = 0
+    package var tls: TLSOptions?
 
-    /// The URL without its password, for messages.
+    /// The URL without its passwords, for messages.
     package var redacted: String {
-        switch address {
-        case .tcp: "redis://\(address)" + (database == 0 ? "" : "/\(database)")
-        case .unix(let path): "unix://\(path)"
+        if case .unix(let path) = addresses[0] { return "unix://\(path)" }
+        let scheme = tls == nil ? "redis" : "rediss"
+        let hosts = addresses.map(\.description).joined(separator: ",")
+        let suffix = database == 0 ? "" : "/\(database)"
+        return switch kind {
+        case .single: "\(scheme)://\(hosts)\(suffix)"
+        case .sentinel(let name): "\(scheme)+sentinel://\(hosts)/\(name)\(suffix)"
+        case .cluster: "\(scheme)+cluster://\(hosts)"
         }
     }
 
@@ -34,20 +69,42 @@ package struct RedisURL: Sendable, Equatable {
         let (scheme, rest) = (text[..<colon.lowerBound], text[colon.upperBound...])
         let parts = rest.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false)
         let query = parts.count > 1 ? Self.query(parts[1]) : [:]
-        switch scheme {
-        case "redis": try readTCP(parts[0])
-        case "unix":
+        let words = scheme.split(separator: "+", maxSplits: 1)
+        switch (words.first, words.dropFirst().first) {
+        case ("redis", let variant), ("rediss", let variant):
+            switch variant {
+            case nil: kind = .single
+            case "sentinel": kind = .sentinel(name: "")
+            case "cluster": kind = .cluster
+            default: throw Self.unknown(scheme)
+            }
+            try readTCP(parts[0])
+            if words[0] == "rediss" {
+                tls = TLSOptions(authorities: query["ca"], certificate: query["cert"], key: query["key"])
+            } else if let name = ["ca", "cert", "key"].first(where: { query[$0] != nil }) {
+                throw RedisError(.badURL, "\(name)= is for TLS: write rediss:// in place of redis://")
+            }
+        case ("unix", nil):
             guard parts[0].hasPrefix("/") else {
                 throw RedisError(.badURL, "a unix:// URL holds an absolute path: unix:///run/redis.sock")
             }
-            address = .unix(path: String(parts[0]))
-        default:
-            throw RedisError(
-                .badURL, "\(scheme):// is not supported: write redis://host:port or unix:///path/to/socket")
+            addresses = [.unix(path: String(parts[0]))]
+        default: throw Self.unknown(scheme)
         }
         user = user ?? query["user"]
         password = password ?? query["password"]
+        sentinelUser = query["sentinel_user"]
+        sentinelPassword = query["sentinel_password"]
         if let db = query["db"] { database = try Self.number(db, what: "database", in: 0...Int(Int32.max)) }
+        if kind == .cluster, database != 0 {
+            throw RedisError(.badURL, "a Redis Cluster has database 0 only: leave the number out")
+        }
+    }
+
+    private static func unknown(_ scheme: Substring) -> RedisError {
+        RedisError(
+            .badURL,
+            "\(scheme):// is not supported: write redis://, rediss://, unix://, redis+sentinel:// or redis+cluster://")
     }
 
     private mutating func readTCP(_ text: Substring) throws(RedisError) {
@@ -60,19 +117,47 @@ package struct RedisURL: Sendable, Equatable {
             if credentials.count == 1 { user = nil }
             hostAndPath = text[text.index(after: at)...]
         }
-        let parts = hostAndPath.split(separator: "/", maxSplits: 1, omittingEmptySubsequences: false)
-        if parts.count > 1, !parts[1].isEmpty {
-            database = try Self.number(String(parts[1]), what: "database", in: 0...Int(Int32.max))
+        var path = hostAndPath.split(separator: "/", omittingEmptySubsequences: false)
+        let hosts = path.removeFirst().split(separator: ",", omittingEmptySubsequences: false)
+        if case .sentinel = kind {
+            guard let name = path.first, !name.isEmpty else {
+                throw RedisError(
+                    .badURL, "a sentinel URL ends with the primary's name: redis+sentinel://host:26379,host:26379/mymaster"
+                )
+            }
+            kind = .sentinel(name: Self.decode(name))
+            path.removeFirst()
         }
-        var host = parts[0]
-        var port = 6379
+        if let database = path.first, !database.isEmpty {
+            self.database = try Self.number(String(database), what: "database", in: 0...Int(Int32.max))
+        }
+        let port = if case .sentinel = kind { 26379 } else { 6379 }
+        guard hosts.count == 1 || kind != .single else {
+            throw RedisError(
+                .badURL, "several hosts are for redis+sentinel:// or redis+cluster://, a redis:// URL holds one")
+        }
+        addresses = []
+        for host in hosts { addresses.append(try Self.address(host, port: port)) }
+    }
+
+    private static func address(_ text: Substring, port: Int) throws(RedisError) -> Address {
+        var (host, port) = (text, port)
         let bracket = host.lastIndex(of: "]")
         if let colon = host.lastIndex(of: ":"), bracket.map({ $0 < colon }) ?? true {
-            port = try Self.number(String(host[host.index(after: colon)...]), what: "port", in: 1...65535)
+            port = try number(String(host[host.index(after: colon)...]), what: "port", in: 1...65535)
             host = host[..<colon]
         }
         if host.hasPrefix("["), host.hasSuffix("]") { host = host.dropFirst().dropLast() }
-        address = .tcp(host: host.isEmpty ? "127.0.0.1" : String(host), port: port)
+        return .tcp(host: host.isEmpty ? "127.0.0.1" : String(host), port: port)
+    }
+
+    /// What a cluster calls an address: `host:port`, or with IPv6 without brackets.
+    static func clusterAddress(_ text: Substring, of asked: Address?) -> Address? {
+        guard let colon = text.lastIndex(of: ":"), let port = Int(text[text.index(after: colon)...]) else { return nil }
+        let host = text[..<colon]
+        // No host: the one that was asked.
+        if host.isEmpty, case .tcp(let same, _)? = asked { return .tcp(host: same, port: port) }
+        return host.isEmpty ? nil : .tcp(host: String(host), port: port)
     }
 
     private static func number(_ text: String, what: String, in range: ClosedRange<Int>) throws(RedisError) -> Int {

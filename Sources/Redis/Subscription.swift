@@ -31,15 +31,19 @@ package struct Subscription: AsyncSequence, Sendable {
 
     private func follow(_ output: AsyncStream<Element>.Continuation) async {
         var failures = 0
+        var locator = Locator(url, name: name)
         while !Task.isCancelled {
             do {
-                let connection = try await Connection.open(url, name: name, timeout: .seconds(3))
+                // Any node of a cluster passes on what is published on any other.
+                let address = try await locator.find(timeout: .seconds(3))
+                let connection = try await Connection.open(address, locator.login, timeout: .seconds(3))
                 // Not before it is subscribed: an ACL may let us in and forbid the channel.
                 let (error, wasSubscribed) = await listen(on: connection, output)
                 if wasSubscribed { failures = 0 }
                 await connection.close()
                 output.yield(.interrupted(error))
             } catch {
+                locator.failed()
                 output.yield(.interrupted(error))
             }
             failures += 1

@@ -5,13 +5,13 @@ import Testing
 
 @Suite struct RedisURLTests {
     @Test("the forms of a URL") func forms() throws {
-        #expect(try RedisURL("redis://").address == .tcp(host: "127.0.0.1", port: 6379))
+        #expect(try RedisURL("redis://").addresses.first == .tcp(host: "127.0.0.1", port: 6379))
         let full = try RedisURL("redis://u:p%40@h:1234/5")
-        #expect(full.address == .tcp(host: "h", port: 1234))
+        #expect(full.addresses.first == .tcp(host: "h", port: 1234))
         #expect(full.user == "u" && full.password == "p@" && full.database == 5)
         #expect(!full.redacted.contains("p@"))
-        #expect(try RedisURL("redis://[::1]:7").address == .tcp(host: "::1", port: 7))
-        #expect(try RedisURL("unix:///a/b?db=3").address == .unix(path: "/a/b"))
+        #expect(try RedisURL("redis://[::1]:7").addresses.first == .tcp(host: "::1", port: 7))
+        #expect(try RedisURL("unix:///a/b?db=3").addresses.first == .unix(path: "/a/b"))
         #expect(try RedisURL("redis://secret@h").password == "secret")
     }
 

@@ -1,0 +1,120 @@
+import COpenSSL
+import Glibc
+
+/// TLS as a transformation of bytes: what is to be sent goes in plain and comes out sealed, what was received the other
+/// way round. It knows no socket, so the connection's own non-blocking reads and writes serve both.
+///
+/// Certificates are always verified, and the name (or address) in them must be the server's.
+final class TLS {
+    private let context: OpaquePointer
+    private let session: OpaquePointer
+    /// Owned by the session.
+    private let incoming = BIO_new(BIO_s_mem())
+    private let outgoing = BIO_new(BIO_s_mem())
+    private(set) var isEstablished = false
+
+    /// - Throws: `.badURL` if a file of `options` cannot be used.
+    init(_ options: RedisURL.TLSOptions, host: String) throws(RedisError) {
+        context = SSL_CTX_new(TLS_client_method())
+        _ = copenssl_require_tls12(context)
+        SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nil)
+        SSL_CTX_set_default_verify_paths(context)
+        let refusal = Self.load(options, into: context)
+        session = SSL_new(context)
+        SSL_set_bio(session, incoming, outgoing)
+        SSL_set_connect_state(session)
+        if let refusal { throw RedisError(.badURL, refusal) }
+        var address = in6_addr()
+        if inet_pton(AF_INET, host, &address) == 1 || inet_pton(AF_INET6, host, &address) == 1 {
+            X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(session), host)
+        } else {
+            SSL_set1_host(session, host)
+            _ = copenssl_set_server_name(session, host)
+        }
+    }
+
+    deinit {
+        SSL_free(session)
+        SSL_CTX_free(context)
+    }
+
+    private static func load(_ options: RedisURL.TLSOptions, into context: OpaquePointer) -> String? {
+        if let file = options.authorities, SSL_CTX_load_verify_locations(context, file, nil) != 1 {
+            return "the file of certificate authorities, ca=\(file), cannot be used: \(reason())"
+        }
+        guard let certificate = options.certificate else { return nil }
+        guard SSL_CTX_use_certificate_chain_file(context, certificate) == 1 else {
+            return "the client certificate, cert=\(certificate), cannot be used: \(reason())"
+        }
+        let key = options.key ?? certificate
+        guard SSL_CTX_use_PrivateKey_file(context, key, SSL_FILETYPE_PEM) == 1,
+            SSL_CTX_check_private_key(context) == 1
+        else { return "the client certificate's key, key=\(key), cannot be used: \(reason())" }
+        return nil
+    }
+
+    /// Goes on with the handshake: to be called at first, and after each `receive` until it is established. What it has to
+    /// say is in `output()`.
+    func handshake() throws(RedisError) {
+        let status = SSL_do_handshake(session)
+        if status == 1 {
+            isEstablished = true
+        } else if SSL_get_error(session, status) != SSL_ERROR_WANT_READ {
+            throw failure()
+        }
+    }
+
+    /// Seals bytes to be sent; they are in `output()`.
+    func send(_ bytes: [UInt8]) throws(RedisError) {
+        guard !bytes.isEmpty else { return }
+        guard SSL_write(session, bytes, Int32(bytes.count)) == bytes.count else { throw failure() }
+    }
+
+    /// Takes what came from the server.
+    func receive(_ bytes: UnsafeRawBufferPointer) { BIO_write(incoming, bytes.baseAddress, Int32(bytes.count)) }
+
+    /// What has been received, in plain.
+    func input() throws(RedisError) -> [UInt8] {
+        var plain: [UInt8] = []
+        var buffer = [UInt8](repeating: 0, count: 16 << 10)
+        while true {
+            let count = SSL_read(session, &buffer, Int32(buffer.count))
+            guard count > 0 else {
+                let code = SSL_get_error(session, count)
+                // A closed session is followed by the end of the connection.
+                if code == SSL_ERROR_WANT_READ || code == SSL_ERROR_ZERO_RETURN { return plain }
+                throw failure()
+            }
+            plain += buffer.prefix(Int(count))
+        }
+    }
+
+    /// What is to be sent to the server, sealed.
+    func output() -> [UInt8] {
+        let count = Int(copenssl_pending(outgoing))
+        guard count > 0 else { return [] }
+        return [UInt8](unsafeUninitializedCapacity: count) { buffer, written in
+            written = max(0, Int(BIO_read(outgoing, buffer.baseAddress, Int32(count))))
+        }
+    }
+
+    private func failure() -> RedisError {
+        let verdict = SSL_get_verify_result(session)
+        guard verdict == X509_V_OK else {
+            let why = X509_verify_cert_error_string(verdict).map { String(cString: $0) } ?? "not valid"
+            return RedisError(
+                .certificate,
+                "Redis' certificate is refused: \(why); name its authority with ?ca=FILE, and the host as the certificate does")
+        }
+        return RedisError(.certificate, "TLS with Redis failed: \(Self.reason())")
+    }
+
+    private static func reason() -> String {
+        let code = ERR_get_error()
+        ERR_clear_error()
+        guard code != 0, let text = ERR_reason_error_string(code) else {
+            return "the file is missing or what answers does not speak TLS"
+        }
+        return String(cString: text)
+    }
+}

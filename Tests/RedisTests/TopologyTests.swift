@@ -1,0 +1,129 @@
+import Glibc
+import TestSupport
+import Testing
+
+@testable import Redis
+
+@Suite struct TLSTests {
+    private func server(_ certificates: Certificates, clients: Bool = false) async throws -> (RedisServer, Int) {
+        let port = FreePort.next()
+        let server = try await RedisServer([
+            "--tls-port", "\(port)", "--bind", "127.0.0.1", "--tls-cert-file", certificates.file("server.pem"),
+            "--tls-key-file", certificates.file("server.key"), "--tls-ca-cert-file", certificates.file("ca.pem"),
+            "--tls-auth-clients", clients ? "yes" : "no",
+        ])
+        return (server, port)
+    }
+
+    private func ping(_ url: String) async -> RedisError? {
+        do throws(RedisError) {
+            let redis = Redis(try RedisURL(url), name: "test")
+            let reply = try await redis.send(Command("PING"), timeout: .seconds(3))
+            return reply.string == "PONG" ? nil : RedisError(.reply, "\(reply)")
+        } catch {
+            return error
+        }
+    }
+
+    @Test("a trusted server is spoken to, at any size; others are refused with a sentence") func trust() async throws {
+        let certificates = try await Certificates()
+        let (server, port) = try await server(certificates)
+        let ca = certificates.file("ca.pem")
+        #expect(await ping("rediss://127.0.0.1:\(port)?ca=\(ca)") == nil)
+        let untrusted = await ping("rediss://127.0.0.1:\(port)")
+        #expect(
+            untrusted?.code == .certificate && untrusted?.message.contains("?ca=FILE") == true, "\(untrusted as Any)")
+        // The certificate is not for this name.
+        #expect(await ping("rediss://localhost:\(port)?ca=\(ca)")?.code == .certificate)
+        #expect(await ping("rediss://127.0.0.1:\(port)?ca=/no/such")?.code == .badURL)
+        let redis = Redis(try RedisURL("rediss://127.0.0.1:\(port)?ca=\(ca)"), name: "test")
+        let value = [UInt8](repeating: 7, count: 3_000_000)
+        try await redis.send(Command("SET", "k", value))
+        #expect(try await redis.send(Command("GET", "k")).bytes == value)
+        #expect(try await server.cli("STRLEN", "k") == "3000000")
+    }
+
+    @Test("a plain server is no TLS server") func plain() async throws {
+        let port = FreePort.next()
+        let server = try await RedisServer(["--port", "\(port)", "--bind", "127.0.0.1"])
+        let error = await ping("rediss://127.0.0.1:\(port)")
+        #expect(error != nil)
+        withExtendedLifetime(server) {}
+    }
+
+    @Test("a server may want a client's certificate") func client() async throws {
+        let certificates = try await Certificates()
+        let (server, port) = try await server(certificates, clients: true)
+        let url = "rediss://127.0.0.1:\(port)?ca=\(certificates.file("ca.pem"))"
+        #expect(await ping(url) != nil)
+        #expect(
+            await ping("\(url)&cert=\(certificates.file("client.pem"))&key=\(certificates.file("client.key"))") == nil)
+        withExtendedLifetime(server) {}
+    }
+}
+
+@Suite struct FailoverTests {
+    @Test("the primary that sentinels name is used, and the next one after a failover") func sentinels() async throws {
+        let topology = try await RedisWithSentinels()
+        let redis = Redis(try RedisURL(topology.url), name: "test")
+        try await redis.send(Command("SET", "k", "1"))
+        #expect(try await redis.send(Command("WAIT", 1, 5000)).int == 1)
+        let old = try await topology.primary()
+        old.signal(SIGKILL)
+        try await eventually("the new primary", within: .seconds(30)) {
+            (try? await redis.send(Command("SET", "k2", "2"), timeout: .seconds(1))) != nil
+        }
+        #expect(try await redis.send(Command("GET", "k")).string == "1")
+        #expect(try await topology.primary() !== old)
+    }
+
+    @Test("nobody stays on a primary that was demoted behind the client's back") func demoted() async throws {
+        let topology = try await RedisWithSentinels()
+        let redis = Redis(try RedisURL(topology.url), name: "test")
+        try await redis.send(Command("SET", "k", "1"))
+        // It hangs, is replaced, and comes back as what it was.
+        let old = try await topology.primary()
+        old.signal(SIGSTOP)
+        try await eventually("a failover", within: .seconds(30)) { try await topology.primary() !== old }
+        try await eventually("the new primary", within: .seconds(30)) {
+            (try? await redis.send(Command("SET", "new", "1"), timeout: .seconds(1))) != nil
+        }
+        old.signal(SIGCONT)
+        #expect(try await (topology.primary()).cli("GET", "new") == "1")
+    }
+
+    @Test("each queue's commands reach the node of its slot, also while the slot moves") func cluster() async throws {
+        let cluster = try await RedisCluster()
+        let script = Script(name: "count", source: "redis.call('GET', KEYS[2]) return redis.call('INCR', KEYS[1])")
+        // The tags of three queues, each on another node.
+        for tag in ["{a}", "{b}", "{c}"] {
+            for url in [cluster.url, "redis://127.0.0.1:\(cluster.ports[0])"] {
+                let redis = Redis(try RedisURL(url), name: "test")
+                try await redis.run(script, keys: ["\(tag)n", "\(tag)m"], arguments: [])
+            }
+        }
+        let redis = Redis(try RedisURL(cluster.url), name: "test")
+        let slot = try await cluster.slot(of: "{a}n")
+        let done = Shared(0)
+        let failed = Shared(0)
+        let counting = Task {
+            while !Task.isCancelled {
+                do {
+                    try await redis.run(script, keys: ["{a}n", "{a}m"], arguments: [], timeout: .seconds(10))
+                    done.change { $0 += 1 }
+                } catch {
+                    failed.change { $0 += 1 }
+                }
+            }
+        }
+        try await eventually { done.value > 20 }
+        try await cluster.migrate(slot)
+        let before = done.value
+        try await eventually { done.value > before + 20 }
+        counting.cancel()
+        await counting.value
+        #expect(failed.value == 0)
+        // Two were counted at the start.
+        #expect(try await redis.send(Command("GET", "{a}n")).string == String(done.value + 2))
+    }
+}
