@@ -1,0 +1,98 @@
+import Bus
+import Contract
+import Logging
+import Redis
+import TestSupport
+import Testing
+import Transfer
+
+@testable import Worker
+
+/// Workers on a Redis Cluster, and behind sentinels.
+@Suite struct TopologyRunTests {
+    static let bytes = FileBytes(seed: 61, count: 1_500_000)
+
+    private func slowOrigin() throws -> OriginServer {
+        try OriginServer { request in
+            var reply = OriginReply.file(Self.bytes, to: request)
+            reply.pace = 300_000
+            return reply
+        }
+    }
+
+    private func worker(_ url: RedisURL, _ root: String, _ queues: [QueueName]) throws -> Worker {
+        var configuration = WorkerConfiguration(redis: url, root: root, name: "w")
+        configuration.addressPolicy = .unrestricted
+        configuration.slots = 12
+        configuration.connectionsPerHost = 100
+        configuration.queues = queues.map { ($0, nil) }
+        var log = Logger(label: "test", factory: { StreamLogHandler.standardError(label: $0) })
+        log.logLevel = .critical
+        return try Worker(configuration, log: log)
+    }
+
+    @Test("queues on three shards are served, and one whose slot moves while its jobs run") func cluster() async throws
+    {
+        let cluster = try await RedisCluster()
+        let url = try RedisURL(cluster.url)
+        let root = TemporaryDirectory()
+        let origin = try slowOrigin()
+        let names = ["a", "b", "c"].map { QueueName($0)! }
+        let queues = names.map { Queue($0, redis: Redis(url, name: "test")) }
+        let owners = Set(try await names.asyncMap { try await cluster.owner(of: cluster.slot(of: "{\($0)}")) })
+        #expect(owners.count == 3)
+        let running = Task { [worker = try worker(url, root.path, names)] in try await worker.run() }
+        for (name, queue) in zip(names, queues) {
+            for number in 0..<3 {
+                let element =
+                    #"{"url":"\#(origin.url("/\(name)\(number)"))","id":"\#(number)","path":"\#(name)\#(number)"}"#
+                try await queue.redis.send(Command("LPUSH", queue.keys.jobs, element))
+            }
+        }
+        try await eventually("all to run") {
+            for queue in queues where try await queue.stats().counts[.running] != 3 { return false }
+            return true
+        }
+        try await cluster.migrate(cluster.slot(of: "{a}"))
+        try await eventually("all to be completed", within: .seconds(40)) {
+            for queue in queues {
+                guard (try? await queue.stats())?.counts[.completed] == 3 else { return false }
+            }
+            return true
+        }
+        running.cancel()
+        try await running.value
+        for name in names { for number in 0..<3 { #expect(root.holds("\(name)\(number)", Self.bytes)) } }
+        #expect(try await queues[0].workers().isEmpty)
+    }
+
+    @Test("a failover in the middle loses no job that a replica had") func failover() async throws {
+        let topology = try await RedisWithSentinels()
+        let url = try RedisURL(topology.url)
+        let root = TemporaryDirectory()
+        let origin = try slowOrigin()
+        let queue = Queue(.default, redis: Redis(url, name: "test"))
+        let running = Task { [worker = try worker(url, root.path, [.default])] in try await worker.run() }
+        for number in 0..<8 {
+            let element = #"{"url":"\#(origin.url("/\(number)"))","id":"\#(number)","path":"\#(number)"}"#
+            try await queue.redis.send(Command("LPUSH", queue.keys.jobs, element))
+        }
+        #expect(try await queue.redis.send(Command("WAIT", 1, 5000)).int == 1)
+        try await eventually("some to run") { try await queue.stats().counts[.running] ?? 0 > 3 }
+        try await topology.primary().signal(9)
+        try await eventually("all to be completed", within: .seconds(60)) {
+            (try? await queue.stats())?.counts[.completed] == 8
+        }
+        running.cancel()
+        try await running.value
+        for number in 0..<8 { #expect(root.holds("\(number)", Self.bytes)) }
+    }
+}
+
+extension Sequence {
+    fileprivate func asyncMap<T>(_ transform: (Element) async throws -> T) async rethrows -> [T] {
+        var result: [T] = []
+        for element in self { result.append(try await transform(element)) }
+        return result
+    }
+}
