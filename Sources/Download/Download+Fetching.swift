@@ -169,7 +169,8 @@ extension Download {
             ? token : token + "." + String(UInt32.random(in: 0...(.max)), radix: 16)
         let target = try await onFileThread { () throws(Failure) in
             let target = try Target(job.path, suggested: suggested, in: store)
-            try target.check(job.ifExists, mayReplace: target.isOwn(completed, store: store))
+            try target.check(
+                job.ifExists, mayReplace: target.isOwn(completed, store: store) || target.isUnsettled(key))
             return target
         }
         let result: Result<PartialFile, TransferError> = await context.engine.path.blocking.run {

@@ -1,0 +1,49 @@
+import Bus
+import Contract
+import Glibc
+import Redis
+import TestSupport
+import Testing
+
+@testable import Worker
+
+/// What neither side has heard of: claims and settlings around a connection that dies, files placed by the dead.
+@Suite struct UnheardOfTests {
+    static let bytes = FileBytes(seed: 5, count: 3000)
+
+    @Test("a worker whose connections die again and again loses none of its runs to its own registration")
+    func registration() async throws {
+        let fleet = try await Fleet()
+        let origin = try OriginServer { _ in
+            var reply = OriginReply(body: Array("small".utf8))
+            reply.delay = .milliseconds(5)
+            return reply
+        }
+        let count = 400
+        for index in 0..<count { try await fleet.push(#"{"url":"\#(origin.url("/\(index)"))"}"#) }
+        try await fleet.withWorker("w", slots: 8) {
+            try await eventually("all to be settled", within: .seconds(60), every: .milliseconds(20)) {
+                try await fleet.queue.redis.send(Command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"))
+                return try await fleet.queue.stats().counts[.completed] == count
+            }
+        }
+        #expect(Set(origin.requests.map(\.path)).count == count)
+        #expect(origin.requests.count == count)
+    }
+
+    @Test("a file that was placed by a run whose end nobody heard of is the job's own") func unsettled() async throws {
+        let fleet = try await Fleet()
+        let origin = try OriginServer { .file(Self.bytes, to: $0) }
+        // As after a kill between the link and the settling, before the first checkpoint.
+        let partial = ".haul-\(PartialKey.of("j", in: .default))-\(String(repeating: "0", count: 32))"
+        let file = try #require(fopen(fleet.root.file(partial), "w"))
+        fclose(file)
+        #expect(link(fleet.root.file(partial), fleet.root.file("a.bin")) == 0)
+        try await fleet.withWorker("w") {
+            try await fleet.push(#"{"url":"\#(origin.url("/a"))","id":"j","path":"a.bin"}"#)
+            try await fleet.wait("j", for: .completed)
+            try await eventually("partial files to go") { fleet.root.names == ["a.bin"] }
+        }
+        #expect(fleet.root.holds("a.bin", Self.bytes))
+    }
+}
