@@ -46,4 +46,12 @@ import Testing
         }
         #expect(fleet.root.holds("a.bin", Self.bytes))
     }
+
+    @Test("a worker that dies before its first tick leaves no key for ever") func firstTick() async throws {
+        let fleet = try await Fleet()
+        let identity = WorkerIdentity(name: "brief", store: "s")
+        #expect(try await fleet.queue.register(identity, fields: [], known: []))
+        let left = try await fleet.queue.redis.send(Command("PTTL", fleet.queue.keys.worker("brief"))).int
+        #expect(try #require(left) > 0)
+    }
 }
