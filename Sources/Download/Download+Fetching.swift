@@ -163,6 +163,7 @@ extension Download {
     func open(_ entity: Entity, suggested: String) async throws(TransferError) -> OutputFile {
         let (job, store, key, completed, earlier) = (job, context.store, key, completed, resume)
         let used = state.withLock { $0.partial?.generation }
+        let isAlone = isNew && used == nil
         // The token names a run's first generation; a restart within the run adds to it.
         let generation =
             used == nil && earlier?.generation != token
@@ -175,7 +176,7 @@ extension Download {
         }
         let result: Result<PartialFile, TransferError> = await context.engine.path.blocking.run {
             Result { () throws(TransferError) in
-                try PartialFile.create(in: target.directory, key: key, generation: generation)
+                try PartialFile.create(in: target.directory, key: key, generation: generation, alone: isAlone)
             }
         }
         let partial = try result.get()

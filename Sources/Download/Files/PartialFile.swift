@@ -24,8 +24,11 @@ struct PartialFile: Sendable {
 
     /// A new generation. Whoever opens one first unlinks the job's others: their writers are fenced. One that has its
     /// final name already stays until that is replaced: it proves that the file there is the job's own.
-    static func create(in directory: Directory, key: String, generation: String) throws(TransferError) -> PartialFile {
-        for name in directory.names() where Self.key(of: name) == key {
+    /// A job that nobody ran before is `alone`: a directory of many files is not searched for each new one.
+    static func create(
+        in directory: Directory, key: String, generation: String, alone: Bool = false
+    ) throws(TransferError) -> PartialFile {
+        for name in alone ? [] : directory.names() where Self.key(of: name) == key {
             if let status = directory.status(of: name), status.st_nlink < 2 { directory.unlink(name) }
         }
         let descriptor = openat(
