@@ -218,12 +218,12 @@ final class QueueAttendant: Sendable {
             let reply = try await queue.tick(identity, fields: fields, runs: Array(zip(runs.map(\.run), reports)))
             state.withLock { $0.isOpen = reply.isOpen }
             for dropped in reply.dropped where dropped.store == store.id {
+                if let inode = dropped.inode { store.unlinkFinished(dropped.file, inode: inode) }
                 if !dropped.generation.isEmpty {
-                    store.unlinkPartial(
+                    store.unlinkUnplaced(
                         of: dropped.file, key: PartialKey.of(dropped.id, in: queue.name), generation: dropped.generation
                     )
                 }
-                if let inode = dropped.inode { store.unlinkFinished(dropped.file, inode: inode) }
             }
             for running in runs {
                 let token = running.run.token

@@ -1,5 +1,6 @@
 import Bus
 import Contract
+import Foundation
 import Glibc
 import Redis
 import TestSupport
@@ -53,5 +54,36 @@ import Testing
         #expect(try await fleet.queue.register(identity, fields: [], known: []))
         let left = try await fleet.queue.redis.send(Command("PTTL", fleet.queue.keys.worker("brief"))).int
         #expect(try #require(left) > 0)
+    }
+
+    @Test("a file that a lost run had placed when its job was cancelled is the job's own") func placedAndCancelled()
+        async throws
+    {
+        let fleet = try await Fleet()
+        let isSlow = Shared(true)
+        let bytes = FileBytes(seed: 6, count: 2_000_000)
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(bytes, to: request)
+            if isSlow.value { reply.pace = 300_000 }
+            return reply
+        }
+        let element = #"{"url":"\#(origin.url("/a"))","id":"j","path":"a.bin"}"#
+        try await fleet.withWorker("w") {
+            try await fleet.push(element)
+            try await eventually { try await fleet.queue.job("j")?.offsets.isEmpty == false }
+            try await fleet.queue.request(.paused, of: ["j"])
+            try await fleet.wait("j", for: .paused)
+            // As if the run had gone on to its end and placed it, and nobody had heard.
+            let partial = try #require(fleet.root.names.first { $0.hasPrefix(".haul-") })
+            try Data(bytes.all).write(to: URL(filePath: fleet.root.file(partial)))
+            #expect(link(fleet.root.file(partial), fleet.root.file("a.bin")) == 0)
+            try await fleet.queue.request(.cancelled, of: ["j"])
+            try await fleet.wait("j", for: .cancelled)
+            isSlow.value = false
+            try await fleet.push(element)
+            try await fleet.wait("j", for: .completed)
+            try await eventually("partial files to go") { fleet.root.names == ["a.bin"] }
+        }
+        #expect(fleet.root.holds("a.bin", bytes))
     }
 }
