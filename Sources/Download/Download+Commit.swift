@@ -31,11 +31,12 @@ extension Download {
         try await output.truncate(to: total)
         _ = try await output.checkpoint()
         guard await mayCommit() else { return .fenced }
-        let (job, store, completed, durable) = (job, context.store, completed, context.durability == .disk)
+        let (job, key, store, completed) = (job, key, context.store, completed)
+        let durable = context.durability == .disk
         let placed: Result<(Target, stat), Target.PlaceError> = await context.engine.path.blocking.run { [target] in
             Result { () throws(Target.PlaceError) in
                 var target = target
-                let mayReplace = target.isOwn(completed, store: store)
+                let mayReplace = target.isOwn(completed, store: store) || target.isUnsettled(key)
                 try target.place(partial, job.ifExists, mayReplace: mayReplace, durable: durable)
                 return (target, target.directory.status(of: target.name) ?? stat())
             }

@@ -163,18 +163,20 @@ extension Download {
     func open(_ entity: Entity, suggested: String) async throws(TransferError) -> OutputFile {
         let (job, store, key, completed, earlier) = (job, context.store, key, completed, resume)
         let used = state.withLock { $0.partial?.generation }
+        let isAlone = isNew && used == nil
         // The token names a run's first generation; a restart within the run adds to it.
         let generation =
             used == nil && earlier?.generation != token
             ? token : token + "." + String(UInt32.random(in: 0...(.max)), radix: 16)
         let target = try await onFileThread { () throws(Failure) in
             let target = try Target(job.path, suggested: suggested, in: store)
-            try target.check(job.ifExists, mayReplace: target.isOwn(completed, store: store))
+            try target.check(
+                job.ifExists, mayReplace: target.isOwn(completed, store: store) || target.isUnsettled(key))
             return target
         }
         let result: Result<PartialFile, TransferError> = await context.engine.path.blocking.run {
             Result { () throws(TransferError) in
-                try PartialFile.create(in: target.directory, key: key, generation: generation)
+                try PartialFile.create(in: target.directory, key: key, generation: generation, alone: isAlone)
             }
         }
         let partial = try result.get()

@@ -40,19 +40,21 @@ package final class Download: Sendable {
     let key: String
     let resume: ResumePoint?
     let completed: CompletedFile?
+    let isNew: Bool
     let context: DownloadContext
     let mayCommit: @Sendable () async -> Bool
     let report: @Sendable (DownloadEvent) -> Void
     let state: Mutex<State>
 
     /// `key` is sha1 of the queue and the job's id, 40 hexadecimal digits. `mayCommit` is asked right before the name is
-    /// placed: whether the lease still stands.
+    /// placed: whether the lease still stands. `isNew` says that no run of the job can have been before.
     package init(
-        job: Job, token: String, key: String, resume: ResumePoint?, completed: CompletedFile?, context: DownloadContext,
+        job: Job, token: String, key: String, resume: ResumePoint?, completed: CompletedFile?, isNew: Bool = false,
+        context: DownloadContext,
         mayCommit: @escaping @Sendable () async -> Bool, report: @escaping @Sendable (DownloadEvent) -> Void
     ) {
         (self.job, self.token, self.key, self.resume, self.completed) = (job, token, key, resume, completed)
-        (self.context, self.mayCommit, self.report) = (context, mayCommit, report)
+        (self.isNew, self.context, self.mayCommit, self.report) = (isNew, context, mayCommit, report)
         state = Mutex(
             State(mirrors: Mirrors(urls: job.urls, source: resume?.source, mayMix: job.checksum != nil)))
     }

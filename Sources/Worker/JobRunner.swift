@@ -32,8 +32,7 @@ struct JobRunner: Sendable {
         let running = RunningJob(claim: claim, job: job, lease: Lease(length: lease, sent: sent))
         let download = Download(
             job: job, token: claim.run.token, key: PartialKey.of(claim.run.id, in: attendant.queue.name),
-            resume: claim.resume,
-            completed: claim.completed, context: context,
+            resume: claim.resume, completed: claim.completed, isNew: claim.previous == nil, context: context,
             mayCommit: { await self.mayCommit(running, attendant) },
             report: { self.announce($0, of: running, attendant) })
         if !job.unknownFields.isEmpty {

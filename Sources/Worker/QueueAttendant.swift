@@ -12,8 +12,12 @@ final class QueueAttendant: Sendable {
         var downloads: [String: Download] = [:]
         var isOpen = true
         var isRegistered = false
+        /// A registration puts back every claim that it does not know: none may be made while one is under way.
+        var registrations = 0
+        var mayClaim: Bool { isOpen && isRegistered && registrations == 0 }
         /// When the state of the connection was last in doubt: what was claimed then may be unknown to us.
         var isInDoubt = false
+        /// Tokens of claims that are ours although no run of them is entered: asked for, or being settled.
         var pending: Set<String> = []
         /// When the grace time is over, once the worker is told to end.
         var deadline: ContinuousClock.Instant?
@@ -52,7 +56,7 @@ final class QueueAttendant: Sendable {
 
     /// Waits for a job and claims it. nil: there was none, or Redis could not be asked (a pause has passed then).
     func wait() async -> Claim? {
-        guard state.withLock({ $0.isOpen && $0.isRegistered }) else {
+        guard state.withLock({ $0.mayClaim }) else {
             try? await Task.sleep(for: .milliseconds(100))
             return nil
         }
@@ -64,7 +68,7 @@ final class QueueAttendant: Sendable {
 
     /// Claims what waits now; nil if nothing does.
     func claimNow() async -> (claim: Claim?, isEmpty: Bool) {
-        guard state.withLock({ $0.isOpen && $0.isRegistered }) else { return (nil, true) }
+        guard state.withLock({ $0.mayClaim }) else { return (nil, true) }
         let reply = await claiming { token throws(RedisError) in try await self.queue.claim(self.identity, token: token)
         }
         guard let reply else { return (nil, false) }
@@ -86,7 +90,8 @@ final class QueueAttendant: Sendable {
     private func claiming(_ ask: (String) async throws(RedisError) -> ClaimReply) async -> ClaimReply? {
         let token = Token.make()
         // Until its run is entered, a claim is known by its token only.
-        state.withLock { _ = $0.pending.insert(token) }
+        let mayClaim = state.withLock { $0.mayClaim && $0.pending.insert(token).inserted }
+        guard mayClaim else { return nil }
         do {
             let reply = try await ask(token)
             if case .job = reply {} else { state.withLock { _ = $0.pending.remove(token) } }
@@ -122,12 +127,17 @@ final class QueueAttendant: Sendable {
         }
     }
 
+    /// The run has ended; until it is settled or forgotten its claim is still ours.
     func leave(_ running: RunningJob) {
         state.withLock { state in
+            state.pending.insert(running.run.token)
             state.running[running.run.token] = nil
             state.downloads[running.run.token] = nil
         }
     }
+
+    /// A claim that is settled, or another's.
+    func forget(_ run: Run) { state.withLock { _ = $0.pending.remove(run.token) } }
 
     var running: [RunningJob] { state.withLock { Array($0.running.values) } }
     var runningCount: Int { state.withLock { $0.running.count } }
@@ -137,11 +147,16 @@ final class QueueAttendant: Sendable {
     func settle(
         _ run: Run, as settlement: Settlement, report: RunReport, wantsNext: Bool
     ) async -> (isOurs: Bool, next: Claim?, isEmpty: Bool) {
+        defer { forget(run) }
         var next = wantsNext ? Token.make() : nil
         while true {
             let sent = ContinuousClock.now
             do {
-                if let next { state.withLock { _ = $0.pending.insert(next) } }
+                next = state.withLock { state in
+                    guard let next, state.mayClaim else { return nil }
+                    state.pending.insert(next)
+                    return next
+                }
                 let (isOurs, reply) = try await queue.settle(
                     run, as: settlement, report: report, worker: identity, next: next)
                 let claim = reply.flatMap { accept($0, sent: sent) }
@@ -203,17 +218,20 @@ final class QueueAttendant: Sendable {
             let reply = try await queue.tick(identity, fields: fields, runs: Array(zip(runs.map(\.run), reports)))
             state.withLock { $0.isOpen = reply.isOpen }
             for dropped in reply.dropped where dropped.store == store.id {
+                if let inode = dropped.inode { store.unlinkFinished(dropped.file, inode: inode) }
                 if !dropped.generation.isEmpty {
-                    store.unlinkPartial(
+                    store.unlinkUnplaced(
                         of: dropped.file, key: PartialKey.of(dropped.id, in: queue.name), generation: dropped.generation
                     )
                 }
-                if let inode = dropped.inode { store.unlinkFinished(dropped.file, inode: inode) }
             }
             for running in runs {
                 let token = running.run.token
                 if reply.fenced.contains(token) {
-                    log.warning("fenced: another worker has the job", metadata: ["id": "\(running.run.id)"])
+                    // Said once, however many ticks pass before the run has ended.
+                    if running.stopReason != .fenced {
+                        log.warning("fenced: another worker has the job", metadata: ["id": "\(running.run.id)"])
+                    }
                     running.stop(.fenced)
                     continue
                 }
@@ -238,8 +256,10 @@ final class QueueAttendant: Sendable {
     func register(_ fields: [(String, String)]) async throws(RedisError) {
         let known = state.withLock { state in
             state.isInDoubt = false
+            state.registrations += 1
             return Array(state.pending) + Array(state.running.keys)
         }
+        defer { state.withLock { $0.registrations -= 1 } }
         var tries = 0
         while !(try await queue.register(identity, fields: fields, known: known)) {
             tries += 1

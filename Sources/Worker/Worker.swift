@@ -121,7 +121,10 @@ package final class Worker: Sendable {
         var generator = SystemRandomNumberGenerator()
         let drawn = order.withLock { $0.draw(using: &generator) }
         let goesOn = !isDraining.withLock { $0 } && !slots.isShut
-        guard let settlement = end.settlement else { return goesOn ? await claimNext(drawn) : nil }
+        guard let settlement = end.settlement else {
+            attendant.forget(claim.run)
+            return goesOn ? await claimNext(drawn) : nil
+        }
         let sent = ContinuousClock.now
         // The next job comes with the same command, if this queue is the one to be asked first.
         let isFirst = order.withLock { $0.candidates(in: drawn) }.first == attendant.index || attendants.count == 1

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Measures a release build against nginx on loopback, everything through the bus, and prints what docs/performance.md
-# quotes. Arguments choose: handover small memory speed (default: all). Needs some 10 GB in $TMPDIR and five minutes.
+# quotes. Arguments choose: handover small memory speed bus peers (default: all). Needs some 10 GB in $TMPDIR and five minutes.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 # shellcheck source=deploy/lib/packages.sh
 . deploy/lib/packages.sh
 need_swift
-need_packages "${BUILD_PACKAGES[@]}" "${RUN_PACKAGES[@]}" nginx-light curl
+need_packages "${BUILD_PACKAGES[@]}" "${RUN_PACKAGES[@]}" nginx-light curl python3 python3-venv
 swift build -c release --product haul >/dev/null
 haul="$(swift build -c release --show-bin-path)/haul"
 work="$(mktemp -d)"
@@ -24,7 +24,8 @@ chmod 755 "$work" "$work/www"
 port=$((20000 + RANDOM % 10000))
 cat >"$work/nginx.conf" <<CONF
 daemon off; worker_processes 2; pid $work/nginx.pid; error_log $work/nginx.log;
-events { worker_connections 4096; }
+worker_rlimit_nofile 20000;
+events { worker_connections 16384; }
 http {
     log_format sent '\$uri \$body_bytes_sent'; access_log $work/access.log sent; sendfile on; keepalive_requests 100000;
     client_body_temp_path $work/t1; proxy_temp_path $work/t2; fastcgi_temp_path $work/t3;
@@ -33,6 +34,7 @@ http {
         listen 127.0.0.1:$port; root $work/www;
         location /paced/ { alias $work/www/; limit_rate 25m; }
         location /slow/ { alias $work/www/; limit_rate 200k; }
+        location /crawl/ { alias $work/www/; limit_rate 1k; }
     }
 }
 CONF
@@ -144,7 +146,26 @@ speed() {
     done
 }
 
+# The bus alone, on a Redis of its own: Tests/bench/bus.py.
+bus() {
+    head -c 200000 /dev/urandom >"$work/www/crawl.bin"
+    python3 -B Tests/bench/bus.py "$haul" "$(mktemp -d -p "$work")" "$base/crawl/crawl.bin"
+    rm -f "$work/www/crawl.bin"
+}
+
+# Beside other queues, each in a venv of its own from PyPI: Tests/bench/peers.py.
+peers() {
+    local place name
+    place="$(mktemp -d -p "$work")"
+    head -c 1024 /dev/urandom >"$work/www/k"
+    for name in rq celery dramatiq arq; do
+        python3 -m venv "$place/$name"
+        case $name in celery | dramatiq) "$place/$name/bin/pip" install -q "$name[redis]" ;; *) "$place/$name/bin/pip" install -q "$name" ;; esac
+    done
+    python3 -B Tests/bench/peers.py "$haul" "$place" "$base/k" 4000
+}
+
 uname -rm; nproc
 for part in "${@:-handover}" ; do
-    if [ $# -eq 0 ]; then for each in handover small memory speed; do "$each"; done; else "$part"; fi
+    if [ $# -eq 0 ]; then for each in handover small memory speed bus peers; do "$each"; done; else "$part"; fi
 done

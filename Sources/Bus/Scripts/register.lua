@@ -18,6 +18,7 @@ call('ZADD', WORKERS, NOW, worker)
 local mine = { 'instance', instance, 'seen', NOW }
 for k = 1, n * 2 do mine[#mine + 1] = ARGV[7 + k] end
 call('HSET', WORKER, unpack(mine))
+call('PEXPIRE', WORKER, 86400000)
 for k = 1, #claims, 2 do
   local token, id = claims[k], claims[k + 1]
   if #token == 32 and string.find(token, '^%x+$') and not known[token] then

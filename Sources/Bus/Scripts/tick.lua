@@ -123,6 +123,7 @@ if now >= grace then
         .. (j.crashes + 1) .. ' times in a row"')
     else
       call('HINCRBY', key(id), 'crashes', 1)
+      if ends(j.want) then drop(id) end
       requeue(id, j, true, 'worker lost', retention)
     end
   end

@@ -22,9 +22,15 @@ struct PartialFile: Sendable {
         return parts.count >= 3 && parts[0] == ".haul" && parts[1].utf8.count == 40 ? String(parts[1]) : nil
     }
 
-    /// A new generation. Whoever opens one first unlinks the job's others: their writers are fenced.
-    static func create(in directory: Directory, key: String, generation: String) throws(TransferError) -> PartialFile {
-        for name in directory.names() where Self.key(of: name) == key { directory.unlink(name) }
+    /// A new generation. Whoever opens one first unlinks the job's others: their writers are fenced. One that has its
+    /// final name already stays until that is replaced: it proves that the file there is the job's own.
+    /// A job that nobody ran before is `alone`: a directory of many files is not searched for each new one.
+    static func create(
+        in directory: Directory, key: String, generation: String, alone: Bool = false
+    ) throws(TransferError) -> PartialFile {
+        for name in alone ? [] : directory.names() where Self.key(of: name) == key {
+            if let status = directory.status(of: name), status.st_nlink < 2 { directory.unlink(name) }
+        }
         let descriptor = openat(
             directory.descriptor, name(key, generation), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0o666)
         guard descriptor >= 0 else {
@@ -33,6 +39,11 @@ struct PartialFile: Sendable {
                 ? .noSpace : .failed(FileError.failure("a partial file cannot be made", code))
         }
         return PartialFile(directory: directory, key: key, generation: generation, descriptor: descriptor)
+    }
+
+    /// What earlier runs left, once this one has its final name.
+    func unlinkOthers() {
+        for other in directory.names() where Self.key(of: other) == key && other != name { directory.unlink(other) }
     }
 
     enum Found {

@@ -95,6 +95,14 @@ package final class Store: Sendable {
         target.directory.unlink(PartialFile.name(key, generation))
     }
 
+    /// The same, but not one that has its final name already, unheard of: it proves that the file there is the job's own.
+    package func unlinkUnplaced(of file: String, key: String, generation: String) {
+        guard let target = try? Target(chosen: file, isGiven: true, in: self),
+            target.directory.status(of: PartialFile.name(key, generation))?.st_nlink == 1
+        else { return }
+        target.directory.unlink(PartialFile.name(key, generation))
+    }
+
     /// Deletes a finished file, if it still is the one with this inode.
     package func unlinkFinished(_ file: String, inode: UInt64) {
         guard let target = try? Target(chosen: file, isGiven: true, in: self),

@@ -42,6 +42,14 @@ struct Target: Sendable {
             && status.modifiedNanoseconds == record.modified
     }
 
+    /// Whether the file there was placed by a run of this job whose end nobody heard of: it is a partial file's twin.
+    func isUnsettled(_ key: String) -> Bool {
+        guard let status = directory.status(of: name), status.st_nlink > 1 else { return false }
+        return directory.names().contains {
+            PartialFile.key(of: $0) == key && directory.status(of: $0)?.st_ino == status.st_ino
+        }
+    }
+
     /// Looks before the download what is in the way of it.
     func check(_ policy: Job.IfExists, mayReplace: Bool) throws(Failure) {
         guard let status = directory.status(of: name), !mayReplace else { return }
@@ -72,6 +80,7 @@ struct Target: Sendable {
             break
         }
         if durable { fsync(directory.descriptor) }
+        if mayReplace { partial.unlinkOthers() }
     }
 
     enum PlaceError: Error {

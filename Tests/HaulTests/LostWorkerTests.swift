@@ -1,0 +1,87 @@
+import Foundation
+import Glibc
+import TestSupport
+import Testing
+
+/// Workers that are killed, frozen and replaced.
+@Suite struct LostWorkerTests {
+    @Test("a worker that wakes after its lease says so, and touches nothing of the job that runs elsewhere")
+    func zombie() async throws {
+        let fleet = try await ProcessFleet()
+        let one = try fleet.worker("one")
+        try await fleet.push("a")
+        try await fleet.waitForOffsets("a")
+        one.kill(SIGSTOP)
+        let two = try fleet.worker("two")
+        try await eventually("the job to run elsewhere", within: .seconds(30), every: .milliseconds(50)) {
+            try await fleet.field("worker", of: "a") == "two"
+        }
+        one.kill(SIGCONT)
+        try await fleet.wait(for: "fenced: another worker has the job", from: one)
+        try await fleet.wait("a", for: "completed")
+        try await fleet.end(one, two)
+        #expect(fleet.root.names == ["a"])
+        #expect(fleet.root.holds("a", ProcessFleet.bytes))
+        #expect(one.standardError.components(separatedBy: "fenced").count == 2)
+    }
+
+    @Test("a job that is lost with its worker again and again fails as crash_loop") func crashLoop() async throws {
+        // Nothing arrives, so no checkpoint tells that the job moves.
+        let fleet = try await ProcessFleet(pace: 1)
+        try await fleet.push("poison")
+        var victim = try fleet.worker("victim-1")
+        try await fleet.wait("poison", for: "running")
+        let heir = try fleet.worker("victim-2")
+        victim.kill(SIGKILL)
+        try await eventually("the heir to have it", within: .seconds(30), every: .milliseconds(50)) {
+            try await fleet.field("worker", of: "poison") == "victim-2"
+        }
+        #expect(try await fleet.field("crashes", of: "poison") == "1")
+        try await fleet.server.cli("HSET", "haul:{default}:job:poison", "crashes", "5")
+        victim = try fleet.worker("survivor")
+        try await fleet.wait(for: "working", from: victim)
+        heir.kill(SIGKILL)
+        try await fleet.wait("poison", for: "failed")
+        #expect(try await fleet.field("error", of: "poison") == "crash_loop")
+        try await fleet.end(victim)
+    }
+
+    @Test("a worker that starts again under its name takes its jobs back, long before their leases end")
+    func sameName() async throws {
+        let fleet = try await ProcessFleet()
+        let one = try fleet.worker("one", lease: 600)
+        try await fleet.push("a")
+        try await fleet.waitForOffsets("a")
+        one.kill(SIGKILL)
+        let again = try fleet.worker("one", lease: 600)
+        try await fleet.wait("a", for: "completed")
+        #expect(fleet.root.holds("a", ProcessFleet.bytes))
+        #expect(try await fleet.field("crashes", of: "a") == "")
+        #expect(fleet.origin.requests.last?.headers["range"] != nil)
+        try await fleet.end(again)
+    }
+
+    @Test("a rolling restart of the fleet costs no attempt, and at most a second of progress per job")
+    func rolling() async throws {
+        let fleet = try await ProcessFleet()
+        var workers = try ["a", "b", "c"].map { try fleet.worker($0) }
+        let ids = (0..<6).map { "j\($0)" }
+        for id in ids { try await fleet.push(id) }
+        for id in ids { try await fleet.waitForOffsets(id) }
+        for index in workers.indices {
+            workers[index].kill(SIGTERM)
+            #expect(try await workers[index].wait(within: .seconds(30)) == 0)
+            workers[index] = try fleet.worker("next-\(index)")
+        }
+        for id in ids { try await fleet.wait(id, for: "completed") }
+        for worker in workers { try await fleet.end(worker) }
+        var twice: Int64 = 0
+        for id in ids {
+            #expect(fleet.root.holds(id, ProcessFleet.bytes))
+            #expect(try await fleet.field("attempt", of: id) == "")
+            twice += fleet.origin.bytesSent("/" + id) - ProcessFleet.bytes.count
+        }
+        print("rolling restart of three workers: \(twice) bytes of \(ids.count) jobs were sent twice")
+        #expect(twice <= 400_000 * Int64(ids.count))
+    }
+}

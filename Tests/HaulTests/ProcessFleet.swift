@@ -1,0 +1,64 @@
+import Foundation
+import Glibc
+import TestSupport
+
+/// Workers as real processes with the shortest lease, on a Redis and an origin of their own.
+struct ProcessFleet {
+    static let bytes = FileBytes(seed: 77, count: 1_600_000)
+
+    let server: RedisServer
+    let origin: OriginServer
+    let root = TemporaryDirectory()
+
+    /// `pace` is the origin's bytes per second for each request.
+    init(_ settings: [String] = [], pace: Int? = 400_000) async throws {
+        server = try await RedisServer(settings)
+        origin = try OriginServer { request in
+            var reply = OriginReply.file(Self.bytes, to: request)
+            reply.pace = pace
+            return reply
+        }
+    }
+
+    func worker(_ name: String, lease: Int = 2, url: String? = nil) throws -> ChildProcess {
+        try ChildProcess(
+            "haul",
+            [
+                "worker", "--root", root.path, "--name", name, "--allow-address", "127.0.0.0/8", "--lease",
+                String(lease), "--redis", url ?? server.url,
+            ])
+    }
+
+    func push(_ id: String) async throws {
+        try await server.cli(
+            "LPUSH", "haul:{default}:jobs", #"{"url":"\#(origin.url("/" + id))","id":"\#(id)","connections":1}"#)
+    }
+
+    func field(_ name: String, of id: String) async throws -> String {
+        try await server.cli("HGET", "haul:{default}:job:\(id)", name)
+    }
+
+    func wait(_ id: String, for state: String) async throws {
+        try await eventually("\(id) to be \(state)", within: .seconds(40), every: .milliseconds(50)) {
+            try await field("state", of: id) == state
+        }
+    }
+
+    /// Until a checkpoint of it is in Redis.
+    func waitForOffsets(_ id: String) async throws {
+        try await eventually("\(id) to have a checkpoint", every: .milliseconds(50)) {
+            try await server.cli("HLEN", "haul:{default}:offsets:\(id)") != "0"
+        }
+    }
+
+    func wait(for words: String, from worker: ChildProcess) async throws {
+        try await eventually("the worker to say: \(words)", within: .seconds(30), every: .milliseconds(20)) {
+            worker.standardError.contains(words)
+        }
+    }
+
+    func end(_ workers: ChildProcess...) async throws {
+        for worker in workers { worker.kill(SIGTERM) }
+        for worker in workers { _ = try await worker.wait(within: .seconds(30)) }
+    }
+}

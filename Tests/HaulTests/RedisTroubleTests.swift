@@ -1,0 +1,125 @@
+import Foundation
+import Glibc
+import TestSupport
+import Testing
+
+/// A Redis that stalls, is full, refuses, or holds nonsense: one sentence, no busy loop, and on again when it is over.
+@Suite struct RedisTroubleTests {
+    @Test("a Redis that stalls for longer than the lease robs no live worker") func stall() async throws {
+        let fleet = try await ProcessFleet()
+        let workers = try ["one", "two"].map { try fleet.worker($0) }
+        try await fleet.push("a")
+        try await fleet.waitForOffsets("a")
+        fleet.server.signal(SIGSTOP)
+        // The fault itself: longer than the lease of 2 s.
+        try await Task.sleep(for: .seconds(3))
+        fleet.server.signal(SIGCONT)
+        try await fleet.wait("a", for: "completed")
+        #expect(fleet.origin.requests.count == 1)
+        for worker in workers { try await fleet.end(worker) }
+    }
+
+    @Test("a queue that nobody looked after for a minute robs no live worker") func unattended() async throws {
+        let fleet = try await ProcessFleet()
+        let owner = try fleet.worker("owner", lease: 8)
+        try await fleet.push("a")
+        try await fleet.waitForOffsets("a")
+        owner.kill(SIGSTOP)
+        let token = try await fleet.field("token", of: "a")
+        try await fleet.server.cli(
+            "EVAL", "redis.call('SET', KEYS[1], '1000 0') redis.call('ZADD', KEYS[2], 1000, 'a')", "2",
+            "haul:{default}:tick", "haul:{default}:leases")
+        // Its first tick finds a lease that lapsed long ago.
+        let other = try fleet.worker("other", lease: 8)
+        try await eventually("the other one to tick", every: .milliseconds(20)) {
+            try await fleet.server.cli("GET", "haul:{default}:tick") != "1000 0"
+        }
+        #expect(try await fleet.field("token", of: "a") == token)
+        owner.kill(SIGCONT)
+        try await fleet.wait("a", for: "completed")
+        #expect(fleet.origin.requests.count == 1)
+        try await fleet.end(owner, other)
+    }
+
+    @Test("a worker that may not subscribe hears requests all the same, and does not spin") func deaf() async throws {
+        let fleet = try await ProcessFleet()
+        try await fleet.server.cli(
+            "ACL", "SETUSER", "deaf", "on", ">pw", "~*", "&*", "+@all", "-subscribe", "-psubscribe", "-ssubscribe")
+        let worker = try fleet.worker("w", url: fleet.server.url + "?user=deaf&password=pw")
+        try await fleet.push("a")
+        try await fleet.wait("a", for: "running")
+        try await fleet.server.cli("HSET", "haul:{default}:want", "a", "paused")
+        try await fleet.server.cli("PUBLISH", "haul:{default}:control", "a")
+        try await fleet.wait("a", for: "paused")
+        let denied = try await fleet.server.cli("ACL", "LOG").components(separatedBy: "subscribe").count - 1
+        #expect((1...10).contains(denied))
+        try await fleet.end(worker)
+    }
+
+    @Test("Redis is full: running jobs are settled, pushes are refused, and it goes on when there is room")
+    func outOfMemory() async throws {
+        let fleet = try await ProcessFleet()
+        let worker = try fleet.worker("w")
+        try await fleet.push("a")
+        try await fleet.waitForOffsets("a")
+        try await fleet.server.cli("CONFIG", "SET", "maxmemory", "1000000")
+        try await fleet.server.cli("CONFIG", "RESETSTAT")
+        #expect(try await fleet.server.cli("LPUSH", "haul:{default}:jobs", "{}").contains("OOM"))
+        try await fleet.wait("a", for: "completed")
+        try await fleet.wait(for: "OOM", from: worker)
+        let stats = try await fleet.server.cli("INFO", "commandstats")
+        let claims = stats.split(separator: "\r\n").first { $0.hasPrefix("cmdstat_blmove:") }
+        let calls = claims?.split(separator: "calls=").last?.split(separator: ",").first.flatMap { Int($0) } ?? 0
+        // Some four seconds, with a pause of 0.2 to 0.8 s after each refusal; a busy loop would make thousands.
+        #expect(calls < 200)
+        try await fleet.server.cli("CONFIG", "SET", "maxmemory", "0")
+        try await fleet.push("b")
+        try await fleet.wait("b", for: "completed")
+        try await fleet.end(worker)
+    }
+
+    @Test("the password is changed while a job runs: the worker says so, and goes on when it may again")
+    func password() async throws {
+        let fleet = try await ProcessFleet()
+        let worker = try fleet.worker("w")
+        try await fleet.push("a")
+        try await fleet.waitForOffsets("a")
+        try await fleet.server.cli("CONFIG", "SET", "requirepass", "new")
+        try await fleet.server.cli("-a", "new", "CLIENT", "KILL", "TYPE", "normal")
+        try await fleet.wait(for: "password", from: worker)
+        try await fleet.server.cli("-a", "new", "CONFIG", "SET", "requirepass", "")
+        try await fleet.wait("a", for: "completed")
+        #expect(fleet.origin.requests.count == 1)
+        try await fleet.end(worker)
+    }
+
+    @Test("an ACL that lacks a right: a sentence that names it, and exit status 3") func lackingRight() async throws {
+        let fleet = try await ProcessFleet()
+        try await fleet.server.cli("ACL", "SETUSER", "poor", "on", ">pw", "~*", "&*", "+@all", "-evalsha", "-eval")
+        let worker = try fleet.worker("w", url: fleet.server.url + "?user=poor&password=pw")
+        #expect(try await worker.wait() == 3)
+        #expect(worker.standardError.contains("evalsha"), "\(worker.standardError.suffix(500))")
+    }
+
+    @Test("nonsense in the settings, an element over the limit and a key of a wrong type stop no queue")
+    func nonsense() async throws {
+        let fleet = try await ProcessFleet(pace: nil)
+        try await fleet.server.cli(
+            "HSET", "haul:{default}:settings", "paused", "banana", "max_running", "many", "x", "y")
+        let worker = try fleet.worker("w")
+        try await fleet.server.cli(
+            "EVAL", "redis.call('LPUSH', KEYS[1], '{\"url\":\"http://h/' .. string.rep('x', 300000) .. '\"}')", "1",
+            "haul:{default}:jobs")
+        try await fleet.push("a")
+        try await fleet.wait("a", for: "completed")
+        let rejected = try await fleet.server.cli("LRANGE", "haul:{default}:rejected", "0", "-1")
+        #expect(rejected.contains("256 KiB") || rejected.contains("262144"), "\(rejected.prefix(200))")
+        #expect(rejected.utf8.count < 10_000)
+        try await fleet.server.cli("SET", "haul:{default}:scheduled", "x")
+        try await fleet.wait(for: "WRONGTYPE", from: worker)
+        try await fleet.push("b")
+        try await fleet.server.cli("DEL", "haul:{default}:scheduled")
+        try await fleet.wait("b", for: "completed")
+        try await fleet.end(worker)
+    }
+}

@@ -1,0 +1,89 @@
+import Bus
+import Contract
+import Foundation
+import Glibc
+import Redis
+import TestSupport
+import Testing
+
+@testable import Worker
+
+/// What neither side has heard of: claims and settlings around a connection that dies, files placed by the dead.
+@Suite struct UnheardOfTests {
+    static let bytes = FileBytes(seed: 5, count: 3000)
+
+    @Test("a worker whose connections die again and again loses none of its runs to its own registration")
+    func registration() async throws {
+        let fleet = try await Fleet()
+        let origin = try OriginServer { _ in
+            var reply = OriginReply(body: Array("small".utf8))
+            reply.delay = .milliseconds(5)
+            return reply
+        }
+        let count = 400
+        for index in 0..<count { try await fleet.push(#"{"url":"\#(origin.url("/\(index)"))"}"#) }
+        try await fleet.withWorker("w", slots: 8) {
+            try await eventually("all to be settled", within: .seconds(60), every: .milliseconds(20)) {
+                try await fleet.queue.redis.send(Command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"))
+                return try await fleet.queue.stats().counts[.completed] == count
+            }
+        }
+        #expect(Set(origin.requests.map(\.path)).count == count)
+        #expect(origin.requests.count == count)
+    }
+
+    @Test("a file that was placed by a run whose end nobody heard of is the job's own") func unsettled() async throws {
+        let fleet = try await Fleet()
+        let origin = try OriginServer { .file(Self.bytes, to: $0) }
+        // As after a kill between the link and the settling, before the first checkpoint.
+        let partial = ".haul-\(PartialKey.of("j", in: .default))-\(String(repeating: "0", count: 32))"
+        let file = try #require(fopen(fleet.root.file(partial), "w"))
+        fclose(file)
+        #expect(link(fleet.root.file(partial), fleet.root.file("a.bin")) == 0)
+        try await fleet.withWorker("w") {
+            try await fleet.push(#"{"url":"\#(origin.url("/a"))","id":"j","path":"a.bin"}"#)
+            try await fleet.wait("j", for: .completed)
+            try await eventually("partial files to go") { fleet.root.names == ["a.bin"] }
+        }
+        #expect(fleet.root.holds("a.bin", Self.bytes))
+    }
+
+    @Test("a worker that dies before its first tick leaves no key for ever") func firstTick() async throws {
+        let fleet = try await Fleet()
+        let identity = WorkerIdentity(name: "brief", store: "s")
+        #expect(try await fleet.queue.register(identity, fields: [], known: []))
+        let left = try await fleet.queue.redis.send(Command("PTTL", fleet.queue.keys.worker("brief"))).int
+        #expect(try #require(left) > 0)
+    }
+
+    @Test("a file that a lost run had placed when its job was cancelled is the job's own") func placedAndCancelled()
+        async throws
+    {
+        let fleet = try await Fleet()
+        let isSlow = Shared(true)
+        let bytes = FileBytes(seed: 6, count: 2_000_000)
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(bytes, to: request)
+            if isSlow.value { reply.pace = 300_000 }
+            return reply
+        }
+        let element = #"{"url":"\#(origin.url("/a"))","id":"j","path":"a.bin"}"#
+        try await fleet.withWorker("w") {
+            try await fleet.push(element)
+            try await eventually { try await fleet.queue.job("j")?.offsets.isEmpty == false }
+            try await fleet.queue.request(.paused, of: ["j"])
+            try await fleet.wait("j", for: .paused)
+            // As if the run had gone on to its end and placed it, and nobody had heard.
+            let partial = try #require(fleet.root.names.first { $0.hasPrefix(".haul-") })
+            try Data(bytes.all).write(to: URL(filePath: fleet.root.file(partial)))
+            #expect(link(fleet.root.file(partial), fleet.root.file("a.bin")) == 0)
+            try await fleet.queue.request(.cancelled, of: ["j"])
+            try await fleet.wait("j", for: .cancelled)
+            isSlow.value = false
+            try await fleet.push(element)
+            try await fleet.wait("j", for: .completed)
+            try await eventually("partial files to go") { fleet.root.names == ["a.bin"] }
+        }
+        #expect(fleet.root.holds("a.bin", bytes))
+    }
+}

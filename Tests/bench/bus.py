@@ -1,0 +1,208 @@
+"""The bus' figures: recovery, control, pickup, a producer's delay beside 10,000 runs, commands, memory.
+
+    bus.py HAUL DIRECTORY NGINX_URL       started by run.sh; NGINX_URL serves /crawl/, a file at 1 KB/s
+"""
+import os
+import random
+import signal
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "chaos"))
+import origin as origin_module
+from processes import Origin, RedisServer, Worker
+from resp import Redis
+
+
+def key(name, queue="default"):
+    return f"haul:{{{queue}}}:{name}"
+
+
+def spread(samples, unit=1000):
+    """Percentiles in ms."""
+    samples = sorted(samples)
+    at = lambda share: samples[min(len(samples) - 1, int(share * len(samples)))] * unit
+    return f"{len(samples)} samples, p50 {at(0.5):.2f}, p99 {at(0.99):.2f}, most {samples[-1] * unit:.2f}"
+
+
+class Bench:
+    def __init__(self, haul, directory, crawl):
+        self.haul, self.directory, self.crawl = haul, directory, crawl
+        self.root = os.path.join(directory, "bus-root")
+        os.makedirs(self.root)
+        blob = os.path.join(directory, "blob")
+        origin_module.make_blob(blob, 1)
+        self.server, self.origin = RedisServer(directory), Origin(directory, blob)
+        # The figures are of a Redis as operators run it: everysec.
+        self.server.command[self.server.command.index("always")] = "everysec"
+        self.server.start()
+        self.origin.start()
+        self.redis, self.workers = Redis(self.server.socket, 30), []
+
+    def worker(self, name, slots, *options, lease=8):
+        worker = Worker(self.haul, name, self.server.socket, self.root, slots, lease,
+                        os.path.join(self.directory, name + ".log"))
+        worker.command += options
+        worker.start()
+        self.workers.append(worker)
+        until(lambda: worker.said("working"))
+        return worker
+
+    def push(self, id, size, rate=0, queue="default", url=None):
+        url = url or f"{self.origin.url}/f/{random.randrange(1 << 20)}/{size}/{rate}"
+        self.redis.call("LPUSH", key("jobs", queue), f'{{"url":"{url}","id":"{id}","path":"{id}"}}')
+
+    def state(self, id, queue="default"):
+        return self.redis.call("HGET", key("job:" + id, queue), "state")
+
+    def clear(self):
+        for worker in self.workers:
+            worker.end(signal.SIGKILL)
+        self.workers.clear()
+        self.redis.call("FLUSHALL")
+
+    def stop(self):
+        for process in [*self.workers, self.server, self.origin]:
+            if process.is_up:
+                process.end(signal.SIGKILL)
+
+    # The figures.
+
+    def recovery(self, kills=14):
+        """kill -9 → the job runs again elsewhere, at a lease of 8 s."""
+        fleet = [self.worker(f"r{n}", 20) for n in range(5)]
+        for n in range(30):
+            self.push(f"r{n}", 50_000_000, 100_000)
+        until(lambda: self.redis.call("ZCARD", key("leases")) == 30)
+        samples, lost = [], {}
+        began, killed = time.monotonic(), 0
+        while killed < kills or lost:
+            if killed < kills and time.monotonic() - began > killed * 2.3:
+                killed += 1
+                victim = fleet.pop(0)
+                for n in range(30):
+                    worker, token = self.redis.call("HMGET", key(f"job:r{n}"), "worker", "token")
+                    if worker == victim.name:
+                        lost[n] = (time.monotonic(), token)
+                victim.end(signal.SIGKILL)
+                self.workers.remove(victim)
+                fleet.append(self.worker(f"r{killed + 4}", 20))
+            for n, (since, token) in list(lost.items()):
+                now = self.redis.call("HGET", key(f"job:r{n}"), "token")
+                if now and now != token:
+                    samples.append(time.monotonic() - since)
+                    del lost[n]
+            time.sleep(0.01)
+        print(f"recovery: kill -9 → runs again, {kills} kills, lease 8 s: {spread(samples, 1)} s (p99 to reach: 10)")
+
+    def control(self):
+        self.worker("c", 100)
+        for n in range(60):
+            self.push(f"c{n}", 50_000_000, 50_000)
+        until(lambda: self.redis.call("ZCARD", key("leases")) == 60)
+        for how, ids, goal in ("with pub/sub", range(40), 200), ("without", range(40, 60), 3000):
+            samples = []
+            for n in ids:
+                time.sleep(random.uniform(0, 0.3))
+                began = time.monotonic()
+                self.redis.call("HSET", key("want"), f"c{n}", "paused")
+                if how == "with pub/sub":
+                    self.redis.call("PUBLISH", key("control"), f"c{n}")
+                until(lambda: self.state(f"c{n}") == "paused", 0.001)
+                samples.append(time.monotonic() - began)
+            print(f"control: pause → paused, {how}: {spread(samples)} ms (to reach: {goal})")
+
+    def pickup(self):
+        queues = ["first", "second", "third"]
+        self.worker("p", 8, *(word for queue in queues for word in ("--queue", queue)))
+        time.sleep(0.5)
+        for queue in queues:
+            samples = []
+            for n in range(200):
+                time.sleep(random.uniform(0.005, 0.02))
+                began = time.monotonic()
+                self.push(f"{queue}-{n}", 1024, queue=queue)
+                until(lambda: self.state(f"{queue}-{n}", queue), 0)
+                samples.append(time.monotonic() - began)
+                until(lambda: self.state(f"{queue}-{n}", queue) == "completed", 0.001)
+            print(f"idle pickup, push → claimed, the {queue} of three queues: {spread(samples)} ms (to reach: p50 1, p99 5)")
+
+    def crowd(self, fleet=10, runs=1000):
+        """A producer's LPUSH beside ten workers with 1,000 running jobs each."""
+        def delays(seconds):
+            producer, samples, until_ = Redis(self.server.socket, 30), [], time.monotonic() + seconds
+            while time.monotonic() < until_:
+                began = time.monotonic()
+                producer.call("LPUSH", "elsewhere", "x" * 100)
+                samples.append(time.monotonic() - began)
+                time.sleep(0.003)
+            return samples
+
+        alone = delays(10)
+        for n in range(fleet):
+            self.worker(f"t{n}", runs)
+        for n in range(0, fleet * runs, 500):
+            self.redis.calls([("LPUSH", key("jobs"), f'{{"url":"{self.crawl}?{m}","id":"t{m}","path":"t/{m}"}}')
+                              for m in range(n, n + 500)])
+        try:
+            until(lambda: self.redis.call("ZCARD", key("leases")) == fleet * runs, 0.1, within=90)
+        except TimeoutError:
+            pass
+        running = self.redis.call("ZCARD", key("leases"))
+        time.sleep(5)
+        print(f"LPUSH beside {fleet} workers and {running} running jobs: {spread(delays(20))} ms "
+              f"(most to reach: 20); alone: {spread(alone)} ms")
+
+    def commands(self, jobs=2000):
+        for n in range(jobs):
+            self.push(f"m{n}", 1024)
+        self.redis.call("CONFIG", "RESETSTAT")
+        began = time.monotonic()
+        self.worker("m", 16, "--durability", "process")
+        until(lambda: self.redis.call("ZCARD", key("completed")) == jobs, 0.02)
+        seconds = time.monotonic() - began
+        calls, spent = self.sent()
+        print(f"busy: {jobs} files of 1 KiB in {seconds:.2f} s, {calls / jobs:.3f} commands and {spent / jobs:.0f} µs of "
+              f"Redis per job besides its LPUSH (to reach, with it: 2 and 60)")
+        time.sleep(6)
+        self.redis.call("CONFIG", "RESETSTAT")
+        time.sleep(10)
+        print(f"idle: {self.sent()[0] / 10:.2f} commands a second for one worker and queue (to reach: 1.5)")
+
+    def sent(self):
+        """Top-level commands of workers since the last RESETSTAT, and their microseconds."""
+        calls = spent = 0
+        for line in self.redis.call("INFO", "commandstats").splitlines():
+            if line.startswith(("cmdstat_evalsha:", "cmdstat_eval:", "cmdstat_blmove:", "cmdstat_ping:")):
+                facts = dict(fact.split("=") for fact in line.split(":")[1].split(","))
+                calls, spent = calls + int(facts["calls"]), spent + int(facts["usec"])
+        return calls, spent
+
+    def memory(self, jobs=100_000):
+        used = lambda: int(dict(line.split(":") for line in self.redis.call("INFO", "memory").splitlines()
+                                if ":" in line)["used_memory"])
+        before = used()
+        element = '{"url":"https://example.org/files/%06d.bin"}'
+        for n in range(0, jobs, 1000):
+            self.redis.calls([("LPUSH", key("jobs"), element % m) for m in range(n, n + 1000)])
+        each = (used() - before) / jobs
+        print(f"waiting: {each:.1f} bytes of Redis per job of {len(element % 0)} bytes, "
+              f"{each - len(element % 0):.1f} beyond its payload (to reach: 100)")
+
+
+def until(condition, interval=0.01, within=60):
+    deadline = time.monotonic() + within
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError("what was waited for did not come")
+        time.sleep(interval) if interval else None
+
+
+if __name__ == "__main__":
+    bench = Bench(*sys.argv[1:4])
+    try:
+        for part in sys.argv[4:] or ["memory", "commands", "pickup", "control", "recovery", "crowd"]:
+            getattr(bench, part)()
+            bench.clear()
+    finally:
+        bench.stop()

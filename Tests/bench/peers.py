@@ -1,0 +1,156 @@
+"""No-op jobs through RQ, Celery, dramatiq and arq, one worker process each, beside Haul with files of 1 KiB.
+
+    peers.py HAUL DIRECTORY JOBS          started by run.sh; DIRECTORY holds a venv for each peer
+
+Each figure is jobs per second from the first push to the last one settled: the worker is up before, Redis is the same server.
+"""
+import os
+import subprocess
+import sys
+import textwrap
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "chaos"))
+import origin as origin_module
+from bus import key, until
+from processes import Process, RedisServer, Worker
+from resp import Redis
+
+# For each: the module with the job, what pushes N of them, the worker's command, and how many jobs Redis says are done.
+# Every job counts itself: the same INCR for all, so that the end is seen the same way.
+PEERS = {
+    "rq": ("""
+        import os, sys
+        from redis import Redis
+        connection = Redis(unix_socket_path=os.environ["SOCKET"])
+        def job():
+            connection.incr("done")
+        if __name__ == "__main__":
+            from rq import Queue
+            import peer
+            queue = Queue(connection=connection)
+            queue.enqueue_many([Queue.prepare_data(peer.job, result_ttl=0) for _ in range(int(sys.argv[1]))])
+     """, ["rq", "worker", "-w", "rq.worker.SimpleWorker", "--url", "unix://{socket}", "--quiet"]),
+    "celery": ("""
+        import os, sys
+        from celery import Celery
+        from redis import Redis
+        app = Celery("peer", broker="redis+socket://" + os.environ["SOCKET"])
+        app.conf.task_ignore_result = True
+        app.conf.worker_prefetch_multiplier = 100
+        connection = Redis(unix_socket_path=os.environ["SOCKET"])
+        @app.task(name="job")
+        def job():
+            connection.incr("done")
+        if __name__ == "__main__":
+            for _ in range(int(sys.argv[1])):
+                job.delay()
+     """, ["celery", "-A", "peer", "worker", "--pool", "solo", "--without-gossip", "--without-mingle",
+           "--without-heartbeat", "--loglevel", "ERROR"]),
+    "dramatiq": ("""
+        import os, sys
+        import dramatiq
+        from dramatiq.brokers.redis import RedisBroker
+        from redis import Redis
+        dramatiq.set_broker(RedisBroker(url="unix://" + os.environ["SOCKET"]))
+        connection = Redis(unix_socket_path=os.environ["SOCKET"])
+        @dramatiq.actor
+        def job():
+            connection.incr("done")
+        if __name__ == "__main__":
+            for _ in range(int(sys.argv[1])):
+                job.send()
+     """, ["dramatiq", "peer", "--processes", "1", "--threads", "8"]),
+    "arq": ("""
+        import asyncio, os, sys
+        from arq import create_pool
+        from arq.connections import RedisSettings
+        settings = RedisSettings(unix_socket_path=os.environ["SOCKET"])
+        async def job(context):
+            await context["redis"].incr("done")
+        class WorkerSettings:
+            functions = [job]
+            redis_settings = settings
+            max_jobs = 100
+            poll_delay = 0.05
+            keep_result = 0
+        async def main():
+            pool = await create_pool(settings)
+            for _ in range(int(sys.argv[1])):
+                await pool.enqueue_job("job")
+        if __name__ == "__main__":
+            asyncio.run(main())
+     """, ["arq", "peer.WorkerSettings"]),
+}
+
+
+def peer(name, directory, server, jobs):
+    module, command = PEERS[name]
+    place = os.path.join(directory, name)
+    with open(os.path.join(place, "peer.py"), "w") as file:
+        file.write(textwrap.dedent(module))
+    environment = os.environ | {"SOCKET": server.socket, "PYTHONPATH": place}
+    programs = os.path.join(place, "bin")
+    worker = Process(
+        [os.path.join(programs, command[0]), *(word.format(socket=server.socket) for word in command[1:])],
+        os.path.join(place, "log"), env=environment, cwd=place)
+    push = [os.path.join(programs, "python"), "peer.py"]
+    redis = Redis(server.socket, 30)
+    worker.start()
+    try:
+        subprocess.run([*push, "1"], env=environment, cwd=place, check=True)
+        until(lambda: redis.call("GET", "done") == "1")
+        redis.call("SET", "done", 0)
+        began = time.monotonic()
+        pusher = subprocess.Popen([*push, str(jobs)], env=environment, cwd=place)
+        until(lambda: redis.call("EXISTS", "done") and int(redis.call("GET", "done")) >= jobs, 0.01, 300)
+        seconds = time.monotonic() - began
+        pusher.wait(30)
+    finally:
+        worker.end()
+        redis.call("FLUSHALL")
+    return jobs / seconds
+
+
+def haul(program, directory, server, url, jobs, durability):
+    root = os.path.join(directory, "peers-" + durability)
+    os.makedirs(root)
+    redis = Redis(server.socket, 30)
+    worker = Worker(program, "peer", server.socket, root, 32, 8, os.path.join(directory, "haul.log"))
+    worker.command += ["--durability", durability]
+    worker.start()
+    try:
+        until(lambda: worker.said("working"))
+        began = time.monotonic()
+        for n in range(jobs):
+            redis.call("LPUSH", key("jobs"), f'{{"url":"{url}?{n}","id":"n{n}","path":"n/{n}"}}')
+        until(lambda: redis.call("ZCARD", key("completed")) == jobs, 0.01, 300)
+        seconds = time.monotonic() - began
+    finally:
+        worker.end()
+        redis.call("FLUSHALL")
+        worker_log = worker.log
+        os.unlink(worker_log)
+    return jobs / seconds
+
+
+def main():
+    program, directory, url, jobs = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
+    server = RedisServer(directory)
+    server.command[server.command.index("always")] = "everysec"
+    server.start()
+    try:
+        ours = {}
+        for durability in ("disk", "process"):
+            ours[durability] = haul(program, directory, server, url, jobs, durability)
+            print(f"peers: haul, files of 1 KiB, {durability}: {ours[durability]:.0f} jobs a second", flush=True)
+        for name in PEERS:
+            rate = peer(name, directory, server, jobs)
+            print(f"peers: {name}, no-op jobs: {rate:.0f} jobs a second; haul is {ours['process'] / rate:.1f} times "
+                  f"as fast with process, {ours['disk'] / rate:.1f} with disk", flush=True)
+    finally:
+        server.end()
+
+
+if __name__ == "__main__":
+    main()

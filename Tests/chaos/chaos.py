@@ -1,0 +1,317 @@
+"""Producers push, workers download, and everything is killed, frozen, cut and restarted at random; then the ledger.
+
+Exit status: 0 nothing lost, nothing wrong, no rule broken; 1 otherwise. Started by run.sh.
+"""
+import argparse
+import hashlib
+import json
+import math
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+
+import origin as origin_module
+from faults import WEIGHTS, Faults
+from ledger import Job, Ledger, Q
+from processes import Origin, RedisServer, Worker
+from resp import Redis, RedisError
+
+
+class Run:
+    def __init__(self, options, directory):
+        self.options, self.directory = options, directory
+        self.root = os.path.join(directory, "root")
+        os.mkdir(self.root)
+        blob = os.path.join(directory, "blob")
+        origin_module.make_blob(blob, options.seed)
+        self.redis, self.origin = RedisServer(directory), Origin(directory, blob)
+        self.retired, self.died = [], Counter()
+        self.workers = [self.worker(f"w{n + 1}") for n in range(options.workers)]
+        self.ledger = Ledger(self.redis.socket, self.root, blob, options.lease)
+        self.faults = Faults(self)
+        self.random = random.Random(options.seed)
+        self.producing, self.ending = threading.Event(), threading.Event()
+        self.producing.set()
+
+    def worker(self, name):
+        return Worker(self.options.haul, name, self.redis.socket, self.root, 8, self.options.lease,
+                      os.path.join(self.directory, name + ".log"))
+
+    # The load: each of these is a thread.
+
+    def produce(self):
+        redis, pick, number = Redis(self.redis.socket), random.Random(self.options.seed + 1), 0
+        recent = []
+        while self.producing.is_set():
+            try:
+                if redis.call("LLEN", Q + "jobs") + redis.call("ZCARD", Q + "leases") > self.options.load:
+                    time.sleep(0.05)
+                    continue
+            except (ConnectionError, RedisError):
+                time.sleep(0.05)
+                continue
+            number += 1
+            job = self.new_job(pick, number)
+            self.ledger.add(job)
+            self.push(redis, job)
+            recent = recent[-50:] + [job]
+            for job in pick.sample(recent, min(len(recent), pick.choice([0, 0, 0, 1, 2]))):
+                # A producer may repeat its push, also long after.
+                if not job.pushed_again:
+                    self.push(redis, job)
+
+    def new_job(self, pick, number):
+        size = int(math.exp(pick.uniform(math.log(1024), math.log((4 << 20) if pick.random() < 0.8 else (50 << 20)))))
+        offset = pick.randrange(origin_module.BLOB - size)
+        rate = 0 if pick.random() < 0.25 else max(2000, int(size / pick.uniform(0.5, 8)))
+        paced_by_origin = pick.random() < 0.5
+        id, source = f"job-{number}", f"/f/{offset}/{size}/{rate if paced_by_origin else 0}"
+        path = f"d{number % 16}/{id}.bin"
+        job = Job(id, path, offset, size, source, None)
+        spec = {"url": self.origin.url + source, "id": id, "path": path, "at": round(time.time() * 1000),
+                "reply_to": f"r{number // 250}", "meta": {"id": id, "list": []}, "retries": 200}
+        if rate and not paced_by_origin:
+            spec["limit_rate"] = rate
+        if pick.random() < 0.3:
+            spec["checksum"] = "sha256:" + hashlib.sha256(self.ledger.blob[offset:offset + size]).hexdigest()
+        if pick.random() < 0.1:
+            spec["delay"] = pick.randrange(1, 5)
+        job.element = json.dumps(spec)
+        return job
+
+    def push(self, redis, job):
+        """Until it is acknowledged: that is what `at` is for."""
+        while True:
+            try:
+                redis.call("LPUSH", Q + "jobs", job.element)
+                job.accepted = True
+                return
+            except (ConnectionError, RedisError):
+                time.sleep(0.05)
+
+    def control(self):
+        redis, pick = Redis(self.redis.socket), random.Random(self.options.seed + 2)
+        waiting = []
+        while not self.ending.is_set():
+            time.sleep(0.15)
+            try:
+                ids = redis.call("ZRANGE", Q + "leases", 0, -1)
+                if ids and self.producing.is_set() and pick.random() < 0.5:
+                    id = pick.choice(ids)
+                    want = pick.choice(["paused", "paused", "cancelled"])
+                    job = self.ledger.jobs[id]
+                    if want == "cancelled":
+                        job.cancelled = True
+                    if want == "paused" or not job.pushed_again:
+                        redis.call("HSET", Q + "want", id, want)
+                        if pick.random() < 0.5:
+                            redis.call("PUBLISH", Q + "control", id)
+                        waiting.append((id, want))
+                for id, want in list(waiting):
+                    state = redis.call("HGET", Q + "job:" + id, "state")
+                    if state == want == "paused":
+                        if pick.random() < 0.5:
+                            redis.call("RPUSH", Q + "jobs", json.dumps({"id": id}))
+                        else:
+                            redis.call("HSET", Q + "want", id, "running")
+                        waiting.remove((id, want))
+                    elif state == want == "cancelled":
+                        job = self.ledger.jobs[id]
+                        if pick.random() < 0.5:
+                            job.element = json.dumps(json.loads(job.element) | {"at": round(time.time() * 1000) + 1})
+                            job.pushed_again = True
+                            self.push(redis, job)
+                        waiting.remove((id, want))
+                    elif state in ("completed", "failed"):
+                        waiting.remove((id, want))
+            except (ConnectionError, RedisError):
+                pass
+
+    def watch(self):
+        redis = Redis(self.redis.socket, 2)
+        while not self.ending.is_set():
+            try:
+                redis.call("PSUBSCRIBE", Q + "events:*")
+                while not self.ending.is_set():
+                    message = redis.read()
+                    if message and message[0] == "pmessage":
+                        self.ledger.heard(json.loads(message[3]))
+            except (OSError, RedisError):
+                redis.close()
+                time.sleep(0.05)
+
+    def inspect(self):
+        redis, since = Redis(self.redis.socket), 0
+        while not self.ending.is_set():
+            time.sleep(0.1)
+            try:
+                for id in redis.call("ZRANGE", Q + "leases", 0, -1)[:20]:
+                    self.ledger.sample_offsets(redis, id)
+                now = time.time() * 1000
+                for id in redis.call("ZRANGEBYSCORE", Q + "completed", since - 5000, "+inf"):
+                    job = self.ledger.jobs[id]
+                    if not job.verified and redis.call("HGET", Q + "job:" + id, "state") == "completed":
+                        self.ledger.verify(job)
+                since = now
+            except (ConnectionError, RedisError):
+                pass
+
+    def keep(self):
+        """Starts again what ended by itself, as a service manager does."""
+        for worker in list(self.workers):
+            if not worker.busy and not worker.is_up:
+                self.died[worker.child.returncode] += 1
+                worker.start()
+
+    # The run.
+
+    def go(self):
+        self.redis.start()
+        self.origin.start()
+        for worker in self.workers:
+            worker.start()
+        threads = [threading.Thread(target=body, daemon=True)
+                   for body in (self.produce, self.control, self.watch, self.inspect)]
+        for thread in threads:
+            thread.start()
+        began = said = time.monotonic()
+        while self.faults.injected.total() < self.options.faults and time.monotonic() - began < self.options.limit:
+            time.sleep(self.random.expovariate(1 / self.options.pace))
+            self.faults.inject()
+            self.keep()
+            if time.monotonic() - said > 30:
+                said = time.monotonic()
+                print(f"… {self.faults.injected.total()} faults, {len(self.ledger.jobs)} jobs, "
+                      f"{len(self.ledger.wrong)} wrong", flush=True)
+        self.seconds = time.monotonic() - began
+        self.producing.clear()
+        self.faults.settle()
+        threads[0].join()
+        self.drained = self.drain()
+        self.ending.set()
+        for thread in threads:
+            thread.join(10)
+        check = self.check()
+        for worker in self.workers:
+            self.faults.overdue += worker.end(signal.SIGTERM, 20)
+        return self.report(check)
+
+    def drain(self):
+        """Everything paused or postponed is wanted now; then nothing may be left."""
+        redis, began = Redis(self.redis.socket), time.monotonic()
+        while time.monotonic() - began < 180:
+            self.keep()
+            try:
+                for index in ("paused", "scheduled"):
+                    for id in redis.call("ZRANGE", Q + index, 0, -1):
+                        redis.call("HSET", Q + "want", id, "running")
+                rest = redis.call("LLEN", Q + "jobs") + redis.call("HLEN", Q + "want") + sum(
+                    redis.call("ZCARD", Q + index) for index in ("leases", "paused", "scheduled")) + sum(
+                    redis.call("LLEN", key) for key in redis.call("KEYS", Q + "held:*"))
+                if not rest:
+                    return time.monotonic() - began
+            except (ConnectionError, RedisError):
+                pass
+            time.sleep(0.3)
+        return None
+
+    def check(self):
+        """`haul check`, where there is one: None, or its complaints."""
+        haul, where = self.options.haul, ["--redis", "unix://" + self.redis.socket]
+        if "\n  check " not in subprocess.run([haul, "--help"], capture_output=True, text=True).stdout:
+            return None
+        result = subprocess.run([haul, "check", *where], capture_output=True, text=True, timeout=60)
+        return [] if result.returncode == 0 else [result.stdout.strip() + result.stderr.strip()]
+
+    def report(self, check):
+        violations, figures = self.ledger.close(json.loads(self.origin.ask("/stats")))
+        violations["invariants"] = check or []
+        bad_ends = [f"exit status {status}, {count} times" for status, count in self.died.items() if status != 3]
+        violations["workers that died by themselves"] = bad_ends
+        violations["SIGTERM not obeyed in time"] = ["…"] * self.faults.overdue
+        if self.drained is None:
+            violations["never drained"] = ["after 180 s there were jobs left"]
+        logs = self.workers + self.retired
+        excess = figures["excess"]
+
+        def line(name, value):
+            print(f"{name:<44} {value}")
+
+        print(f"\nchaos: seed {self.options.seed}, {self.options.workers} workers, lease {self.options.lease:g} s, "
+              f"{self.seconds:.0f} s of faults")
+        for kind in WEIGHTS:
+            line("  " + kind, self.faults.injected[kind])
+        line("faults", self.faults.injected.total())
+        line("jobs, accepted", f"{len(self.ledger.jobs)}, {figures['accepted']}")
+        line("final states", ", ".join(f"{count} {state}" for state, count in figures["states"].most_common()))
+        for kind, found in violations.items():
+            line(kind, "not checked: no haul check" if kind == "invariants" and check is None else len(found))
+        line("events heard", ", ".join(f"{n} {e}" for e, n in self.ledger.events.most_common() if e != "progress"))
+        line("offsets compared with the disk", self.ledger.samples)
+        line("runs fenced, as the workers' logs say", sum(w.said(r"fenced: |fenced while") for w in logs))
+        line("recovery, worker lost → runs again", percentiles(self.ledger.recoveries))
+        line("  the same while Redis had a fault, too", percentiles(self.ledger.disturbed_recoveries))
+        line("bytes of completed files", f"{figures['bytes'] / 1048576:.1f} MiB")
+        line("fetched twice", f"{sum(max(0, n) for n in excess.values()) / 1048576:.1f} MiB, by "
+             f"{sum(n > 0 for n in excess.values())} jobs, most by one {max(excess.values(), default=0) / 1048576:.1f} MiB")
+        line("partial files left for the janitor", len(figures["partials"]))
+        line("drained in", f"{self.drained:.1f} s" if self.drained is not None else "never")
+        for kind, found in violations.items():
+            for text in found[:10]:
+                print(f"  {kind}: {text}")
+        return not any(violations.values())
+
+    def stop(self):
+        self.producing.clear()
+        self.ending.set()
+        for process in [*self.workers, *self.retired, self.redis, self.origin]:
+            if process.is_up:
+                process.end(signal.SIGKILL)
+
+
+def percentiles(seconds):
+    if not seconds:
+        return "none"
+    seconds = sorted(seconds)
+    at = lambda share: seconds[min(len(seconds) - 1, int(share * len(seconds)))]
+    return f"{len(seconds)} times, p50 {at(0.5):.1f} s, p99 {at(0.99):.1f} s, most {seconds[-1]:.1f} s"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("haul", help="the program under test")
+    parser.add_argument("--faults", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 31))
+    parser.add_argument("--workers", type=int, default=6)
+    parser.add_argument("--load", type=int, default=30, help="jobs waiting or running at any time")
+    parser.add_argument("--lease", type=float, default=8)
+    parser.add_argument("--pace", type=float, default=0.6, help="mean seconds between faults")
+    parser.add_argument("--limit", type=float, default=3600, help="most seconds of faults")
+    parser.add_argument("--keep", action="store_true", help="keep the directory: logs, AOF, files")
+    options = parser.parse_args()
+    print(f"chaos: --faults {options.faults} --seed {options.seed}", flush=True)
+    directory = tempfile.mkdtemp(prefix="haul-chaos-")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    run = None
+    try:
+        run = Run(options, directory)
+        is_right = run.go()
+    finally:
+        if run:
+            run.stop()
+        if options.keep:
+            print("kept:", directory)
+        else:
+            shutil.rmtree(directory, ignore_errors=True)
+    sys.exit(0 if is_right else 1)
+
+
+if __name__ == "__main__":
+    main()

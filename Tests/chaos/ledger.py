@@ -1,0 +1,159 @@
+"""What was promised and what became of it: every accepted push, every file, every byte that the origin sent."""
+import hashlib
+import json
+import mmap
+import os
+import threading
+import time
+from collections import Counter
+
+from resp import Redis, RedisError, pairs
+
+Q = "haul:{default}:"
+# Keys that stay for ever, as docs/bus.md lists them: small, bounded, or trimmed by the tick.
+PERMANENT = {Q + name for name in (
+    "tick", "workers", "completed", "failed", "cancelled", "rejected", "settings", "deadlines")}
+
+
+class Job:
+    def __init__(self, id, path, offset, size, source, element):
+        self.id, self.path, self.offset, self.size = id, path, offset, size
+        self.source, self.element = source, element
+        self.accepted = False
+        self.cancelled = self.pushed_again = False
+        self.verified = False
+
+
+class Ledger:
+    def __init__(self, socket, root, blob, lease):
+        self.socket, self.root, self.lease = socket, root, lease
+        with open(blob, "rb") as file:
+            self.blob = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self.lock = threading.Lock()
+        self.jobs, self.wrong, self.ahead = {}, [], []
+        self.events, self.samples = Counter(), 0
+        self.lost_with, self.redis_faults = {}, []
+        self.recoveries, self.disturbed_recoveries = [], []
+
+    # While it runs.
+
+    def add(self, job):
+        with self.lock:
+            self.jobs[job.id] = job
+
+    def disturbed(self):
+        self.redis_faults.append(time.time())
+
+    def losing(self, worker):
+        """Before a worker is killed or frozen: what it runs must run again elsewhere."""
+        try:
+            redis = Redis(self.socket, 1)
+            claims = pairs(redis.call("HGETALL", Q + "worker:" + worker))
+            for token, id in claims.items():
+                if len(token) == 32 and redis.call("HMGET", Q + "job:" + id, "state", "token") == ["running", token]:
+                    self.lost_with[id] = (time.time(), token)
+            redis.close()
+        except (ConnectionError, RedisError):
+            pass
+
+    def heard(self, event):
+        name, id = event["event"], event["id"]
+        self.events[name] += 1
+        lost = self.lost_with.get(id)
+        if lost and event["at"] / 1000 > lost[0]:
+            if name in ("started", "resumed"):
+                seconds = event["at"] / 1000 - lost[0]
+                hurt = any(lost[0] - self.lease - 4 < at < event["at"] / 1000 for at in self.redis_faults)
+                (self.disturbed_recoveries if hurt else self.recoveries).append(seconds)
+            if name in ("started", "resumed", "completed", "paused", "cancelled", "failed"):
+                self.lost_with.pop(id, None)
+
+    def sample_offsets(self, redis, id):
+        """Offsets in Redis must not be ahead of the partial file that they speak of."""
+        job = self.jobs.get(id)
+        replies = redis.calls([
+            ("MULTI",), ("HGET", Q + "job:" + id, "generation"), ("HGETALL", Q + "offsets:" + id), ("EXEC",)])
+        if not job or not isinstance(replies[3], list) or not replies[3][0]:
+            return
+        generation, offsets = replies[3]
+        key = hashlib.sha1(f"default\n{id}".encode()).hexdigest()
+        name = os.path.join(self.root, os.path.dirname(job.path), f".haul-{key}-{generation}")
+        try:
+            file = open(name, "rb")
+        except FileNotFoundError:
+            return  # Committed, or a new generation has been opened since.
+        with file:
+            for first, end in pairs(offsets).items():
+                first, end = int(first), int(end)
+                tail = max(first, end - (256 << 10))
+                file.seek(tail)
+                if file.read(end - tail) != self.blob[job.offset + tail:job.offset + end]:
+                    self.ahead.append(f"{id}: {first} → {end} is not in {os.path.basename(name)}")
+                self.samples += 1
+
+    def verify(self, job):
+        """A completed file, byte for byte. Large ones make room, and must not come back."""
+        path = os.path.join(self.root, job.path)
+        try:
+            with open(path, "rb") as file:
+                right = file.read() == self.blob[job.offset:job.offset + job.size]
+        except FileNotFoundError:
+            right = False
+        if not right:
+            self.wrong.append(f"{job.id}: {job.path} is not what the origin has")
+        job.verified = True
+        if right and job.size > 1 << 20:
+            os.unlink(path)
+
+    # At the end.
+
+    def close(self, sent):
+        """Returns the violations by kind, and the figures."""
+        redis = Redis(self.socket)
+        accepted = [job for job in self.jobs.values() if job.accepted]
+        states, lost, unasked, results = Counter(), [], [], self.results(redis)
+        excess = Counter()
+        for job in accepted:
+            fields = pairs(redis.call("HGETALL", Q + "job:" + job.id))
+            state = fields.get("state")
+            states[state if state != "failed" else "failed " + fields.get("error", "?")] += 1
+            if state not in ("completed", "failed", "cancelled"):
+                lost.append(f"{job.id}: {state}")
+            elif state == "failed" and fields.get("error") != "crash_loop":
+                unasked.append(f"{job.id}: failed, {fields.get('error')}: {fields.get('message')}")
+            elif state == "cancelled" and (not job.cancelled or job.pushed_again):
+                unasked.append(f"{job.id}: cancelled, which nobody wanted")
+            elif state == "completed":
+                if not job.verified or job.size <= 1 << 20:
+                    self.verify(job)
+                elif os.path.exists(os.path.join(self.root, job.path)):
+                    self.wrong.append(f"{job.id}: {job.path} came back after its end")
+                excess[job.id] = sent.get(job.source, 0) - job.size
+            told = results.get(job.id, [])
+            if state in ("completed", "failed") and told.count(state) != 1 or told[-1:] != [state]:
+                unasked.append(f"{job.id}: {state}, but told {told}")
+        left = [key for key in redis.call("KEYS", "*") if not self.may_stay(redis, key)]
+        partials = [os.path.join(place, name) for place, _, names in os.walk(self.root) for name in names
+                    if name.startswith(".haul-") and name != ".haul-store"]
+        return {
+            "lost": lost, "wrong": self.wrong, "not as asked": unasked, "offsets ahead of the disk": self.ahead,
+            "keys left behind": left,
+        }, {
+            "accepted": len(accepted), "states": states, "excess": excess, "partials": partials,
+            "bytes": sum(job.size for job in accepted if job.id in excess),
+        }
+
+    def results(self, redis):
+        """The final events by id, oldest first, from the producers' lists: no event is missed there."""
+        told = {}
+        for name in {json.loads(job.element)["reply_to"] for job in self.jobs.values()}:
+            for text in reversed(redis.call("LRANGE", f"{Q}reply:{name}", 0, -1)):
+                event = json.loads(text)
+                told.setdefault(event["id"], []).append(event["event"])
+                if event.get("meta") != {"id": event["id"], "list": []}:
+                    self.wrong.append(f"{event['id']}: its meta came back as {event.get('meta')}")
+        return told
+
+    @staticmethod
+    def may_stay(redis, key):
+        return key in PERMANENT or redis.call("PTTL", key) > 0

@@ -1,0 +1,116 @@
+"""The origin under the chaos: files told by their URL, ranges honoured, paced, cut on demand, every body byte counted.
+
+A file is a slice of one blob of random bytes: `/f/OFFSET/SIZE/RATE` (bytes per second, 0: unlimited). `/stats` tells the
+bytes sent by path, `/cut/N` resets N of the connections that are sending.
+"""
+import json
+import os
+import random
+import re
+import socket
+import struct
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+BLOB = 96 << 20
+lock = threading.Lock()
+sent, sending = {}, set()
+
+
+def make_blob(path, seed):
+    generator = random.Random(seed)
+    with open(path, "wb") as file:
+        for _ in range(BLOB >> 20):
+            file.write(generator.randbytes(1 << 20))
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    wbufsize = 0
+
+    def log_message(self, *_):
+        pass
+
+    def setup(self):
+        # What a killed worker leaves unread in the kernel counts as sent: keep it small.
+        self.request.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 128 << 10)
+        super().setup()
+
+    def handle(self):
+        try:
+            super().handle()
+        except OSError:
+            pass
+
+    def do_GET(self):
+        if self.path == "/stats":
+            return self.text(json.dumps(sent))
+        cut = re.fullmatch(r"/cut/(\d+)", self.path)
+        if cut:
+            with lock:
+                chosen = random.sample(sorted(sending, key=id), min(int(cut[1]), len(sending)))
+            for connection in chosen:
+                try:
+                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    connection.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    pass
+            return self.text(str(len(chosen)))
+        place = re.fullmatch(r"/f/(\d+)/(\d+)/(\d+)", self.path)
+        if not place:
+            return self.send_error(404)
+        self.file(*map(int, place.groups()))
+
+    def file(self, offset, size, rate):
+        etag = f'"{offset}-{size}"'
+        first, end, status = 0, size, 200
+        span = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
+        if span and self.headers.get("If-Range", etag) == etag:
+            first, end = int(span[1]), min(int(span[2]) + 1 if span[2] else size, size)
+            status = 206 if first < end else 416
+        self.send_response(status)
+        self.send_header("ETag", etag)
+        self.send_header("Accept-Ranges", "bytes")
+        if status == 416:
+            self.send_header("Content-Range", f"bytes */{size}")
+            end = first
+        if status == 206:
+            self.send_header("Content-Range", f"bytes {first}-{end - 1}/{size}")
+        self.send_header("Content-Length", str(end - first))
+        self.end_headers()
+        with lock:
+            sending.add(self.connection)
+        try:
+            self.body(offset + first, end - first, rate)
+        except OSError:
+            self.close_connection = True
+        finally:
+            with lock:
+                sending.discard(self.connection)
+
+    def body(self, start, count, rate):
+        began, done = time.monotonic(), 0
+        while done < count:
+            step = min(count - done, max(1024, rate // 20) if rate else 1 << 20)
+            n = os.sendfile(self.connection.fileno(), blob.fileno(), start + done, step)
+            done += n
+            with lock:
+                sent[self.path] = sent.get(self.path, 0) + n
+            if rate:
+                time.sleep(max(0, began + done / rate - time.monotonic()))
+
+    def text(self, text):
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+
+if __name__ == "__main__":
+    blob = open(sys.argv[1], "rb")
+    ThreadingHTTPServer.request_queue_size = 256
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    print(server.server_address[1], flush=True)
+    server.serve_forever()

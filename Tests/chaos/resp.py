@@ -1,0 +1,68 @@
+"""A Redis client as small as the ledger needs: one blocking connection over a unix socket, bounded in time."""
+import socket
+
+
+class RedisError(Exception):
+    """An error reply."""
+
+
+class Redis:
+    """Replies are str, int, None or lists of them. A connection that failed is made anew by the next call."""
+
+    def __init__(self, path, timeout=4.0):
+        self.path, self.timeout = path, timeout
+        self.socket = self.buffer = None
+
+    def call(self, *words):
+        return self.calls([words])[0]
+
+    def calls(self, commands):
+        """Commands in one write; an error reply among several is returned, a single one raised."""
+        try:
+            if self.socket is None:
+                self.socket = socket.socket(socket.AF_UNIX)
+                self.socket.settimeout(self.timeout)
+                self.socket.connect(self.path)
+                self.buffer = self.socket.makefile("rb")
+            self.socket.sendall(b"".join(encode(words) for words in commands))
+            replies = [self.read() for _ in commands]
+        except (OSError, ValueError) as error:
+            self.close()
+            raise ConnectionError(str(error)) from error
+        if len(replies) == 1 and isinstance(replies[0], RedisError):
+            raise replies[0]
+        return replies
+
+    def close(self):
+        if self.socket is not None:
+            self.socket.close()
+        self.socket = self.buffer = None
+
+    def read(self):
+        line = self.buffer.readline()
+        if not line.endswith(b"\r\n"):
+            raise OSError("the connection ended")
+        kind, rest = line[:1], line[1:-2]
+        if kind == b"+":
+            return rest.decode()
+        if kind == b"-":
+            return RedisError(rest.decode())
+        if kind == b":":
+            return int(rest)
+        if kind == b"$":
+            if rest == b"-1":
+                return None
+            data = self.buffer.read(int(rest) + 2)
+            if len(data) != int(rest) + 2:
+                raise OSError("the connection ended")
+            return data[:-2].decode(errors="replace")
+        return None if rest == b"-1" else [self.read() for _ in range(int(rest))]
+
+
+def encode(words):
+    parts = [str(word).encode() for word in words]
+    return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts)
+
+
+def pairs(reply):
+    return dict(zip(reply[::2], reply[1::2]))
