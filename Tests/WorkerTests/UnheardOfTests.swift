@@ -20,10 +20,10 @@ import Testing
             reply.delay = .milliseconds(5)
             return reply
         }
-        let count = 400
+        let count = 150
         for index in 0..<count { try await fleet.push(#"{"url":"\#(origin.url("/\(index)"))"}"#) }
         try await fleet.withWorker("w", slots: 8) {
-            try await eventually("all to be settled", within: .seconds(60), every: .milliseconds(20)) {
+            try await eventually("all to be settled", within: .seconds(60), every: .milliseconds(50)) {
                 try await fleet.queue.redis.send(Command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"))
                 return try await fleet.queue.stats().counts[.completed] == count
             }
