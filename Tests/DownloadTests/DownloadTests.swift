@@ -106,9 +106,9 @@ extension DownloadOutcome {
             if request.number == 1 { reply.pace = 500_000 }
             return reply
         }
-        let resume = try #require(try await bench.begin(job(origin.url("/a")), until: 300_000))
+        let resume = try #require(try await bench.begin(job(origin.url("/a")) { $0.connections = 1 }, until: 300_000))
         #expect(resume.offsets.intervals.first?.lowerBound == 0)
-        #expect(await bench.run(job(origin.url("/a")), resume: resume).file != nil)
+        #expect(await bench.run(job(origin.url("/a")) { $0.connections = 1 }, resume: resume).file != nil)
         #expect(bench.directory.holds("a", Self.bytes))
         let asked = origin.requests.last?.headers
         #expect(asked?["if-range"] == "\"v1\"" && asked?["range"] == "bytes=\(resume.offsets.count)-")

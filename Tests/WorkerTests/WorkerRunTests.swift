@@ -49,7 +49,7 @@ import Transfer
         let isSlow = Shared(true)
         let origin = try OriginServer { request in
             var reply = OriginReply.file(Self.bytes, to: request)
-            if isSlow.value { reply.pace = 300_000 }
+            if isSlow.value { reply.pace = 80_000 }
             return reply
         }
         try await fleet.withWorker("one") {
