@@ -7,7 +7,7 @@ extension Entity {
         [
             ("etag", etag ?? ""), ("last_modified", lastModified ?? ""),
             ("last_modified_strong", lastModifiedIsStrong ? "1" : "0"), ("total", total.map(String.init) ?? ""),
-            ("encoding", encoding),
+            ("encoding", encoding), ("digest", digest?.description ?? ""),
         ]
     }
 
@@ -15,7 +15,7 @@ extension Entity {
         self.init(
             etag: hash["etag"].nonEmpty, lastModified: hash["last_modified"].nonEmpty,
             lastModifiedIsStrong: hash["last_modified_strong"] == "1", total: hash["total"].flatMap { Int64($0) },
-            encoding: hash["encoding"] ?? "")
+            encoding: hash["encoding"] ?? "", digest: hash["digest"].flatMap { Job.Checksum($0) })
     }
 }
 

@@ -38,13 +38,15 @@ public struct Entity: Sendable, Equatable {
     public var total: Int64?
     /// Content-Encoding as sent, "" if none.
     public var encoding: String
+    /// What the server says the digest of the whole is: it judges the file where the job has no checksum.
+    public var digest: Job.Checksum?
 
     public init(
         etag: String? = nil, lastModified: String? = nil, lastModifiedIsStrong: Bool = false, total: Int64? = nil,
-        encoding: String = ""
+        encoding: String = "", digest: Job.Checksum? = nil
     ) {
         (self.etag, self.lastModified, self.lastModifiedIsStrong) = (etag, lastModified, lastModifiedIsStrong)
-        (self.total, self.encoding) = (total, encoding)
+        (self.total, self.encoding, self.digest) = (total, encoding, digest)
     }
 }
 

@@ -17,15 +17,16 @@ extension Download {
             throw .failed(tooLarge(limit))
         }
         var checksum: String?
-        if let wanted = job.checksum {
+        if let wanted = judge(of: entity) {
             let digest = try await output.digest(wanted.algorithm, size: total)
             checksum = "\(wanted.algorithm.rawValue):\(digest)"
             guard digest == wanted.digest else {
                 await unlinkPartial()
+                let who = job.checksum == nil ? "the server" : "the job"
                 throw .failed(
                     Failure(
                         .checksumMismatch,
-                        "the file's \(wanted.algorithm.rawValue) is \(digest), the job says \(wanted.digest)"))
+                        "the file's \(wanted.algorithm.rawValue) is \(digest), \(who) says \(wanted.digest)"))
             }
         }
         try await output.truncate(to: total)

@@ -43,12 +43,15 @@ extension Download {
     var isResumable: Bool {
         state.withLock { state in
             state.entity.total != nil && job.method == "GET" && !state.isAlone
-                && (state.entity.strongValidator != nil || job.checksum != nil)
+                && (state.entity.strongValidator != nil || judge(of: state.entity) != nil)
         }
     }
 
-    /// The whole file will be judged by a checksum.
-    var isProven: Bool { job.checksum != nil && !state.withLock { $0.isAlone } }
+    /// The digest that the whole file must have: the job's word goes before the server's.
+    func judge(of entity: Entity) -> Job.Checksum? { job.checksum ?? entity.digest }
+
+    /// The whole file will be judged by a digest.
+    var isProven: Bool { state.withLock { !$0.isAlone && judge(of: $0.entity) != nil } }
 
     var mirrors: Mirrors { state.withLock { $0.mirrors } }
 
@@ -182,7 +185,7 @@ extension Download {
         let partial = try result.get()
         let output = OutputFile(
             descriptor: partial.descriptor, path: context.engine.path, durability: context.durability,
-            digest: job.checksum?.algorithm)
+            digest: judge(of: entity)?.algorithm)
         state.withLock { state in
             state.output = output
             state.partial = partial

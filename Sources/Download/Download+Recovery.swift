@@ -60,7 +60,7 @@ extension Download {
                 descriptor: partial.descriptor, path: context.engine.path, durability: context.durability,
                 written: resume.offsets)
             guard resume.offsets.count > 0, resume.entity.total != nil,
-                resume.entity.strongValidator != nil || job.checksum != nil
+                resume.entity.strongValidator != nil || judge(of: resume.entity) != nil
             else {
                 return .begin
             }

@@ -168,7 +168,7 @@ package final class Download: Sendable {
             let isJoined = state.base > 0 || state.responses > 1
             if failure.code == .checksumMismatch, isJoined, !state.isAlone {
                 state.isAlone = true
-                return "the bytes of several responses do not have the job's checksum"
+                return "the bytes of several responses do not have the right checksum"
             }
             guard Mirrors.isToBlame(for: failure.code), state.mirrors.drop(state.mirrors.current) else { return nil }
             return "a mirror failed: \(failure.message)"

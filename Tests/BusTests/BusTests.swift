@@ -246,10 +246,12 @@ import Testing
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/1","id":"1","meta":{"k":[]}}"#)
         let claim = try #require(try await f.claim())
+        let digest = Job.Checksum("md5:900150983cd24fb0d6963f7d28e17f72")
         var report = RunReport()
         report.set(
             ResumePoint(
-                generation: "g", store: "s", file: "f", entity: Entity(etag: "\"e\"", total: 9), source: "u",
+                generation: "g", store: "s", file: "f", entity: Entity(etag: "\"e\"", total: 9, digest: digest),
+                source: "u",
                 offsets: ByteIntervals([0..<4])))
         try await f.queue.request(.paused, of: ["1"])
         try await f.tick([claim])
@@ -259,6 +261,7 @@ import Testing
         #expect(again.previous == .paused)
         #expect(again.resume?.offsets.intervals == [0..<4])
         #expect(again.resume?.entity.etag == "\"e\"")
+        #expect(again.resume?.entity.digest == digest)
         #expect(try await f.queue.job("1")?["meta"] == #"{"k":[]}"#)
     }
 }

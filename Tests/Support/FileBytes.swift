@@ -1,5 +1,3 @@
-import COpenSSL
-
 /// Contents of a file, told by a seed: byte for byte reproducible, at any size, without memory.
 package struct FileBytes: Sendable, Equatable {
     package let seed: UInt64
@@ -28,11 +26,7 @@ package struct FileBytes: Sendable, Equatable {
     package var all: [UInt8] { bytes(0..<count) }
 
     /// Hexadecimal.
-    package var sha256: String {
-        var digest = [UInt8](repeating: 0, count: 32)
-        EVP_Digest(all, Int(count), &digest, nil, EVP_sha256(), nil)
-        return digest.map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()
-    }
+    package var sha256: String { SHA256.hexadecimal(SHA256.digest(all)) }
 
     private static func mix(_ value: UInt64) -> UInt64 {
         var z = value

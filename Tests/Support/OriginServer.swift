@@ -84,7 +84,8 @@ package final class OriginServer: Sendable {
         var counts: [String: Int] = [:]
         var bodyBytes: [String: Int64] = [:]
         var connections = 0
-        var isStopped = false
+        /// Sockets that are open.
+        var clients: Set<Int32> = []
     }
 
     package let port: Int
@@ -117,10 +118,12 @@ package final class OriginServer: Sendable {
                 }
                 let number = self.state.withLock { state in
                     state.connections += 1
+                    state.clients.insert(client)
                     return state.connections
                 }
                 startThread(name: "origin-\(number)") { [weak self] in
-                    while let self, self.serve(client, number) {}
+                    while let server = self, server.serve(client, number) {}
+                    self?.state.withLock { _ = $0.clients.remove(client) }
                     close(client)
                 }
             }
@@ -138,6 +141,11 @@ package final class OriginServer: Sendable {
     package var connections: Int { state.withLock { $0.connections } }
     /// Bytes of bodies sent for a path.
     package func bytesSent(_ path: String) -> Int64 { state.withLock { $0.bodyBytes[path] ?? 0 } }
+
+    /// Ends every connection where it is.
+    package func cutConnections() {
+        state.withLock { for client in $0.clients { shutdown(client, Int32(SHUT_RDWR)) } }
+    }
 
     // MARK: One connection
 

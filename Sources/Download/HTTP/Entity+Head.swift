@@ -12,7 +12,7 @@ extension Entity {
         }
         self.init(
             etag: head.headers["etag"], lastModified: modified, lastModifiedIsStrong: isStrong, total: total,
-            encoding: head.headers["content-encoding"] ?? "")
+            encoding: head.headers["content-encoding"] ?? "", digest: DigestFields.checksum(head))
     }
 
     /// A strong ETag (RFC 9110 section 8.8.3), nil if it is weak or absent.
@@ -23,9 +23,15 @@ extension Entity {
 
     /// Whether a complete response (200) carries the same version, as far as its validators prove it.
     func isSame(as other: Entity) -> Bool {
-        guard encoding == other.encoding, total == other.total else { return false }
+        guard encoding == other.encoding, total == other.total, !contradicts(other.digest) else { return false }
         if let mine = strongETag { return mine == other.strongETag }
         guard lastModifiedIsStrong, let mine = lastModified else { return false }
         return mine == other.lastModified && other.strongETag == nil
+    }
+
+    /// Whether the digests say that the bytes differ; two algorithms cannot be compared.
+    func contradicts(_ other: Job.Checksum?) -> Bool {
+        guard let digest, let other else { return false }
+        return digest.algorithm == other.algorithm && digest.digest != other.digest
     }
 }

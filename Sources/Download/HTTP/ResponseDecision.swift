@@ -72,6 +72,9 @@ struct Question: Sendable {
         }
         // A missing Last-Modified is allowed, a missing ETag is not if the first response had one.
         guard head.headers["etag"] == entity.etag else { return .restart(why: "the remote file has changed") }
+        guard !entity.contradicts(DigestFields.checksum(head)) else {
+            return .restart(why: "the remote file has changed")
+        }
         if entity.strongETag == nil {
             let modified = head.headers["last-modified"]
             guard modified == nil || modified == entity.lastModified, entity.lastModifiedIsStrong || isProven else {

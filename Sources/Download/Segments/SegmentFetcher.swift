@@ -194,7 +194,7 @@ struct SegmentFetcher {
         let (transfer, landing) = try await download.exchange.ask(
             mirror.url, headers, from: isOnly ? nil : mirror.landing)
         var expected = known ?? Entity(transfer.head, total: total)
-        expected.encoding = entity.encoding
+        (expected.encoding, expected.digest) = (entity.encoding, entity.digest)
         let question = Question(
             kind: .part(
                 position: range.lowerBound, end: range.upperBound, of: expected, ifRange: validator != nil),

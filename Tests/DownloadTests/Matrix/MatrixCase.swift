@@ -1,0 +1,72 @@
+import TestSupport
+
+/// One way in which a remote file, its server and an interruption can conspire.
+struct MatrixCase: Sendable, CustomStringConvertible {
+    /// What becomes of the remote file at the interruption.
+    enum Change: CaseIterable { case unchanged, everywhere, beforeJoin, afterJoin, shorter, longer }
+    /// What tells its versions apart. Weak ones, and dates as young as the response, stay the same when it changes.
+    enum Validator: CaseIterable { case strong, weak, oldDate, freshDate, none, serverDigest, jobChecksum }
+    /// How ranges are answered after the interruption.
+    enum Answer: CaseIterable { case right, partOfNew, shifted, whole, notSatisfiable, ignoredAfterFirst }
+    enum Interruption: CaseIterable { case pause, kill, cut }
+
+    let change: Change
+    let validator: Validator
+    let answer: Answer
+    let interruption: Interruption
+    let connections: Int
+
+    static let all: [MatrixCase] = Change.allCases.flatMap { change in
+        Validator.allCases.flatMap { validator in
+            Answer.allCases.flatMap { answer in
+                Interruption.allCases.flatMap { interruption in
+                    [1, 8].map {
+                        MatrixCase(
+                            change: change, validator: validator, answer: answer, interruption: interruption,
+                            connections: $0)
+                    }
+                }
+            }
+        }
+    }
+
+    var description: String { "\(change) \(validator) \(answer) \(interruption) x\(connections)" }
+
+    /// Nothing stands against continuing, so that starting again would be a waste.
+    var mustContinue: Bool {
+        change == .unchanged && answer == .right && ![.weak, .freshDate, .none].contains(validator)
+    }
+
+    // MARK: The two versions
+
+    private static let size: Int64 = 2_400_000
+    /// Bytes that differ where only the start or only the end does: never fetched last, or never fetched first.
+    private static let edge: Int64 = 8_000
+
+    static let old = MatrixEntity(FileBytes(seed: 1, count: size).all)
+
+    private static let changed: [Change: MatrixEntity] = {
+        let other = FileBytes(seed: 2, count: size + 400_000)
+        return [
+            .unchanged: old,
+            .everywhere: MatrixEntity(other.bytes(0..<size)),
+            .beforeJoin: MatrixEntity(other.bytes(0..<edge) + old.bytes[Int(edge)...]),
+            .afterJoin: MatrixEntity(old.bytes[..<Int(size - edge)] + other.bytes(size - edge..<size)),
+            .shorter: MatrixEntity(old.bytes[..<Int(size - 400_000)] + []),
+            .longer: MatrixEntity(old.bytes + other.bytes(size..<other.count)),
+        ]
+    }()
+
+    var new: MatrixEntity { Self.changed[change]! }
+}
+
+/// One version of the remote file.
+struct MatrixEntity: Sendable {
+    let bytes: [UInt8]
+    let sha256: [UInt8]
+
+    init(_ bytes: [UInt8]) { (self.bytes, sha256) = (bytes, SHA256.digest(bytes)) }
+
+    var count: Int64 { Int64(bytes.count) }
+    var checksum: String { SHA256.hexadecimal(sha256) }
+}

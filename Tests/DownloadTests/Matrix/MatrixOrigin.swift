@@ -1,0 +1,98 @@
+import Foundation
+import Synchronization
+import TestSupport
+
+/// The server of one case: slow and honest about the old version, then as the case says about the new one.
+final class MatrixOrigin: Sendable {
+    private let state: Shared<(isNew: Bool, parts: Int)>
+    let server: OriginServer
+
+    init(_ matrixCase: MatrixCase) throws {
+        let state = Shared((isNew: false, parts: 0))
+        self.state = state
+        server = try OriginServer { request in
+            guard state.value.isNew else {
+                var reply = Self.honest(matrixCase, MatrixCase.old, isOther: false, request)
+                reply.pace = 400_000
+                return reply
+            }
+            return Self.answer(matrixCase, request) {
+                state.change {
+                    $0.parts += 1; return $0.parts
+                }
+            }
+        }
+    }
+
+    var url: String { server.url("/f") }
+
+    /// From here on there is the new version.
+    func replace() { state.change { $0.isNew = true } }
+
+    private static func answer(
+        _ matrixCase: MatrixCase, _ request: OriginRequest, countPart: () -> Int
+    ) -> OriginReply {
+        let new = matrixCase.new
+        let isOther = matrixCase.change != .unchanged
+        guard let range = request.range(of: new.count) else {
+            return honest(matrixCase, new, isOther: isOther, request)
+        }
+        switch matrixCase.answer {
+        case .right: return honest(matrixCase, new, isOther: isOther, request)
+        case .ignoredAfterFirst where countPart() == 1: return honest(matrixCase, new, isOther: isOther, request)
+        case .notSatisfiable: return unsatisfiable(new)
+        case .whole, .ignoredAfterFirst: return whole(matrixCase, new, isOther: isOther)
+        case .partOfNew: return part(matrixCase, new, isOther: isOther, range)
+        case .shifted:
+            let start = max(0, range.lowerBound - 1)
+            return part(matrixCase, new, isOther: isOther, start..<max(start, range.upperBound - 1))
+        }
+    }
+
+    /// As RFC 9110 says.
+    private static func honest(
+        _ matrixCase: MatrixCase, _ entity: MatrixEntity, isOther: Bool, _ request: OriginRequest
+    ) -> OriginReply {
+        let whole = whole(matrixCase, entity, isOther: isOther)
+        guard let range = request.range(of: entity.count) else { return whole }
+        if let condition = request.headers["if-range"],
+            !whole.headers.contains(where: { ["ETag", "Last-Modified"].contains($0.0) && $0.1 == condition })
+        {
+            return whole
+        }
+        return part(matrixCase, entity, isOther: isOther, range)
+    }
+
+    private static func whole(_ matrixCase: MatrixCase, _ entity: MatrixEntity, isOther: Bool) -> OriginReply {
+        var headers = validators(matrixCase.validator, isOther: isOther)
+        if matrixCase.validator == .serverDigest {
+            headers.append(("Repr-Digest", "sha-256=:\(Data(entity.sha256).base64EncodedString()):"))
+        }
+        return OriginReply(headers: headers, body: entity.bytes)
+    }
+
+    private static func part(
+        _ matrixCase: MatrixCase, _ entity: MatrixEntity, isOther: Bool, _ range: Range<Int64>
+    ) -> OriginReply {
+        guard !range.isEmpty else { return unsatisfiable(entity) }
+        let text = "bytes \(range.lowerBound)-\(range.upperBound - 1)/\(entity.count)"
+        return OriginReply(
+            206, headers: validators(matrixCase.validator, isOther: isOther) + [("Content-Range", text)],
+            body: Array(entity.bytes[Int(range.lowerBound)..<Int(range.upperBound)]))
+    }
+
+    private static func unsatisfiable(_ entity: MatrixEntity) -> OriginReply {
+        OriginReply(416, headers: [("Content-Range", "bytes */\(entity.count)")])
+    }
+
+    private static func validators(_ validator: MatrixCase.Validator, isOther: Bool) -> [(String, String)] {
+        let date = ("Date", "Sat, 21 Nov 2026 12:00:00 GMT")
+        return switch validator {
+        case .strong: [date, ("ETag", isOther ? "\"v2\"" : "\"v1\"")]
+        case .weak: [date, ("ETag", "W/\"v1\"")]
+        case .oldDate: [date, ("Last-Modified", "Fri, 20 Nov 2026 12:00:0\(isOther ? 1 : 0) GMT")]
+        case .freshDate: [date, ("Last-Modified", "Sat, 21 Nov 2026 12:00:00 GMT")]
+        case .none, .serverDigest, .jobChecksum: [date]
+        }
+    }
+}

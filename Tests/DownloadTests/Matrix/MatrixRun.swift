@@ -1,0 +1,124 @@
+import Contract
+import Synchronization
+import TestSupport
+import Transfer
+
+@testable import Download
+
+/// What came of the cases.
+struct MatrixTally: Sendable {
+    var right = 0
+    var refused: [String] = []
+    var wrong: [String] = []
+    /// Cases that had to continue and began anew.
+    var wasted: [String] = []
+    var continued = 0
+    /// Bytes fetched beyond one copy of the file, in all cases, and in those that continued.
+    var twice: Int64 = 0
+    var twiceContinued: Int64 = 0
+}
+
+/// One case from the first byte to its verdict: a run that is interrupted here, and the next ones elsewhere.
+struct MatrixRun: Sendable {
+    /// Bytes that have arrived when a checkpoint is written, and when the interruption comes.
+    private static let checkpointed: Int64 = 300_000
+    private static let interrupted: Int64 = 500_000
+    private static let attempts = 5
+
+    private let matrixCase: MatrixCase
+    private let origin: MatrixOrigin
+    private let directory = TemporaryDirectory()
+    private let here: DownloadContext
+    private let elsewhere: DownloadContext
+    private let events = Shared<[String]>([])
+
+    init(_ matrixCase: MatrixCase, _ here: TransferEngine, _ elsewhere: TransferEngine) throws {
+        self.matrixCase = matrixCase
+        origin = try MatrixOrigin(matrixCase)
+        (self.here, self.elsewhere) = (try Self.context(directory, here), try Self.context(directory, elsewhere))
+    }
+
+    func run(into tally: Shared<MatrixTally>) async throws {
+        let first = download(here, resume: nil)
+        let task = Task { await first.run() }
+        try await eventually("\(matrixCase): the first bytes") { first.arrived >= Self.checkpointed }
+        let checkpoint = await first.checkpoint()
+        try await eventually("\(matrixCase): more bytes") { first.arrived >= Self.interrupted }
+        origin.replace()
+        var fetched: Int64 = 0
+        var resume = checkpoint
+        var outcome: DownloadOutcome?
+        switch matrixCase.interruption {
+        case .pause:
+            task.cancel()
+            _ = await task.value
+            resume = await first.finalCheckpoint() ?? checkpoint
+        case .kill:
+            // What came after the checkpoint is in the file, and nobody knows of it.
+            task.cancel()
+            _ = await task.value
+        case .cut:
+            origin.server.cutConnections()
+            let result = await task.value
+            if result.isRetried { resume = await first.finalCheckpoint() ?? checkpoint } else { outcome = result }
+        }
+        fetched += first.arrived
+        for _ in 0..<Self.attempts where outcome == nil {
+            let next = download(elsewhere, resume: resume)
+            let result = await next.run()
+            fetched += next.arrived
+            if result.isRetried { resume = await next.finalCheckpoint() ?? resume } else { outcome = result }
+        }
+        judge(outcome, fetched, tally)
+    }
+
+    private func judge(_ outcome: DownloadOutcome?, _ fetched: Int64, _ tally: Shared<MatrixTally>) {
+        let file = directory.contents("f")
+        // Where only the edges differ, what the old version lacks may come from the new one.
+        let isWhole = outcome?.file != nil && (file == matrixCase.new.bytes || file == MatrixCase.old.bytes)
+        let isRefused = outcome?.file == nil && file == nil
+        let hasContinued = isWhole && !events.value.contains("restarted") && !events.value.contains("begun again")
+        let twice = max(0, fetched - matrixCase.new.count)
+        tally.change { tally in
+            if isWhole {
+                tally.right += 1
+            } else if isRefused {
+                tally.refused.append("\(matrixCase): \(outcome?.code?.rawValue ?? "no end")")
+            } else {
+                tally.wrong.append("\(matrixCase)")
+            }
+            if hasContinued { tally.continued += 1 }
+            if matrixCase.mustContinue, !hasContinued { tally.wasted.append("\(matrixCase)") }
+            tally.twice += twice
+            if hasContinued { tally.twiceContinued += twice }
+        }
+    }
+
+    private func download(_ context: DownloadContext, resume: ResumePoint?) -> Download {
+        var job = Job(id: "j", urls: [origin.url])
+        job.connections = matrixCase.connections
+        if matrixCase.validator == .jobChecksum { job.checksum = .init("sha256:" + matrixCase.new.checksum) }
+        return Download(
+            job: job, token: String(UInt64.random(in: 0...(.max)), radix: 16), key: String(repeating: "a", count: 40),
+            resume: resume, completed: nil, context: context, mayCommit: { true },
+            report: { [events] event in
+                switch event {
+                case .restarted: events.change { $0.append("restarted") }
+                case .started where events.value.contains("started"): events.change { $0.append("begun again") }
+                case .started: events.change { $0.append("started") }
+                default: break
+                }
+            })
+    }
+
+    private static func context(_ directory: TemporaryDirectory, _ engine: TransferEngine) throws -> DownloadContext {
+        var context = DownloadContext(store: try Store(root: directory.path), engine: engine)
+        context.stallTimeout = .seconds(20)
+        return context
+    }
+}
+
+extension DownloadOutcome {
+    /// A worker would try again.
+    fileprivate var isRetried: Bool { code.map(RetryPolicy.isRetryable) ?? false }
+}

@@ -1,0 +1,48 @@
+import Contract
+import Foundation
+import Synchronization
+import TestSupport
+import Testing
+import Transfer
+
+@testable import Download
+
+/// Never a mixture: entity changes × validators × answers × interruptions × connections.
+///
+/// A sample by default; all of it with `HAUL_MATRIX=full`.
+@Suite struct MatrixTests {
+    /// Cases at once.
+    private static let width = 32
+
+    @Test("a finished file is one version, whole, whatever changes under it") func matrix() async throws {
+        let isFull = ProcessInfo.processInfo.environment["HAUL_MATRIX"] == "full"
+        // The stride shares no factor with any dimension, so that every pair of values occurs.
+        let cases =
+            isFull ? MatrixCase.all : stride(from: 0, to: MatrixCase.all.count, by: 5).map { MatrixCase.all[$0] }
+        let tally = Shared(MatrixTally())
+        let here = Self.engine()
+        let elsewhere = Self.engine()
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for (index, matrixCase) in cases.enumerated() {
+                if index >= Self.width { try await group.next() }
+                group.addTask { try await MatrixRun(matrixCase, here, elsewhere).run(into: tally) }
+            }
+            try await group.waitForAll()
+        }
+        let all = tally.value
+        print(
+            "matrix: \(cases.count) cases, \(all.right) right (\(all.continued) continued), \(all.refused.count) refused, "
+                + "\(all.wrong.count) wrong; bytes fetched twice: \(all.twice), where it continued: \(all.twiceContinued)"
+        )
+        #expect(all.wrong.isEmpty)
+        #expect(all.refused.isEmpty)
+        #expect(all.wasted.isEmpty)
+        #expect(all.continued >= cases.count(where: \.mustContinue))
+    }
+
+    private static func engine() -> TransferEngine {
+        var configuration = TransferEngine.Configuration()
+        configuration.policy = .unrestricted
+        return TransferEngine(configuration: configuration, path: WritePath(blocks: 16))
+    }
+}
