@@ -30,7 +30,8 @@ struct Locator: Sendable {
 
     /// Follows a MOVED reply. False if it names no place.
     mutating func follow(_ error: RedisError, from asked: RedisURL.Address?) -> Bool {
-        guard error.code == .moved, let place = error.place, let address = RedisURL.clusterAddress(place, of: asked) else {
+        guard error.code == .moved, let place = error.place, let address = RedisURL.clusterAddress(place, of: asked)
+        else {
             return false
         }
         moved = address

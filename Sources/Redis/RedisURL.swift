@@ -122,7 +122,8 @@ package struct RedisURL: Sendable, Equatable {
         if case .sentinel = kind {
             guard let name = path.first, !name.isEmpty else {
                 throw RedisError(
-                    .badURL, "a sentinel URL ends with the primary's name: redis+sentinel://host:26379,host:26379/mymaster"
+                    .badURL,
+                    "a sentinel URL ends with the primary's name: redis+sentinel://host:26379,host:26379/mymaster"
                 )
             }
             kind = .sentinel(name: Self.decode(name))

@@ -104,7 +104,8 @@ final class TLS {
             let why = X509_verify_cert_error_string(verdict).map { String(cString: $0) } ?? "not valid"
             return RedisError(
                 .certificate,
-                "Redis' certificate is refused: \(why); name its authority with ?ca=FILE, and the host as the certificate does")
+                "Redis' certificate is refused: \(why); name its authority with ?ca=FILE, and the host as the certificate does"
+            )
         }
         return RedisError(.certificate, "TLS with Redis failed: \(Self.reason())")
     }
