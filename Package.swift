@@ -36,6 +36,7 @@ let package = Package(
             dependencies: ["Contract", "Redis"],
             resources: [
                 .embedInCode("Scripts/claim.lua"),
+                .embedInCode("Scripts/inspect.lua"),
                 .embedInCode("Scripts/prelude.lua"),
                 .embedInCode("Scripts/raw.lua"),
                 .embedInCode("Scripts/register.lua"),

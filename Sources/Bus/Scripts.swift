@@ -9,6 +9,8 @@ enum Scripts {
     static let tick = script("tick", mayFill, [nonce, PackageResources.report_lua, PackageResources.tick_lua])
     static let register = script("register", mayFill, [nonce, PackageResources.register_lua])
 
+    static let inspect = script("inspect", mayFill, [nonce, PackageResources.inspect_lua])
+
     private static let mayFill = " flags=allow-oom"
     private static let take = PackageResources.take_lua
     private static let nonce = Array("local NONCE = ARGV[1]\nlocal ID = '^[A-Za-z0-9._:-]+$'\n".utf8)

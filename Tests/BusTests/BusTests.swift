@@ -18,6 +18,7 @@ import Testing
         }
         try await f.push(#"{"url":"http://h/a"}"#)
         #expect(try await f.claim() != nil)
+        try await f.expectOrder()
     }
 
     @Test("an invalid push changes nothing of a known job") func known() async throws {
@@ -28,6 +29,7 @@ import Testing
         try await f.push(#"{"url":"ftp://h/a","id":"x"}"#)
         #expect(try await f.claim() == nil)
         #expect(try await f.queue.job("x")?.fields == before)
+        try await f.expectOrder()
     }
 
     @Test("the id is the same, whoever works it out") func ids() async throws {
@@ -41,6 +43,7 @@ import Testing
             #expect(claim.run.id == element.id)
             try await f.settle(claim, QueueFixture.done)
         }
+        try await f.expectOrder()
     }
 }
 
@@ -57,6 +60,7 @@ import Testing
         }
         #expect(try await f.claim() == nil)
         #expect(try await f.queue.stats().counts[.completed] == 5)
+        try await f.expectOrder()
     }
 
     @Test("settle brings the next job in the same command") func next() async throws {
@@ -68,6 +72,7 @@ import Testing
             first.run, as: QueueFixture.done, report: RunReport(), worker: f.worker, next: Token.make())
         guard case .job(let second) = reply.next else { return #expect(Bool(false)) }
         #expect(second.run.id == "2")
+        try await f.expectOrder()
     }
 
     @Test("a paused queue and max_running close it, also when it is empty") func closed() async throws {
@@ -81,6 +86,7 @@ import Testing
         #expect(try await f.claim() != nil)
         #expect(try await f.claim() == nil)
         #expect(try await f.tick().isOpen == false)
+        try await f.expectOrder()
     }
 
     @Test("a key of the wrong type fails before anything is written") func wrongType() async throws {
@@ -105,6 +111,7 @@ import Testing
         try await f.push(element)
         #expect(try await f.claim()?.run.id == "1")
         #expect(try await f.claim() == nil)
+        try await f.expectOrder()
     }
 
     @Test("a producer that repeats its push undoes no pause, cancel or completion") func repeated() async throws {
@@ -120,6 +127,7 @@ import Testing
             try await f.push(element)
             #expect(try await f.claim() == nil)
         }
+        try await f.expectOrder()
     }
 
     @Test("an old ticket starts nothing") func ticket() async throws {
@@ -134,6 +142,7 @@ import Testing
         try await f.push(stale)
         #expect(try await f.claim() == nil)
         #expect(try await f.state("1") == .completed)
+        try await f.expectOrder()
     }
 }
 
@@ -191,6 +200,7 @@ import Testing
         try await f.tick()
         #expect(try await f.claim() == nil)
         #expect(try await isForgotten("7"))
+        try await f.expectOrder()
     }
 
     @Test("a finished file is deleted by a worker of its own store") func otherStore() async throws {
@@ -203,6 +213,7 @@ import Testing
         #expect(try await f.state("1") == .completed)
         #expect(try await f.tick().dropped.count == 1)
         #expect(try await f.queue.job("1") == nil)
+        try await f.expectOrder()
     }
 
     @Test("a pause is applied in every state, and resumed at the front") func pause() async throws {
@@ -218,6 +229,7 @@ import Testing
         try await f.tick()
         #expect(try await f.claim()?.run.id == "1")
         #expect(try await f.redis.send(Command("HLEN", f.queue.keys.want)).int == 0)
+        try await f.expectOrder()
     }
 
     @Test("a pause may come before its job") func early() async throws {
@@ -228,6 +240,7 @@ import Testing
         #expect(try await f.claim() == nil)
         #expect(try await f.state("1") == .paused)
         #expect(try await f.redis.send(Command("TTL", f.queue.keys.job("1"))).int == -1)
+        try await f.expectOrder()
     }
 
     @Test("a cancel of a final job is ignored, an unknown continuation rejected") func ignored() async throws {
@@ -240,6 +253,7 @@ import Testing
         try await f.push(#"{"id":"unknown"}"#)
         #expect(try await f.claim() == nil)
         #expect(try await f.queue.rejected(limit: 1).first?.contains("no job unknown") == true)
+        try await f.expectOrder()
     }
 
     @Test("a pushed continuation resumes a paused job with its offsets") func continuation() async throws {
@@ -263,6 +277,7 @@ import Testing
         #expect(again.resume?.entity.etag == "\"e\"")
         #expect(again.resume?.entity.digest == digest)
         #expect(try await f.queue.job("1")?["meta"] == #"{"k":[]}"#)
+        try await f.expectOrder()
     }
 }
 
@@ -279,6 +294,7 @@ import Testing
         #expect(try await f.settle(lost, QueueFixture.done) == false)
         #expect(try await f.tick([lost]).fenced == [lost.run.token])
         #expect(try await f.settle(again, QueueFixture.done))
+        try await f.expectOrder()
     }
 
     @Test("what a lost worker held and never claimed goes back") func held() async throws {
@@ -291,6 +307,7 @@ import Testing
             try await f.tick()
             return try await f.redis.send(Command("LLEN", f.queue.keys.jobs)).int == 1
         }
+        try await f.expectOrder()
     }
 
     @Test("a job that takes its workers with it fails as crash_loop") func crashLoop() async throws {
@@ -307,6 +324,7 @@ import Testing
             try await f.tick(); return try await f.state("1") == .failed
         }
         #expect(try await f.queue.job("1")?["error"] == "crash_loop")
+        try await f.expectOrder()
     }
 
     @Test("a queue that nobody looked after robs no live worker") func grace() async throws {
@@ -321,6 +339,7 @@ import Testing
         let reply = try await f.queue.tick(
             WorkerIdentity(name: "sleeper", store: "s"), fields: [], runs: [(claim.run, RunReport())])
         #expect(reply.fenced.isEmpty)
+        try await f.expectOrder()
     }
 
     @Test("a restart under the same name takes its own claims back at once; a live name is refused") func sameName()
@@ -335,6 +354,7 @@ import Testing
         #expect(try await f.queue.register(again, fields: [], known: []))
         #expect(try await f.state("1") == .queued)
         #expect(try await f.queue.job("1")?["crashes"] == nil)
+        try await f.expectOrder()
     }
 
     @Test("retries and delays are promoted when due, exactly once") func due() async throws {
@@ -349,6 +369,7 @@ import Testing
         }
         #expect(try await f.claim()?.attempt == 1)
         #expect(try await f.claim() == nil)
+        try await f.expectOrder()
     }
 
     @Test("a deadline ends a job that waits") func deadline() async throws {
@@ -359,6 +380,7 @@ import Testing
             try await f.tick(); return try await f.state("1") == .failed
         }
         #expect(try await f.queue.job("1")?["error"] == "deadline")
+        try await f.expectOrder()
     }
 
     @Test("final jobs expire with their index; nothing is left but documented keys") func retention() async throws {
@@ -403,5 +425,6 @@ import Testing
             "busy job: \(facts["calls"]! / Double(jobs)) scripts and \(facts["usec"]! / Double(jobs)) µs of Redis, besides its LPUSH"
         )
         #expect(facts["calls"]! <= Double(jobs + 1))
+        try await f.expectOrder()
     }
 }

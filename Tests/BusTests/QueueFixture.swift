@@ -38,6 +38,12 @@ struct QueueFixture {
         try await queue.tick(worker, fields: [], runs: claims.map { ($0.run, RunReport()) })
     }
 
+    /// The rules of the bus hold for every key.
+    func expectOrder() async throws {
+        let findings = try await Inspection(queue).run()
+        #expect(findings.isEmpty, "\(findings.map { "\($0.subject): \($0.problem)" })")
+    }
+
     func state(_ id: String) async throws -> JobState? { try await queue.job(id)?.state }
 
     static let file = CompletedFile(

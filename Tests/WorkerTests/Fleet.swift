@@ -3,6 +3,7 @@ import Contract
 import Logging
 import Redis
 import TestSupport
+import Testing
 import Transfer
 
 @testable import Worker
@@ -18,9 +19,10 @@ final class Fleet: Sendable {
         queue = Queue(.default, redis: Redis(try RedisURL(server.url), name: "test"))
     }
 
-    /// Runs a worker while `body` runs, then shuts it down.
+    /// Runs a worker while `body` runs, then shuts it down, and looks whether all is in order.
     func withWorker<T: Sendable>(
-        _ name: String, slots: Int? = 3, _ change: (inout WorkerConfiguration) -> Void = { _ in },
+        _ name: String, slots: Int? = 3, isOrderly: Bool = true,
+        _ change: (inout WorkerConfiguration) -> Void = { _ in },
         _ body: () async throws -> T
     ) async throws -> T {
         var configuration = WorkerConfiguration(redis: try RedisURL(server.url), root: root.path, name: name)
@@ -35,6 +37,7 @@ final class Fleet: Sendable {
             let result = try await body()
             running.cancel()
             try await running.value
+            if isOrderly { try await expectOrder() }
             return result
         } catch {
             running.cancel()
@@ -51,21 +54,9 @@ final class Fleet: Sendable {
         try await eventually("\(id) to be \(state)", within: .seconds(30)) { try await self.state(id) == state }
     }
 
-    /// Every job is in one place that agrees with its state.
-    func checkInvariants(_ ids: [String]) async throws -> [String] {
-        var wrong: [String] = []
-        for id in ids {
-            guard let record = try await queue.job(id) else { continue }
-            for state in JobState.allCases where state != .queued {
-                let isThere = try await queue.redis.send(Command("ZSCORE", queue.keys.index(state), id)) != .null
-                if isThere != (state == record.state) {
-                    wrong.append("\(id) is \(record.state), its entry in \(state): \(isThere)")
-                }
-            }
-            if (record.fields["token"] != nil) != (record.state == .running) {
-                wrong.append("\(id) is \(record.state), token \(record.fields["token"] ?? "none")")
-            }
-        }
-        return wrong
+    /// The rules of the bus hold for every key.
+    func expectOrder() async throws {
+        let findings = try await Inspection(queue).run()
+        #expect(findings.isEmpty, "\(findings.map { "\($0.subject): \($0.problem)" })")
     }
 }

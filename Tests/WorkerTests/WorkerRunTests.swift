@@ -41,7 +41,6 @@ import Transfer
         #expect(names.value.filter { $0 != "progress" } == ["started", "completed"])
         #expect(fleet.root.holds("a.bin", Self.bytes))
         #expect(fleet.root.names == ["a.bin"])
-        #expect(try await fleet.checkInvariants(["j"]).isEmpty)
     }
 
     @Test("paused on one worker, continued on another, cancelled on a third") func handover() async throws {
@@ -93,7 +92,6 @@ import Transfer
             try await fleet.wait("d", for: .cancelled)
             try await eventually("a paused job's partial file to go, too") { fleet.root.names == ["a", "b"] }
         }
-        #expect(try await fleet.checkInvariants(["a", "b", "c", "d"]).isEmpty)
     }
 
     @Test("a bad job fails with its code, is retried where that helps, and the next one runs") func failures()
@@ -118,7 +116,6 @@ import Transfer
         #expect(try await fleet.queue.job("m")?["error"] == "http_404")
         #expect(try await fleet.queue.job("c")?["error"] == "connect")
         #expect(try await fleet.queue.job("f")?["attempt"] == "2")
-        #expect(try await fleet.checkInvariants(["m", "f", "g", "c"]).isEmpty)
     }
 
     @Test("loopback is refused by default, and nothing is connected to") func policy() async throws {

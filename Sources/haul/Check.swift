@@ -1,0 +1,31 @@
+import ArgumentParser
+import Bus
+import Contract
+import Redis
+
+struct Check: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Look whether the queue keeps the rules of the bus.",
+        discussion: "The queue may be in use. Exit status 1 if anything is wrong and was not repaired.")
+    @OptionGroup var common: CommonOptions
+    @Flag(help: "Put right what can be.") var repair = false
+
+    func run() async throws {
+        let queue = try await common.connect()
+        let findings = try await reaching { () throws(RedisError) in
+            try await Inspection(queue).run(repairing: repair)
+        }
+        for finding in findings {
+            if common.json {
+                Terminal.line(
+                    "{\"subject\":\(JSON.quoted(finding.subject)),\"problem\":\(JSON.quoted(finding.problem)),"
+                        + "\"advice\":\(JSON.quoted(finding.advice)),\"repaired\":\(finding.isRepaired)}")
+            } else {
+                let what = finding.isRepaired ? "repaired" : finding.advice
+                Terminal.line("\(finding.subject)  \(finding.problem)  (\(what))")
+            }
+        }
+        if findings.isEmpty, !common.json { Terminal.line("all is in order") }
+        if findings.contains(where: { !$0.isRepaired }) { throw ExitStatus.jobFailed }
+    }
+}
