@@ -50,7 +50,7 @@ package struct Inspection: Sendable {
     private func judge(_ ids: ArraySlice<String>, repairing: Bool = false) async throws(RedisError) -> [Finding] {
         let arguments: [any RedisArgument] = [Token.make(), repairing ? "repair" : ""] + Array(ids)
         let reply = try await queue.redis.run(
-            Scripts.inspect, keys: queue.keys.fixed(worker: "-"), arguments: arguments, timeout: .seconds(30))
+            queue.scripts.inspect, keys: queue.keys.fixed(worker: "-"), arguments: arguments, timeout: .seconds(30))
         let parts = (reply.array ?? []).compactMap(\.string)
         return stride(from: 0, to: parts.count - 2, by: 3).map { index in
             let (problem, advice) = Self.rules[parts[index + 1]] ?? (parts[index + 1], "")

@@ -67,7 +67,7 @@ extension Queue {
             [Token.make(), worker.name, next ?? "", policy.lease.milliseconds] + policy.retention
             + [run.id, run.token, settlement.outcome, settlement.argument, settlement.announcement.members]
             + report.arguments
-        let reply = try await redis.run(Scripts.settle, keys: keys.fixed(worker: worker.name), arguments: arguments)
+        let reply = try await redis.run(scripts.settle, keys: keys.fixed(worker: worker.name), arguments: arguments)
         let parts = reply.array ?? []
         guard parts.count == 2 else { throw RedisError(.reply, "the settle script answered \(reply)") }
         return (parts[0].string == "done", next == nil ? nil : try ClaimReply(parts[1]))
@@ -89,7 +89,7 @@ extension Queue {
             for (name, value) in fields { arguments += [name, value] }
             arguments.append(batch.count)
             for (run, report) in batch { arguments += [run.id, run.token] + report.arguments }
-            let reply = try await redis.run(Scripts.tick, keys: keys.fixed(worker: worker.name), arguments: arguments)
+            let reply = try await redis.run(scripts.tick, keys: keys.fixed(worker: worker.name), arguments: arguments)
             guard let parts = reply.array, parts.count == 5 else {
                 throw RedisError(.reply, "the tick script answered \(reply)")
             }
@@ -117,7 +117,7 @@ extension Queue {
             [Token.make(), worker.name, worker.instance] + policy.retention + [fields.count]
         for (name, value) in fields { arguments += [name, value] }
         arguments += known
-        let reply = try await redis.run(Scripts.register, keys: keys.fixed(worker: worker.name), arguments: arguments)
+        let reply = try await redis.run(scripts.register, keys: keys.fixed(worker: worker.name), arguments: arguments)
         return reply.string == "ok"
     }
 
@@ -132,6 +132,6 @@ extension Queue {
     private func claimCall(_ worker: WorkerIdentity, _ token: String) -> Call {
         let arguments: [any RedisArgument] =
             [Token.make(), worker.name, token, policy.lease.milliseconds] + policy.retention
-        return .script(Scripts.claim, keys: keys.fixed(worker: worker.name), arguments: arguments)
+        return .script(scripts.claim, keys: keys.fixed(worker: worker.name), arguments: arguments)
     }
 }
