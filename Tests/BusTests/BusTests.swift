@@ -357,6 +357,21 @@ import Testing
         try await f.expectOrder()
     }
 
+    @Test("what a dead worker held comes back, however many died") func manyDead() async throws {
+        let f = try await QueueFixture { $0.lease = .seconds(2) }
+        let dead = 450
+        for number in 0..<dead {
+            try await f.redis.send(
+                Command("ZADD", f.queue.keys.workers, Int(UnixTime.milliseconds) - 60_000, "dead\(number)"))
+            try await f.redis.send(
+                Command("LPUSH", f.queue.keys.held("dead\(number)"), #"{"url":"http://h/\#(number)"}"#))
+        }
+        try await eventually("all to be back in line") {
+            try await f.tick()
+            return try await f.redis.send(Command("LLEN", f.queue.keys.jobs)).int == dead
+        }
+    }
+
     @Test("retries and delays are promoted when due, exactly once") func due() async throws {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)

@@ -71,6 +71,8 @@ struct Simulation {
     private var random: SeededGenerator
     private var now: Int64 = 1_800_000_000_000
     private var jobs: [String: Known] = [:]
+    /// In the order of their pushes: a dictionary's order differs from run to run.
+    private var ids: [String] = []
     private var workers: [Worker] = []
     private var names = 0
     private(set) var counts: [String: Int] = [:]
@@ -139,6 +141,7 @@ struct Simulation {
         if nature != .any || chance(50) { element += #","at":\#(now)"# }
         if chance(15) { element += #","delay":\#(Int.random(in: 0...20, using: &random))"# }
         element += "}"
+        ids.append(id)
         jobs[id] = Known(nature: nature, element: element)
         // Later than its `at`, as a clock that others have too would have it.
         try await advance(1)
@@ -147,7 +150,7 @@ struct Simulation {
     }
 
     private mutating func pushAgain() async throws {
-        guard let (id, job) = jobs.randomElement(using: &random) else { return }
+        guard let id = ids.randomElement(using: &random), let job = jobs[id] else { return }
         var element = job.element
         if job.nature == .any, chance(50) { element = #"{"id":"\#(id)"}"# }
         try await redis.send(Command(chance(80) ? "LPUSH" : "RPUSH", queue.keys.jobs, element))
@@ -155,7 +158,7 @@ struct Simulation {
     }
 
     private mutating func request() async throws {
-        guard let (id, job) = jobs.randomElement(using: &random) else { return }
+        guard let id = ids.randomElement(using: &random), let job = jobs[id] else { return }
         var request = [Request.paused, .cancelled, .running].randomElement(using: &random)!
         switch job.nature {
         case .repeated: return

@@ -128,7 +128,10 @@ if now >= grace then
     end
   end
   if #lost == 200 then more = true end
-  for _, name in ipairs(call('ZRANGEBYSCORE', WORKERS, '-inf', now - lease, 'LIMIT', 0, 200)) do
+  -- A frozen worker's wait may still take something, so all are looked at for a day, 200 a second in turn.
+  local absent = call('ZCOUNT', WORKERS, '-inf', whole(now - lease))
+  local first = absent > 200 and math.floor(now / 1000) * 200 % absent or 0
+  for _, name in ipairs(call('ZRANGEBYSCORE', WORKERS, '-inf', whole(now - lease), 'LIMIT', first, 200)) do
     for _ = 1, 200 do
       if not call('LMOVE', PREFIX .. 'held:' .. name, JOBS, 'RIGHT', 'RIGHT') then break end
     end
