@@ -146,6 +146,78 @@ speed() {
     done
 }
 
+# Several connections against an origin that paces each of them evenly: pacer.c.
+segments() {
+    need_packages gcc libc6-dev aria2
+    gcc -O2 -D_GNU_SOURCE -o "$work/pacer" Tests/bench/pacer.c
+    local size=2147483648 pace=20000000 part url start slow ours curls
+    part=$((size / 16))
+    pacer() {
+        "$work/pacer" "$size" "$pace" "$1" >"$work/pacer.port" & pids+=($!)
+        until [ -s "$work/pacer.port" ]; do sleep 0.02; done
+        url="http://127.0.0.1:$(cat "$work/pacer.port")/f"
+        : >"$work/pacer.port"
+    }
+    for slow in 0 5; do
+        pacer "$slow"
+        if [ "$slow" = 0 ]; then
+            start="$(now)"
+            local each=()
+            for n in $(seq 0 15); do curl -s -o "$work/root/p$n" -r "$((n * part))-$((n * part + part - 1))" "$url" & each+=($!); done
+            wait "${each[@]}"
+            curls="$(since "$start")"
+            echo "segments: 16 curls started together, each a sixteenth at 20 MB/s: $curls s"
+            rm -f "$work/root"/p*
+        fi
+        [ "$slow" = 0 ] || pacer "$slow"
+        start="$(now)"
+        "$haul" get -x 16 --durability process "$url" -o "$work/root/h" >/dev/null
+        ours="$(since "$start")"
+        echo "segments, slow connection $slow: haul get -x 16 $ours s"
+        rm -f "$work/root/h"
+        [ "$slow" = 0 ] || pacer "$slow"
+        start="$(now)"
+        aria2c -q -x16 -s16 -k1M --file-allocation=none -d "$work/root" -o a "$url"
+        echo "segments, slow connection $slow: aria2 -x16 $(since "$start") s"
+        rm -f "$work/root"/a*
+        if [ "$slow" = 0 ]; then
+            echo "$curls $ours" | awk '{printf "segments: %.3f of what 16 curls reach (to reach: 0.97)\n", $1 / $2}'
+        else
+            echo "$ours $size" | awk '{ideal = $2 / (15 * 20e6 + 1e6); printf "segments: with one connection 20 times slower %.3f of the ideal %.2f s (at most 1.2)\n", $1 / ideal, ideal}'
+        fi
+    done
+}
+
+# One file of 2 GiB through others' downloaders.
+downloaders() {
+    need_packages aria2 wget2 axel openssl
+    head -c 2147483648 /dev/urandom >"$work/www/v.bin"
+    local sum round
+    sum="$(sha256sum "$work/www/v.bin" | cut -d' ' -f1)"
+    measure() {
+        local name="$1"
+        shift
+        rm -rf "$work/root/x"
+        mkdir "$work/root/x"
+        sync
+        ( cd "$work/root/x" && TIMEFORMAT="downloaders $round: $name %R s, %U + %S s of CPU"; time timeout 120 "$@" >/dev/null 2>&1 )
+        rm -rf "$work/root/x"
+    }
+    for round in 1 2 3; do
+        measure "curl" curl -s -o f "$base/v.bin"
+        measure "curl and sync" sh -c "curl -s -o f $base/v.bin && sync f"
+        measure "wget2" wget2 -q -O f "$base/v.bin"
+        measure "aria2 -x1" aria2c -q --file-allocation=none -x1 -s1 -o f "$base/v.bin"
+        measure "aria2 -x16" aria2c -q --file-allocation=none -x16 -s16 -k1M -o f "$base/v.bin"
+        measure "axel" axel -q -n 8 -o f "$base/v.bin"
+        measure "haul get, process" "$haul" get --durability process -o f "$base/v.bin"
+        measure "haul get, disk" "$haul" get -o f "$base/v.bin"
+        measure "haul get, process, sha256" "$haul" get --durability process --checksum "sha256:$sum" -o f "$base/v.bin"
+        ( TIMEFORMAT="downloaders $round: openssl dgst -sha256 %R s"; time openssl dgst -sha256 "$work/www/v.bin" >/dev/null )
+    done
+    rm -f "$work/www/v.bin"
+}
+
 # The bus alone, on a Redis of its own: Tests/bench/bus.py.
 bus() {
     head -c 200000 /dev/urandom >"$work/www/crawl.bin"
@@ -167,5 +239,5 @@ peers() {
 
 uname -rm; nproc
 for part in "${@:-handover}" ; do
-    if [ $# -eq 0 ]; then for each in handover small memory speed bus peers; do "$each"; done; else "$part"; fi
+    if [ $# -eq 0 ]; then for each in handover small memory speed segments downloaders bus peers; do "$each"; done; else "$part"; fi
 done
