@@ -112,11 +112,11 @@ package struct JobField: Sendable {
     }
 
     private static func isPath(_ text: String) -> Bool {
-        guard (1...4096).contains(text.utf8.count), !text.hasPrefix("/"),
+        guard (1...4096).contains(text.utf8.count), text.utf8.first != UInt8(ascii: "/"),
             !text.utf8.contains(where: { $0 < 32 || $0 == 127 })
         else { return false }
-        return text.split(separator: "/").allSatisfy {
-            $0 != ".." && $0 != "." && !$0.hasPrefix(".haul") && $0.utf8.count <= 255
+        return text.pathParts.allSatisfy {
+            $0 != ".." && $0 != "." && !$0.utf8.starts(with: ".haul".utf8) && $0.utf8.count <= 255
         }
     }
 

@@ -81,7 +81,7 @@ extension Download {
     func target(of path: String) async throws(TransferError) -> Target {
         let (job, store) = (job, context.store)
         return try await onFileThread { () throws(Failure) in
-            try Target(chosen: path, isGiven: job.path.map { !$0.hasSuffix("/") } ?? false, in: store)
+            try Target(chosen: path, isGiven: job.path.map { $0.utf8.last != UInt8(ascii: "/") } ?? false, in: store)
         }
     }
 }

@@ -4,7 +4,8 @@ import Glibc
 /// TLS as a transformation of bytes: what is to be sent goes in plain and comes out sealed, what was received the other
 /// way round. It knows no socket, so the connection's own non-blocking reads and writes serve both.
 ///
-/// Certificates are always verified, and the name (or address) in them must be the server's.
+/// Certificates are always verified, and the name (or address) in them must be the server's. OpenSSL's errors are kept by
+/// thread, and what another session left there would be taken for this one's: each call clears them first.
 final class TLS {
     private let context: OpaquePointer
     private let session: OpaquePointer
@@ -56,6 +57,7 @@ final class TLS {
     /// Goes on with the handshake: to be called at first, and after each `receive` until it is established. What it has to
     /// say is in `output()`.
     func handshake() throws(RedisError) {
+        ERR_clear_error()
         let status = SSL_do_handshake(session)
         if status == 1 {
             isEstablished = true
@@ -67,6 +69,7 @@ final class TLS {
     /// Seals bytes to be sent; they are in `output()`.
     func send(_ bytes: [UInt8]) throws(RedisError) {
         guard !bytes.isEmpty else { return }
+        ERR_clear_error()
         guard SSL_write(session, bytes, Int32(bytes.count)) == bytes.count else { throw failure() }
     }
 
@@ -78,6 +81,7 @@ final class TLS {
         var plain: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 16 << 10)
         while true {
+            ERR_clear_error()
             let count = SSL_read(session, &buffer, Int32(buffer.count))
             guard count > 0 else {
                 let code = SSL_get_error(session, count)

@@ -50,6 +50,35 @@ import Transfer
         ])
     func fileNames(_ name: String, _ expected: String) { #expect(FileName.sanitise(name) == expected) }
 
+    @Test("a slash beside a combining or invisible mark is still a slash")
+    func hiddenSlashes() {
+        for mark in ["\u{301}", "\u{70F}", "\u{200D}"] {
+            for name in [
+                "a\(mark)/../../etc/evil", "a/\(mark)../..\(mark)/\(mark)evil", ".\(mark)./evil", "a\\\(mark)evil",
+            ] {
+                let safe = FileName.sanitise(name)
+                #expect(safe?.utf8.contains { $0 == UInt8(ascii: "/") || $0 == UInt8(ascii: "\\") } == false)
+                #expect(safe?.utf8.first != UInt8(ascii: "."))
+            }
+            #expect(WebURL("http://h/a\(mark)/b\(mark)/")?.lastComponent == "")
+            #expect(WebURL("http://good@\(mark)evil/")?.host.hasPrefix("good") == false)
+        }
+    }
+
+    @Test("a name stays the same when it is made harmless again") func idempotent() {
+        for name in [
+            String(repeating: "a", count: 254) + " b",
+            String(repeating: "a", count: 254) + ". .b" + String(repeating: "c", count: 80),
+            "a" + String(repeating: "\u{301}", count: 300), "b." + String(repeating: "\u{301}", count: 300),
+        ] {
+            let safe = FileName.sanitise(name)
+            #expect((1...255).contains(safe?.utf8.count ?? 0))
+            #expect(safe.flatMap(FileName.sanitise) == safe)
+            let numbered = safe.map { FileName.numbered($0, 7) }
+            #expect(numbered?.contains(" (7)") == true && numbered?.utf8.count ?? 256 <= 255)
+        }
+    }
+
     @Test("names without anything left, and names that are too long") func fileNameBounds() {
         for name in ["", "..", "/", "...", "\u{1}"] { #expect(FileName.sanitise(name) == nil) }
         let long = FileName.sanitise(String(repeating: "é", count: 300) + ".tar")

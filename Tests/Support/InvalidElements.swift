@@ -20,6 +20,10 @@ package struct InvalidElements: Sendable, CustomStringConvertible {
         .init(#"{"url":"http://h/","id":"{x}"}"#, "id"), .init(#"{"url":"http://h/","id":7}"#, "id"),
         .init(#"{"url":"http://h/","path":"../a"}"#, "path"), .init(#"{"url":"http://h/","path":"a/../b"}"#, "path"),
         .init(#"{"url":"http://h/","path":"/etc/x"}"#, "path"),
+        // To Swift a "/" before a combining mark is another character.
+        .init("{\"url\":\"http://h/\",\"path\":\"a/../\u{301}x\"}", "path"),
+        .init("{\"url\":\"http://h/\",\"path\":\"/\u{301}etc\"}", "path"),
+        .init("{\"url\":\"http://h/\",\"path\":\"a/.haul\u{301}\"}", "path"),
         .init(#"{"url":"http://h/","path":"a\u0000b"}"#, "path"),
         .init(#"{"url":"http://h/","path":"a/.haul-x"}"#, "path"), .init(#"{"url":"http://h/","path":""}"#, "path"),
         .init(#"{"url":"http://h/","if_exists":"maybe"}"#, "if_exists"),

@@ -14,8 +14,8 @@ final class Directory: Sendable {
     func descend(_ path: String) throws(Failure) -> Directory {
         var current = self
         var walked = ""
-        for part in path.split(separator: "/") {
-            if mkdirat(current.descriptor, String(part), 0o777) == 0 {
+        for part in path.pathParts {
+            if mkdirat(current.descriptor, part, 0o777) == 0 {
                 fsync(current.descriptor)
             } else if errno != EEXIST {
                 throw FileError.failure("the directory \(walked)\(part) cannot be made", errno)

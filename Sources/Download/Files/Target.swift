@@ -16,9 +16,9 @@ struct Target: Sendable {
     /// The target of a job whose response suggests `suggested` as a name.
     init(_ path: String?, suggested: String, in store: Store) throws(Failure) {
         let path = path ?? ""
-        isGiven = !path.isEmpty && !path.hasSuffix("/")
+        isGiven = !path.isEmpty && path.utf8.last != UInt8(ascii: "/")
         let full = isGiven ? path : path + suggested
-        let parts = full.split(separator: "/").map(String.init)
+        let parts = full.pathParts
         name = parts.last ?? "download"
         folder = parts.dropLast().map { $0 + "/" }.joined()
         directory = try store.directory.descend(folder)
@@ -26,7 +26,7 @@ struct Target: Sendable {
 
     /// The target of a path that was chosen before.
     init(chosen path: String, isGiven: Bool, in store: Store) throws(Failure) {
-        let parts = path.split(separator: "/").map(String.init)
+        let parts = path.pathParts
         name = parts.last ?? "download"
         folder = parts.dropLast().map { $0 + "/" }.joined()
         self.isGiven = isGiven

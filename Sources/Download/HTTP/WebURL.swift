@@ -2,7 +2,7 @@
 struct WebURL: Sendable, Equatable {
     /// Lower case.
     var scheme: String
-    /// With credentials and port, as written.
+    /// With credentials and port.
     var authority: String
     /// Begins with "/", or is empty.
     var path: String
@@ -11,6 +11,7 @@ struct WebURL: Sendable, Equatable {
 
     /// nil for what is no absolute http or https URL.
     init?(_ text: String) {
+        let text = PercentEncoding.encode(text)
         guard let colon = text.firstRange(of: "://") else { return nil }
         scheme = text[..<colon.lowerBound].lowercased()
         guard scheme == "http" || scheme == "https" else { return nil }
@@ -46,15 +47,15 @@ struct WebURL: Sendable, Equatable {
         return scheme == "https" ? "443" : "80"
     }
 
-    /// Scheme, host and port (RFC 6454): what credentials and custom headers must not leave.
     /// What a limit of connections is counted by.
     var hostAndPort: String { "\(host):\(port)" }
 
+    /// Scheme, host and port (RFC 6454): what credentials and custom headers must not leave.
     func hasSameOrigin(as other: WebURL) -> Bool { scheme == other.scheme && host == other.host && port == other.port }
 
     /// Where a Location leads from here (RFC 3986 section 5.2); nil if it is no http or https URL.
     func resolve(_ reference: String) -> WebURL? {
-        let reference = String(reference.prefix { $0 != "#" })
+        let reference = String(PercentEncoding.encode(reference).prefix { $0 != "#" })
         if let absolute = WebURL(reference) { return absolute }
         let beforePath = reference.prefix { $0 != "/" && $0 != "?" }
         if beforePath.contains(":") { return nil }
@@ -98,6 +99,17 @@ struct WebURL: Sendable, Equatable {
 }
 
 enum PercentEncoding {
+    /// Spaces, control characters and what is not ASCII encoded, as browsers do. What is left has no characters of several
+    /// bytes, which to Swift might swallow a "/" or an "@".
+    static func encode(_ text: String) -> String {
+        guard text.utf8.contains(where: { $0 <= 32 || $0 >= 127 }) else { return text }
+        return text.utf8.map {
+            $0 <= 32 || $0 >= 127
+                ? "%" + ($0 < 16 ? "0" : "") + String($0, radix: 16, uppercase: true)
+                : String(Unicode.Scalar($0))
+        }.joined()
+    }
+
     static func decode(_ text: String) -> String {
         var bytes: [UInt8] = []
         var rest = text.utf8[...]

@@ -1,0 +1,17 @@
+/// Cookies within one chain of redirects; each goes back to the origin that set it and to no other.
+struct CookieJar: Sendable {
+    private var cookies: [(origin: WebURL, name: String, value: String)] = []
+
+    /// A Set-Cookie field's value: its attributes are of no use within one chain.
+    mutating func set(_ line: String, from origin: WebURL) {
+        let pair = line.prefix { $0 != ";" }.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+        guard pair.count == 2 else { return }
+        cookies.removeAll { $0.origin.hasSameOrigin(as: origin) && $0.name == pair[0] }
+        cookies.append((origin, String(pair[0]), String(pair[1])))
+    }
+
+    func header(for url: WebURL) -> String? {
+        let mine = cookies.filter { $0.origin.hasSameOrigin(as: url) }
+        return mine.isEmpty ? nil : mine.map { "\($0.name)=\($0.value)" }.joined(separator: "; ")
+    }
+}

@@ -1,0 +1,38 @@
+import Glibc
+
+/// One parser of what others send, with the properties that hold for every input. A broken property traps.
+protocol FuzzTarget {
+    static func run(_ bytes: UnsafeRawBufferPointer)
+}
+
+private let targets: [String: any FuzzTarget.Type] = [
+    "job": JobFuzz.self, "disposition": DispositionFuzz.self, "range": ContentRangeFuzz.self, "digest": DigestFuzz.self,
+    "date": DateFuzz.self, "url": URLFuzz.self, "head": HeadFuzz.self,
+]
+
+/// The environment names it, so that one binary holds all.
+private let target: any FuzzTarget.Type = {
+    guard let target = getenv("FUZZ_TARGET").flatMap({ targets[String(cString: $0)] }) else {
+        fatalError("FUZZ_TARGET is none of \(targets.keys.sorted())")
+    }
+    return target
+}()
+
+@_cdecl("LLVMFuzzerTestOneInput")
+public func fuzz(_ data: UnsafeRawPointer?, _ count: Int) -> CInt {
+    target.run(UnsafeRawBufferPointer(start: data, count: count))
+    return 0
+}
+
+extension UnsafeRawBufferPointer {
+    /// As header fields are read.
+    var text: String { String(decoding: self, as: UTF8.self) }
+
+    /// Two texts, divided at the first line feed.
+    var twoTexts: (String, String) {
+        let index = firstIndex(of: UInt8(ascii: "\n")) ?? endIndex
+        return (
+            String(decoding: self[..<index], as: UTF8.self), String(decoding: self[index...].dropFirst(), as: UTF8.self)
+        )
+    }
+}

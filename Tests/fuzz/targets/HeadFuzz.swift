@@ -1,0 +1,40 @@
+/// Response heads, and what is decided on them: no bytes are joined but those of the entity that was asked for.
+enum HeadFuzz: FuzzTarget {
+    static let known = Entity(etag: "\"v1\"", total: 100)
+
+    static func run(_ bytes: UnsafeRawBufferPointer) {
+        var parser = HeadParser()
+        var start = 0
+        while start < bytes.count {
+            let end = bytes[start...].firstIndex(of: UInt8(ascii: "\n")).map { $0 + 1 } ?? bytes.count
+            switch parser.consume(UnsafeRawBufferPointer(rebasing: bytes[start..<end])) {
+            case .more: start = end
+            case .refused(let why):
+                precondition(!why.isEmpty)
+                return
+            case .complete(let status, let headers):
+                precondition((200...999).contains(status) && headers.fields.count <= HeadParser.countLimit)
+                return judge(ResponseHead(status: status, headers: headers, url: "http://h/"))
+            }
+        }
+    }
+
+    private static func judge(_ head: ResponseHead) {
+        let entity = Entity(head, total: 100)
+        precondition(entity.isSame(as: entity) == (entity.strongValidator != nil))
+        let question = Question(kind: .part(position: 40, end: 80, of: known, ifRange: true), isProven: false)
+        switch question.judge(head) {
+        case .takePart(let position, let length):
+            let range = head.headers["content-range"].flatMap { ContentRange($0) }
+            precondition(head.status == 206 && head.headers["etag"] == known.etag && range?.total == 100)
+            precondition(position == 40 && range?.range == 40..<(40 + length) && length <= 40)
+            precondition(head.headers["content-encoding"] ?? "" == "")
+        case .askWithoutIfRange: precondition(head.status == 200 && head.headers["etag"] == known.etag)
+        case .takeWhole, .unchanged: preconditionFailure("no part")
+        case .restart, .fail: break
+        }
+        let whole = Question(kind: .whole, isProven: false).judge(head)
+        if case .takePart = whole { preconditionFailure("a part for the whole") }
+        if case .takeWhole(let new, let length) = whole { precondition(head.status == 200 && new.total == length) }
+    }
+}
