@@ -30,6 +30,7 @@ extension Job {
             }
             set(member)
         }
+        urls = [json["url"]?.string].compactMap(\.self) + (json["urls"]?.array ?? []).compactMap(\.string)
         guard !urls.isEmpty else { throw Invalid(field: "url", reason: "is missing") }
         if body != nil, id == nil { throw Invalid(field: "id", reason: "is required with a body") }
     }
@@ -37,8 +38,8 @@ extension Job {
     private mutating func set(_ member: JSON.Member) {
         let value = member.value
         switch member.name {
-        case "url": urls.insert(value.string!, at: 0)
-        case "urls": urls += value.array!.compactMap(\.string)
+        // Of members of the same name the last one counts, as everywhere.
+        case "url", "urls": break
         case "id": id = value.string
         case "path": path = value.string
         case "if_exists": ifExists = IfExists(rawValue: value.string!)!

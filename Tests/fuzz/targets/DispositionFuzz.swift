@@ -7,7 +7,8 @@ enum DispositionFuzz: FuzzTarget {
             name.utf8.first != UInt8(ascii: ".")
                 && !name.utf8.contains { $0 < 32 || $0 == UInt8(ascii: "/") || $0 == 127 })
         precondition(FileName.sanitise(name) == name)
-        let numbered = FileName.numbered(name, 7)
-        precondition(numbered != name && numbered.utf8.count <= 255)
+        // A long name may end in a number already; then the next one is tried.
+        let numbered = [7, 8].map { FileName.numbered(name, $0) }
+        precondition(numbered.contains { $0 != name } && numbered.allSatisfy { $0.utf8.count <= 255 })
     }
 }
