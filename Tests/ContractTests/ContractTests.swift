@@ -25,6 +25,11 @@ import Testing
 }
 
 @Suite struct JobTests {
+    @Test("of members of the same name the last one counts") func repeated() throws {
+        let job = try Job(element: Array(#"{"url":"http://h/1","url":"http://h/2","id":"a","id":"b"}"#.utf8))
+        #expect(job.urls == ["http://h/2"] && job.id == "b")
+    }
+
     @Test("a whole job is read") func whole() throws {
         let job = try Job(
             element:

@@ -158,6 +158,7 @@ segments() {
         url="http://127.0.0.1:$(cat "$work/pacer.port")/f"
         : >"$work/pacer.port"
     }
+    worker segments --queue segments --connections 16 --connections-per-host 16 --durability process
     for slow in 0 5; do
         pacer "$slow"
         if [ "$slow" = 0 ]; then
@@ -171,9 +172,9 @@ segments() {
         fi
         [ "$slow" = 0 ] || pacer "$slow"
         start="$(now)"
-        "$haul" get -x 16 --durability process "$url" -o "$work/root/h" >/dev/null
+        "$haul" push "$url" --queue segments --id "h$slow" -o h --wait >/dev/null
         ours="$(since "$start")"
-        echo "segments, slow connection $slow: haul get -x 16 $ours s"
+        echo "segments, slow connection $slow: haul, through the bus, $ours s"
         rm -f "$work/root/h"
         [ "$slow" = 0 ] || pacer "$slow"
         start="$(now)"
