@@ -35,6 +35,18 @@ extension Queue {
         return result
     }
 
+    /// The numbers of the last events of the known ones of `ids`. Read before a push, they tell an end that follows it from
+    /// an earlier one: whatever a push does to a job counts on.
+    package func lastEvents(of ids: [String]) async throws(RedisError) -> [String: Int64] {
+        var result: [String: Int64] = [:]
+        for start in stride(from: 0, to: ids.count, by: 500) {
+            let ids = ids[start..<min(start + 500, ids.count)]
+            let replies = try await redis.pipeline(ids.map { .command(Command("HGET", keys.job($0), "seq")) })
+            for (id, reply) in zip(ids, replies) { result[id] = try reply.get().string.flatMap { Int64($0) } }
+        }
+        return result
+    }
+
     /// The ids in `state`, oldest first, at most `limit`. Queued jobs that no worker has seen yet are told by their
     /// elements.
     package func ids(in state: JobState, limit: Int) async throws(RedisError) -> [String] {

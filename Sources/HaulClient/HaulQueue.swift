@@ -40,10 +40,17 @@ public struct HaulQueue: Sendable {
     /// Puts a job in line and returns its id. `json` is an object as docs/bus.md describes it; it is checked first.
     @discardableResult
     public func push(_ json: String) async throws(Failure) -> String {
-        let element: Element
-        do { element = try Element(try JSON(json)) } catch { throw Failure(description: "\(error)") }
+        let element = try element(json)
         try await reaching { () throws(RedisError) in try await queue.push([element]) }
         return element.id
+    }
+
+    /// Puts a job in line and waits for the end that this push leads to, even if the job had ended before.
+    public func download(_ json: String) async throws(Failure) -> Result {
+        let element = try element(json)
+        let after = try await reaching { () throws(RedisError) in try await queue.lastEvents(of: [element.id]) }
+        try await reaching { () throws(RedisError) in try await queue.push([element]) }
+        return try await result(of: element.id, after: after[element.id] ?? -1)
     }
 
     /// Asks for a pause; the offsets are kept. Takes effect within 3 seconds.
@@ -74,17 +81,25 @@ public struct HaulQueue: Sendable {
         }
     }
 
-    /// Waits until the job is completed, failed or cancelled. Lost messages do not matter: the hash is looked at too.
-    public func result(of id: String) async throws(Failure) -> Result {
+    /// Waits until the job is completed, failed or cancelled, at once if it is already. Lost messages do not matter: the
+    /// hash is looked at.
+    public func result(of id: String) async throws(Failure) -> Result { try await result(of: id, after: -1) }
+
+    /// The end that comes after the event of this number.
+    private func result(of id: String, after number: Int64) async throws(Failure) -> Result {
         while true {
             let record = try await reaching { () throws(RedisError) in try await queue.job(id) }
-            if let record, record.state.isFinal {
+            if let record, record.state.isFinal, record.integer("seq") ?? 0 > number {
                 return Result(
                     id: id, state: record.state, file: record["file"], error: record["error"].map(ErrorCode.init),
                     message: record["message"])
             }
             do { try await Task.sleep(for: .milliseconds(500)) } catch { throw Failure(description: "cancelled") }
         }
+    }
+
+    private func element(_ json: String) throws(Failure) -> Element {
+        do { return try Element(try JSON(json)) } catch { throw Failure(description: "\(error)") }
     }
 
     private func request(_ request: Request, _ ids: [String]) async throws(Failure) {

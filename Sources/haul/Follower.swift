@@ -8,6 +8,8 @@ struct Follower {
     /// Empty: all jobs, without end.
     let ids: [String]
     let json: Bool
+    /// The numbers of the last events before the jobs were pushed: an end that is not later is an earlier one.
+    var after: [String: Int64] = [:]
 
     private enum Input: Sendable {
         case element(Subscription.Element)
@@ -45,7 +47,7 @@ struct Follower {
                 if error.code == .authentication || error.code == .noPermission { throw ExitStatus.because(error) }
             case .element(.subscribed), .look:
                 for record in try await reaching({ () throws(RedisError) in try await queue.jobs(Array(open)) })
-                where record.state.isFinal {
+                where record.state.isFinal && record.integer("seq") ?? 0 > after[record.id] ?? -1 {
                     open.remove(record.id)
                     if record.state != .completed { hasFailed = true }
                     if json {

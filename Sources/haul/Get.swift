@@ -67,7 +67,9 @@ struct Get: AsyncParsableCommand {
         let worker: Worker
         do { worker = try Worker(configuration, log: log) } catch { throw ExitStatus.because(.usage, error.message) }
         let queue = Queue(.default, redis: Redis(redis, name: "haul-get"))
-        let follower = Follower(queue: queue, ids: elements.map(\.id), json: json)
+        let ids = elements.map(\.id)
+        let after = try await reaching { () throws(RedisError) in try await queue.lastEvents(of: ids) }
+        let follower = Follower(queue: queue, ids: ids, json: json, after: after)
         try await reaching { () throws(RedisError) in try await queue.push(elements) }
         let work = Task { try await worker.run() }
         let following = Task { try await follower.follow() }

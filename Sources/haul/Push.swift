@@ -31,9 +31,11 @@ struct Push: AsyncParsableCommand {
     func run() async throws {
         let elements = try elements()
         let queue = try await common.connect()
+        let ids = elements.map(\.id)
+        let after = wait ? try await reaching { () throws(RedisError) in try await queue.lastEvents(of: ids) } : [:]
         try await reaching { () throws(RedisError) in try await queue.push(elements) }
         for element in elements { Terminal.line(common.json ? "{\"id\":\(JSON.quoted(element.id))}" : element.id) }
-        if wait { try await Follower(queue: queue, ids: elements.map(\.id), json: common.json).follow() }
+        if wait { try await Follower(queue: queue, ids: ids, json: common.json, after: after).follow() }
     }
 
     private func elements() throws -> [Element] {

@@ -148,6 +148,29 @@ struct CommandBench {
         #expect(try await worker.wait() == 0)
     }
 
+    @Test("what was downloaded before and is gone is downloaded again, and waited for") func again() async throws {
+        let bench = try await CommandBench()
+        let bytes = FileBytes(seed: 43, count: 100_000)
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(bytes, to: request)
+            reply.delay = .milliseconds(300)
+            return reply
+        }
+        let target = TemporaryDirectory()
+        let worker = try bench.worker("one")
+        for _ in 0..<2 {
+            let get = try bench.start(["get", origin.url("/a"), "-o", target.path + "/x"])
+            #expect(try await get.wait() == 0, "\(get.standardError)")
+            #expect(target.holds("x", bytes))
+            unlink(target.file("x"))
+            #expect(try await bench.haul("push", origin.url("/a"), "-o", "y", "--wait").status == 0)
+            #expect(bench.root.holds("y", bytes))
+            unlink(bench.root.file("y"))
+        }
+        worker.kill(SIGTERM)
+        #expect(try await worker.wait() == 0)
+    }
+
     @Test("get downloads by itself, continues after an interruption, and leaves nothing running") func get()
         async throws
     {
