@@ -116,7 +116,7 @@ memory() {
     stop "$last"
     rm -f "$work"/*/m.bin
     head -c 2000000 /dev/urandom >"$work/www/t.bin"
-    worker m2 --slots unlimited --connections-per-host 10000
+    worker m2 --slots unlimited --connections 1 --connections-per-host 10000
     seq -f "$base/slow/t.bin?%.0f" 200 | sed 's/.*/{"url":"&","path":"t\/"}/' | "$haul" push - >/dev/null
     until [ "$(cli ZCARD 'haul:{default}:leases')" = 200 ]; do sleep 0.05; done
     local before after

@@ -21,6 +21,7 @@ struct SegmentPlan {
         /// The byte after its last one.
         fileprivate(set) var end: Int64
         fileprivate let start: Int64
+        fileprivate let asked: Double
         fileprivate var isOpen: Bool
         /// Whose bytes it is to take over once it is open.
         fileprivate var victim: Int?
@@ -37,8 +38,9 @@ struct SegmentPlan {
 
     /// Less is not worth a request.
     static let smallestPart: Int64 = 512 << 10
-    /// Others are asked to help only where that saves so much time.
-    static let worthwhile = 1.0
+    /// Others are asked to help only where that saves several times what a request takes to be answered: so many seconds
+    /// while that is not known, and at least and at most.
+    static let worthwhile = (unknown: 1.0, least: 0.2, most: 2.0)
     /// An extra connection that brings nothing for so long is given up while others bring something.
     static let patience = 10.0
     /// More connections join as long as they make it so much faster within `trial`.
@@ -55,6 +57,8 @@ struct SegmentPlan {
     private var limit: Int
     private var lastID = 0
     private var closedUntil = 0.0
+    /// What it takes from a question to its answer.
+    private var answerTime: Double?
     /// The speed of all before the last connections joined, and when that was.
     private var trialBegun: (time: Double, speed: Double, count: Int)?
 
@@ -86,6 +90,7 @@ struct SegmentPlan {
         connection.end = connection.position + length
         connection.isOpen = true
         connection.lastByte = now
+        answerTime = answerTime.map { ($0 + now - connection.asked) / 2 } ?? now - connection.asked
         if let victim = connection.victim {
             connection.victim = nil
             steals += 1
@@ -189,9 +194,11 @@ struct SegmentPlan {
 
     private func nextPart() -> (range: Range<Int64>, victim: Int?)? {
         if let waiting = unassigned.intervals.max(by: { $0.count < $1.count }) { return (waiting, nil) }
+        let worthwhile =
+            answerTime.map { min(Self.worthwhile.most, max(Self.worthwhile.least, 4 * $0)) } ?? Self.worthwhile.unknown
         let taken = Set(connections.values.compactMap(\.victim))
         let candidates = connections.filter { id, connection in
-            connection.isOpen && !taken.contains(id) && (connection.secondsLeft ?? 0) > Self.worthwhile
+            connection.isOpen && !taken.contains(id) && (connection.secondsLeft ?? 0) > worthwhile
         }
         guard let (id, victim) = candidates.max(by: { $0.value.secondsLeft! < $1.value.secondsLeft! }),
             let speed = victim.speed
@@ -209,7 +216,8 @@ struct SegmentPlan {
     private mutating func add(_ range: Range<Int64>, isOpen: Bool, victim: Int?, now: Double) -> Int {
         lastID += 1
         connections[lastID] = Connection(
-            position: range.lowerBound, end: range.upperBound, start: range.lowerBound, isOpen: isOpen, victim: victim,
+            position: range.lowerBound, end: range.upperBound, start: range.lowerBound, asked: now, isOpen: isOpen,
+            victim: victim,
             lastByte: now, sampled: now)
         return lastID
     }
