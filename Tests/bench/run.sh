@@ -34,6 +34,7 @@ http {
         listen 127.0.0.1:$port; root $work/www;
         location /paced/ { alias $work/www/; limit_rate 25m; }
         location /slow/ { alias $work/www/; limit_rate 200k; }
+        location /trickle/ { alias $work/www/; limit_rate 100k; }
         location /crawl/ { alias $work/www/; limit_rate 1k; }
     }
 }
@@ -124,6 +125,28 @@ memory() {
     sleep 4
     after="$(awk '{print $14 + $15}' "/proc/$last/stat")"
     echo "memory: $(awk '/VmHWM/ {print int($2 / 1024)}' "/proc/$last/status") MiB resident at most during 200 concurrent downloads of 200 KB/s, $(((after - before) / 4)) % of a core"
+    "$haul" cancel --all >/dev/null
+    stop "$last"
+    rm -rf "$work/root"/* "$work/www/t.bin"
+}
+
+# A thousand slow downloads at once in one worker.
+many() {
+    head -c 20000000 /dev/urandom >"$work/www/t.bin"
+    worker many --slots unlimited --connections 1 --connections-per-host 10000
+    seq -f "$base/trickle/t.bin?%.0f" 1000 | sed 's/.*/{"url":"&","path":"t\/","if_exists":"rename"}/' | "$haul" push - >/dev/null
+    until [ "$(cli ZCARD 'haul:{default}:leases')" = 1000 ]; do sleep 0.05; done
+    sleep 5
+    local before after id start
+    before="$(awk '{print $14 + $15}' "/proc/$last/stat")"
+    sleep 10
+    after="$(awk '{print $14 + $15}' "/proc/$last/stat")"
+    echo "many: 1,000 downloads of 100 KB/s each in one worker: $(awk '/VmHWM/ {print int($2 / 1024)}' "/proc/$last/status") MiB resident at most (200), $(((after - before) / 10)) % of a core (20)"
+    id="$(cli ZRANGE 'haul:{default}:leases' 500 500)"
+    start="$(now)"
+    "$haul" pause "$id" >/dev/null
+    state_is "$id" paused
+    echo "many: one of them paused in $(since "$start") s (3)"
     "$haul" cancel --all >/dev/null
     stop "$last"
     rm -rf "$work/root"/* "$work/www/t.bin"
@@ -240,5 +263,5 @@ peers() {
 
 uname -rm; nproc
 for part in "${@:-handover}" ; do
-    if [ $# -eq 0 ]; then for each in handover small memory speed segments downloaders bus peers; do "$each"; done; else "$part"; fi
+    if [ $# -eq 0 ]; then for each in handover small memory many speed segments downloaders bus peers; do "$each"; done; else "$part"; fi
 done

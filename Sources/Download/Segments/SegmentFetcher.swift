@@ -53,6 +53,9 @@ struct SegmentFetcher {
     private var refusals = 0
     private var asked = 0
     private var floor: SpeedFloor?
+    /// When our own limits, the digest or the disk last held a transfer: more connections would only wait with it.
+    private var held = -Self.heldFor
+    private static let heldFor = 1.0
 
     init(_ download: Download, _ output: OutputFile, _ entity: Entity, total: Int64, refusesRanges: Bool) {
         (self.download, self.output, self.entity, self.total) = (download, output, entity, total)
@@ -96,13 +99,13 @@ struct SegmentFetcher {
             for (id, connection) in connections {
                 guard let transfer = connection.transfer else { continue }
                 plan.sample(id, received: transfer.progress.received, now: now)
+                if transfer.progress.isHeld { held = now }
             }
             switch note {
             case .tick:
-                let isHeld = connections.values.contains { $0.transfer?.progress.isHeld == true }
                 let time = now
                 if let least = floor?.bytesPerSecond,
-                    floor?.isTooSlow(arrived: download.arrived, isHeld: isHeld, now: time) == true
+                    floor?.isTooSlow(arrived: download.arrived, isHeld: time - held < Self.heldFor, now: time) == true
                 {
                     return .failure(
                         .failed(
@@ -135,10 +138,11 @@ struct SegmentFetcher {
         let download = download
         let mirrors = download.mirrors
         let offset = asked
+        let isHeld = now - held < Self.heldFor
         var extras: [Int] = []
         var actions = plan.actions(now: now) {
             let mirror = mirrors.forExtra(offset + extras.count)
-            guard download.context.hosts.tryEnter(download.host(of: mirror)) else { return false }
+            guard !isHeld, download.context.hosts.tryEnter(download.host(of: mirror)) else { return false }
             extras.append(mirror)
             return true
         }

@@ -40,7 +40,7 @@ struct SegmentPlan {
     static let smallestPart: Int64 = 512 << 10
     /// Others are asked to help only where that saves several times what a request takes to be answered: so many seconds
     /// while that is not known, and at least and at most.
-    static let worthwhile = (unknown: 1.0, least: 0.2, most: 2.0)
+    static let worthwhile = (unknown: 2.0, least: 0.2, most: 2.0)
     /// An extra connection that brings nothing for so long is given up while others bring something.
     static let patience = 10.0
     /// More connections join as long as they make it so much faster within `trial`.
