@@ -68,8 +68,8 @@ package struct Subscription: AsyncSequence, Sendable {
         // A peer that is gone without a word is noticed by its silence.
         let pinger = Task {
             while !Task.isCancelled {
-                try? await Task.sleep(for: .seconds(10))
-                if ContinuousClock.now - heard.withLock({ $0 }) > .seconds(25) { return await connection.close() }
+                try? await Task.sleep(for: .seconds(15))
+                if ContinuousClock.now - heard.withLock({ $0 }) > .seconds(40) { return await connection.close() }
                 await connection.tell(Command("PING"))
             }
         }
