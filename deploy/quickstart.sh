@@ -42,7 +42,7 @@ events { worker_connections 64; }
 http {
     access_log off; client_body_temp_path $work/t1; proxy_temp_path $work/t2; fastcgi_temp_path $work/t3;
     uwsgi_temp_path $work/t4; scgi_temp_path $work/t5;
-    server { listen 127.0.0.1:$port; root $work/www; limit_rate 40m; }
+    server { listen 127.0.0.1:$port; root $work/www; limit_rate 12m; }
 }
 CONF
 [ "$(id -u)" -ne 0 ] || sed -i '1i user root;' "$work/nginx.conf"
