@@ -33,7 +33,9 @@ package struct Inspection: Sendable {
         let survey = try await survey()
         var findings = try await checkSettings() + survey.unknown
         var suspects: [String] = []
-        for page in survey.ids.sorted().pages(of: Self.page) { suspects += try await judge(page).map(\.subject) }
+        for page in survey.ids.sorted().pages(of: Self.page) {
+            suspects += try await judge(page, tickets: survey.tickets).map(\.subject)
+        }
         suspects = Array(Set(suspects))
         for _ in 0..<Self.looks where !suspects.isEmpty {
             try? await Task.sleep(for: Self.pause)
@@ -47,8 +49,11 @@ package struct Inspection: Sendable {
 
     // MARK: Jobs
 
-    private func judge(_ ids: ArraySlice<String>, repairing: Bool = false) async throws(RedisError) -> [Finding] {
-        let arguments: [any RedisArgument] = [Token.make(), repairing ? "repair" : ""] + Array(ids)
+    private func judge(
+        _ ids: ArraySlice<String>, tickets: [String: String] = [:], repairing: Bool = false
+    ) async throws(RedisError) -> [Finding] {
+        let arguments: [any RedisArgument] =
+            [Token.make(), repairing ? "repair" : ""] + ids.flatMap { [$0, tickets[$0] ?? ""] }
         let reply = try await queue.redis.run(
             queue.scripts.inspect, keys: queue.keys.fixed(worker: "-"), arguments: arguments, timeout: .seconds(30))
         let parts = (reply.array ?? []).compactMap(\.string)
@@ -82,11 +87,14 @@ package struct Inspection: Sendable {
 
     // MARK: Keys
 
-    /// The ids of all jobs that any key or index names, and keys that have no reason.
-    private func survey() async throws(RedisError) -> (ids: Set<String>, unknown: [Finding]) {
+    /// The ids of all jobs that any key or index names, the tickets seen in line, and keys that have no reason.
+    private func survey() async throws(RedisError) -> (
+        ids: Set<String>, tickets: [String: String], unknown: [Finding]
+    ) {
         let keys = queue.keys
         var ids: Set<String> = []
         var findings: [Finding] = []
+        var held: [String] = []
         var cursor = "0"
         repeat {
             let reply = try await queue.redis.send(
@@ -98,6 +106,7 @@ package struct Inspection: Sendable {
             for name in (parts[1].array ?? []).compactMap(\.string) {
                 switch kind(of: name) {
                 case .job(let id): ids.insert(id)
+                case .held(let worker): held.append(worker)
                 case .fixed: break
                 case .unknown:
                     findings.append(
@@ -112,17 +121,59 @@ package struct Inspection: Sendable {
             let reply = try await queue.redis.send(Command("ZRANGE", index, 0, -1), timeout: .seconds(30))
             ids.formUnion((reply.array ?? []).compactMap(\.string))
         }
-        return (ids, findings)
+        return (ids, try await readLine(), findings + (try await checkHeld(held)))
     }
 
-    private enum Kind { case job(String), fixed, unknown }
+    /// The tickets of the elements in line by their jobs' ids.
+    private func readLine() async throws(RedisError) -> [String: String] {
+        var tickets: [String: String] = [:]
+        var start = 0
+        while true {
+            let reply = try await queue.redis.send(Command("LRANGE", queue.keys.jobs, start, start + Self.page - 1))
+            let elements = reply.array ?? []
+            for element in elements {
+                guard let bytes = element.bytes, bytes.count < 300, let json = try? JSON(bytes),
+                    let id = json["id"]?.string,
+                    let ticket = json["t"]?.string
+                else { continue }
+                tickets[id, default: ""] += ticket + ","
+            }
+            guard elements.count == Self.page else { return tickets }
+            start += Self.page
+        }
+    }
+
+    /// What workers took and never claimed comes back as long as they are known.
+    private func checkHeld(_ workers: [String]) async throws(RedisError) -> [Finding] {
+        var findings: [Finding] = []
+        for worker in workers {
+            let replies = try await queue.redis.pipeline([
+                .command(Command("LLEN", queue.keys.held(worker))),
+                .command(Command("ZSCORE", queue.keys.workers, worker)),
+            ])
+            let subject = queue.keys.held(worker)
+            if case .error = replies[0] {
+                findings.append(
+                    Finding(subject: subject, problem: "it must be a list", advice: "rename or delete it"))
+            } else if replies[0].int ?? 0 > 0, replies[1] == .null {
+                findings.append(
+                    Finding(
+                        subject: subject, problem: "its worker is not known, so nobody puts back what it holds",
+                        advice: "LMOVE it to jobs, or start a worker of that name"))
+            }
+        }
+        return findings
+    }
+
+    private enum Kind { case job(String), held(String), fixed, unknown }
 
     private func kind(of name: String) -> Kind {
         let rest = name.dropFirst(queue.keys.prefix.count)
         for kind in ["job:", "spec:", "offsets:"] where rest.hasPrefix(kind) {
             return .job(String(rest.dropFirst(kind.count)))
         }
-        if ["held:", "worker:", "reply:"].contains(where: { rest.hasPrefix($0) }) { return .fixed }
+        if rest.hasPrefix("held:") { return .held(String(rest.dropFirst(5))) }
+        if ["worker:", "reply:"].contains(where: { rest.hasPrefix($0) }) { return .fixed }
         return Self.types[String(rest)] == nil ? .unknown : .fixed
     }
 

@@ -36,6 +36,8 @@ package actor TransferEngine {
     /// Keyed by a counter: an object's address may be used again while a message about the old one is under way.
     private var tasks: [UInt64: TransferTask] = [:]
     private var lastID: UInt64 = 0
+    /// The receive buffers of all transfers together.
+    private var bufferBytes = 0
     private var spare: [EasyHandle] = []
     private var tick: EventLoop.Timer?
     private var limitTick: EventLoop.Timer?
@@ -120,12 +122,15 @@ package actor TransferEngine {
     private func open(_ request: Request, pinnedTo address: IPAddress?) throws(TransferError) -> TransferTask {
         guard let easy = spare.popLast() ?? EasyHandle() else { throw EasyHandle.outOfMemory }
         let rate = request.limits.map(\.bytesPerSecond).min()
-        try easy.configure(request, configuration, bufferSize: Self.bufferSize(active: tasks.count + 1, rate: rate))
+        let size = Self.bufferSize(used: bufferBytes, rate: rate)
+        try easy.configure(request, configuration, bufferSize: size)
         if let address { try easy.pin(to: address) }
         lastID += 1
         let task = TransferTask(
             id: lastID, request: request, configuration: configuration, easy: easy, limited: limited)
         task.hostAddresses = hostAddresses.current()
+        task.bufferSize = size
+        bufferBytes += size
         return task
     }
 
@@ -194,6 +199,7 @@ package actor TransferEngine {
     private func retire(_ task: TransferTask) {
         guard !task.isRetired else { return }
         task.isRetired = true
+        bufferBytes -= task.bufferSize
         task.leavePause()
         multi.remove(task.easy)
         task.easy.reset()
@@ -260,10 +266,10 @@ package actor TransferEngine {
         scheduleTick()
     }
 
-    /// The receive buffer for one more transfer: large ones save calls on fast connections, and many large ones cost
-    /// memory. With a limit a small one keeps the flow even.
-    static func bufferSize(active: Int, rate: Int64?) -> Int {
-        let share = (32 << 20) / active
+    /// The receive buffer for one more transfer, while others use `used` bytes: large ones save calls on fast connections,
+    /// but all of them together get 32 MiB, and small ones beyond that. With a limit a small one keeps the flow even.
+    static func bufferSize(used: Int, rate: Int64?) -> Int {
+        let share = ((32 << 20) - used) / 8
         let even = rate.map { Int($0 / 20) } ?? .max
         return min(max(min(share, even), 16 << 10), 512 << 10)
     }

@@ -69,6 +69,8 @@ final class TransferTask {
     private(set) var expecting: UInt64
     /// Bytes that it may take although others wait for the same limit.
     private var granted = 0
+    /// Of its receive buffer.
+    var bufferSize = 0
     /// The handle has been given back.
     var isRetired = false
     /// libcurl's result once it has ended.

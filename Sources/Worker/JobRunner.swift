@@ -53,7 +53,7 @@ struct JobRunner: Sendable {
     private func checkpoint(_ running: RunningJob, _ download: Download, _ attendant: QueueAttendant) async {
         while !Task.isCancelled {
             // Looked at often for the sake of fast downloads, less often when there are very many.
-            let pause = min(1000, max(100, 2 * attendant.runningCount))
+            let pause = min(1000, max(100, 5 * attendant.runningCount))
             do { try await Task.sleep(for: .milliseconds(pause)) } catch { return }
             let interval = max(.seconds(1), .milliseconds(10) * attendant.runningCount)
             guard running.isCheckpointDue(arrived: download.arrived, interval: interval) else { continue }

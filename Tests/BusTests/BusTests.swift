@@ -372,6 +372,18 @@ import Testing
         }
     }
 
+    @Test("a held key of another type stops nothing else") func strangeHeld() async throws {
+        let f = try await QueueFixture()
+        try await f.redis.send(Command("ZADD", f.queue.keys.workers, Int(UnixTime.milliseconds) - 60_000, "gone"))
+        try await f.redis.send(Command("SET", f.queue.keys.held("gone"), "x"))
+        try await f.push(#"{"url":"http://h/1","id":"1","delay":0.1}"#)
+        #expect(try await f.claim() == nil)
+        try await eventually("the due job to be promoted") {
+            try await f.tick()
+            return try await f.state("1") == .queued
+        }
+    }
+
     @Test("retries and delays are promoted when due, exactly once") func due() async throws {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)

@@ -72,7 +72,8 @@ import Testing
         "what cannot be repaired is said",
         arguments: [
             "SET K:strange 1", "HSET K:settings max_running many", "HSET K:settings pause 1",
-            "HSET K:job:x url http://h", "SET K:job:y 1", "HDEL K:spec:paused spec", "HSET K:job:paused state lost",
+            "HSET K:job:x url http://h", "SET K:job:y 1",
+            "HDEL K:spec:paused spec", "HSET K:job:paused state lost", "LPUSH K:held:nobody x", "SET K:held:nobody x",
         ]) func unrepairable(_ command: String) async throws
     {
         let (f, _) = try await fixture()

@@ -1,12 +1,12 @@
 -- Judges jobs by the rules of the bus, each at one moment; with 'repair' it puts right what can be.
 --
--- ARGV: nonce, 'repair' or '', id …
+-- ARGV: nonce, 'repair' or '', id, tickets of elements that were seen in line, …
 -- Returns {id, rule, repaired ('1' or '0'), …}; Inspection.swift has the rules' sentences.
 local repairing = ARGV[2] == 'repair'
 local findings = {}
 local TTL = { completed = true, failed = true, cancelled = true }
 
-local function judge(id)
+local function judge(id, tickets)
   local k = key(id)
   local function found(rule, repair)
     if repairing and repair then repair() end
@@ -57,7 +57,8 @@ local function judge(id)
   end
   if st == 'queued' then
     local element = '{"id":"' .. id .. '","t":"' .. (j.ticket or '') .. '"}'
-    local there = call('LPOS', JOBS, element)
+    -- What was seen in line need not be looked for: that takes as long as the line is.
+    local there = j.ticket and string.find(tickets, j.ticket, 1, true) or call('LPOS', JOBS, element)
     for _, worker in ipairs(there and {} or call('ZRANGE', WORKERS, 0, -1)) do
       there = there or call('LPOS', PREFIX .. 'held:' .. worker, element)
     end
@@ -77,5 +78,5 @@ local function judge(id)
   end
 end
 
-for n = 3, #ARGV do judge(ARGV[n]) end
+for n = 3, #ARGV, 2 do judge(ARGV[n], ARGV[n + 1]) end
 return publish(findings)

@@ -133,7 +133,9 @@ if now >= grace then
   local first = absent > 200 and math.floor(now / 1000) * 200 % absent or 0
   for _, name in ipairs(call('ZRANGEBYSCORE', WORKERS, '-inf', whole(now - lease), 'LIMIT', first, 200)) do
     for _ = 1, 200 do
-      if not call('LMOVE', PREFIX .. 'held:' .. name, JOBS, 'RIGHT', 'RIGHT') then break end
+      -- A key of another type there must not stop what follows.
+      local moved = redis.pcall('LMOVE', PREFIX .. 'held:' .. name, JOBS, 'RIGHT', 'RIGHT')
+      if not moved or type(moved) == 'table' then break end
     end
   end
   call('ZREMRANGEBYSCORE', WORKERS, '-inf', now - 86400000)
