@@ -1,5 +1,6 @@
 import Bus
 import Contract
+import Glibc
 import Redis
 import TestSupport
 import Testing
@@ -427,6 +428,51 @@ import Testing
 }
 
 @Suite struct CostTests {
+    @Test("one push wakes one of a thousand idle waiters") func waiters() async throws {
+        var limit = rlimit()
+        getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+        limit.rlim_cur = limit.rlim_max
+        setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+        let f = try await QueueFixture()
+        let url = try RedisURL(f.server.url)
+        let count = 1000
+        let winners = try await withThrowingTaskGroup(of: Bool.self) { group in
+            for number in 0..<count {
+                group.addTask {
+                    let waiter = Redis(url, name: "waiter-\(number)")
+                    let worker = WorkerIdentity(name: "w\(number % 10)", store: "s")
+                    let reply = try await f.queue.waitAndClaim(
+                        worker, token: Token.make(), block: .seconds(20), on: waiter)
+                    await waiter.close()
+                    if case .job = reply { return true } else { return false }
+                }
+            }
+            try await eventually("all to wait", within: .seconds(60)) {
+                try await f.redis.send(Command("INFO", "clients")).string?.contains("blocked_clients:\(count)") == true
+            }
+            try await f.redis.send(Command("CONFIG", "RESETSTAT"))
+            try await f.push(#"{"url":"http://h/1"}"#)
+            let first = try await group.next()
+            #expect(first == true)
+            let stats = try await f.redis.send(Command("INFO", "commandstats")).string ?? ""
+            let calls = stats.split(separator: "\r\n").filter { $0.hasPrefix("cmdstat_eval") }.compactMap {
+                $0.split(separator: ",").first?.split(separator: "=").last.flatMap { Int($0) }
+            }
+            // A waiter's script is sent with its wait, and runs when that ends.
+            #expect(calls.reduce(0, +) <= 2, "\(calls)")
+            try await eventually {
+                try await f.redis.send(Command("INFO", "clients")).string?.contains("blocked_clients:\(count - 1)")
+                    == true
+            }
+            // Ends the other waits.
+            try await f.redis.send(Command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"))
+            var winners = 1
+            while let result = await group.nextResult() { if case .success(true) = result { winners += 1 } }
+            return winners
+        }
+        #expect(winners == 1)
+    }
+
     @Test("a busy job costs two commands and little of Redis' time") func cost() async throws {
         let f = try await QueueFixture()
         let jobs = 2000
