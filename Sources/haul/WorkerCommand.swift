@@ -27,8 +27,8 @@ struct WorkerCommand: AsyncParsableCommand {
     @Option(help: "The most connections for one file, 1 to 16, unless its job says otherwise.") var connections = 4
     @Option(help: "The most connections to one host, over all downloads.") var connectionsPerHost = 8
     @Option(help: "A proxy for all downloads, http:// or socks5h://.") var proxy: String?
-    @Option(name: .customLong("ca"), help: "A file of certificate authorities to trust besides the system's.") var certificates:
-        String?
+    @Option(name: .customLong("ca"), help: "A file of certificate authorities to trust besides the system's.")
+    var certificates: String?
     @Option(help: "Larger files are refused, bytes.") var maxFileSize: Int64?
     @Option(help: "trace, debug, info, warning or error.") var logLevel = "info"
 
