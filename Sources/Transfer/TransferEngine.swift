@@ -135,7 +135,8 @@ package actor TransferEngine {
     }
 
     private func begin(_ task: TransferTask) {
-        multi.afterTurn = { [unowned self] in assumeIsolated { $0.afterTurn() } }
+        // Weak, here and below: the loop may turn between the engine's last release and its deinit, which runs on it.
+        multi.afterTurn = { [weak self] in self?.assumeIsolated { $0.afterTurn() } }
         tasks[task.id] = task
         if Task.isCancelled { return abort(task, .cancelled) }
         let code = multi.add(task.easy)
@@ -228,7 +229,9 @@ package actor TransferEngine {
 
     private func scheduleLimits() {
         guard limitTick == nil, !limited.isEmpty else { return }
-        limitTick = loop.schedule(at: .now + Self.limitInterval) { [unowned self] in assumeIsolated { $0.runLimits() } }
+        limitTick = loop.schedule(at: .now + Self.limitInterval) { [weak self] in
+            self?.assumeIsolated { $0.runLimits() }
+        }
     }
 
     /// Lets those who wait for a limit go on in turn, each with an equal share of what has come in.
@@ -245,7 +248,7 @@ package actor TransferEngine {
 
     private func scheduleTick() {
         guard tick == nil, !tasks.isEmpty else { return }
-        tick = loop.schedule(at: .now + Self.tickInterval) { [unowned self] in assumeIsolated { $0.runTick() } }
+        tick = loop.schedule(at: .now + Self.tickInterval) { [weak self] in self?.assumeIsolated { $0.runTick() } }
     }
 
     private func runTick() {
