@@ -1,0 +1,57 @@
+import Bus
+import Contract
+import Redis
+import TestSupport
+import Testing
+
+@Suite struct ClaimTests {
+    @Test("jobs come in the order pushed, once each, and end in their index") func order() async throws {
+        let f = try await QueueFixture()
+        for index in 0..<5 { try await f.push(#"{"url":"http://h/\#(index)","id":"\#(index)"}"#) }
+        for index in 0..<5 {
+            let claim = try #require(try await f.claim())
+            #expect(claim.run.id == "\(index)")
+            #expect(try await f.state("\(index)") == .running)
+            #expect(try await f.settle(claim, QueueFixture.done))
+            #expect(try await f.settle(claim, QueueFixture.done), "a settle sent again answers the same")
+        }
+        #expect(try await f.claim() == nil)
+        #expect(try await f.queue.stats().counts[.completed] == 5)
+        try await f.expectOrder()
+    }
+
+    @Test("settle brings the next job in the same command") func next() async throws {
+        let f = try await QueueFixture()
+        try await f.push(#"{"url":"http://h/1","id":"1"}"#)
+        try await f.push(#"{"url":"http://h/2","id":"2"}"#)
+        let first = try #require(try await f.claim())
+        let reply = try await f.queue.settle(
+            first.run, as: QueueFixture.done, report: RunReport(), worker: f.worker, next: Token.make())
+        guard case .job(let second) = reply.next else { return #expect(Bool(false)) }
+        #expect(second.run.id == "2")
+        try await f.expectOrder()
+    }
+
+    @Test("a paused queue and max_running close it, also when it is empty") func closed() async throws {
+        let f = try await QueueFixture()
+        try await f.queue.setSetting("paused", to: "1")
+        guard case .closed = try await f.queue.claim(f.worker, token: Token.make()) else { return #expect(Bool(false)) }
+        try await f.queue.setSetting("paused", to: nil)
+        try await f.queue.setSetting("max_running", to: "1")
+        try await f.push(#"{"url":"http://h/1","id":"1"}"#)
+        try await f.push(#"{"url":"http://h/2","id":"2"}"#)
+        #expect(try await f.claim() != nil)
+        #expect(try await f.claim() == nil)
+        #expect(try await f.tick().isOpen == false)
+        try await f.expectOrder()
+    }
+
+    @Test("a key of the wrong type fails before anything is written") func wrongType() async throws {
+        let f = try await QueueFixture()
+        try await f.push(#"{"url":"http://h/1","id":"1"}"#)
+        try await f.redis.send(Command("SET", f.queue.keys.leases, "x"))
+        await #expect { try await f.claim() } throws: { ($0 as? RedisError)?.code == .wrongType }
+        #expect(try await f.redis.send(Command("LLEN", f.queue.keys.jobs)).int == 1)
+        #expect(try await f.state("1") == nil)
+    }
+}

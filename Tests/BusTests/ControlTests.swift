@@ -1,0 +1,140 @@
+import Bus
+import Contract
+import Redis
+import TestSupport
+import Testing
+
+@Suite struct ControlTests {
+    @Test(
+        "removal forgets a job in every state, and keeps its finished file unless that is to go",
+        arguments: [
+            Request.removed, .deleted,
+        ])
+    func removal(_ request: Request) async throws {
+        let f = try await QueueFixture()
+        func isForgotten(_ id: String) async throws -> Bool {
+            try await eventually {
+                try await f.tick(); return try await f.queue.job(id) == nil
+            }
+            let keys = try await f.redis.send(Command("KEYS", "*:\(id)")).array
+            return keys?.isEmpty == true
+        }
+        // Completed.
+        try await f.push(#"{"url":"http://h/1","id":"1"}"#)
+        try await f.settle(try #require(try await f.claim()), QueueFixture.done)
+        try await f.queue.request(request, of: ["1"])
+        let dropped = try await f.tick().dropped
+        #expect(dropped.first?.file == "f" && dropped.first?.inode == (request == .deleted ? 1 : nil))
+        #expect(try await isForgotten("1"))
+        // Scheduled, paused and failed.
+        try await f.push(#"{"url":"http://h/2","id":"2","delay":1000}"#)
+        try await f.push(#"{"url":"http://h/3","id":"3"}"#)
+        try await f.push(#"{"url":"http://h/4","id":"4"}"#)
+        let third = try #require(try await f.claim())
+        try await f.queue.request(.paused, of: ["3"])
+        try await f.tick([third])
+        try await f.settle(third, .paused)
+        try await f.settle(
+            try #require(try await f.claim()), .failed(Failure(.io, "m"), retryable: true, received: 0))
+        try await f.queue.request(request, of: ["2", "3", "4"])
+        for id in ["2", "3", "4"] { #expect(try await isForgotten(id)) }
+        // Running: it is stopped first.
+        try await f.push(#"{"url":"http://h/5","id":"5"}"#)
+        let running = try #require(try await f.claim())
+        try await f.queue.request(request, of: ["5"])
+        #expect(try await f.tick([running]).requests[running.run.token] == request)
+        try await f.settle(running, .cancelled)
+        #expect(try await isForgotten("5"))
+        // Running, and completed before it heard of it.
+        try await f.push(#"{"url":"http://h/6","id":"6"}"#)
+        let quick = try #require(try await f.claim())
+        try await f.queue.request(request, of: ["6"])
+        try await f.tick([quick])
+        try await f.settle(quick, QueueFixture.done)
+        #expect(try await isForgotten("6"))
+        // In line, and not known yet.
+        try await f.push(#"{"url":"http://h/7","id":"7"}"#)
+        try await f.queue.request(request, of: ["7"])
+        try await f.tick()
+        #expect(try await f.claim() == nil)
+        #expect(try await isForgotten("7"))
+        try await f.expectOrder()
+    }
+
+    @Test("a finished file is deleted by a worker of its own store") func otherStore() async throws {
+        let f = try await QueueFixture()
+        try await f.push(#"{"url":"http://h/1","id":"1"}"#)
+        try await f.settle(try #require(try await f.claim()), QueueFixture.done)
+        try await f.queue.request(.deleted, of: ["1"])
+        let elsewhere = WorkerIdentity(name: "w2", store: "other")
+        #expect(try await f.queue.tick(elsewhere, fields: [], runs: []).dropped.isEmpty)
+        #expect(try await f.state("1") == .completed)
+        #expect(try await f.tick().dropped.count == 1)
+        #expect(try await f.queue.job("1") == nil)
+        try await f.expectOrder()
+    }
+
+    @Test("a pause is applied in every state, and resumed at the front") func pause() async throws {
+        let f = try await QueueFixture()
+        try await f.push(#"{"url":"http://h/1","id":"1"}"#)
+        let claim = try #require(try await f.claim())
+        try await f.redis.send(Command("HSET", f.queue.keys.want, "1", "paused"))
+        #expect(try await f.tick([claim]).requests[claim.run.token] == .paused)
+        try await f.settle(claim, .paused)
+        #expect(try await f.state("1") == .paused)
+        try await f.push(#"{"url":"http://h/2","id":"2"}"#)
+        try await f.queue.request(.running, of: ["1"])
+        try await f.tick()
+        #expect(try await f.claim()?.run.id == "1")
+        #expect(try await f.redis.send(Command("HLEN", f.queue.keys.want)).int == 0)
+        try await f.expectOrder()
+    }
+
+    @Test("a pause may come before its job") func early() async throws {
+        let f = try await QueueFixture()
+        try await f.queue.request(.paused, of: ["1"])
+        try await f.tick()
+        try await f.push(#"{"url":"http://h/1","id":"1"}"#)
+        #expect(try await f.claim() == nil)
+        #expect(try await f.state("1") == .paused)
+        #expect(try await f.redis.send(Command("TTL", f.queue.keys.job("1"))).int == -1)
+        try await f.expectOrder()
+    }
+
+    @Test("a cancel of a final job is ignored, an unknown continuation rejected") func ignored() async throws {
+        let f = try await QueueFixture()
+        try await f.push(#"{"url":"http://h/1","id":"1"}"#)
+        try await f.settle(try #require(try await f.claim()), QueueFixture.done)
+        try await f.queue.request(.cancelled, of: ["1"])
+        try await f.tick()
+        #expect(try await f.state("1") == .completed)
+        try await f.push(#"{"id":"unknown"}"#)
+        #expect(try await f.claim() == nil)
+        #expect(try await f.queue.rejected(limit: 1).first?.contains("no job unknown") == true)
+        try await f.expectOrder()
+    }
+
+    @Test("a pushed continuation resumes a paused job with its offsets") func continuation() async throws {
+        let f = try await QueueFixture()
+        try await f.push(#"{"url":"http://h/1","id":"1","meta":{"k":[]}}"#)
+        let claim = try #require(try await f.claim())
+        let digest = Job.Checksum("md5:900150983cd24fb0d6963f7d28e17f72")
+        var report = RunReport()
+        report.set(
+            ResumePoint(
+                generation: "g", store: "s", file: "f", entity: Entity(etag: "\"e\"", total: 9, digest: digest),
+                source: "u",
+                offsets: ByteIntervals([0..<4])))
+        try await f.queue.request(.paused, of: ["1"])
+        try await f.tick([claim])
+        _ = try await f.queue.settle(claim.run, as: .paused, report: report, worker: f.worker, next: nil)
+        try await f.push(#"{"id":"1"}"#)
+        let again = try #require(try await f.claim("other"))
+        #expect(again.previous == .paused)
+        #expect(again.resume?.offsets.intervals == [0..<4])
+        #expect(again.resume?.entity.etag == "\"e\"")
+        #expect(again.resume?.entity.digest == digest)
+        #expect(try await f.queue.job("1")?["meta"] == #"{"k":[]}"#)
+        try await f.expectOrder()
+    }
+}

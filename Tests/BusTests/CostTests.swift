@@ -1,0 +1,81 @@
+import Bus
+import Contract
+import Glibc
+import Redis
+import TestSupport
+import Testing
+
+@Suite struct CostTests {
+    @Test("one push wakes one of a thousand idle waiters") func waiters() async throws {
+        var limit = rlimit()
+        getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+        limit.rlim_cur = limit.rlim_max
+        setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+        let f = try await QueueFixture()
+        let url = try RedisURL(f.server.url)
+        let count = 1000
+        let winners = try await withThrowingTaskGroup(of: Bool.self) { group in
+            for number in 0..<count {
+                group.addTask {
+                    let waiter = Redis(url, name: "waiter-\(number)")
+                    let worker = WorkerIdentity(name: "w\(number % 10)", store: "s")
+                    let reply = try await f.queue.waitAndClaim(
+                        worker, token: Token.make(), block: .seconds(20), on: waiter)
+                    await waiter.close()
+                    if case .job = reply { return true } else { return false }
+                }
+            }
+            try await eventually("all to wait", within: .seconds(60)) {
+                try await f.redis.send(Command("INFO", "clients")).string?.contains("blocked_clients:\(count)") == true
+            }
+            try await f.redis.send(Command("CONFIG", "RESETSTAT"))
+            try await f.push(#"{"url":"http://h/1"}"#)
+            let first = try await group.next()
+            #expect(first == true)
+            let stats = try await f.redis.send(Command("INFO", "commandstats")).string ?? ""
+            let calls = stats.split(separator: "\r\n").filter { $0.hasPrefix("cmdstat_eval") }.compactMap {
+                $0.split(separator: ",").first?.split(separator: "=").last.flatMap { Int($0) }
+            }
+            // A waiter's script is sent with its wait, and runs when that ends.
+            #expect(calls.reduce(0, +) <= 2, "\(calls)")
+            try await eventually {
+                try await f.redis.send(Command("INFO", "clients")).string?.contains("blocked_clients:\(count - 1)")
+                    == true
+            }
+            // Ends the other waits.
+            try await f.redis.send(Command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"))
+            var winners = 1
+            while let result = await group.nextResult() { if case .success(true) = result { winners += 1 } }
+            return winners
+        }
+        #expect(winners == 1)
+    }
+
+    @Test("a busy job costs two commands and little of Redis' time") func cost() async throws {
+        let f = try await QueueFixture()
+        let jobs = 2000
+        for index in 0..<jobs { try await f.push(#"{"url":"http://h/\#(index)"}"#) }
+        var next = try await f.claim()
+        try await f.redis.send(Command("CONFIG", "RESETSTAT"))
+        var settled = 0
+        while let claim = next {
+            let reply = try await f.queue.settle(
+                claim.run, as: QueueFixture.done, report: RunReport(), worker: f.worker, next: Token.make())
+            settled += 1
+            if case .job(let claim) = reply.next { next = claim } else { next = nil }
+        }
+        #expect(settled == jobs)
+        let text = try #require(try await f.redis.send(Command("INFO", "commandstats")).string)
+        let line = try #require(text.split(separator: "\r\n").first { $0.hasPrefix("cmdstat_evalsha:") })
+        let facts = Dictionary(
+            uniqueKeysWithValues: line.dropFirst(16).split(separator: ",").map { pair in
+                let parts = pair.split(separator: "=")
+                return (String(parts[0]), Double(parts[1]) ?? 0)
+            })
+        print(
+            "busy job: \(facts["calls"]! / Double(jobs)) scripts and \(facts["usec"]! / Double(jobs)) µs of Redis, besides its LPUSH"
+        )
+        #expect(facts["calls"]! <= Double(jobs + 1))
+        try await f.expectOrder()
+    }
+}

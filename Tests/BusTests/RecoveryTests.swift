@@ -1,0 +1,150 @@
+import Bus
+import Contract
+import Redis
+import TestSupport
+import Testing
+
+@Suite struct RecoveryTests {
+    @Test("a lost worker's job runs again, and the lost worker is fenced") func reap() async throws {
+        let f = try await QueueFixture { $0.lease = .milliseconds(1500) }
+        try await f.push(#"{"url":"http://h/1","id":"1"}"#)
+        let lost = try #require(try await f.claim("lost"))
+        try await eventually("the job to be in line again") {
+            try await f.tick()
+            return try await f.state("1") == .queued
+        }
+        let again = try #require(try await f.claim())
+        #expect(try await f.settle(lost, QueueFixture.done) == false)
+        #expect(try await f.tick([lost]).fenced == [lost.run.token])
+        #expect(try await f.settle(again, QueueFixture.done))
+        try await f.expectOrder()
+    }
+
+    @Test("what a lost worker held and never claimed goes back") func held() async throws {
+        let f = try await QueueFixture { $0.lease = .milliseconds(300) }
+        let lost = WorkerIdentity(name: "lost", store: "s")
+        _ = try await f.queue.register(lost, fields: [], known: [])
+        try await f.push(#"{"url":"http://h/1","id":"1"}"#)
+        try await f.redis.send(Command("LMOVE", f.queue.keys.jobs, f.queue.keys.held("lost"), "RIGHT", "LEFT"))
+        try await eventually {
+            try await f.tick()
+            return try await f.redis.send(Command("LLEN", f.queue.keys.jobs)).int == 1
+        }
+        try await f.expectOrder()
+    }
+
+    @Test("a job that takes its workers with it fails as crash_loop") func crashLoop() async throws {
+        let f = try await QueueFixture {
+            $0.lease = .milliseconds(100); $0.crashLimit = 2
+        }
+        try await f.push(#"{"url":"http://h/1","id":"1"}"#)
+        for _ in 0..<3 {
+            try await eventually {
+                try await f.tick(); return try await f.claim("lost") != nil
+            }
+        }
+        try await eventually {
+            try await f.tick(); return try await f.state("1") == .failed
+        }
+        #expect(try await f.queue.job("1")?["error"] == "crash_loop")
+        try await f.expectOrder()
+    }
+
+    @Test("a queue that nobody looked after robs no live worker") func grace() async throws {
+        let f = try await QueueFixture { $0.lease = .milliseconds(500) }
+        try await f.push(#"{"url":"http://h/1","id":"1"}"#)
+        let claim = try #require(try await f.claim("sleeper"))
+        try await f.redis.send(Command("SET", f.queue.keys.tick, "1000 0"))
+        try await Task.sleep(for: .milliseconds(600))
+        // The lease has lapsed, but the last look is long ago: the sleeper gets its chance.
+        try await f.tick()
+        #expect(try await f.state("1") == .running)
+        let reply = try await f.queue.tick(
+            WorkerIdentity(name: "sleeper", store: "s"), fields: [], runs: [(claim.run, RunReport())])
+        #expect(reply.fenced.isEmpty)
+        try await f.expectOrder()
+    }
+
+    @Test("a restart under the same name takes its own claims back at once; a live name is refused") func sameName()
+        async throws
+    {
+        let f = try await QueueFixture()
+        try await f.push(#"{"url":"http://h/1","id":"1"}"#)
+        _ = try #require(try await f.claim())
+        let again = WorkerIdentity(name: f.worker.name, store: "s")
+        #expect(try await f.queue.register(again, fields: [], known: []) == false)
+        try await f.redis.send(Command("HSET", f.queue.keys.worker(f.worker.name), "seen", "1"))
+        #expect(try await f.queue.register(again, fields: [], known: []))
+        #expect(try await f.state("1") == .queued)
+        #expect(try await f.queue.job("1")?["crashes"] == nil)
+        try await f.expectOrder()
+    }
+
+    @Test("what a dead worker held comes back, however many died") func manyDead() async throws {
+        let f = try await QueueFixture { $0.lease = .seconds(2) }
+        let dead = 450
+        for number in 0..<dead {
+            try await f.redis.send(
+                Command("ZADD", f.queue.keys.workers, Int(UnixTime.milliseconds) - 60_000, "dead\(number)"))
+            try await f.redis.send(
+                Command("LPUSH", f.queue.keys.held("dead\(number)"), #"{"url":"http://h/\#(number)"}"#))
+        }
+        try await eventually("all to be back in line") {
+            try await f.tick()
+            return try await f.redis.send(Command("LLEN", f.queue.keys.jobs)).int == dead
+        }
+    }
+
+    @Test("a held key of another type stops nothing else") func strangeHeld() async throws {
+        let f = try await QueueFixture()
+        try await f.redis.send(Command("ZADD", f.queue.keys.workers, Int(UnixTime.milliseconds) - 60_000, "gone"))
+        try await f.redis.send(Command("SET", f.queue.keys.held("gone"), "x"))
+        try await f.push(#"{"url":"http://h/1","id":"1","delay":0.1}"#)
+        #expect(try await f.claim() == nil)
+        try await eventually("the due job to be promoted") {
+            try await f.tick()
+            return try await f.state("1") == .queued
+        }
+    }
+
+    @Test("retries and delays are promoted when due, exactly once") func due() async throws {
+        let f = try await QueueFixture()
+        try await f.push(#"{"url":"http://h/1","id":"1"}"#)
+        try await f.settle(
+            try #require(try await f.claim()), .retry(after: .milliseconds(1500), Failure(.connect, "m")))
+        try await f.tick()
+        #expect(try await f.state("1") == .scheduled)
+        try await eventually {
+            try await f.tick(); return try await f.state("1") == .queued
+        }
+        #expect(try await f.claim()?.attempt == 1)
+        #expect(try await f.claim() == nil)
+        try await f.expectOrder()
+    }
+
+    @Test("a deadline ends a job that waits") func deadline() async throws {
+        let f = try await QueueFixture()
+        try await f.push(#"{"url":"http://h/1","id":"1","delay":1000,"deadline":0.2}"#)
+        #expect(try await f.claim() == nil)
+        try await eventually {
+            try await f.tick(); return try await f.state("1") == .failed
+        }
+        #expect(try await f.queue.job("1")?["error"] == "deadline")
+        try await f.expectOrder()
+    }
+
+    @Test("final jobs expire with their index; nothing is left but documented keys") func retention() async throws {
+        let f = try await QueueFixture { $0.keepCompleted = .seconds(2) }
+        try await f.push(#"{"url":"http://h/1?secret=1","id":"1","reply_to":"me"}"#)
+        try await f.settle(try #require(try await f.claim()), QueueFixture.done)
+        #expect(try await f.queue.job("1")?.fields.values.contains { $0.contains("secret") } == false)
+        #expect(try await f.redis.send(Command("LLEN", f.queue.keys.reply("me"))).int == 1)
+        try await eventually {
+            try await f.tick(); return try await f.redis.send(Command("ZCARD", f.queue.keys.index(.completed))).int == 0
+        }
+        let expected = ["reply:me", "tick", "worker:w1", "workers"].map { f.queue.keys.prefix + $0 }
+        try await eventually("only documented keys to be left") {
+            try await f.redis.send(Command("KEYS", "*")).array?.compactMap(\.string).sorted() == expected
+        }
+    }
+}
