@@ -6,22 +6,35 @@ import Transfer
 
 // All bytes are in: judged, synced, named.
 extension Download {
-    /// All bytes are in: judged, synced, named.
-    func commit(_ total: Int64) async throws(TransferError) -> DownloadOutcome {
+    /// Judges the whole, syncs it and gives it its name: in one visit to the disk's threads, which begins with `prepare`, since
+    /// for a small file the way there costs more than the work.
+    func commit(
+        _ total: Int64, after prepare: @escaping @Sendable () throws(TransferError) -> Void = {}
+    ) async throws(TransferError) -> DownloadOutcome {
+        await state.withLock({ $0.output })?.digestCaughtUp()
+        let (checksum, outcome) = try await onDisk { () throws(TransferError) in
+            try prepare()
+            let checksum = try self.seal(total)
+            return (checksum, self.isLeaseHeld() ? try self.place(checksum) : nil)
+        }
+        if let outcome { return outcome }
+        guard await mayCommit() else { return .fenced }
+        return try await onDisk { () throws(TransferError) in try self.place(checksum) }
+    }
+
+    /// Judges the whole and syncs it. Returns its checksum, if there is one to have. Blocks.
+    private func seal(_ total: Int64) throws(TransferError) -> String? {
         let (output, partial, entity) = state.withLock { ($0.output!, $0.partial!, $0.entity) }
-        guard var target = state.withLock({ $0.target }) else { throw .cancelled }
         if let size = job.size, size != total {
             throw .failed(Failure(.sizeMismatch, "the file has \(total) bytes, the job says \(size)"))
         }
-        if let limit = [job.maxBytes, context.maximumSize].compactMap(\.self).min(), total > limit {
-            throw .failed(tooLarge(limit))
-        }
+        if let limit = sizeLimit, total > limit { throw .failed(tooLarge(limit)) }
         var checksum: String?
         if let wanted = judge(of: entity) {
-            let digest = try await output.digest(wanted.algorithm, size: total)
+            let digest = try output.digest(wanted.algorithm, size: total)
             checksum = "\(wanted.algorithm.rawValue):\(digest)"
             guard digest == wanted.digest else {
-                await unlinkPartial()
+                partial.directory.unlink(partial.name)
                 let who = job.checksum == nil ? "the server" : "the job"
                 throw .failed(
                     Failure(
@@ -29,28 +42,26 @@ extension Download {
                         "the file's \(wanted.algorithm.rawValue) is \(digest), \(who) says \(wanted.digest)"))
             }
         }
-        try await output.truncate(to: total)
-        _ = try await output.checkpoint()
-        guard await mayCommit() else { return .fenced }
-        let (job, key, store, completed) = (job, key, context.store, completed)
-        let durable = context.durability == .disk
-        let placed: Result<(Target, stat), Target.PlaceError> = await context.engine.path.blocking.run { [target] in
-            Result { () throws(Target.PlaceError) in
-                var target = target
-                let mayReplace = target.isOwn(completed, store: store) || target.isUnsettled(key)
-                try target.place(partial, job.ifExists, mayReplace: mayReplace, durable: durable)
-                return (target, target.directory.status(of: target.name) ?? stat())
+        try output.seal(total)
+        return checksum
+    }
+
+    /// Gives the sealed file its name. Blocks.
+    private func place(_ checksum: String?) throws(TransferError) -> DownloadOutcome {
+        var (target, partial, entity) = state.withLock { ($0.target!, $0.partial!, $0.entity) }
+        do throws(Target.PlaceError) {
+            try target.place(
+                partial, job.ifExists, mayReplace: mayReplace(target), durable: context.durability == .disk)
+        } catch {
+            switch error {
+            case .fenced: return .fenced
+            case .noSpace: throw .noSpace
+            case .failed(let failure): throw .failed(failure)
             }
         }
-        switch placed {
-        case .success(let (placed, status)):
-            target = placed
-            let seconds = state.withLock { $0.meter.seconds }
-            return .completed(record(target, status, entity, checksum), seconds: seconds, unchanged: false)
-        case .failure(.fenced): return .fenced
-        case .failure(.noSpace): throw .noSpace
-        case .failure(.failed(let failure)): throw .failed(failure)
-        }
+        let status = target.directory.status(of: target.name) ?? stat()
+        let seconds = state.withLock { $0.meter.seconds }
+        return .completed(record(target, status, entity, checksum), seconds: seconds, unchanged: false)
     }
 
     func record(_ target: Target, _ status: stat, _ entity: Entity, _ checksum: String?) -> CompletedFile {

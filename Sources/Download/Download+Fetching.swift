@@ -25,7 +25,10 @@ extension Download {
         var first: FirstResponse?
         if case .begin = step {
             let response = try await begin()
-            guard response.length != nil else { return .finished(try await commit(try await fetchToEnd(response))) }
+            guard let length = response.length else {
+                return .finished(try await commit(try await fetchToEnd(response)))
+            }
+            if isSmall(length) { return .finished(try await fetchAtOnce(response, length)) }
             first = response
         }
         while true {
@@ -64,15 +67,23 @@ extension Download {
         return (mirror.landing?.url ?? WebURL(mirror.url))?.hostAndPort ?? mirror.url
     }
 
-    /// Asks for the whole: a plain GET without a range. The response is good, and the file is open, when this returns.
+    /// So short that it is taken into memory and put on the disk in one go, without checkpoints: fetching it again costs less.
+    private func isSmall(_ length: Int64) -> Bool { length <= 64 << 10 && job.minSpeed == nil }
+
+    /// Asks for the whole: a plain GET without a range. When this returns the response is good, and the file is open unless
+    /// it is small.
     private func begin() async throws(TransferError) -> FirstResponse {
+        state.withLock { state in
+            state.earlier += state.finished
+            state.finished = 0
+            state.responses = 0
+        }
         let mirror = mirrors.current
         let host = host(of: mirror)
         guard await context.hosts.enter(host) else { throw .cancelled }
         do {
             let (transfer, landing) = try await exchange.ask(mirrors[mirror].url, [("Accept-Encoding", "identity")])
-            let length = try await accept(transfer, landing, from: mirror)
-            return FirstResponse(transfer: transfer, host: host, length: length)
+            return try await accept(transfer, landing, from: mirror, of: host)
         } catch {
             if case .failed(let failure) = error, [.http(429), .http(503), .connect].contains(failure.code) {
                 context.hosts.complain(host, retryAfter: failure.retryAfter)
@@ -82,10 +93,10 @@ extension Download {
         }
     }
 
-    /// Judges the head of the whole and opens a file for it. Returns its length, if it is known.
-    private func accept(_ transfer: Transfer, _ landing: Landing, from mirror: Int) async throws(TransferError)
-        -> Int64?
-    {
+    /// Judges the head of the whole.
+    private func accept(
+        _ transfer: Transfer, _ landing: Landing, from mirror: Int, of host: String
+    ) async throws(TransferError) -> FirstResponse {
         let entity: Entity
         let length: Int64?
         switch Question(kind: .whole, isProven: false).judge(transfer.head) {
@@ -94,24 +105,26 @@ extension Download {
         default: throw .failed(Failure(.badResponse, "the server's answer does not fit the question"))
         }
         if let refusal = refusal(of: transfer.head, length) { throw .failed(refusal) }
-        let output = try await open(entity, suggested: suggestedName(transfer.head, landing.url))
+        let first = FirstResponse(
+            transfer: transfer, host: host, entity: entity, length: length,
+            suggestedName: suggestedName(transfer.head, landing.url))
+        if length.map(isSmall) != true { try await onDisk { () throws(TransferError) in try self.create(for: first) } }
         state.withLock { state in
+            state.entity = entity
             state.mirrors[mirror].landing = landing
             state.mirrors[mirror].entity = entity
         }
-        report(
-            .started(total: length, resumable: isResumable, file: state.withLock { $0.target!.path }))
-        if let length, length > 0 {
-            if !context.store.hasRoom(for: length) {
-                transfer.cancel()
-                if !context.store.couldEverHold(length) {
-                    throw .failed(Failure(.tooLarge, "the file is larger than the disk"))
-                }
-                throw .noSpace
-            }
-            try await output.reserve(length)
-        }
-        return length
+        report(.started(total: length, resumable: isResumable))
+        return first
+    }
+
+    /// Takes a small file into memory, then puts it on the disk at once.
+    private func fetchAtOnce(_ first: FirstResponse, _ length: Int64) async throws(TransferError) -> DownloadOutcome {
+        defer { context.hosts.leave(first.host) }
+        begin(0, first.transfer)
+        defer { end(0, first.transfer) }
+        let bytes = try await first.transfer.collect(limit: Int(length))
+        return try await commit(length) { () throws(TransferError) in try self.create(for: first, with: bytes) }
     }
 
     /// A response that does not tell its length: one connection, until its end. Returns how long it was.
@@ -132,7 +145,7 @@ extension Download {
         return result.position
     }
 
-    private var sizeLimit: Int64? { [job.maxBytes, context.maximumSize].compactMap(\.self).min() }
+    var sizeLimit: Int64? { [job.maxBytes, context.maximumSize].compactMap(\.self).min() }
 
     func refusal(of head: ResponseHead, _ length: Int64?) -> Failure? {
         if let wanted = job.contentType {
@@ -162,45 +175,6 @@ extension Download {
                 final.lastComponent) ?? "download"
     }
 
-    /// A new generation of the partial file, beside the final name.
-    func open(_ entity: Entity, suggested: String) async throws(TransferError) -> OutputFile {
-        let (job, store, key, completed, earlier) = (job, context.store, key, completed, resume)
-        let used = state.withLock { $0.partial?.generation }
-        let isAlone = isNew && used == nil
-        // The token names a run's first generation; a restart within the run adds to it.
-        let generation =
-            used == nil && earlier?.generation != token
-            ? token : token + "." + String(UInt32.random(in: 0...(.max)), radix: 16)
-        let target = try await onFileThread { () throws(Failure) in
-            let target = try Target(job.path, suggested: suggested, in: store)
-            try target.check(
-                job.ifExists, mayReplace: target.isOwn(completed, store: store) || target.isUnsettled(key))
-            return target
-        }
-        let result: Result<PartialFile, TransferError> = await context.engine.path.blocking.run {
-            Result { () throws(TransferError) in
-                try PartialFile.create(in: target.directory, key: key, generation: generation, alone: isAlone)
-            }
-        }
-        let partial = try result.get()
-        let output = OutputFile(
-            descriptor: partial.descriptor, path: context.engine.path, durability: context.durability,
-            digest: judge(of: entity)?.algorithm)
-        state.withLock { state in
-            state.output = output
-            state.partial = partial
-            state.target = target
-            state.entity = entity
-            state.source = MaskedURL.text(state.mirrors[state.mirrors.current].url)
-            state.base = 0
-            state.earlier += state.finished
-            state.finished = 0
-            state.responses = 0
-            state.checkpointed = nil
-        }
-        return output
-    }
-
     /// A transfer into this generation's file has begun.
     func begin(_ id: Int, _ transfer: Transfer) {
         state.withLock { state in
@@ -222,5 +196,8 @@ struct FirstResponse: Sendable {
     let transfer: Transfer
     /// The host whose limit counts it.
     let host: String
+    let entity: Entity
     let length: Int64?
+    /// The file's name, unless the job gave one.
+    let suggestedName: String
 }

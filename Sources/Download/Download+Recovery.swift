@@ -8,9 +8,10 @@ import Transfer
 extension Download {
     /// A file that this job finished before, and that is still what the server has.
     func reuse() async throws(TransferError) -> DownloadOutcome? {
-        guard let completed, resume == nil, job.ifExists == .reuse,
+        let store = context.store
+        guard let completed, resume == nil, job.ifExists == .reuse, matches(completed),
             let target = try? await self.target(of: completed.file),
-            target.isOwn(completed, store: context.store), matches(completed)
+            try await onDisk({ () throws(TransferError) in target.isOwn(completed, store: store) })
         else { return nil }
         var result = completed
         let age = UnixTime.milliseconds - completed.validated
@@ -80,8 +81,13 @@ extension Download {
 
     func target(of path: String) async throws(TransferError) -> Target {
         let (job, store) = (job, context.store)
-        return try await onFileThread { () throws(Failure) in
-            try Target(chosen: path, isGiven: job.path.map { $0.utf8.last != UInt8(ascii: "/") } ?? false, in: store)
+        return try await onDisk { () throws(TransferError) in
+            do throws(Failure) {
+                return try Target(
+                    chosen: path, isGiven: job.path.map { $0.utf8.last != UInt8(ascii: "/") } ?? false, in: store)
+            } catch {
+                throw .failed(error)
+            }
         }
     }
 }

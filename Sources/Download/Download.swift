@@ -42,19 +42,22 @@ package final class Download: Sendable {
     let completed: CompletedFile?
     let isNew: Bool
     let context: DownloadContext
+    let isLeaseHeld: @Sendable () -> Bool
     let mayCommit: @Sendable () async -> Bool
     let report: @Sendable (DownloadEvent) -> Void
     let state: Mutex<State>
 
-    /// `key` is sha1 of the queue and the job's id, 40 hexadecimal digits. `mayCommit` is asked right before the name is
-    /// placed: whether the lease still stands. `isNew` says that no run of the job can have been before.
+    /// `key` is sha1 of the queue and the job's id, 40 hexadecimal digits. `isNew` says that no run of the job can have
+    /// been before. Right before the name is placed `isLeaseHeld` tells whether the lease certainly stands by our own
+    /// clock; where it does not, `mayCommit` is asked.
     package init(
         job: Job, token: String, key: String, resume: ResumePoint?, completed: CompletedFile?, isNew: Bool = false,
-        context: DownloadContext,
+        context: DownloadContext, isLeaseHeld: @escaping @Sendable () -> Bool = { false },
         mayCommit: @escaping @Sendable () async -> Bool, report: @escaping @Sendable (DownloadEvent) -> Void
     ) {
         (self.job, self.token, self.key, self.resume, self.completed) = (job, token, key, resume, completed)
-        (self.isNew, self.context, self.mayCommit, self.report) = (isNew, context, mayCommit, report)
+        (self.isNew, self.context, self.report) = (isNew, context, report)
+        (self.isLeaseHeld, self.mayCommit) = (isLeaseHeld, mayCommit)
         state = Mutex(
             State(mirrors: Mirrors(urls: job.urls, source: resume?.source, mayMix: job.checksum != nil)))
     }
@@ -108,14 +111,16 @@ package final class Download: Sendable {
         return await resumePoint(durable, of: output)
     }
 
-    /// After a cancel, or after `completed` was settled: the partial file's name goes.
+    /// After a cancel, or after `completed` was settled: the partial file's name goes, and the file is closed.
     package func unlinkPartial() async {
-        let partial = state.withLock { $0.partial }
         let (key, resume, store) = (key, resume, context.store)
         await context.engine.path.blocking.run {
-            if let partial { return partial.directory.unlink(partial.name) }
-            guard let resume, resume.store == store.id else { return }
-            store.unlinkPartial(of: resume.file, key: key, generation: resume.generation)
+            let (partial, output) = self.state.withLock { ($0.partial, $0.output.take()) }
+            withExtendedLifetime(output) {
+                if let partial { return partial.directory.unlink(partial.name) }
+                guard let resume, resume.store == store.id else { return }
+                store.unlinkPartial(of: resume.file, key: key, generation: resume.generation)
+            }
         }
     }
 
@@ -186,16 +191,11 @@ package final class Download: Sendable {
 
     // MARK: What all parts use
 
-    func onFileThread<T: Sendable>(_ body: @escaping @Sendable () throws(Failure) -> T)
-        async throws(TransferError) -> T
-    {
-        let result: Result<T, Failure> = await context.engine.path.blocking.run {
-            Result { () throws(Failure) in try body() }
-        }
-        switch result {
-        case .success(let value): return value
-        case .failure(let failure): throw .failed(failure)
-        }
+    /// Runs what blocks on the disk's threads.
+    func onDisk<T: Sendable>(
+        _ body: @escaping @Sendable () throws(TransferError) -> T
+    ) async throws(TransferError) -> T {
+        try await context.engine.path.blocking.run(body)
     }
 
     func pause(_ duration: Duration) async throws(TransferError) {

@@ -21,7 +21,7 @@ package struct DownloadContext: Sendable {
 
 /// What a download tells while it runs.
 package enum DownloadEvent: Sendable {
-    case started(total: Int64?, resumable: Bool, file: String)
+    case started(total: Int64?, resumable: Bool)
     case resumed(offset: Int64, total: Int64?)
     case restarted(why: String)
     case warning(String)

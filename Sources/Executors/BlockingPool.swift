@@ -1,30 +1,63 @@
 import Glibc
 import Synchronization
 
-/// Threads for calls that may block (open, fdatasync, link, getaddrinfo), so that Swift's cooperative threads and the
-/// event loops never do. Threads start as they are needed, up to `limit`, and stay.
+/// Threads for calls that may block (pwrite, fdatasync, link, getaddrinfo), so that Swift's cooperative threads and the
+/// event loops never do. Threads start as they are needed, up to `limit`, and stay until the pool is dropped and nothing
+/// is left to do.
+///
+/// Work is handed to an idle thread directly, the one that slept last first: one wake-up for each piece, and nobody else
+/// wakes to find it gone.
 package final class BlockingPool: Sendable {
-    private struct State {
-        /// What is to be done from `next` on; before it nil, so that nothing that a finished call held outlives it.
-        var work: [(@Sendable () -> Void)?] = []
+    package typealias Work = @Sendable () -> Void
+
+    private struct State: Sendable {
+        /// What waits for a thread, from `next` on; before it nil, so that nothing that a finished call held outlives it.
+        var waiting: [Work?] = []
         var next = 0
+        var idle: [Sleeper] = []
         var threads = 0
-        var idle = 0
-        var stopped = false
+        var isStopped = false
+
+        var backlog: Int { waiting.count - next }
+
+        mutating func take() -> Work? {
+            guard next < waiting.count else { return nil }
+            let work = waiting[next].take()
+            next += 1
+            // Also under a backlog that never runs empty; half at a time, so that the copying stays cheap.
+            if next == waiting.count || next >= max(64, waiting.count / 2) {
+                waiting.removeFirst(next)
+                next = 0
+            }
+            return work
+        }
     }
 
     private let name: String
     private let limit: Int
-    private let state: Monitor<State>
+    /// A box of its own: the threads hold it, not the pool.
+    private let state: Box
+
+    private final class Box: Sendable {
+        let value = Mutex(State())
+    }
 
     /// `limit` is the largest number of threads, and so of calls that run at once.
     package init(name: String, limit: Int) {
-        self.name = name
-        self.limit = limit
-        state = Monitor(State())
+        (self.name, self.limit) = (name, limit)
+        state = Box()
     }
 
-    deinit { state.withLock { $0.stopped = true } }
+    deinit {
+        let idle = state.value.withLock { state in
+            state.isStopped = true
+            return state.idle
+        }
+        for sleeper in idle { sleeper.wake(nil) }
+    }
+
+    /// How many calls wait for a thread.
+    package var backlog: Int { state.value.withLock { $0.backlog } }
 
     /// Runs `body` on one of the pool's threads. Not cancellable: a blocking call cannot be taken back.
     package func run<T: Sendable, E: Error>(_ body: @escaping @Sendable () throws(E) -> T) async throws(E) -> T {
@@ -34,34 +67,74 @@ package final class BlockingPool: Sendable {
         return try result.get()
     }
 
-    /// Runs `body` on one of the pool's threads, in the order submitted as far as one thread goes.
-    package func submit(_ body: @escaping @Sendable () -> Void) {
-        let start = state.withLock { state in
-            state.work.append(body)
-            guard state.idle < state.work.count - state.next, state.threads < limit else { return false }
+    /// Runs `work` on one of the pool's threads; with one thread, in the order submitted.
+    package func submit(_ work: @escaping Work) {
+        let (sleeper, isNew) = state.value.withLock { state -> (Sleeper?, Bool) in
+            if let sleeper = state.idle.popLast() { return (sleeper, false) }
+            state.waiting.append(work)
+            guard state.threads < limit else { return (nil, false) }
             state.threads += 1
-            return true
+            return (nil, true)
         }
-        if start { startThread(name: name) { [state] in Self.serve(state) } }
+        sleeper?.wake(work)
+        if isNew { startThread(name: name) { [state] in Self.serve(state) } }
     }
 
-    private static func serve(_ state: Monitor<State>) {
-        while let body = state.waitWhile(
-            { $0.next == $0.work.count && !$0.stopped },
-            waiting: { $0.idle += $1 },
-            then: { state -> (@Sendable () -> Void)? in
-                guard state.next < state.work.count else { return nil }
-                let body = state.work[state.next].take()
-                state.next += 1
-                // Also under a backlog that never runs empty; half at a time, so that the copying stays cheap.
-                if state.next == state.work.count || state.next >= max(64, state.work.count / 2) {
-                    state.work.removeFirst(state.next)
-                    state.next = 0
-                }
-                return body
-            })
-        {
-            body()
+    /// Runs `work` at once if this is a thread of the pool, and submits it otherwise: for what merely must not run elsewhere.
+    package func perform(_ work: @escaping Work) {
+        if pthread_getspecific(Self.current) == UnsafeMutableRawPointer(Unmanaged.passUnretained(state).toOpaque()) {
+            work()
+        } else {
+            submit(work)
         }
+    }
+
+    /// Of each thread of a pool: its box.
+    private static let current: pthread_key_t = {
+        var key = pthread_key_t()
+        pthread_key_create(&key, nil)
+        return key
+    }()
+
+    private static func serve(_ state: Box) {
+        pthread_setspecific(current, Unmanaged.passUnretained(state).toOpaque())
+        let sleeper = Sleeper()
+        // Nothing of what is done is held while the thread sleeps.
+        while let work = next(state, sleeper) { work() }
+    }
+
+    /// What is to be done, once there is something; nil when there will be nothing any more.
+    private static func next(_ state: Box, _ sleeper: Sleeper) -> Work? {
+        let (work, isLast) = state.value.withLock { state -> (Work?, Bool) in
+            if let work = state.take() { return (work, false) }
+            if !state.isStopped { state.idle.append(sleeper) }
+            return (nil, state.isStopped)
+        }
+        return isLast ? nil : work ?? sleeper.sleep()
+    }
+}
+
+/// A thread of the pool that has nothing to do.
+private final class Sleeper: @unchecked Sendable {
+    private let semaphore = UnsafeMutablePointer<sem_t>.allocate(capacity: 1)
+    private var work: BlockingPool.Work?
+
+    init() { sem_init(semaphore, 0, 0) }
+
+    deinit {
+        sem_destroy(semaphore)
+        semaphore.deallocate()
+    }
+
+    /// Called once for each time that it was idle, by who took it from the idle ones.
+    func wake(_ work: BlockingPool.Work?) {
+        self.work = work
+        sem_post(semaphore)
+    }
+
+    /// What it was woken with; nil if there is nothing to do any more.
+    func sleep() -> BlockingPool.Work? {
+        while sem_wait(semaphore) != 0 {}
+        return work.take()
     }
 }

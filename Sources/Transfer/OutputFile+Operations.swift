@@ -17,57 +17,78 @@ extension OutputFile {
         let (written, durable) = state.withLock { ($0.written, $0.durable) }
         guard written != durable else { return durable }
         if durability == .disk {
-            try await onDisk("sync") { fdatasync($0) == 0 ? 0 : errno }
+            let systemError = await path.blocking.run { fdatasync(self.descriptor) == 0 ? 0 : errno }
+            if systemError != 0 {
+                let error = TransferError("sync", systemError)
+                fail(error)
+                throw error
+            }
         }
         state.withLock { $0.durable = written }
         return written
     }
 
-    /// Reserves room for a file of `size` bytes, without changing its length, so that a full disk is found before the
-    /// download instead of during it.
+    /// Sees that there is room for a file of `size` bytes, so that a full disk is found before the download instead of
+    /// during it, and reserves it, without changing the file's length. A file of one block is only seen to. Blocks.
     ///
     /// - Parameter keepFree: Bytes that must stay free on the file system.
     /// - Throws: `.noSpace` if there is no room now, `too_large` if there never can be.
-    package func reserve(_ size: Int64, keepFree: Int64 = 0) async throws(TransferError) {
-        try await onDisk("reserve", fatal: false) { descriptor in
-            var volume = statvfs()
-            var file = stat()
-            guard fstatvfs(descriptor, &volume) == 0, fstat(descriptor, &file) == 0 else { return errno }
-            let unit = Int64(volume.f_frsize)
-            // Some file systems (NFS, FUSE) report no blocks at all.
-            if volume.f_blocks > 0 {
-                guard size <= Int64(volume.f_blocks) * unit else { return EFBIG }
-                let missing = max(0, size - Int64(file.st_blocks) * 512)
-                guard Int64(volume.f_bavail) * unit >= missing + keepFree else { return ENOSPC }
-            }
-            switch clinux_reserve(descriptor, Int(size)) {
-            case 0, EOPNOTSUPP, ENOSYS: return 0
-            case let error:
-                // What a failed reservation got so far stays with the file: it may be the last of the disk.
-                ftruncate(descriptor, file.st_size)
-                return error
-            }
+    package func reserve(_ size: Int64, keepFree: Int64 = 0) throws(TransferError) {
+        var volume = statvfs()
+        var file = stat()
+        guard fstatvfs(descriptor, &volume) == 0, fstat(descriptor, &file) == 0 else {
+            throw TransferError("reserve", errno)
+        }
+        let unit = Int64(volume.f_frsize)
+        // Some file systems (NFS, FUSE) report no blocks at all.
+        if volume.f_blocks > 0 {
+            guard size <= Int64(volume.f_blocks) * unit else { throw TransferError("reserve", EFBIG) }
+            let missing = max(0, size - Int64(file.st_blocks) * 512)
+            guard Int64(volume.f_bavail) * unit >= missing + keepFree else { throw TransferError("reserve", ENOSPC) }
+        }
+        guard size > Block.smallSize else { return }
+        switch clinux_reserve(descriptor, Int(size)) {
+        case 0, EOPNOTSUPP, ENOSYS: return
+        case let error:
+            // What a failed reservation got so far stays with the file: it may be the last of the disk.
+            ftruncate(descriptor, file.st_size)
+            throw TransferError("reserve", error)
         }
     }
 
-    /// Sets the length: before the file gets its name, or else the reservation beyond it stays.
-    package func truncate(to size: Int64) async throws(TransferError) {
-        try await onDisk("truncate", fatal: false) { ftruncate($0, Int(size)) == 0 ? 0 : errno }
+    /// Writes the first bytes of a file, all at once. Blocks.
+    package func write(_ bytes: [UInt8]) throws(TransferError) {
+        if let systemError = bytes.withUnsafeBytes({ bytes in
+            bytes.isEmpty ? nil : path.writeAll(descriptor, bytes.baseAddress!, bytes.count, at: 0)
+        }) {
+            let error = TransferError("write", systemError)
+            fail(error)
+            throw error
+        }
+        state.withLock { $0.written.insert(0..<Int64(bytes.count)) }
     }
+
+    /// What is left to do once all of the file's `size` bytes are written: cuts it to them, or else what was reserved
+    /// beyond stays, and syncs it, as its durability asks. Blocks.
+    package func seal(_ size: Int64) throws(TransferError) {
+        if let error { throw error }
+        guard ftruncate(descriptor, Int(size)) == 0 else { throw TransferError("truncate", errno) }
+        if durability == .disk, fdatasync(descriptor) != 0 {
+            let error = TransferError("sync", errno)
+            fail(error)
+            throw error
+        }
+        state.withLock { $0.durable = $0.written }
+    }
+
+    /// Returns when the digest given at the start has seen all that it will see of what has been written.
+    package func digestCaughtUp() async { await digest?.idle() }
 
     /// The hexadecimal digest of the first `size` bytes, all of which must be written. Costs little if the digest given at
-    /// the start has run along with the download; what it has not seen is read back.
-    package func digest(_ algorithm: Job.Checksum.Algorithm, size: Int64) async throws(TransferError) -> String {
-        let running: RunningDigest
-        if let digest, digest.algorithm == algorithm {
-            running = digest
-        } else {
-            running = RunningDigest(algorithm, path: path)
-        }
-        await running.idle()
-        return try await path.blocking.run { () throws(TransferError) in
-            try running.finish(reading: self.descriptor, to: size, dropCache: self.durability == .disk)
-        }
+    /// the start has caught up; what it has not seen is read back. Blocks.
+    package func digest(_ algorithm: Job.Checksum.Algorithm, size: Int64) throws(TransferError) -> String {
+        let running = digest.flatMap { $0.algorithm == algorithm ? $0 : nil } ?? RunningDigest(algorithm, path: path)
+        return try running.finish(reading: descriptor, to: size, dropCache: durability == .disk)
     }
 
     /// Waits until every block handed over so far is written or given up.
@@ -80,16 +101,5 @@ extension OutputFile {
             }
             if done { continuation.resume() }
         }
-    }
-
-    /// Runs a call that returns 0 or an errno. A fatal error stays with the file.
-    private func onDisk(
-        _ operation: String, fatal: Bool = true, _ call: @escaping @Sendable (Int32) -> Int32
-    ) async throws(TransferError) {
-        let systemError = await path.blocking.run { call(self.descriptor) }
-        guard systemError != 0 else { return }
-        let error = TransferError(operation, systemError)
-        if fatal { fail(error) }
-        throw error
     }
 }

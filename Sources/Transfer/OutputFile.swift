@@ -62,7 +62,7 @@ package final class OutputFile: Sendable {
     deinit {
         // Blocks under way and calls that run hold the file, so nobody uses the descriptors any more. Closing may block.
         let descriptors = [descriptor] + state.withLock { $0.direct.map { [$0] } ?? [] }
-        path.blocking.submit { for descriptor in descriptors { close(descriptor) } }
+        path.blocking.perform { for descriptor in descriptors { close(descriptor) } }
     }
 
     /// The bytes that `pwrite` has returned for, those that were there before included.

@@ -100,7 +100,9 @@ final class RunningDigest: @unchecked Sendable {
 
     /// Reads back what is missing and returns the digest. Only while idle.
     func finish(reading descriptor: Int32, to size: Int64, dropCache: Bool) throws(TransferError) -> String {
-        let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 1 << 20, alignment: Block.alignment)
+        let missing = Int(max(size - hashed, 0))
+        let buffer = UnsafeMutableRawBufferPointer.allocate(
+            byteCount: min(missing, 1 << 20), alignment: Block.alignment)
         defer { buffer.deallocate() }
         posix_fadvise(descriptor, Int(hashed), 0, Int32(POSIX_FADV_SEQUENTIAL))
         while hashed < size {

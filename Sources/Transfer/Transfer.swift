@@ -43,7 +43,12 @@ package final class Transfer: Sendable {
     package func receive(
         into file: OutputFile, at offset: Int64 = 0, length: Int64? = nil
     ) async throws(TransferError) -> TransferEnd {
-        try await engine.receive(id, into: file, at: offset, length: length)
+        let (writer, result) = await engine.receive(id, into: file, at: offset, length: length)
+        // Not on the engine's thread, which has nothing to do with the disk.
+        await writer.finish()
+        // What broke the writing matters more than what the network made of it.
+        if let error = file.error { throw error }
+        return try result.get()
     }
 
     /// The whole body, if it is at most `limit` bytes long; `too_large` otherwise.

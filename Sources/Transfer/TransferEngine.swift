@@ -82,21 +82,16 @@ package actor TransferEngine {
 
     func receive(
         _ id: UInt64, into file: OutputFile, at offset: Int64, length: Int64?
-    ) async throws(TransferError) -> TransferEnd {
+    ) async -> (FileWriter, Result<TransferEnd, TransferError>) {
         let writer = FileWriter(file: file, offset: offset) { [weak self] in
             Task { await self?.blockFree(id, file.path) }
         }
-        let result: Result<TransferEnd, TransferError>
         if tasks[id]?.head?.length == .invalid, length == nil {
             cancel(id)
-            result = .failure(TransferError(.badResponse, "the server's Content-Length fields contradict each other"))
-        } else {
-            result = await body(of: id, to: .file(writer, offset: offset), demanding: length)
+            let why = "the server's Content-Length fields contradict each other"
+            return (writer, .failure(TransferError(.badResponse, why)))
         }
-        await writer.finish()
-        // What broke the writing matters more than what the network made of it.
-        if let error = file.error { throw error }
-        return try result.get()
+        return (writer, await body(of: id, to: .file(writer, offset: offset), demanding: length))
     }
 
     func collect(_ id: UInt64, limit: Int) async throws(TransferError) -> [UInt8] {

@@ -4,8 +4,7 @@ import Synchronization
 
 /// The way from the network to the disk: a bounded pool of blocks and the threads that write them, one per process.
 ///
-/// Nothing here runs on an event loop but the copy into a block. Threads end when the path is dropped and its queue is
-/// empty.
+/// Nothing here runs on an event loop but the copy into a block.
 package final class WritePath: Sendable {
     /// `pwrite`, or what a test puts in its place. Returns the bytes written, or -1 with `errno` set.
     package typealias Write =
@@ -13,32 +12,10 @@ package final class WritePath: Sendable {
             _ descriptor: Int32, _ bytes: UnsafeRawPointer, _ count: Int, _ offset: Int64
         ) -> Int
 
-    private typealias Entry = (block: Block, file: OutputFile, writer: FileWriter)
-
-    private struct Queue {
-        /// From `next` on; before it nil, so that a file is not held by blocks that are written.
-        var entries: [Entry?] = []
-        var next = 0
-        var stopped = false
-
-        var count: Int { entries.count - next }
-
-        mutating func pop() -> Entry? {
-            guard next < entries.count else { return nil }
-            let entry = entries[next].take()
-            next += 1
-            if next == entries.count || next >= 64 {
-                entries.removeFirst(next)
-                next = 0
-            }
-            return entry
-        }
-    }
-
     let pool: BlockPool
     /// For fdatasync, fallocate, reading back and hashing.
     package let blocking = BlockingPool(name: "disk", limit: 16)
-    private let queue: Monitor<Queue>
+    private let writers: BlockingPool
     private let write: Write
     /// The moving average of what one write past the page cache takes, in nanoseconds.
     private let directWrite = Atomic<UInt64>(0)
@@ -54,16 +31,12 @@ package final class WritePath: Sendable {
     ) {
         pool = BlockPool(large: blocks, small: smallBlocks)
         self.write = write
-        let queue = Monitor(Queue())
-        self.queue = queue
-        for _ in 0..<writers { startThread(name: "disk-writer") { Self.serve(queue) } }
+        self.writers = BlockingPool(name: "disk-writer", limit: writers)
     }
-
-    deinit { queue.withLock { $0.stopped = true } }
 
     /// Whether blocks pile up because the disk takes long, not because there are many.
     var isDiskBehind: Bool {
-        directWrite.load(ordering: .relaxed) > Self.slowWrite && queue.read { $0.count } > pool.largeCount / 2
+        directWrite.load(ordering: .relaxed) > Self.slowWrite && writers.backlog > pool.largeCount / 2
     }
 
     func noteDirectWrite(_ nanoseconds: UInt64) {
@@ -72,7 +45,10 @@ package final class WritePath: Sendable {
     }
 
     func submit(_ block: Block, of file: OutputFile, from writer: FileWriter) {
-        queue.withLock { $0.entries.append((block, file, writer)) }
+        writers.submit {
+            file.write(block)
+            writer.blockWritten()
+        }
     }
 
     func finish(_ block: Block) {
@@ -94,12 +70,5 @@ package final class WritePath: Sendable {
             }
         }
         return nil
-    }
-
-    private static func serve(_ queue: Monitor<Queue>) {
-        while let (block, file, writer) = queue.waitWhile({ $0.count == 0 && !$0.stopped }, then: { $0.pop() }) {
-            file.write(block)
-            writer.blockWritten()
-        }
     }
 }

@@ -33,6 +33,7 @@ struct JobRunner: Sendable {
         let download = Download(
             job: job, token: claim.run.token, key: PartialKey.of(claim.run.id, in: attendant.queue.name),
             resume: claim.resume, completed: claim.completed, isNew: claim.previous == nil, context: context,
+            isLeaseHeld: { running.stopReason != .fenced && running.lease.isHeld() },
             mayCommit: { await self.mayCommit(running, attendant) },
             report: { self.announce($0, of: running, attendant) })
         if !job.unknownFields.isEmpty {
@@ -42,23 +43,7 @@ struct JobRunner: Sendable {
         }
         attendant.enter(running, download)
         defer { attendant.leave(running) }
-        let checkpoints = Task { await self.checkpoint(running, download, attendant) }
-        let outcome = await running.start(download)
-        checkpoints.cancel()
-        await checkpoints.value
-        return await end(running, download, outcome)
-    }
-
-    /// A checkpoint every 64 MiB and every second; with very many runs less often, so that they do not drown the disk.
-    private func checkpoint(_ running: RunningJob, _ download: Download, _ attendant: QueueAttendant) async {
-        while !Task.isCancelled {
-            // Looked at often for the sake of fast downloads, less often when there are very many.
-            let pause = min(1000, max(100, 5 * attendant.runningCount))
-            do { try await Task.sleep(for: .milliseconds(pause)) } catch { return }
-            let interval = max(.seconds(1), .milliseconds(10) * attendant.runningCount)
-            guard running.isCheckpointDue(arrived: download.arrived, interval: interval) else { continue }
-            running.note(await download.checkpoint())
-        }
+        return await end(running, download, await running.start(download))
     }
 
     private func mayCommit(_ running: RunningJob, _ attendant: QueueAttendant) async -> Bool {
@@ -73,7 +58,7 @@ struct JobRunner: Sendable {
     private func announce(_ event: DownloadEvent, of running: RunningJob, _ attendant: QueueAttendant) {
         let announcement =
             switch event {
-            case .started(let total, let resumable, _):
+            case .started(let total, let resumable):
                 Announcement(
                     "started",
                     [
@@ -86,11 +71,7 @@ struct JobRunner: Sendable {
             case .warning(let text): Announcement("warning", [("message", JSON.quoted(text))])
             }
         running.announce(announcement)
-        // A short job tells it all at its end; a longer one is not silent until the next second.
-        Task {
-            try? await Task.sleep(for: .milliseconds(100))
-            if running.hasNews { attendant.hurry() }
-        }
+        attendant.hurrySoon()
     }
 
     private func end(_ running: RunningJob, _ download: Download, _ outcome: DownloadOutcome) async -> End {
@@ -118,6 +99,7 @@ struct JobRunner: Sendable {
             end.isDiskFull = true
         case .failed(let failure): end.settlement = judge(failure, running, received: received)
         }
+        await running.endCheckpoints()
         if end.unlink == nil { running.note(await download.finalCheckpoint()) }
         if running.stopReason == .fenced { return End() }
         end.report = running.takeReport()

@@ -19,6 +19,8 @@ final class QueueAttendant: Sendable {
         var isInDoubt = false
         /// Tokens of claims that are ours although no run of them is entered: asked for, or being settled.
         var pending: Set<String> = []
+        var isHurrying = false
+        var isCheckpointing = false
         /// When the grace time is over, once the worker is told to end.
         var deadline: ContinuousClock.Instant?
         /// The last trouble that was logged, and when: the same one is not said again within ten seconds.
@@ -120,10 +122,28 @@ final class QueueAttendant: Sendable {
     // MARK: Runs
 
     func enter(_ running: RunningJob, _ download: Download) {
-        state.withLock { state in
+        let isFirst = state.withLock { state in
             state.pending.remove(running.run.token)
             state.running[running.run.token] = running
             state.downloads[running.run.token] = download
+            defer { state.isCheckpointing = true }
+            return !state.isCheckpointing
+        }
+        if isFirst { Task { await checkpoint() } }
+    }
+
+    /// While there are runs: a checkpoint of each every 64 MiB and every second. One task looks after all of them; with very
+    /// many both the looks and the checkpoints become rarer, so that they do not drown the disk.
+    private func checkpoint() async {
+        while true {
+            try? await Task.sleep(for: .milliseconds(min(1000, max(100, 5 * runningCount))))
+            let runs = state.withLock { state in
+                state.isCheckpointing = !state.running.isEmpty
+                return state.running.values.map { ($0, state.downloads[$0.run.token]) }
+            }
+            if runs.isEmpty { return }
+            let interval = max(.seconds(1), .milliseconds(10) * runs.count)
+            for case (let running, let download?) in runs { running.checkpointIfDue(download, interval: interval) }
         }
     }
 
@@ -198,8 +218,23 @@ final class QueueAttendant: Sendable {
         }
     }
 
-    /// Asks for a tick soon.
+    /// Asks for a tick at once.
     func hurry() { nudge.yield() }
+
+    /// Asks for a tick in a moment, if a run still has something to tell then: a short job tells it all at its end, a longer
+    /// one is not silent until the next second.
+    func hurrySoon() {
+        let isFirst = state.withLock { state in
+            defer { state.isHurrying = true }
+            return !state.isHurrying
+        }
+        guard isFirst else { return }
+        Task {
+            try? await Task.sleep(for: .milliseconds(100))
+            state.withLock { $0.isHurrying = false }
+            if running.contains(where: \.hasNews) { hurry() }
+        }
+    }
 
     /// One tick now; false if Redis could not be asked.
     @discardableResult

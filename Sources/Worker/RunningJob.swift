@@ -11,8 +11,10 @@ final class RunningJob: Sendable {
         var events: [Announcement] = []
         var stop: StopReason?
         var task: Task<DownloadOutcome, Never>?
+        var checkpoint: Task<Void, Never>?
         var checkpointedBytes: Int64 = 0
         var checkpointed = ContinuousClock.now
+        var hasEnded = false
         var progressed = ContinuousClock.now
     }
 
@@ -68,17 +70,31 @@ final class RunningJob: Sendable {
         }
     }
 
-    /// Whether a checkpoint is due: after 64 MiB, or when `interval` has passed since the last one.
-    func isCheckpointDue(arrived: Int64, interval: Duration) -> Bool {
+    /// Begins a checkpoint if one is due: after 64 MiB, or when `interval` has passed since the last one, and that is over.
+    func checkpointIfDue(_ download: Download, interval: Duration) {
+        let arrived = download.arrived
+        let now = ContinuousClock.now
         state.withLock { state in
             let bytes = arrived - state.checkpointedBytes
-            guard bytes >= 64 << 20 || bytes > 0 && ContinuousClock.now - state.checkpointed >= interval else {
-                return false
-            }
+            guard state.checkpoint == nil, !state.hasEnded,
+                bytes >= 64 << 20 || bytes > 0 && now - state.checkpointed >= interval
+            else { return }
             state.checkpointedBytes = arrived
-            state.checkpointed = .now
-            return true
+            state.checkpointed = now
+            state.checkpoint = Task {
+                note(await download.checkpoint())
+                self.state.withLock { $0.checkpoint = nil }
+            }
         }
+    }
+
+    /// Waits for the checkpoint that is under way; there are no more after it.
+    func endCheckpoints() async {
+        let checkpoint = state.withLock { state in
+            state.hasEnded = true
+            return state.checkpoint
+        }
+        await checkpoint?.value
     }
 
     /// Whether a progress event is due: one a second, however often the queue is ticked.

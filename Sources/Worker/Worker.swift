@@ -107,15 +107,17 @@ package final class Worker: Sendable {
     /// One slot: jobs until there is none.
     private func work(_ first: Claim, _ home: QueueAttendant, _ sent: ContinuousClock.Instant) async {
         var current: (attendant: QueueAttendant, claim: Claim, sent: ContinuousClock.Instant)? = (home, first, sent)
-        while let (attendant, claim, sent) = current {
-            let end = await runner.run(claim, for: attendant, sent: sent)
-            current = await settle(end, of: claim, attendant)
+        await withDiscardingTaskGroup { unlinks in
+            while let (attendant, claim, sent) = current {
+                let end = await runner.run(claim, for: attendant, sent: sent)
+                current = await settle(end, of: claim, attendant, &unlinks)
+            }
+            slots.release()
         }
-        slots.release()
     }
 
     private func settle(
-        _ end: JobRunner.End, of claim: Claim, _ attendant: QueueAttendant
+        _ end: JobRunner.End, of claim: Claim, _ attendant: QueueAttendant, _ unlinks: inout DiscardingTaskGroup
     ) async -> (attendant: QueueAttendant, claim: Claim, sent: ContinuousClock.Instant)? {
         if end.isDiskFull { waitForRoom() }
         var generator = SystemRandomNumberGenerator()
@@ -132,7 +134,7 @@ package final class Worker: Sendable {
         if !reply.isOurs, !attendant.isOutOfTime {
             log.warning("fenced while settling: another worker has the job", metadata: ["id": "\(claim.run.id)"])
         }
-        if reply.isOurs, let download = end.unlink { await download.unlinkPartial() }
+        if reply.isOurs, let download = end.unlink { unlinks.addTask { await download.unlinkPartial() } }
         if let next = reply.next {
             order.withLock { $0.note(attendant.index, wasEmpty: false) }
             return (attendant, next, sent)

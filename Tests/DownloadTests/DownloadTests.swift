@@ -32,7 +32,7 @@ final class DownloadBench: Sendable {
             report: { event in
                 self.events.withLock {
                     switch event {
-                    case .started(_, let resumable, _): $0.append("started \(resumable)")
+                    case .started(_, let resumable): $0.append("started \(resumable)")
                     case .resumed(let offset, _): $0.append("resumed \(offset)")
                     case .restarted: $0.append("restarted")
                     case .warning: $0.append("warning")

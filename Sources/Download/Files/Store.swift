@@ -51,22 +51,15 @@ package final class Store: Sendable {
         return String(decoding: bytes.prefix(max(0, length)), as: UTF8.self)
     }
 
-    /// Whether a write of `bytes` would leave the minimum free.
-    package func hasRoom(for bytes: Int64 = 0) -> Bool {
+    /// Whether more than the minimum is free.
+    package func hasRoom() -> Bool {
         var status = statvfs()
         guard fstatvfs(directory.descriptor, &status) == 0 else { return true }
         let free = Int64(status.f_bavail) * Int64(status.f_frsize)
-        return free - bytes >= Self.keptFree && (status.f_files == 0 || status.f_favail > 0)
+        return free >= Self.keptFree && (status.f_files == 0 || status.f_favail > 0)
     }
 
-    /// Larger than the whole file system: waiting would not help.
-    func couldEverHold(_ bytes: Int64) -> Bool {
-        var status = statvfs()
-        guard fstatvfs(directory.descriptor, &status) == 0 else { return true }
-        return bytes <= Int64(status.f_blocks) * Int64(status.f_frsize)
-    }
-
-    /// Unlinks partial files older than `age` seconds whose job `isUnfinished` denies. Blocks; walks the whole root.
+    /// The partial files that nobody has written to for `age` seconds. Blocks; walks the whole root.
     package func partials(olderThan age: Int) -> [(path: String, key: String)] {
         var found: [(String, String)] = []
         var pending = [""]

@@ -33,7 +33,7 @@ struct TransferBench {
             descriptor: open(path, O_RDWR | O_CREAT | O_TRUNC, 0o644), path: writePath, durability: durability,
             digest: digest)
         let transfer = try await engine.start(Request(url: url))
-        if case .bytes(let size) = transfer.head.length { try await file.reserve(size) }
+        if case .bytes(let size) = transfer.head.length { try file.reserve(size) }
         let checkpoints = Task {
             while !Task.isCancelled {
                 try await Task.sleep(for: .seconds(1))
@@ -44,9 +44,10 @@ struct TransferBench {
         checkpoints.cancel()
         try await file.checkpoint()
         if let digest {
-            print(try await file.digest(digest, size: end.bytes))
+            await file.digestCaughtUp()
+            print(try file.digest(digest, size: end.bytes))
         }
-        try await file.truncate(to: end.bytes)
+        try file.seal(end.bytes)
         print("\(end.bytes) bytes, \(seconds(ContinuousClock.now - start)) s, CPU \(cpu()) s, \(resident()) MiB")
     }
 
@@ -59,7 +60,7 @@ struct TransferBench {
                     let file = OutputFile(
                         descriptor: open("\(directory)/\(index)", O_RDWR | O_CREAT | O_TRUNC, 0o644), path: writePath)
                     let transfer = try await engine.start(Request(url: url))
-                    if case .bytes(let size) = transfer.head.length { try await file.reserve(size) }
+                    if case .bytes(let size) = transfer.head.length { try file.reserve(size) }
                     let end = try await transfer.receive(into: file, at: 0)
                     return end.bytes
                 }

@@ -1,0 +1,45 @@
+import Contract
+import Executors
+import Synchronization
+import Transfer
+
+// A new generation of the partial file.
+extension Download {
+    /// Opens one beside the final name, with room for all of the entity, and writes `bytes` if they are here already.
+    /// Blocks.
+    func create(for first: FirstResponse, with bytes: [UInt8] = []) throws(TransferError) {
+        let target: Target
+        do throws(Failure) {
+            target = try Target(job.path, suggested: first.suggestedName, in: context.store)
+            try target.check(job.ifExists, mayReplace: mayReplace(target))
+        } catch {
+            throw .failed(error)
+        }
+        let used = state.withLock { $0.partial?.generation }
+        // The token names a run's first generation; a restart within the run adds to it.
+        let generation =
+            used == nil && resume?.generation != token
+            ? token : token + "." + String(UInt32.random(in: 0...(.max)), radix: 16)
+        let partial = try PartialFile.create(
+            in: target.directory, key: key, generation: generation, alone: isNew && used == nil)
+        let output = OutputFile(
+            descriptor: partial.descriptor, path: context.engine.path, durability: context.durability,
+            digest: judge(of: first.entity)?.algorithm)
+        state.withLock { state in
+            state.output = output
+            state.partial = partial
+            state.target = target
+            state.entity = first.entity
+            state.source = MaskedURL.text(state.mirrors[state.mirrors.current].url)
+            state.base = 0
+            state.checkpointed = nil
+        }
+        try output.reserve(first.entity.total ?? 0, keepFree: Store.keptFree)
+        try output.write(bytes)
+    }
+
+    /// Whether what has the final name is the job's own: what it finished before, or placed in a run that nobody heard of.
+    func mayReplace(_ target: Target) -> Bool {
+        target.isOwn(completed, store: context.store) || target.isUnsettled(key)
+    }
+}
