@@ -37,8 +37,10 @@ let package = Package(
             resources: [
                 .embedInCode("Scripts/claim.lua"),
                 .embedInCode("Scripts/inspect.lua"),
+                .embedInCode("Scripts/leave.lua"),
                 .embedInCode("Scripts/prelude.lua"),
                 .embedInCode("Scripts/raw.lua"),
+                .embedInCode("Scripts/recover.lua"),
                 .embedInCode("Scripts/register.lua"),
                 .embedInCode("Scripts/report.lua"),
                 .embedInCode("Scripts/settle.lua"),

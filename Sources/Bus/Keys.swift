@@ -33,6 +33,11 @@ package struct Keys: Sendable {
         }
     }
 
+    /// Every sorted set that names jobs.
+    var indexes: [String] {
+        [leases, scheduled, index(.paused), index(.completed), index(.failed), index(.cancelled), deadlines]
+    }
+
     /// The fixed keys of every script, in the order of Scripts/prelude.lua.
     func fixed(worker: String) -> [String] {
         [

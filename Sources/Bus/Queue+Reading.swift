@@ -86,7 +86,9 @@ extension Queue {
         let replies = try await redis.pipeline(names.map { .command(Command("HGETALL", keys.worker($0))) })
         var result: [(name: String, fields: [String: String])] = []
         for (name, reply) in zip(names, replies) {
-            result.append((name, try reply.get().dictionary.filter { $0.key.utf8.count != 32 }))
+            let fields = try reply.get().dictionary.filter { $0.key.utf8.count != 32 }
+            // One that has left is looked at for a while more, but has no hash.
+            if !fields.isEmpty { result.append((name, fields)) }
         }
         return result
     }

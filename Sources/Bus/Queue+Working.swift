@@ -121,12 +121,11 @@ extension Queue {
         return reply.string == "ok"
     }
 
-    /// Forgets a worker that has put back everything.
+    /// Forgets a worker that ends; what it took and never claimed goes back to the front.
     package func leave(_ worker: WorkerIdentity) async throws(RedisError) {
-        let calls: [Call] = [
-            .command(Command("ZREM", keys.workers, worker.name)), .command(Command("DEL", keys.worker(worker.name))),
-        ]
-        _ = try await redis.pipeline(calls)
+        try await redis.run(
+            scripts.leave, keys: keys.fixed(worker: worker.name),
+            arguments: [Token.make(), worker.name, worker.instance])
     }
 
     private func claimCall(_ worker: WorkerIdentity, _ token: String) -> Call {

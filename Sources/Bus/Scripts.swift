@@ -6,7 +6,9 @@ struct Scripts: Sendable {
     let settle: Script
     let tick: Script
     let register: Script
+    let leave: Script
     let inspect: Script
+    let recover: Script
 
     static let product = Scripts()
 
@@ -28,7 +30,9 @@ struct Scripts: Sendable {
         settle = script("settle", [gated, take, report, PackageResources.settle_lua])
         tick = script("tick", [nonce, report, PackageResources.tick_lua])
         register = script("register", [nonce, PackageResources.register_lua])
+        leave = script("leave", [nonce, PackageResources.leave_lua])
         inspect = script("inspect", [nonce, PackageResources.inspect_lua])
+        recover = script("recover", [nonce, PackageResources.recover_lua])
     }
 
     private static func prelude(_ clock: String?) -> [UInt8] {

@@ -1,8 +1,9 @@
-import Bus
 import Contract
 import Redis
 import TestSupport
 import Testing
+
+@testable import Bus
 
 @Suite struct InspectionTests {
     /// A queue with a job in every state.
@@ -49,7 +50,9 @@ import Testing
             ("failed", "PERSIST K:spec:failed"), ("ghost", "HSET K:offsets:ghost 0 5"),
             ("ghost", "HSET K:spec:ghost spec x"), ("ghost", "ZADD K:paused 1 ghost"),
             ("ghost", "ZADD K:leases 99999999999999 ghost"), ("scheduled", "ZREM K:deadlines scheduled"),
-            ("later", "PERSIST K:job:later"),
+            ("later", "PERSIST K:job:later"), ("ghost", "ZADD K:completed 99999999999999 ghost"),
+            ("haul:{default}:worker:w1", "PERSIST K:worker:w1"), ("haul:{default}:reply:me", "LPUSH K:reply:me x"),
+            ("haul:{default}:held:nobody", #"RPUSH K:held:nobody {"url":"http://h/2"} {"url":"http://h/1"}"#),
         ]) func repair(_ subject: String, _ command: String) async throws
     {
         let (f, running) = try await fixture()
@@ -65,6 +68,63 @@ import Testing
                 return try await f.state("running") == .queued
             }
         }
+        if subject.hasSuffix("nobody") {
+            #expect(try await f.claim()?.spec == Array(#"{"url":"http://h/1"}"#.utf8))
+        }
+        #expect(try await problems(f) == [])
+    }
+
+    @Test("what a worker that became known holds is left to it") func known() async throws {
+        let (f, _) = try await fixture()
+        let recover = try await f.redis.run(
+            f.queue.scripts.recover, keys: f.queue.keys.fixed(worker: "w1"), arguments: ["n", "w1"])
+        #expect(recover.string == "-")
+    }
+
+    @Test("index entries of hashes that expired are the next tick's to trim, and no finding") func expired()
+        async throws
+    {
+        let f = try await QueueFixture {
+            $0.keepCompleted = .milliseconds(200); $0.keepFailed = .milliseconds(200)
+        }
+        for id in ["completed", "failed"] { try await f.push(#"{"url":"http://h/\#(id)","id":"\#(id)"}"#) }
+        try await f.settle(try #require(try await f.claim()), QueueFixture.done)
+        try await f.settle(try #require(try await f.claim()), .failed(Failure(.io, "m"), retryable: true, received: 0))
+        try await eventually { try await f.queue.jobs(["completed", "failed"]).isEmpty }
+        #expect(try await f.redis.send(Command("ZCARD", f.queue.keys.index(.completed))).int == 1)
+        #expect(try await problems(f) == [])
+        try await f.tick()
+        #expect(try await f.redis.send(Command("ZCARD", f.queue.keys.index(.completed))).int == 0)
+    }
+
+    @Test("a large queue is read in pages, and what is missing in its line is found") func pages() async throws {
+        let f = try await QueueFixture()
+        let count = 3000
+        // Jobs in line by their tickets, jobs that were never seen, and finished ones.
+        let fill = """
+            for n = 1, \(count) do
+              redis.call('HSET', KEYS[1] .. 'job:q' .. n, 'state', 'queued', 'ticket', 't' .. n)
+              redis.call('HSET', KEYS[1] .. 'spec:q' .. n, 'spec', 'x')
+              redis.call('LPUSH', KEYS[1] .. 'jobs', '{"id":"q' .. n .. '","t":"t' .. n .. '"}', '{"url":"http://h/' .. n .. '"}')
+              redis.call('HSET', KEYS[1] .. 'job:c' .. n, 'state', 'completed')
+              redis.call('PEXPIRE', KEYS[1] .. 'job:c' .. n, 1000000)
+              redis.call('ZADD', KEYS[1] .. 'completed', n, 'c' .. n)
+            end
+            """
+        try await f.redis.send(Command("EVAL", fill, 1, f.queue.keys.prefix), timeout: .seconds(30))
+        try await f.redis.send(Command("CONFIG", "RESETSTAT"))
+        #expect(try await problems(f) == [])
+        let stats = try await f.redis.send(Command("INFO", "commandstats")).string ?? ""
+        func calls(_ command: String) -> Int {
+            let line = stats.split(separator: "\r\n").first { $0.hasPrefix("cmdstat_\(command):calls=") }
+            return line?.split(whereSeparator: { "=,".contains($0) }).dropFirst().first.flatMap { Int($0) } ?? 0
+        }
+        #expect(calls("lrange") >= 2 * count / 200 && calls("zscan") >= count / 1000)
+        #expect(calls("zrange") == 0 && calls("lpos") == 0 && calls("hgetall") <= 1)
+        let gone = #"{"id":"q7","t":"t7"}"#
+        try await f.redis.send(Command("LREM", f.queue.keys.jobs, 1, gone))
+        #expect(try await problems(f) == ["q7: it is queued, but has no element in line"])
+        #expect(try await Inspection(f.queue).run(repairing: true).map(\.isRepaired) == [true])
         #expect(try await problems(f) == [])
     }
 
@@ -73,7 +133,7 @@ import Testing
         arguments: [
             "SET K:strange 1", "HSET K:settings max_running many", "HSET K:settings pause 1",
             "HSET K:job:x url http://h", "SET K:job:y 1",
-            "HDEL K:spec:paused spec", "HSET K:job:paused state lost", "LPUSH K:held:nobody x", "SET K:held:nobody x",
+            "HDEL K:spec:paused spec", "HSET K:job:paused state lost", "SET K:held:nobody x",
         ]) func unrepairable(_ command: String) async throws
     {
         let (f, _) = try await fixture()

@@ -95,6 +95,53 @@ import Testing
         }
     }
 
+    @Test("a worker that was forgotten after a day holds nothing") func forgotten() async throws {
+        let f = try await QueueFixture { $0.lease = .milliseconds(100) }
+        let dead = 250
+        for number in 0..<dead {
+            try await f.redis.send(
+                Command("ZADD", f.queue.keys.workers, Int(UnixTime.milliseconds) - 90_000_000 + number, "dead\(number)")
+            )
+        }
+        for number in 0..<300 {
+            try await f.redis.send(
+                Command("LPUSH", f.queue.keys.held("dead\(number % 10)"), #"{"url":"http://h/\#(number)"}"#))
+        }
+        try await f.redis.send(Command("LPUSH", f.queue.keys.held("dead\(dead - 1)"), #"{"url":"http://h/last"}"#))
+        try await eventually("all to be back in line, and only the living to be known") {
+            try await f.tick()
+            let replies = try await f.redis.pipeline([
+                .command(Command("LLEN", f.queue.keys.jobs)), .command(Command("ZCARD", f.queue.keys.workers)),
+            ])
+            return replies.map(\.int) == [301, 1]
+        }
+        try await f.expectOrder()
+    }
+
+    @Test("a worker that ends holds nothing, not even what a wait of a lost connection takes after it") func leaves()
+        async throws
+    {
+        let f = try await QueueFixture { $0.lease = .milliseconds(100) }
+        let leaving = WorkerIdentity(name: "leaving", store: "s")
+        _ = try await f.queue.register(leaving, fields: [], known: [])
+        try await f.push(#"{"url":"http://h/1"}"#)
+        try await f.redis.send(Command("LMOVE", f.queue.keys.jobs, f.queue.keys.held("leaving"), "RIGHT", "LEFT"))
+        try await f.queue.leave(leaving)
+        #expect(try await f.queue.workers().map(\.name) == ["w1"])
+        #expect(try await f.redis.send(Command("LLEN", f.queue.keys.jobs)).int == 1)
+        try await f.expectOrder()
+        try await f.redis.send(Command("LMOVE", f.queue.keys.jobs, f.queue.keys.held("leaving"), "RIGHT", "LEFT"))
+        try await f.tick()
+        #expect(try await f.redis.send(Command("LLEN", f.queue.keys.jobs)).int == 1)
+        try await f.expectOrder()
+    }
+
+    @Test("a process that ends late does not forget its successor of the same name") func leavesLate() async throws {
+        let f = try await QueueFixture()
+        try await f.queue.leave(WorkerIdentity(name: f.worker.name, store: "s"))
+        #expect(try await f.queue.workers().map(\.name) == ["w1"])
+    }
+
     @Test("a held key of another type stops nothing else") func strangeHeld() async throws {
         let f = try await QueueFixture()
         try await f.redis.send(Command("ZADD", f.queue.keys.workers, Int(UnixTime.milliseconds) - 60_000, "gone"))

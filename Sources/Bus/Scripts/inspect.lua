@@ -1,12 +1,14 @@
 -- Judges jobs by the rules of the bus, each at one moment; with 'repair' it puts right what can be.
 --
--- ARGV: nonce, 'repair' or '', id, tickets of elements that were seen in line, …
--- Returns {id, rule, repaired ('1' or '0'), …}; Inspection.swift has the rules' sentences.
+-- ARGV: nonce, 'repair' or '', retention of completed, failed, cancelled (ms), id, its element that was missed in line
+--       or '', …
+-- Returns {id, rule, repaired ('1' or '0'), …}, {id of a queued job, its element, …}; Finding.swift has the rules'
+-- sentences. Whether an element is in line is for the caller to see: to look for each takes as long as the line is.
 local repairing = ARGV[2] == 'repair'
-local findings = {}
-local TTL = { completed = true, failed = true, cancelled = true }
+local findings, queued = {}, {}
+local TTL = { completed = ARGV[3], failed = ARGV[4], cancelled = ARGV[5] }
 
-local function judge(id, tickets)
+local function judge(id, missed)
   local k = key(id)
   local function found(rule, repair)
     if repairing and repair then repair() end
@@ -22,7 +24,11 @@ local function judge(id, tickets)
       found('orphan', function() call('DEL', spec(id), offsets(id)) end)
     end
     for state, index in pairs(INDEX) do
-      if call('ZSCORE', index, id) then found('index without job', function() call('ZREM', index, id) end) end
+      local there = call('ZSCORE', index, id)
+      -- Hashes expire by themselves, their entries are the next tick's to trim.
+      if there and not (TTL[state] and tonumber(there) <= now - tonumber(TTL[state])) then
+        found('index without job', function() call('ZREM', index, id) end)
+      end
     end
     if call('ZSCORE', LEASES, id) then found('index without job', function() call('ZREM', LEASES, id) end) end
     if call('ZSCORE', DEADLINES, id) then found('deadline', function() call('ZREM', DEADLINES, id) end) end
@@ -57,12 +63,10 @@ local function judge(id, tickets)
   end
   if st == 'queued' then
     local element = '{"id":"' .. id .. '","t":"' .. (j.ticket or '') .. '"}'
-    -- What was seen in line need not be looked for: that takes as long as the line is.
-    local there = j.ticket and string.find(tickets, j.ticket, 1, true) or call('LPOS', JOBS, element)
-    for _, worker in ipairs(there and {} or call('ZRANGE', WORKERS, 0, -1)) do
-      there = there or call('LPOS', PREFIX .. 'held:' .. worker, element)
-    end
-    if not there then found('no element', function() line_up(id, true) end) end
+    -- With a new ticket: should the old element be there after all, it counts no more.
+    if element == missed then found('no element', function() line_up(id, true) end) end
+    queued[#queued + 1] = id
+    queued[#queued + 1] = element
   end
   for _, name in ipairs({ k, spec(id), offsets(id) }) do
     local ttl = call('PTTL', name)
@@ -78,5 +82,5 @@ local function judge(id, tickets)
   end
 end
 
-for n = 3, #ARGV, 2 do judge(ARGV[n], ARGV[n + 1]) end
-return publish(findings)
+for n = 6, #ARGV, 2 do judge(ARGV[n], ARGV[n + 1]) end
+return publish({ findings, queued })

@@ -87,6 +87,16 @@ local function line_up(id, front)
   call(front and 'RPUSH' or 'LPUSH', JOBS, '{"id":"' .. id .. '","t":"' .. ticket .. '"}')
 end
 
+-- Puts what a worker took and never claimed back to the front of the line, in its order, at most `most` elements.
+-- Whether nothing is left that could be put back; a key of another type stops nothing else.
+local function give_back(held, most)
+  for _ = 1, most do
+    local moved = redis.pcall('LMOVE', held, JOBS, 'LEFT', 'RIGHT')
+    if not moved or type(moved) == 'table' then return true end
+  end
+  return false
+end
+
 local function leave(id, j)
   -- A stub that a request made before its job came.
   if not j.state and j.asof then call('PERSIST', key(id)) end

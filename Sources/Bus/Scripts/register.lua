@@ -27,7 +27,5 @@ for k = 1, #claims, 2 do
     call('HDEL', WORKER, token)
   end
 end
-for _ = 1, 1000 do
-  if not call('LMOVE', HELD, JOBS, 'RIGHT', 'RIGHT') then break end
-end
+give_back(HELD, 1000)
 return publish('ok')

@@ -131,14 +131,12 @@ if now >= grace then
   -- A frozen worker's wait may still take something, so all are looked at for a day, 200 a second in turn.
   local absent = call('ZCOUNT', WORKERS, '-inf', whole(now - lease))
   local first = absent > 200 and math.floor(now / 1000) * 200 % absent or 0
-  for _, name in ipairs(call('ZRANGEBYSCORE', WORKERS, '-inf', whole(now - lease), 'LIMIT', first, 200)) do
-    for _ = 1, 200 do
-      -- A key of another type there must not stop what follows.
-      local moved = redis.pcall('LMOVE', PREFIX .. 'held:' .. name, JOBS, 'RIGHT', 'RIGHT')
-      if not moved or type(moved) == 'table' then break end
-    end
+  local names = call('ZRANGEBYSCORE', WORKERS, '-inf', whole(now - lease), 'WITHSCORES', 'LIMIT', first, 200)
+  for k = 1, #names, 2 do
+    local isEmpty = give_back(PREFIX .. 'held:' .. names[k], 200)
+    -- Nobody looks at what a forgotten worker holds.
+    if isEmpty and tonumber(names[k + 1]) < now - 86400000 then call('ZREM', WORKERS, names[k]) end
   end
-  call('ZREMRANGEBYSCORE', WORKERS, '-inf', now - 86400000)
 end
 
 -- Due jobs join the end of the line.

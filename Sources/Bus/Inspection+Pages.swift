@@ -1,0 +1,91 @@
+import Redis
+
+// A queue read in pages, so that a million jobs neither stop Redis nor fill memory.
+
+extension Inspection {
+    private static let page = 1000
+    /// Elements may be of 256 KiB.
+    private static let pageOfElements = 200
+
+    /// The continuations in line or held by a worker that Redis made, by their hashes.
+    struct Line {
+        private var hashes: Set<Int> = []
+
+        mutating func add(_ element: [UInt8]) {
+            if element.count < 300, element.starts(with: #"{"id":""#.utf8) { hashes.insert(element.hashValue) }
+        }
+
+        func holds(_ element: String) -> Bool { hashes.contains(Array(element.utf8).hashValue) }
+    }
+
+    func line() async throws(RedisError) -> Line {
+        var line = Line()
+        for list in [queue.keys.jobs] + (try await heldLists()) {
+            var start = 0
+            while true {
+                // From the left, where pushes move elements on and none is skipped. A key of another type holds nothing.
+                let range = Command("LRANGE", list, start, start + Self.pageOfElements - 1)
+                let elements = try await queue.redis.pipeline([.command(range)])[0].array ?? []
+                for element in elements { line.add(element.bytes ?? []) }
+                guard elements.count == Self.pageOfElements else { break }
+                start += Self.pageOfElements
+            }
+        }
+        return line
+    }
+
+    func heldLists() async throws(RedisError) -> [String] {
+        var lists: Set<String> = []
+        try await forEachPageOfKeys("held:") { names throws(RedisError) in lists.formUnion(names) }
+        return lists.sorted()
+    }
+
+    /// Keys of the queue, some of them perhaps twice.
+    func forEachPageOfKeys(
+        _ beginning: String = "", _ body: ([String]) async throws(RedisError) -> Void
+    ) async throws(RedisError) {
+        let pattern = Self.escaped(queue.keys.prefix + beginning) + "*"
+        try await scan({ Command("SCAN", $0, "MATCH", pattern, "COUNT", Self.page) }, body)
+    }
+
+    /// Members of a sorted set, some of them perhaps twice.
+    func forEachPage(
+        of index: String, _ body: ([String]) async throws(RedisError) -> Void
+    ) async throws(RedisError) {
+        try await scan({ Command("ZSCAN", index, $0, "COUNT", Self.page) }) { pairs throws(RedisError) in
+            try await body(stride(from: 0, to: pairs.count, by: 2).map { pairs[$0] })
+        }
+    }
+
+    private func scan(
+        _ command: (String) -> Command, _ body: ([String]) async throws(RedisError) -> Void
+    ) async throws(RedisError) {
+        var cursor = "0"
+        repeat {
+            let reply = try await queue.redis.send(command(cursor))
+            guard let parts = reply.array, parts.count == 2, let next = parts[0].string else {
+                throw RedisError(.reply, "a scan answered \(reply)")
+            }
+            cursor = next
+            try await body((parts[1].array ?? []).compactMap(\.string))
+        } while cursor != "0"
+    }
+
+    /// Those of `ids` that have no job's hash.
+    func withoutJob(_ ids: Set<String>) async throws(RedisError) -> Set<String> {
+        let ids = Array(ids)
+        let replies = try await queue.redis.pipeline(ids.map { .command(Command("EXISTS", queue.keys.job($0))) })
+        return Set(zip(ids, replies).filter { $1.int == 0 }.map(\.0))
+    }
+
+    /// Braces mean nothing in a pattern, but brackets and stars of a name would.
+    private static func escaped(_ text: String) -> String {
+        text.map { "*?[]\\".contains($0) ? "\\\($0)" : String($0) }.joined()
+    }
+}
+
+extension Array {
+    func pages(of size: Int) -> [ArraySlice<Element>] {
+        stride(from: 0, to: count, by: size).map { self[$0..<Swift.min($0 + size, count)] }
+    }
+}
