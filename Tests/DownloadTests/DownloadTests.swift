@@ -13,9 +13,10 @@ final class DownloadBench: Sendable {
     let context: DownloadContext
     let events = Mutex<[String]>([])
 
-    init() throws {
+    init(_ change: (inout TransferEngine.Configuration) -> Void = { _ in }) throws {
         var configuration = TransferEngine.Configuration()
         configuration.policy = .unrestricted
+        change(&configuration)
         let engine = TransferEngine(configuration: configuration, path: WritePath(blocks: 4))
         var context = DownloadContext(store: try Store(root: directory.path), engine: engine)
         context.stallTimeout = .seconds(20)

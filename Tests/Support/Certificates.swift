@@ -1,4 +1,4 @@
-/// An authority, a server's certificate for 127.0.0.1 and the name `redis.test`, and a client's: made by openssl.
+/// An authority, a server's certificate for 127.0.0.1, ::1 and the name `redis.test`, and a client's: made by openssl.
 package struct Certificates: Sendable {
     private let directory = TemporaryDirectory()
 
@@ -7,7 +7,7 @@ package struct Certificates: Sendable {
             "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
             "-subj", "/CN=Test authority", "-keyout", file("ca.key"), "-out", file("ca.pem"))
         for (name, extension_) in [
-            ("server", "subjectAltName=IP:127.0.0.1,DNS:redis.test"), ("client", "keyUsage=digitalSignature"),
+            ("server", "subjectAltName=IP:127.0.0.1,IP:::1,DNS:redis.test"), ("client", "keyUsage=digitalSignature"),
         ] {
             try await openssl(
                 "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=\(name)",

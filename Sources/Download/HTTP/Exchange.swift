@@ -50,7 +50,7 @@ struct Exchange: Sendable {
                     Failure(
                         .redirectForbidden, "the server redirects from https to http (\(next.host)); that is refused"))
             }
-            current = next
+            current = next.withCredentials(of: origin)
         }
         throw .failed(
             Failure(.tooManyRedirects, "more than \(Self.maximumRedirects) redirects: the server leads in a circle"))

@@ -39,6 +39,17 @@ struct WebURL: Sendable, Equatable {
         return host.lowercased()
     }
 
+    /// `user:password` before the host, as written; nil without.
+    private var credentials: Substring? { authority.lastIndex(of: "@").map { authority[..<$0] } }
+
+    /// With the credentials of `origin`, if it is its origin and has none of its own.
+    func withCredentials(of origin: WebURL) -> WebURL {
+        guard credentials == nil, let theirs = origin.credentials, hasSameOrigin(as: origin) else { return self }
+        var result = self
+        result.authority = "\(theirs)@\(authority)"
+        return result
+    }
+
     private var port: String {
         let afterCredentials = authority.split(separator: "@", omittingEmptySubsequences: false).last ?? ""
         let afterBracket = afterCredentials.split(separator: "]", omittingEmptySubsequences: false).last ?? ""

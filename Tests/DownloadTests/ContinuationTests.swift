@@ -1,0 +1,76 @@
+import Contract
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import Download
+
+/// Answers to ranges that continue nothing: the bytes so far are dropped, and the file is right all the same.
+@Suite struct ContinuationTests {
+    static let bytes = FileBytes(seed: 71, count: 2_000_000)
+
+    enum Lie: CaseIterable { case multipart, multipartOfOne, unknownTotal, noRange, otherUnit, twoRanges }
+
+    private static func answer(_ lie: Lie, _ range: Range<Int64>) -> OriginReply {
+        let etag = [("ETag", "\"v1\"")]
+        if lie == .multipart {
+            let middle = (range.lowerBound + range.upperBound) / 2
+            return .multipart(bytes, [range.lowerBound..<middle, middle..<range.upperBound], headers: etag)
+        }
+        if lie == .multipartOfOne { return .multipart(bytes, [range], headers: etag) }
+        var reply = OriginReply(206, headers: etag)
+        reply.body = .file(bytes, range)
+        let right = OriginReply.contentRange(range, of: bytes.count)
+        switch lie {
+        case .unknownTotal: reply.headers.append(("Content-Range", OriginReply.contentRange(range, of: nil)))
+        case .otherUnit: reply.headers.append(("Content-Range", right.replacing("bytes", with: "items")))
+        case .twoRanges: reply.headers += [("Content-Range", right), ("Content-Range", right)]
+        default: break
+        }
+        return reply
+    }
+
+    @Test("a part that is none restarts the file on continuing", arguments: Lie.allCases, [1, 4])
+    func restarts(_ lie: Lie, _ connections: Int) async throws {
+        let bench = try DownloadBench()
+        let latch = Latch()
+        let origin = try OriginServer { request in
+            if let range = request.range(of: Self.bytes.count) { return Self.answer(lie, range) }
+            var reply = OriginReply.file(Self.bytes, to: request)
+            if request.number == 1 { reply.hold = (700_000, latch) }
+            return reply
+        }
+        var job = Job(id: "j", urls: [origin.url("/a")])
+        job.connections = connections
+        let resume = try #require(try await bench.begin(job, until: 700_000))
+        latch.open()
+        #expect(await bench.run(job, resume: resume).file?.bytes == Self.bytes.count)
+        #expect(bench.directory.holds("a", Self.bytes))
+        #expect(bench.directory.names == ["a"])
+        let isRestarted = bench.events.withLock { $0.contains("restarted") }
+        #expect(isRestarted)
+    }
+
+    @Test("early hints and trailers are no part of what identifies the file") func aroundTheHead() async throws {
+        let bench = try DownloadBench()
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(Self.bytes, to: request)
+            reply.preamble = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nETag: \"early\"\r\n\r\n"
+            if request.number > 1 {
+                reply.framing = .chunked
+                reply.trailers = "ETag: \"late\"\r\nContent-Range: bytes 0-0/1\r\n"
+            } else {
+                reply.cut = 700_000
+                reply.end = .fin
+            }
+            return reply
+        }
+        var job = Job(id: "j", urls: [origin.url("/a")])
+        job.connections = 1
+        let file = await bench.run(job).file
+        #expect(file?.entity.etag == "\"v1\"")
+        #expect(bench.directory.holds("a", Self.bytes))
+        #expect(origin.requests.map { $0.headers["if-range"] } == [nil, "\"v1\""])
+        #expect(origin.bytesSent("/a") == Self.bytes.count)
+    }
+}

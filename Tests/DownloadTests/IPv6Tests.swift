@@ -1,0 +1,78 @@
+import Contract
+import TestSupport
+import Testing
+import Transfer
+
+@testable import Download
+
+@Suite struct IPv6DownloadTests {
+    static let bytes = FileBytes(seed: 51, count: 3_000_000)
+
+    private func bench(_ allowed: String...) throws -> DownloadBench {
+        try DownloadBench { $0.policy = .restricted(allowed: allowed.map { Network($0)! }) }
+    }
+
+    @Test("a file of an IPv6 origin, over several connections, and continued") func whole() async throws {
+        let bench = try bench("::1")
+        let latch = Latch()
+        let origin = try OriginServer(.v6) { request in
+            var reply = OriginReply.file(Self.bytes, to: request)
+            reply.pace = 800_000
+            if request.number == 1 { reply.hold = (1_000_000, latch) }
+            return reply
+        }
+        let job = Job(id: "j", urls: [origin.url("/a")])
+        let resume = try #require(try await bench.begin(job, until: 1_000_000))
+        latch.open()
+        #expect(await bench.run(job, resume: resume).file?.bytes == Self.bytes.count)
+        #expect(bench.directory.holds("a", Self.bytes))
+        #expect(origin.connections > 1)
+    }
+
+    @Test("::1 is loopback: refused unless it is listed, and IPv4's loopback does not list it") func refused()
+        async throws
+    {
+        let origin = try OriginServer(.v6) { _ in OriginReply(body: [1]) }
+        let job = Job(id: "j", urls: [origin.url("/a")])
+        #expect(try await bench().run(job).code == .addressForbidden)
+        #expect(try await bench("127.0.0.0/8").run(job).code == .addressForbidden)
+        #expect(origin.connections == 0)
+        #expect(try await bench("::1").run(job).file != nil)
+    }
+
+    @Test(
+        "IPv4 in IPv6 is judged as what it leads to",
+        arguments: ["[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[0:0:0:0:0:ffff:7f00:0001]"])
+    func mapped(_ host: String) async throws {
+        let origin = try OriginServer { _ in OriginReply(body: [1]) }
+        let job = Job(id: "j", urls: ["http://\(host):\(origin.port)/a"])
+        #expect(try await bench().run(job).code == .addressForbidden)
+        #expect(try await bench("::1").run(job).code == .addressForbidden)
+        #expect(origin.connections == 0)
+        #expect(try await bench("127.0.0.1").run(job).file?.bytes == 1)
+    }
+
+    @Test("a redirect to ::1 is judged, too, and is another origin") func redirect() async throws {
+        let inner = try OriginServer(.v6) { _ in OriginReply(body: [1]) }
+        let outer = try OriginServer { _ in OriginReply(302, headers: [("Location", inner.url("/b"))]) }
+        var job = Job(id: "j", urls: [outer.url("/a")])
+        job.headers = [("Authorization", "Bearer secret")]
+        #expect(try await bench("127.0.0.0/8").run(job).code == .addressForbidden)
+        #expect(inner.connections == 0)
+        #expect(try await bench("127.0.0.0/8", "::1").run(job).file?.file == "a")
+        #expect(inner.requests.count == 1 && inner.requests[0].headers["authorization"] == nil)
+    }
+
+    @Test("a name with addresses of both families leads to the one that is allowed and answers") func both()
+        async throws
+    {
+        for family in [LoopbackSocket.Family.v4, .v6] {
+            let origin = try OriginServer(family) { _ in OriginReply(body: [1]) }
+            let job = Job(id: "j", urls: ["http://localhost:\(origin.port)/a"])
+            let bench = try bench(family == .v4 ? "127.0.0.1" : "::1")
+            let outcome = await bench.run(job)
+            // Not every machine's localhost has an IPv6 address.
+            #expect(outcome.file != nil || family == .v6 && outcome.code == .addressForbidden, "\(outcome)")
+        }
+    }
+}

@@ -1,0 +1,113 @@
+import Contract
+import Glibc
+import TestSupport
+import Testing
+import Transfer
+
+@testable import Download
+
+/// Downloads through real proxies; the address policy is that of a worker whose operator has allowed loopback.
+@Suite struct ProxyDownloadTests {
+    static let bytes = FileBytes(seed: 41, count: 2_000_000)
+    static let schemes = ["http", "socks5", "socks5h"]
+
+    private func bench(
+        _ proxy: String, _ policy: AddressPolicy = .restricted(allowed: [Network("127.0.0.0/8")!, Network("::1")!]),
+        certificates: Certificates? = nil
+    ) throws -> DownloadBench {
+        try DownloadBench {
+            $0.proxy = proxy
+            $0.policy = policy
+            $0.certificateAuthorities = certificates?.file("ca.pem")
+        }
+    }
+
+    @Test("an http file, over several connections", arguments: schemes) func plain(_ scheme: String) async throws {
+        let proxy = try ProxyServer()
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(Self.bytes, to: request)
+            reply.pace = 800_000
+            return reply
+        }
+        let bench = try bench(proxy.url(scheme))
+        #expect(await bench.run(Job(id: "j", urls: [origin.url("/a")])).file?.bytes == Self.bytes.count)
+        #expect(bench.directory.holds("a", Self.bytes))
+        let expected = scheme == "http" ? "GET \(origin.url("/a"))" : "SOCKS 127.0.0.1:\(origin.port)"
+        #expect(proxy.targets.count > 1 && proxy.targets.allSatisfy { $0 == expected })
+    }
+
+    @Test("an https file: tunnelled, and its certificate verified", arguments: schemes)
+    func sealed(_ scheme: String) async throws {
+        let certificates = try await Certificates()
+        let proxy = try ProxyServer()
+        let origin = try OriginServer(certificates: certificates) { .file(Self.bytes, to: $0) }
+        let job = Job(id: "j", urls: [origin.url("/a")])
+        #expect(try await bench(proxy.url(scheme)).run(job).code == .tls)
+        let bench = try bench(proxy.url(scheme), certificates: certificates)
+        #expect(await bench.run(job).file != nil)
+        #expect(bench.directory.holds("a", Self.bytes))
+        #expect(proxy.targets.allSatisfy { $0 == "\(scheme == "http" ? "CONNECT" : "SOCKS") 127.0.0.1:\(origin.port)" })
+    }
+
+    @Test("an IPv6 origin behind a proxy", arguments: schemes) func ipv6(_ scheme: String) async throws {
+        let certificates = try await Certificates()
+        let proxy = try ProxyServer()
+        let origin = try OriginServer(.v6, certificates: certificates) { .file(Self.bytes, to: $0) }
+        let bench = try bench(proxy.url(scheme), certificates: certificates)
+        #expect(await bench.run(Job(id: "j", urls: [origin.url("/a")])).file != nil)
+        #expect(bench.directory.holds("a", Self.bytes))
+    }
+
+    @Test("a target that the policy forbids is not even asked of the proxy", arguments: schemes)
+    func forbidden(_ scheme: String) async throws {
+        let proxy = try ProxyServer()
+        let hop = try OriginServer { _ in OriginReply(302, headers: [("Location", "http://169.254.169.254/latest")]) }
+        let closed = try bench(proxy.url(scheme), .restricted())
+        for host in ["127.0.0.1", "[::1]", "[::ffff:127.0.0.1]", "169.254.169.254", "10.0.0.1"] {
+            let outcome = await closed.run(Job(id: "j", urls: ["http://\(host):\(hop.port)/a"]))
+            #expect(outcome.code == .addressForbidden, "\(host)")
+        }
+        #expect(proxy.connections == 0 && hop.connections == 0)
+        // A redirect is judged like the first address.
+        #expect(try await bench(proxy.url(scheme)).run(Job(id: "j", urls: [hop.url("/a")])).code == .addressForbidden)
+        #expect(hop.requests.count == 1 && proxy.connections == 1)
+    }
+
+    @Test("where nothing is judged the proxy resolves the name", arguments: ["http", "socks5h"])
+    func remoteName(_ scheme: String) async throws {
+        let proxy = try ProxyServer(names: ["origin.test"])
+        let origin = try OriginServer { _ in OriginReply(body: [1, 2]) }
+        let bench = try bench(proxy.url(scheme), .unrestricted)
+        #expect(await bench.run(Job(id: "j", urls: ["http://origin.test:\(origin.port)/a"])).file?.bytes == 2)
+        #expect(proxy.targets.count == 1 && proxy.targets[0].contains("origin.test:\(origin.port)"))
+        #expect(origin.requests.first?.headers["host"] == "origin.test:\(origin.port)")
+    }
+
+    @Test("the proxy's credentials: the right ones open it, wrong ones are a proxy error", arguments: schemes)
+    func credentials(_ scheme: String) async throws {
+        let certificates = try await Certificates()
+        let proxy = try ProxyServer(credentials: "user:secret")
+        let origin = try OriginServer(certificates: certificates) { _ in OriginReply(body: [1]) }
+        let job = Job(id: "j", urls: [origin.url("/a")])
+        for wrong in ["user:wrong", nil] {
+            let outcome = try await bench(proxy.url(scheme, credentials: wrong), certificates: certificates).run(job)
+            guard case .failed(let failure) = outcome else { return #expect(Bool(false), "\(outcome)") }
+            #expect(failure.code == .proxy, "\(failure)")
+            #expect(!failure.message.contains("wrong"), "\(failure.message)")
+        }
+        #expect(origin.connections == 0)
+        let open = try bench(proxy.url(scheme, credentials: "user:secret"), certificates: certificates)
+        #expect(await open.run(job).file?.bytes == 1)
+        #expect(origin.requests.last?.headers["proxy-authorization"] == nil)
+    }
+
+    @Test("a target that the proxy cannot reach is a proxy error", arguments: ["socks5", "socks5h"])
+    func unreachable(_ scheme: String) async throws {
+        let proxy = try ProxyServer()
+        let (descriptor, port) = try LoopbackSocket.listen()
+        close(descriptor)
+        #expect(
+            try await bench(proxy.url(scheme)).run(Job(id: "j", urls: ["http://127.0.0.1:\(port)/a"])).code == .proxy)
+        #expect(proxy.connections == 1)
+    }
+}

@@ -1,0 +1,126 @@
+import Contract
+import Foundation
+import TestSupport
+import Testing
+import Transfer
+
+@testable import Download
+
+/// What goes along with a redirect, and what stays behind.
+@Suite struct RedirectTests {
+    private func job(_ url: String, headers: [(name: String, value: String)] = []) -> Job {
+        var job = Job(id: "j", urls: [url])
+        job.headers = headers
+        return job
+    }
+
+    /// Follows `/a` → `/b` of one origin → `/c` of another → `/d` there, and on to a file.
+    private func chain(to other: OriginServer) throws -> OriginServer {
+        try OriginServer { request in
+            request.path == "/a"
+                ? OriginReply(301, headers: [("Location", "/b")])
+                : OriginReply(307, headers: [("Location", other.url("/c"))])
+        }
+    }
+
+    private func other() throws -> OriginServer {
+        try OriginServer { request in
+            request.path == "/c" ? OriginReply(308, headers: [("Location", "d")]) : OriginReply(body: [1])
+        }
+    }
+
+    @Test("a bearer token and custom headers are kept within their origin, and dropped on the way out") func bearer()
+        async throws
+    {
+        let other = try other()
+        let origin = try chain(to: other)
+        let headers = [
+            (name: "Authorization", value: "Bearer t0ken"), (name: "X-Api-Key", value: "key"),
+            (name: "Cookie", value: "session=1"), (name: "Referer", value: "http://intern/"),
+        ]
+        #expect(try await DownloadBench().run(job(origin.url("/a"), headers: headers)).file != nil)
+        #expect(origin.requests.map(\.path) == ["/a", "/b"] && other.requests.map(\.path) == ["/c", "/d"])
+        for (name, value) in headers {
+            #expect(origin.requests.allSatisfy { $0.headers[name.lowercased()] == value }, "\(name)")
+            #expect(other.requests.allSatisfy { $0.headers[name.lowercased()] == nil }, "\(name)")
+        }
+    }
+
+    @Test("basic credentials of the URL are kept within their origin, and dropped on the way out") func basic()
+        async throws
+    {
+        let other = try other()
+        let origin = try chain(to: other)
+        let url = origin.url("/a").replacingOccurrences(of: "://", with: "://user:p%40ss@")
+        #expect(try await DownloadBench().run(job(url)).file != nil)
+        let expected = "Basic " + Data("user:p@ss".utf8).base64EncodedString()
+        #expect(origin.requests.count == 2)
+        #expect(origin.requests.allSatisfy { $0.headers["authorization"] == expected })
+        #expect(other.requests.allSatisfy { $0.headers["authorization"] == nil })
+    }
+
+    @Test("they are kept where the server names its own origin in full") func absolute() async throws {
+        let address = Shared("")
+        let origin = try OriginServer { request in
+            request.path == "/a"
+                ? OriginReply(302, headers: [("Location", "\(address.value)/b")]) : OriginReply(body: [1])
+        }
+        address.value = origin.url("")
+        let url = origin.url("/a").replacingOccurrences(of: "://", with: "://user:pass@")
+        #expect(try await DownloadBench().run(job(url, headers: [("X-Key", "k")])).file != nil)
+        #expect(origin.requests.count == 2)
+        #expect(origin.requests.allSatisfy { $0.headers["authorization"]?.hasPrefix("Basic ") == true })
+        #expect(origin.requests.allSatisfy { $0.headers["x-key"] == "k" })
+    }
+
+    @Test("another port of the same host is another origin, and so is the same host with TLS") func ports() async throws
+    {
+        let certificates = try await Certificates()
+        let sealed = try OriginServer(certificates: certificates) { _ in OriginReply(body: [1]) }
+        let origin = try OriginServer { _ in OriginReply(302, headers: [("Location", sealed.url("/a"))]) }
+        let bench = try DownloadBench { $0.certificateAuthorities = certificates.file("ca.pem") }
+        #expect(await bench.run(job(origin.url("/a"), headers: [("Authorization", "Bearer t")])).file != nil)
+        #expect(sealed.requests.count == 1 && sealed.requests[0].headers["authorization"] == nil)
+    }
+
+    @Test("a server's credentials in a redirect are used there, and there only") func given() async throws {
+        let other = try other()
+        let target = other.url("/c").replacingOccurrences(of: "://", with: "://guest:pw@")
+        let origin = try OriginServer { _ in OriginReply(302, headers: [("Location", target)]) }
+        #expect(try await DownloadBench().run(job(origin.url("/a"))).file != nil)
+        #expect(origin.requests.allSatisfy { $0.headers["authorization"] == nil })
+        #expect(other.requests.count == 2 && other.requests.allSatisfy { $0.headers["authorization"] != nil })
+    }
+
+    @Test("cookies go back to who set them, along the chain and with every part, and not to the next download")
+    func cookies() async throws {
+        let bytes = FileBytes(seed: 61, count: 3_000_000)
+        let other = try OriginServer { request in
+            var reply = OriginReply.file(bytes, headers: [("Set-Cookie", "last=9")], to: request)
+            reply.pace = 800_000
+            return request.path == "/c"
+                ? OriginReply(302, headers: [("Location", "/d"), ("Set-Cookie", "there=2; Path=/; HttpOnly")]) : reply
+        }
+        let origin = try OriginServer { request in
+            switch request.path {
+            case "/a":
+                OriginReply(
+                    302,
+                    headers: [("Location", "/b"), ("Set-Cookie", "here=1; Secure"), ("Set-Cookie", "gone=1")])
+            default:
+                OriginReply(302, headers: [("Location", other.url("/c")), ("Set-Cookie", "gone=2")])
+            }
+        }
+        let bench = try DownloadBench()
+        for index in 0..<2 {
+            var job = job(origin.url("/a"))
+            job.path = "file\(index)"
+            #expect(await bench.run(job).file?.bytes == bytes.count)
+        }
+        let (first, second) = (origin.requests.map { $0.headers["cookie"] }, other.requests)
+        #expect(first == [nil, "here=1; gone=1", nil, "here=1; gone=1"])
+        #expect(second.filter { $0.path == "/c" }.allSatisfy { $0.headers["cookie"] == nil })
+        #expect(second.count > 4 && second.filter { $0.path == "/d" }.allSatisfy { $0.headers["cookie"] == "there=2" })
+        #expect(bench.directory.holds("file0", bytes) && bench.directory.holds("file1", bytes))
+    }
+}

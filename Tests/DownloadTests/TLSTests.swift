@@ -1,0 +1,101 @@
+import Contract
+import TestSupport
+import Testing
+import Transfer
+
+@testable import Download
+
+/// Origins that speak https, with a certificate of an authority that only the operator's `--ca` names.
+@Suite struct TLSDownloadTests {
+    static let bytes = FileBytes(seed: 31, count: 3_000_000)
+
+    private func bench(_ certificates: Certificates) throws -> DownloadBench {
+        try DownloadBench { $0.certificateAuthorities = certificates.file("ca.pem") }
+    }
+
+    @Test("an https file is fetched over several connections under the operator's authority") func whole() async throws
+    {
+        let certificates = try await Certificates()
+        let bench = try bench(certificates)
+        let origin = try OriginServer(certificates: certificates) { request in
+            var reply = OriginReply.file(Self.bytes, to: request)
+            reply.pace = 800_000
+            return reply
+        }
+        var job = Job(id: "j", urls: [origin.url("/a")])
+        job.connections = 4
+        #expect(await bench.run(job).file?.bytes == Self.bytes.count)
+        #expect(bench.directory.holds("a", Self.bytes))
+        #expect(origin.connections > 1)
+    }
+
+    @Test("it continues over https, fetching only what is missing") func continued() async throws {
+        let certificates = try await Certificates()
+        let bench = try bench(certificates)
+        let latch = Latch()
+        let origin = try OriginServer(certificates: certificates) { request in
+            var reply = OriginReply.file(Self.bytes, to: request)
+            if request.number == 1 { reply.hold = (1_000_000, latch) }
+            return reply
+        }
+        var job = Job(id: "j", urls: [origin.url("/a")])
+        job.connections = 1
+        let resume = try #require(try await bench.begin(job, until: 1_000_000))
+        latch.open()
+        #expect(resume.offsets.count == 1_000_000)
+        #expect(await bench.run(job, resume: resume).file != nil)
+        #expect(bench.directory.holds("a", Self.bytes))
+        #expect(origin.requests.last?.headers["range"] == "bytes=1000000-")
+    }
+
+    @Test("an authority that nobody trusts is a tls error, and no request is sent") func untrusted() async throws {
+        let origin = try OriginServer(certificates: try await Certificates()) { _ in OriginReply(body: [1]) }
+        let job = Job(id: "j", urls: [origin.url("/a")])
+        #expect(try await DownloadBench().run(job).code == .tls)
+        // Another authority of the operator's helps no more.
+        #expect(try await bench(Certificates()).run(job).code == .tls)
+        #expect(origin.requests.isEmpty)
+    }
+
+    @Test("a certificate for another name is a tls error") func otherName() async throws {
+        let certificates = try await Certificates()
+        let origin = try OriginServer(certificates: certificates) { _ in OriginReply(body: [1]) }
+        let job = Job(id: "j", urls: ["https://localhost:\(origin.port)/a"])
+        #expect(try await bench(certificates).run(job).code == .tls)
+        #expect(origin.requests.isEmpty)
+    }
+
+    @Test("a redirect from https to http is refused; one from http to https is followed") func downgrade() async throws
+    {
+        let certificates = try await Certificates()
+        let bench = try bench(certificates)
+        let plain = try OriginServer { _ in OriginReply(body: [1]) }
+        let sealed = try OriginServer(certificates: certificates) { request in
+            request.path == "/down"
+                ? OriginReply(302, headers: [("Location", plain.url("/b"))]) : OriginReply(body: [2])
+        }
+        let up = try OriginServer { _ in OriginReply(302, headers: [("Location", sealed.url("/c"))]) }
+        #expect(await bench.run(Job(id: "d", urls: [sealed.url("/down")])).code == .redirectForbidden)
+        #expect(plain.connections == 0)
+        #expect(await bench.run(Job(id: "u", urls: [up.url("/up")])).file?.file == "up")
+        #expect(bench.directory.contents("up") == [2])
+    }
+
+    @Test("a connection that is cut without TLS' goodbye is made up for") func cut() async throws {
+        let certificates = try await Certificates()
+        let bench = try bench(certificates)
+        let origin = try OriginServer(certificates: certificates) { request in
+            var reply = OriginReply.file(Self.bytes, to: request)
+            if request.number < 3 {
+                reply.cut = 1_000_000
+                reply.end = request.number == 1 ? .fin : .reset
+            }
+            return reply
+        }
+        var job = Job(id: "j", urls: [origin.url("/a")])
+        job.connections = 1
+        #expect(await bench.run(job).file?.bytes == Self.bytes.count)
+        #expect(bench.directory.holds("a", Self.bytes))
+        #expect(origin.requests.count >= 3)
+    }
+}

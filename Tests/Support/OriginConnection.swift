@@ -1,0 +1,65 @@
+import COpenSSL
+import Glibc
+
+/// What a server needs for TLS: its certificate and key, from `Certificates`.
+final class ServerTLS: @unchecked Sendable {
+    fileprivate let context: OpaquePointer
+
+    init(_ certificates: Certificates) {
+        context = SSL_CTX_new(TLS_server_method())
+        SSL_CTX_use_certificate_chain_file(context, certificates.file("server.pem"))
+        SSL_CTX_use_PrivateKey_file(context, certificates.file("server.key"), SSL_FILETYPE_PEM)
+    }
+
+    deinit { SSL_CTX_free(context) }
+}
+
+/// An accepted connection, plain or sealed by TLS, on its own thread. Everything blocks.
+final class OriginConnection {
+    private let descriptor: Int32
+    private var session: OpaquePointer?
+
+    /// nil if TLS does not come about. The descriptor stays the caller's.
+    init?(_ descriptor: Int32, _ tls: ServerTLS?) {
+        self.descriptor = descriptor
+        guard let tls else { return }
+        // OpenSSL writes without MSG_NOSIGNAL.
+        var pipe = sigset_t()
+        sigemptyset(&pipe)
+        sigaddset(&pipe, SIGPIPE)
+        pthread_sigmask(SIG_BLOCK, &pipe, nil)
+        session = SSL_new(tls.context)
+        SSL_set_fd(session, descriptor)
+        guard SSL_accept(session) == 1 else { return nil }
+    }
+
+    deinit { SSL_free(session) }
+
+    /// False at the end of the connection.
+    func receive(_ byte: inout UInt8) -> Bool {
+        session.map { SSL_read($0, &byte, 1) == 1 } ?? (recv(descriptor, &byte, 1, 0) == 1)
+    }
+
+    func send(_ bytes: [UInt8]) -> Bool {
+        var done = 0
+        while done < bytes.count {
+            let count = bytes.withUnsafeBytes { buffer in
+                let (start, rest) = (buffer.baseAddress! + done, buffer.count - done)
+                return session.map { Int(SSL_write($0, start, Int32(rest))) }
+                    ?? Glibc.send(descriptor, start, rest, Int32(MSG_NOSIGNAL))
+            }
+            guard count > 0 else { return false }
+            done += count
+        }
+        return true
+    }
+
+    /// Says goodbye, where TLS has one: the end is meant.
+    func finish() { if let session { SSL_shutdown(session) } }
+
+    /// The close that follows is a RST in place of FIN.
+    func reset() {
+        var linger = linger(l_onoff: 1, l_linger: 0)
+        setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &linger, socklen_t(MemoryLayout<Glibc.linger>.size))
+    }
+}

@@ -1,0 +1,190 @@
+import Executors
+import Foundation
+import Glibc
+import Synchronization
+
+/// A proxy on loopback like an operator's: HTTP (CONNECT, and plain requests in absolute form) and SOCKS 5 on one port, told
+/// apart by the first byte. It leads to loopback and nowhere else, and notes what it was asked for.
+package final class ProxyServer: Sendable {
+    private struct State {
+        var targets: [String] = []
+        var connections = 0
+    }
+
+    package let port: Int
+    private let listener: Int32
+    /// Names that this proxy resolves, all of them to 127.0.0.1.
+    private let names: Set<String>
+    /// `user:password` that it wants.
+    private let credentials: String?
+    private let state = Mutex(State())
+
+    package init(names: Set<String> = [], credentials: String? = nil) throws {
+        (self.names, self.credentials) = (names, credentials)
+        (listener, port) = try LoopbackSocket.listen()
+        startThread(name: "proxy") { [weak self, listener] in
+            while true {
+                let client = accept(listener, nil, nil)
+                guard client >= 0, let self else {
+                    if client >= 0 { close(client) }
+                    return
+                }
+                self.state.withLock { $0.connections += 1 }
+                startThread(name: "proxy-client") {
+                    self.serve(client)
+                    close(client)
+                }
+            }
+        }
+    }
+
+    deinit {
+        shutdown(listener, Int32(SHUT_RDWR))
+        close(listener)
+    }
+
+    /// `scheme` is http, socks5 or socks5h.
+    package func url(_ scheme: String, credentials: String? = nil) -> String {
+        "\(scheme)://\(credentials.map { $0 + "@" } ?? "")127.0.0.1:\(port)"
+    }
+
+    /// What was asked for: `CONNECT host:port`, `GET http://…` or `SOCKS host:port`.
+    package var targets: [String] { state.withLock { $0.targets } }
+    package var connections: Int { state.withLock { $0.connections } }
+
+    private func note(_ target: String) { state.withLock { $0.targets.append(target) } }
+
+    private func serve(_ client: Int32) {
+        var first: UInt8 = 0
+        guard recv(client, &first, 1, Int32(MSG_PEEK)) == 1 else { return }
+        if first == 5 { serveSOCKS(client) } else { serveHTTP(client) }
+    }
+
+    // MARK: HTTP
+
+    private func serveHTTP(_ client: Int32) {
+        var head: [UInt8] = []
+        while !head.suffix(4).elementsEqual([13, 10, 13, 10]) {
+            guard head.count < 1 << 16, let byte = read(client, 1) else { return }
+            head += byte
+        }
+        var lines = String(decoding: head, as: UTF8.self).components(separatedBy: "\r\n")
+        let words = lines[0].split(separator: " ")
+        guard words.count == 3 else { return }
+        note("\(words[0]) \(words[1])")
+        if let credentials {
+            let wanted = "proxy-authorization: basic \(Data(credentials.utf8).base64EncodedString())".lowercased()
+            guard lines.contains(where: { $0.lowercased() == wanted }) else {
+                return send(
+                    client, "HTTP/1.1 407 No\r\nProxy-Authenticate: Basic realm=\"x\"\r\nContent-Length: 0\r\n\r\n")
+            }
+        }
+        let isTunnel = words[0] == "CONNECT"
+        let url = isTunnel ? nil : URLComponents(string: String(words[1]))
+        guard let target = isTunnel ? String(words[1]) : url?.host.map({ "\($0):\(url?.port ?? 80)" }),
+            let server = connect(to: target)
+        else { return send(client, "HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n") }
+        defer { close(server) }
+        if let url {
+            // One request for each connection: its answer ends where the server closes.
+            lines[0] =
+                "\(words[0]) \(url.percentEncodedPath)\(url.percentEncodedQuery.map { "?" + $0 } ?? "") \(words[2])"
+            lines.removeAll { $0.lowercased().hasPrefix("proxy-") || $0.lowercased().hasPrefix("connection:") }
+            lines.insert("Connection: close", at: 1)
+            send(server, lines.joined(separator: "\r\n"))
+        } else {
+            send(client, "HTTP/1.1 200 Connected\r\n\r\n")
+        }
+        relay(client, server)
+    }
+
+    // MARK: SOCKS 5 (RFC 1928, 1929)
+
+    private func serveSOCKS(_ client: Int32) {
+        guard let greeting = read(client, 2), let methods = read(client, Int(greeting[1])) else { return }
+        let method: UInt8 = credentials == nil ? 0 : 2
+        guard methods.contains(method) else {
+            send(client, [5, 0xFF])
+            return
+        }
+        send(client, [5, method])
+        if let credentials {
+            guard let user = read(client, 2).flatMap({ read(client, Int($0[1])) }),
+                let password = read(client, 1).flatMap({ read(client, Int($0[0])) })
+            else { return }
+            let isRight = String(decoding: user + Array(":".utf8) + password, as: UTF8.self) == credentials
+            send(client, [1, isRight ? 0 : 1])
+            guard isRight else { return }
+        }
+        guard let request = read(client, 4), let host = readHost(client, kind: request[3]), let port = read(client, 2)
+        else { return }
+        let target = "\(host):\(Int(port[0]) << 8 | Int(port[1]))"
+        note("SOCKS \(target)")
+        let server = connect(to: target)
+        // 4: host unreachable.
+        send(client, [5, server == nil ? 4 : 0, 0, 1, 0, 0, 0, 0, 0, 0])
+        guard let server else { return }
+        defer { close(server) }
+        relay(client, server)
+    }
+
+    private func readHost(_ client: Int32, kind: UInt8) -> String? {
+        switch kind {
+        case 1: return read(client, 4).map { $0.map(String.init).joined(separator: ".") }
+        case 3: return read(client, 1).flatMap { read(client, Int($0[0])) }.map { String(decoding: $0, as: UTF8.self) }
+        default:
+            guard let bytes = read(client, 16) else { return nil }
+            var text = [CChar](repeating: 0, count: Int(INET6_ADDRSTRLEN))
+            inet_ntop(AF_INET6, bytes, &text, socklen_t(text.count))
+            return "[\(String(decoding: text.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self))]"
+        }
+    }
+
+    // MARK: Both
+
+    private func connect(to target: String) -> Int32? {
+        guard let colon = target.lastIndex(of: ":"), let port = Int(target[target.index(after: colon)...]) else {
+            return nil
+        }
+        let host = String(target[..<colon])
+        switch host {
+        case "127.0.0.1": return try? LoopbackSocket.connect(.v4, port: port)
+        case "[::1]", "::1": return try? LoopbackSocket.connect(.v6, port: port)
+        default: return names.contains(host) ? try? LoopbackSocket.connect(.v4, port: port) : nil
+        }
+    }
+
+    /// Passes bytes on both ways until both are at their end.
+    private func relay(_ client: Int32, _ server: Int32) {
+        let done = Latch()
+        startThread(name: "proxy-up") {
+            self.pump(from: client, to: server)
+            done.open()
+        }
+        pump(from: server, to: client)
+        // Whoever still sends has nobody to hear it.
+        shutdown(client, Int32(SHUT_RDWR))
+        done.wait()
+    }
+
+    private func pump(from source: Int32, to sink: Int32) {
+        var buffer = [UInt8](repeating: 0, count: 64 << 10)
+        while true {
+            let count = recv(source, &buffer, buffer.count, 0)
+            guard count > 0, send(sink, buffer[..<count]) else { break }
+        }
+        shutdown(sink, Int32(SHUT_WR))
+    }
+
+    private func read(_ descriptor: Int32, _ count: Int) -> [UInt8]? {
+        var bytes = [UInt8](repeating: 0, count: count)
+        return recv(descriptor, &bytes, count, Int32(MSG_WAITALL)) == count ? bytes : nil
+    }
+
+    private func send(_ descriptor: Int32, _ text: String) { send(descriptor, Array(text.utf8)[...]) }
+
+    @discardableResult
+    private func send(_ descriptor: Int32, _ bytes: ArraySlice<UInt8>) -> Bool {
+        bytes.withUnsafeBytes { Glibc.send(descriptor, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL)) } == bytes.count
+    }
+}
