@@ -11,26 +11,11 @@ package final class BlockingPool: Sendable {
     package typealias Work = @Sendable () -> Void
 
     private struct State: Sendable {
-        /// What waits for a thread, from `next` on; before it nil, so that nothing that a finished call held outlives it.
-        var waiting: [Work?] = []
-        var next = 0
+        /// What waits for a thread.
+        var waiting = Deque<Work>()
         var idle: [Sleeper] = []
         var threads = 0
         var isStopped = false
-
-        var backlog: Int { waiting.count - next }
-
-        mutating func take() -> Work? {
-            guard next < waiting.count else { return nil }
-            let work = waiting[next].take()
-            next += 1
-            // Also under a backlog that never runs empty; half at a time, so that the copying stays cheap.
-            if next == waiting.count || next >= max(64, waiting.count / 2) {
-                waiting.removeFirst(next)
-                next = 0
-            }
-            return work
-        }
     }
 
     private let name: String
@@ -57,7 +42,7 @@ package final class BlockingPool: Sendable {
     }
 
     /// How many calls wait for a thread.
-    package var backlog: Int { state.value.withLock { $0.backlog } }
+    package var backlog: Int { state.value.withLock { $0.waiting.count } }
 
     /// Runs `body` on one of the pool's threads. Not cancellable: a blocking call cannot be taken back.
     package func run<T: Sendable, E: Error>(_ body: @escaping @Sendable () throws(E) -> T) async throws(E) -> T {
@@ -106,7 +91,7 @@ package final class BlockingPool: Sendable {
     /// What is to be done, once there is something; nil when there will be nothing any more.
     private static func next(_ state: Box, _ sleeper: Sleeper) -> Work? {
         let (work, isLast) = state.value.withLock { state -> (Work?, Bool) in
-            if let work = state.take() { return (work, false) }
+            if let work = state.waiting.popFirst() { return (work, false) }
             if !state.isStopped { state.idle.append(sleeper) }
             return (nil, state.isStopped)
         }

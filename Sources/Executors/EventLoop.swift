@@ -30,16 +30,12 @@ package final class EventLoop: SerialExecutor, @unchecked Sendable {
         let handler: (Readiness) -> Void
     }
 
-    private struct Pending {
-        let deadline: ContinuousClock.Instant
-        let handler: () -> Void
-    }
-
     private let name: String
     private let epoll: Int32
     private let wakeup: Int32
     private let inbox = Mutex<[UnownedJob]>([])
-    private let awake = Atomic(false)
+    /// Whether the loop will look at its inbox before it sleeps: then nobody needs to wake it.
+    private let awake = Atomic(true)
     private let stopped = Atomic(false)
     private let thread = Atomic<UInt>(0)
     private let turned = Atomic<UInt64>(0)
@@ -47,10 +43,8 @@ package final class EventLoop: SerialExecutor, @unchecked Sendable {
     // Touched on the loop's thread only.
     private var watches: [Int32: Watch] = [:]
     private var generation: UInt32 = 0
-    private var timers: [UInt64: Pending] = [:]
-    private var nextTimer: UInt64 = 0
-    /// The first deadline of all timers, or earlier: so that most turns need not look at them.
-    private var nextDeadline: ContinuousClock.Instant?
+    private var timers = TimerQueue()
+    private var endings: [() -> Void] = []
 
     /// From so many watches on, an idle loop lets events gather for a moment before it looks at them: a thousand slow
     /// sockets would wake it ten thousand times a second otherwise. A busy loop never waits, and jobs never do.
@@ -75,7 +69,7 @@ package final class EventLoop: SerialExecutor, @unchecked Sendable {
 
     /// Ends the loop's thread after the turn that is running. Callable from any thread.
     package func stop() {
-        stopped.store(true, ordering: .releasing)
+        stopped.store(true, ordering: .sequentiallyConsistent)
         wake()
     }
 
@@ -125,15 +119,19 @@ package final class EventLoop: SerialExecutor, @unchecked Sendable {
     /// Calls `handler` once, at `deadline` or soon after.
     package func schedule(at deadline: ContinuousClock.Instant, handler: @escaping () -> Void) -> Timer {
         checkIsolated()
-        nextTimer += 1
-        timers[nextTimer] = Pending(deadline: deadline, handler: handler)
-        nextDeadline = min(nextDeadline ?? deadline, deadline)
-        return Timer(id: nextTimer)
+        return Timer(id: timers.schedule(at: deadline, handler: handler))
     }
 
     package func cancel(_ timer: Timer) {
         checkIsolated()
-        timers[timer.id] = nil
+        timers.cancel(timer.id)
+    }
+
+    /// Calls `handler` once, when all of this turn's events, jobs and timers are done and before the loop sleeps: what a
+    /// turn gathers can then be done at once.
+    package func atEndOfTurn(_ handler: @escaping () -> Void) {
+        checkIsolated()
+        endings.append(handler)
     }
 
     // MARK: The thread
@@ -144,7 +142,10 @@ package final class EventLoop: SerialExecutor, @unchecked Sendable {
         while !stopped.load(ordering: .acquiring) {
             runJobs()
             runTimers()
+            endTurn()
+            awake.store(false, ordering: .sequentiallyConsistent)
             let count = wait(&events)
+            awake.store(true, ordering: .sequentiallyConsistent)
             turned.store(monotonicNanoseconds(), ordering: .relaxed)
             // EINTR is no failure: there are no events, and the next turn asks again.
             for event in events.prefix(Int(max(count, 0))) { dispatch(event) }
@@ -169,8 +170,6 @@ package final class EventLoop: SerialExecutor, @unchecked Sendable {
         if descriptor == wakeup {
             var count: UInt64 = 0
             read(wakeup, &count, 8)
-            // After the read: a job that arrives from here on writes again, so none is slept over.
-            awake.store(false, ordering: .sequentiallyConsistent)
             return
         }
         guard let watch = watches[descriptor], watch.generation == UInt32(truncatingIfNeeded: event.data.u64 >> 32)
@@ -190,21 +189,23 @@ package final class EventLoop: SerialExecutor, @unchecked Sendable {
     }
 
     private func runTimers() {
-        guard let nextDeadline else { return }
-        let now = ContinuousClock.now
-        guard nextDeadline <= now else { return }
-        let due = timers.filter { $0.value.deadline <= now }.sorted { $0.value.deadline < $1.value.deadline }
-        for (id, _) in due {
-            // An earlier handler of this batch may have cancelled it.
-            timers.removeValue(forKey: id)?.handler()
-        }
-        self.nextDeadline = timers.values.map(\.deadline).min()
+        guard timers.count > 0 else { return }
+        // A handler may schedule for the past: that is for the next turn.
+        let (now, last) = (ContinuousClock.now, timers.lastID)
+        while let handler = timers.popDue(at: now, upTo: last) { handler() }
     }
 
-    /// Milliseconds that epoll may sleep: until the next timer, rounded up so that it is due when we wake.
+    private func endTurn() {
+        while !endings.isEmpty {
+            for handler in exchange(&endings, with: []) { handler() }
+        }
+    }
+
+    /// Milliseconds that epoll may sleep: until the next timer, rounded up so that it is due when we wake. To be asked
+    /// after `awake` was cleared: what arrives from then on wakes us.
     private func timeout() -> Int32 {
-        if inbox.withLock({ !$0.isEmpty }) { return 0 }
-        guard let nextDeadline else { return -1 }
+        if stopped.load(ordering: .sequentiallyConsistent) || inbox.withLock({ !$0.isEmpty }) { return 0 }
+        guard let nextDeadline = timers.nextDeadline else { return -1 }
         let (seconds, attoseconds) = (nextDeadline - .now).components
         guard seconds >= 0, attoseconds >= 0 else { return 0 }
         return Int32(clamping: seconds * 1000 + attoseconds / 1_000_000_000_000_000 + 1)

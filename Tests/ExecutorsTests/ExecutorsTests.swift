@@ -24,6 +24,20 @@ private actor OnLoop {
         loop.cancel(cancelled)
     }
 
+    /// Puts three jobs in line, the first of which asks for the end of its turn.
+    func gather() {
+        Task {
+            note(1)
+            loop.atEndOfTurn { [weak self] in
+                self?.assumeIsolated { me in
+                    Task { me.note(5) }
+                    me.note(4)
+                }
+            }
+        }
+        for number in 2...3 { Task { note(number) } }
+    }
+
     func watch(_ descriptor: Int32) {
         loop.watch(descriptor, for: .readable) { [weak self] _ in
             self?.assumeIsolated { me in
@@ -48,6 +62,13 @@ private actor OnLoop {
         await actor.schedule()
         try await eventually { await actor.seen.count == 3 }
         #expect(await actor.seen == [1, 2, 3])
+    }
+
+    @Test("the end of a turn comes when its jobs are done, and is the last of it") func endOfTurn() async throws {
+        let actor = OnLoop()
+        await actor.gather()
+        try await eventually { await actor.seen.count == 5 }
+        #expect(await actor.seen == [1, 2, 3, 4, 5])
     }
 
     @Test("a descriptor is watched until it is unwatched") func descriptors() async throws {
