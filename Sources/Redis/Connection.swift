@@ -1,38 +1,53 @@
-import CHiredis
 import Executors
 import Glibc
 
 /// One connection: a non-blocking socket on the loop of all Redis connections, hiredis' reader, and the callers who
 /// wait for replies, in order. After any error it is closed for good; `Redis` builds a new one.
+///
+/// What is said during one turn of the loop goes out in one write at its end.
 actor Connection {
     /// All Redis connections of a process share one thread.
     static let loop = EventLoop(name: "redis")
 
     private struct Waiter {
         let count: Int
+        let timeout: Duration
+        let deadline: ContinuousClock.Instant
         var replies: [RedisValue] = []
-        let continuation: CheckedContinuation<Result<[RedisValue], RedisError>, Never>
-        let watchdog: EventLoop.Timer
+        /// nil once the caller has gone: its replies are read all the same, and dropped.
+        var continuation: CheckedContinuation<Result<[RedisValue], RedisError>, Never>?
     }
 
     nonisolated var unownedExecutor: UnownedSerialExecutor { Self.loop.asUnownedSerialExecutor() }
 
     private let descriptor: Int32
-    private let reader: UnsafeMutablePointer<redisReader>
+    private let reader = ReplyReader()
     private let label: String
-    private var outbox: [UInt8] = []
-    private var written = 0
-    private var waiters: [Waiter] = []
-    private var failure: RedisError?
-    private var opening: CheckedContinuation<Void, Never>?
     private let tls: TLS?
+    /// What is to be said; with TLS not sealed yet.
+    private var plain: [UInt8] = []
+    /// With TLS what is to be sent, sealed.
+    private var sealed: [UInt8] = []
+    private var written = 0
+    private var willFlush = false
+    /// The socket took no more; it tells when it does.
+    private var isFull = false
+    private var inbox = [UInt8](repeating: 0, count: 64 << 10)
+    private var waiters = Deque<Waiter>()
+    /// How many calls have been answered, which numbers those that wait.
+    private var answered = 0
+    /// One timer for all waiters, at the first deadline or before it.
+    private var watchdog: (timer: EventLoop.Timer, deadline: ContinuousClock.Instant)?
+    private var opening: CheckedContinuation<Void, Never>?
     private var isShakingHands = false
     private var isRetired = false
-    private var inbox = [UInt8](repeating: 0, count: 64 << 10)
+    private var failure: RedisError?
     /// Takes what no call waits for: a subscription's messages.
     private var listener: (@Sendable (Result<RedisValue, RedisError>) -> Void)?
-    /// The server's number for this connection.
-    private(set) var id: Int?
+    /// What the server knows of this connection.
+    private(set) var serverSide = ServerSide()
+    /// It ended while replies were awaited: the server may still be at it.
+    private(set) var isInDoubt = false
 
     /// Connects to `server`, signs in and names the connection. Throws `.unreachable`, `.authentication`, `.timedOut`, …
     static func open(
@@ -43,7 +58,7 @@ actor Connection {
             do {
                 let tls = try login.tls(for: server)
                 let connection = Connection(descriptor: try Socket.connect(to: address), tls, label: "\(server)")
-                try await connection.handshake(login, timeout: timeout)
+                try await connection.shakeHands(login, timeout: timeout)
                 return connection
             } catch {
                 last = error
@@ -56,41 +71,50 @@ actor Connection {
     }
 
     private init(descriptor: Int32, _ tls: sending TLS?, label: String) {
-        self.descriptor = descriptor
-        self.tls = tls
-        self.label = label
-        reader = redisReaderCreate()
+        (self.descriptor, self.tls, self.label) = (descriptor, tls, label)
     }
 
-    isolated deinit {
-        close()
-        redisReaderFree(reader)
-    }
+    isolated deinit { close() }
 
     var isOpen: Bool { failure == nil }
 
-    /// Sends `bytes`, which hold `count` commands, and returns their replies in order. At most once: if the connection
-    /// fails after that, it throws `.closed` or `.timedOut`, and the commands may or may not have been done.
-    func call(_ bytes: [UInt8], count: Int, timeout: Duration) async throws(RedisError) -> [RedisValue] {
+    /// Sends `commands` and returns their replies in order. At most once: if the connection fails after that, it throws
+    /// `.closed` or `.timedOut`, and the commands may or may not have been done.
+    ///
+    /// A caller who is cancelled leaves at once with `.cancelled`, unless it `hearsOut` the replies.
+    func call(
+        _ commands: [Command], timeout: Duration, hearsOut: Bool = false
+    ) async throws(RedisError) -> [RedisValue] {
         if let failure { throw failure }
-        let result: Result<[RedisValue], RedisError> = await withCheckedContinuation { continuation in
-            let watchdog = Self.loop.schedule(at: .now + timeout) { [weak self] in
-                self?.assumeIsolated {
-                    $0.fail(RedisError(.timedOut, "Redis at \($0.label) did not answer within \(timeout)"))
-                }
-            }
-            waiters.append(Waiter(count: count, continuation: continuation, watchdog: watchdog))
-            enqueue(bytes)
-        }
-        return try result.get()
+        let number = answered + waiters.count
+        guard !hearsOut else { return try await ask(commands, timeout).get() }
+        return try await withTaskCancellationHandler {
+            await ask(commands, timeout)
+        } onCancel: {
+            Task { await self.abandon(number) }
+        }.get()
     }
 
-    /// Sends a command whose replies go to the listener.
+    private func ask(_ commands: [Command], _ timeout: Duration) async -> Result<[RedisValue], RedisError> {
+        await withCheckedContinuation { continuation in
+            let deadline = ContinuousClock.now + timeout
+            waiters.append(
+                Waiter(count: commands.count, timeout: timeout, deadline: deadline, continuation: continuation))
+            watch(until: deadline)
+            for command in commands { tell(command) }
+        }
+    }
+
+    private func abandon(_ number: Int) {
+        guard failure == nil, number >= answered else { return }
+        waiters[number - answered].continuation.take()?.resume(returning: .failure(.cancelled))
+    }
+
+    /// Sends a command; its replies go to the listener if no call waits for them.
     func tell(_ command: Command) {
         guard failure == nil else { return }
-        var bytes: [UInt8] = []
-        command.encode(into: &bytes)
-        enqueue(bytes)
+        command.encode(into: &plain)
+        flushSoon()
     }
 
     /// From now on everything that no call waits for goes to `listener`, and at last the error that ended it all.
@@ -110,33 +134,14 @@ actor Connection {
 
     // MARK: Opening
 
-    private func handshake(_ login: Login, timeout: Duration) async throws(RedisError) {
+    private func shakeHands(_ login: Login, timeout: Duration) async throws(RedisError) {
         try await waitUntilConnected(timeout: timeout)
-        var commands: [Command] = []
-        if let password = login.password {
-            commands.append(Command(arguments: ["AUTH"] + (login.user.map { [$0] } ?? []) + [password]))
-        }
-        if login.database != 0 { commands.append(Command("SELECT", login.database)) }
-        if login.mustBePrimary { commands.append(Command("ROLE")) }
-        commands.append(Command("CLIENT", "SETNAME", login.name))
-        commands.append(Command("CLIENT", "ID"))
-        var bytes: [UInt8] = []
-        for command in commands { command.encode(into: &bytes) }
-        let replies = try await call(bytes, count: commands.count, timeout: timeout)
-        if login.mustBePrimary, let role = replies[replies.count - 3].array?.first?.string, role != "master" {
-            // Sentinels name it before it knows.
-            let error = RedisError(.readOnly, "Redis at \(label) is not the primary yet")
+        let handshake = Handshake(login)
+        let replies = try await call(handshake.commands, timeout: timeout, hearsOut: true)
+        do { serverSide = try handshake.judge(replies, label: label) } catch {
             fail(error)
             throw error
         }
-        for (index, reply) in replies.enumerated() {
-            guard case .error(let error) = reply else { continue }
-            // An ACL may forbid CLIENT: names are a comfort, signing in is not.
-            if index >= replies.count - 2, error.code == .noPermission { continue }
-            fail(error)
-            throw error
-        }
-        id = replies.last?.int
     }
 
     private func waitUntilConnected(timeout: Duration) async throws(RedisError) {
@@ -153,67 +158,82 @@ actor Connection {
         if let failure { throw failure }
     }
 
-    // MARK: The socket
-
-    private func handle(_ readiness: EventLoop.Readiness) {
-        if let continuation = opening, tls == nil || !isShakingHands {
-            opening = nil
-            if let reason = Socket.pendingError(of: descriptor) {
-                fail(RedisError(.unreachable, reason))
-            } else if let tls {
-                opening = continuation
-                return shakeHands(tls)
-            } else {
-                Self.loop.change(descriptor, to: .readable)
-            }
-            return continuation.resume()
-        }
-        if readiness.contains(.writable) { flush() }
-        if !readiness.isDisjoint(with: [.readable, .failed]), failure == nil { receive() }
+    /// The socket is connected, or will never be.
+    private func begin() {
+        if let reason = Socket.pendingError(of: descriptor) { return fail(RedisError(.unreachable, reason)) }
+        Self.loop.change(descriptor, to: .readable)
+        isShakingHands = tls != nil
+        if let tls { shakeHands(tls) } else { opening.take()?.resume() }
     }
 
     /// Begins TLS, or goes on with it. Whoever opens the connection is told when it is established.
     private func shakeHands(_ tls: TLS) {
-        isShakingHands = true
         do {
             try tls.handshake()
-            send(tls.output())
+            flushSoon()
         } catch {
-            send(tls.output())
+            // It may have an alert to send.
+            flush()
             return fail(error)
         }
-        if tls.isEstablished { opening.take()?.resume() }
+        guard tls.isEstablished else { return }
+        isShakingHands = false
+        opening.take()?.resume()
     }
 
-    private func enqueue(_ bytes: [UInt8]) {
-        guard let tls else { return send(bytes) }
-        do { try tls.send(bytes) } catch { return fail(error) }
-        send(tls.output())
+    // MARK: The socket
+
+    private func handle(_ readiness: EventLoop.Readiness) {
+        if opening != nil, !isShakingHands { return begin() }
+        if readiness.contains(.writable) { flush() }
+        if !readiness.isDisjoint(with: [.readable, .failed]), failure == nil { receive() }
     }
 
-    private func send(_ bytes: [UInt8]) {
-        let wasEmpty = outbox.isEmpty
-        outbox.append(contentsOf: bytes)
-        // What others add before the socket takes it goes out in the same write.
-        if wasEmpty { flush() }
+    private func flushSoon() {
+        guard !willFlush, !isFull else { return }
+        willFlush = true
+        Self.loop.atEndOfTurn { [weak self] in self?.assumeIsolated { $0.flush() } }
     }
 
     private func flush() {
-        while written < outbox.count {
-            let count = outbox.withUnsafeBytes {
+        willFlush = false
+        guard failure == nil else { return }
+        guard let tls else { return write(&plain) }
+        do {
+            if tls.isEstablished {
+                try tls.send(plain)
+                plain.removeAll(keepingCapacity: plain.capacity < 1 << 20)
+            }
+            sealed += tls.output()
+        } catch {
+            return fail(error)
+        }
+        write(&sealed)
+    }
+
+    /// Writes what the socket takes.
+    private func write(_ bytes: inout [UInt8]) {
+        while written < bytes.count {
+            let count = bytes.withUnsafeBytes {
                 Glibc.send(descriptor, $0.baseAddress! + written, $0.count - written, Int32(MSG_NOSIGNAL))
             }
             if count > 0 {
                 written += count
             } else if errno == EAGAIN {
-                return Self.loop.change(descriptor, to: [.readable, .writable])
+                return setFull(true)
             } else if errno != EINTR {
                 return fail(RedisError(.closed, "the connection to Redis at \(label) broke: \(Socket.message(errno))"))
             }
         }
-        outbox.removeAll(keepingCapacity: outbox.capacity < 1 << 20)
+        bytes.removeAll(keepingCapacity: bytes.capacity < 1 << 20)
         written = 0
-        Self.loop.change(descriptor, to: .readable)
+        setFull(false)
+    }
+
+    private func setFull(_ full: Bool) {
+        guard isFull != full else { return }
+        isFull = full
+        Self.loop.change(descriptor, to: full ? [.readable, .writable] : .readable)
     }
 
     private func receive() {
@@ -229,26 +249,23 @@ actor Connection {
         guard failure == nil, tls.isEstablished else { return }
         do {
             let plain = try tls.input()
-            send(tls.output())
+            // A key update has to be answered, for one.
+            flushSoon()
             plain.withUnsafeBytes { read($0) }
         } catch {
             fail(error)
         }
     }
 
+    // MARK: Replies
+
     private func read(_ bytes: UnsafeRawBufferPointer) {
         guard !bytes.isEmpty else { return }
-        let fed = redisReaderFeed(reader, bytes.baseAddress?.assumingMemoryBound(to: CChar.self), bytes.count)
-        guard fed == REDIS_OK else { return fail(RedisError(.closed, "out of memory for a reply of Redis")) }
-        while failure == nil {
-            var reply: UnsafeMutableRawPointer?
-            guard redisReaderGetReply(reader, &reply) == REDIS_OK else {
-                return fail(RedisError(.closed, "what answers at \(label) does not speak Redis' protocol"))
-            }
-            guard let reply else { return }
-            let value = RedisValue(reply.assumingMemoryBound(to: redisReply.self).pointee)
-            freeReplyObject(reply)
-            deliver(value)
+        guard reader.feed(bytes) else { return fail(RedisError(.closed, "out of memory for a reply of Redis")) }
+        do {
+            while failure == nil, let value = try reader.next() { deliver(value) }
+        } catch {
+            fail(RedisError(error.code, "\(error.message), at \(label)"))
         }
     }
 
@@ -258,25 +275,38 @@ actor Connection {
             return
         }
         waiters[0].replies.append(value)
-        guard waiters[0].replies.count == waiters[0].count else { return }
-        let waiter = waiters.removeFirst()
-        Self.loop.cancel(waiter.watchdog)
-        waiter.continuation.resume(returning: .success(waiter.replies))
+        guard waiters[0].replies.count == waiters[0].count, let waiter = waiters.popFirst() else { return }
+        answered += 1
+        waiter.continuation?.resume(returning: .success(waiter.replies))
         if isRetired, waiters.isEmpty { close() }
+    }
+
+    /// Sees to it that the connection fails if replies are overdue.
+    private func watch(until deadline: ContinuousClock.Instant) {
+        if let watchdog {
+            guard deadline < watchdog.deadline else { return }
+            Self.loop.cancel(watchdog.timer)
+        }
+        let timer = Self.loop.schedule(at: deadline) { [weak self] in self?.assumeIsolated { $0.checkDeadlines() } }
+        watchdog = (timer, deadline)
+    }
+
+    private func checkDeadlines() {
+        watchdog = nil
+        guard let next = (0..<waiters.count).map({ waiters[$0] }).min(by: { $0.deadline < $1.deadline }) else { return }
+        guard next.deadline <= .now else { return watch(until: next.deadline) }
+        fail(RedisError(.timedOut, "Redis at \(label) did not answer within \(next.timeout)"))
     }
 
     private func fail(_ error: RedisError) {
         guard failure == nil else { return }
         failure = error
+        isInDoubt = !waiters.isEmpty
         Self.loop.unwatch(descriptor)
-        Glibc.close(descriptor)
-        opening?.resume()
-        opening = nil
-        for waiter in waiters {
-            Self.loop.cancel(waiter.watchdog)
-            waiter.continuation.resume(returning: .failure(error))
-        }
-        waiters = []
+        if isInDoubt { Socket.abort(descriptor) } else { Glibc.close(descriptor) }
+        if let watchdog { Self.loop.cancel(watchdog.timer) }
+        opening.take()?.resume()
+        while let waiter = waiters.popFirst() { waiter.continuation?.resume(returning: .failure(error)) }
         listener?(.failure(error))
         listener = nil
     }

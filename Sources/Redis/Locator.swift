@@ -49,9 +49,8 @@ struct Locator: Sendable {
             do throws(RedisError) {
                 let connection = try await Connection.open(
                     sentinel, Login(sentinelOf: url, name: name), timeout: min(timeout, .seconds(1)))
-                var bytes: [UInt8] = []
-                Command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", primary).encode(into: &bytes)
-                let reply = try await connection.call(bytes, count: 1, timeout: .seconds(1))[0]
+                let question = Command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", primary)
+                let reply = try await connection.call([question], timeout: .seconds(1))[0]
                 await connection.close()
                 if case .error(let error) = reply { throw error }
                 if let parts = reply.array, parts.count == 2, let host = parts[0].string, let port = parts[1].string,

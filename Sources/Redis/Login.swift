@@ -8,6 +8,8 @@ struct Login: Sendable {
     var tls: RedisURL.TLSOptions?
     /// A replica is refused, as long as it is one.
     var mustBePrimary = false
+    /// Ask which run of which server this is: a connection's number means something in that one only.
+    var tracesServer = false
 
     init(_ url: RedisURL, name: String) {
         (self.name, user, password, database, tls) = (name, url.user, url.password, url.database, url.tls)

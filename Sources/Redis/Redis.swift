@@ -7,11 +7,23 @@ import Executors
 /// the caller decides; the bus' scripts may all be sent again. Replies that say that nothing was done yet (`LOADING`,
 /// `READONLY` after a failover, …) are waited out up to the call's timeout.
 package actor Redis {
+    /// What a client's replies mean to its callers.
+    package enum Replies: Sendable {
+        /// They may be done without: a caller who is cancelled leaves at once with `.cancelled`.
+        case wanted
+        /// They say what the caller owns: one who is cancelled hears them out, and after a connection was lost the server
+        /// is told to end it before anything is sent over another, lest it still does what nobody will hear of.
+        case owed
+    }
+
     package nonisolated var unownedExecutor: UnownedSerialExecutor { Connection.loop.asUnownedSerialExecutor() }
 
     package nonisolated let url: RedisURL
+    private let replies: Replies
     private var locator: Locator
     private var live: Connection?
+    /// The connection before the live one.
+    private var lost: Connection?
     /// Where the live connection leads.
     private var place: RedisURL.Address?
     private var watch: Task<Void, Never>?
@@ -20,8 +32,8 @@ package actor Redis {
     private var failures = 0
 
     /// `name` is what CLIENT LIST shows.
-    package init(_ url: RedisURL, name: String) {
-        self.url = url
+    package init(_ url: RedisURL, name: String, replies: Replies = .wanted) {
+        (self.url, self.replies) = (url, replies)
         locator = Locator(url, name: name)
     }
 
@@ -51,37 +63,47 @@ package actor Redis {
     ) async throws(RedisError) -> [RedisValue] {
         guard !calls.isEmpty else { return [] }
         let deadline = ContinuousClock.now + timeout
+        var tries = 0
         while true {
             let connection = try await connection(until: deadline)
-            var bytes: [UInt8] = []
-            for call in calls { call.command.encode(into: &bytes) }
-            var replies: [RedisValue]
+            var answers: [RedisValue]
             do {
-                replies = try await connection.call(
-                    bytes, count: calls.count, timeout: max(deadline - .now, .milliseconds(50)) + blocking)
+                answers = try await connection.call(
+                    calls.map(\.command), timeout: max(deadline - .now, .milliseconds(50)) + blocking,
+                    hearsOut: replies == .owed)
             } catch {
-                drop(connection)
+                // Others can go on behind an answer that is not waited for, but not behind a wait.
+                if error.code != .cancelled || blocking > .zero { drop(connection) }
                 throw error
             }
-            for (index, reply) in replies.enumerated() {
-                guard case .error(let error) = reply, error.code == .noScript else { continue }
-                replies[index] = try await evaluate(calls[index], on: connection, until: deadline)
+            for (index, answer) in answers.enumerated() {
+                guard case .error(let error) = answer, error.code == .noScript else { continue }
+                answers[index] = try await connection.call(
+                    [calls[index].withSource], timeout: max(deadline - .now, .milliseconds(50)),
+                    hearsOut: replies == .owed)[0]
             }
-            guard case .error(let error) = replies[0], error.isPassing, calls.count == 1 || allPassing(replies),
-                ContinuousClock.now < deadline - .milliseconds(200), !Task.isCancelled
-            else { return replies }
+            let wait = Backoff.milliseconds(tries)
+            guard case .error(let error) = answers[0], error.isPassing, calls.count == 1 || allPassing(answers),
+                ContinuousClock.now + .milliseconds(wait) < deadline, !Task.isCancelled
+            else { return answers }
             if locator.follow(error, from: place) {
                 leave(connection)
                 continue
             }
             // READONLY and its like: perhaps another server is the primary by now.
             if [.readOnly, .masterDown, .clusterDown].contains(error.code) { leave(connection) }
-            await pause(.milliseconds(100))
+            tries += 1
+            await pause(wait)
         }
     }
 
+    /// Connects if there is no connection: what an earlier one still had to do has then been done, or will not be.
+    package func connect(timeout: Duration = .seconds(5)) async throws(RedisError) {
+        _ = try await connection(until: .now + timeout)
+    }
+
     /// The server's number of the live connection (for CLIENT UNBLOCK from another one), nil while there is none.
-    package var connectionID: Int? { get async { await live?.id } }
+    package var connectionID: Int? { get async { await live?.serverSide.id } }
 
     package func close() async {
         isClosed = true
@@ -95,12 +117,17 @@ package actor Redis {
     private func connection(until deadline: ContinuousClock.Instant) async throws(RedisError) -> Connection {
         while true {
             if isClosed { throw RedisError(.closed, "the Redis client was closed") }
-            if let live, await live.isOpen { return live }
+            if replies == .wanted, Task.isCancelled { throw .cancelled }
+            if let live {
+                if await live.isOpen { return live }
+                drop(live)
+            }
             do {
                 return try await connect(within: min(.seconds(3), max(deadline - .now, .milliseconds(50))))
             } catch {
-                let wait = Duration.milliseconds(Backoff.milliseconds(failures))
-                guard error.code == .unreachable || error.isTransient, ContinuousClock.now + wait < deadline,
+                let wait = Backoff.milliseconds(failures)
+                guard error.code == .unreachable || error.isTransient,
+                    ContinuousClock.now + .milliseconds(wait) < deadline,
                     !Task.isCancelled
                 else { throw error }
                 await pause(wait)
@@ -112,14 +139,19 @@ package actor Redis {
     private func connect(within limit: Duration) async throws(RedisError) -> Connection {
         let task = connecting ?? Task { await self.open(within: limit) }
         connecting = task
-        return try await task.value.get()
+        guard replies == .wanted else { return try await task.value.get() }
+        guard let result = await task.valueUnlessCancelled else { throw .cancelled }
+        return try result.get()
     }
 
     private func open(within limit: Duration) async -> Result<Connection, RedisError> {
         let result: Result<Connection, RedisError>
         do {
             let address = try await locator.find(timeout: limit)
-            let connection = try await Connection.open(address, locator.login, timeout: limit)
+            var login = locator.login
+            login.tracesServer = replies == .owed
+            let connection = try await Connection.open(address, login, timeout: limit)
+            try await endLost(by: connection)
             failures = 0
             place = address
             if isClosed { await connection.close() } else { live = connection }
@@ -134,15 +166,33 @@ package actor Redis {
         return result
     }
 
+    /// A connection that only we know to be lost may still take an element, and claim it, for nobody.
+    private func endLost(by connection: Connection) async throws(RedisError) {
+        guard replies == .owed, let lost else { return }
+        if await lost.isInDoubt {
+            let (old, new) = (await lost.serverSide, await connection.serverSide)
+            if let id = old.id, let run = old.run, run == new.run {
+                // An ACL may forbid it; then the lease is what ends its claim.
+                _ = try await connection.call(
+                    [Command("CLIENT", "KILL", "ID", id)], timeout: .seconds(1), hearsOut: true)
+            }
+        }
+        self.lost = nil
+    }
+
     private func drop(_ connection: Connection) {
-        if live === connection { live = nil }
+        leave(live: connection)
         Task { await connection.close() }
     }
 
     /// Others may still wait for its replies, which come.
     private func leave(_ connection: Connection) {
-        if live === connection { live = nil }
+        leave(live: connection)
         Task { await connection.retire() }
+    }
+
+    private func leave(live connection: Connection) {
+        if live === connection { (lost, live) = (connection, nil) }
     }
 
     /// Asks the sentinels every few seconds, so that nobody works on an old primary that was cut off from the rest.
@@ -164,15 +214,7 @@ package actor Redis {
         drop(connection)
     }
 
-    private func pause(_ duration: Duration) async { try? await Task.sleep(for: duration) }
-
-    private func evaluate(
-        _ call: Call, on connection: Connection, until deadline: ContinuousClock.Instant
-    ) async throws(RedisError) -> RedisValue {
-        var bytes: [UInt8] = []
-        call.withSource.encode(into: &bytes)
-        return try await connection.call(bytes, count: 1, timeout: max(deadline - .now, .milliseconds(50)))[0]
-    }
+    private func pause(_ milliseconds: Int) async { try? await Task.sleep(for: .milliseconds(milliseconds)) }
 
     private func allPassing(_ replies: [RedisValue]) -> Bool {
         replies.allSatisfy { if case .error(let error) = $0 { error.isPassing } else { false } }

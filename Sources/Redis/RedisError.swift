@@ -13,6 +13,8 @@ package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible {
         case timedOut
         case authentication, noPermission, wrongType, outOfMemory, noScript, readOnly, loading, moved, ask, tryAgain
         case clusterDown, masterDown, noReplicas, misconfigured, busy, unblocked
+        /// The caller's task was cancelled: what it had sent may or may not have been done.
+        case cancelled
         /// Any other error reply.
         case reply
     }
@@ -26,6 +28,8 @@ package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible {
     package init(_ code: Code, _ message: String) { (self.code, self.message) = (code, message) }
 
     package var description: String { message }
+
+    static let cancelled = RedisError(.cancelled, "the task that asked Redis was cancelled")
 
     /// An error reply: its first word is the code.
     init(reply text: String) {

@@ -42,6 +42,14 @@ enum Socket {
         return descriptor
     }
 
+    /// Closes a socket so that nothing more of what was written reaches the server: the kernel would go on sending it for
+    /// minutes, and it might be executed after what was sent over another connection since.
+    static func abort(_ descriptor: Int32) {
+        var now = linger(l_onoff: 1, l_linger: 0)
+        setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &now, socklen_t(MemoryLayout<linger>.size))
+        close(descriptor)
+    }
+
     /// The error with which connecting ended, nil if it succeeded.
     static func pendingError(of descriptor: Int32) -> String? {
         var code: Int32 = 0

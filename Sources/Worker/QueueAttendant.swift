@@ -47,8 +47,9 @@ final class QueueAttendant: Sendable {
         self.store = store
         self.identity = identity
         queue = Queue(
-            name, redis: Redis(configuration.redis, name: "haul-\(identity.name)"), policy: configuration.policy)
-        waiter = Redis(configuration.redis, name: "haul-\(identity.name)-wait")
+            name, redis: Redis(configuration.redis, name: "haul-\(identity.name)", replies: .owed),
+            policy: configuration.policy)
+        waiter = Redis(configuration.redis, name: "haul-\(identity.name)-wait", replies: .owed)
         var log = log
         log[metadataKey: "queue"] = "\(name)"
         self.log = log
@@ -295,6 +296,8 @@ final class QueueAttendant: Sendable {
             return Array(state.pending) + Array(state.running.keys)
         }
         defer { state.withLock { $0.registrations -= 1 } }
+        // What a lost wait still takes would not be found by this registration.
+        try await waiter.connect()
         var tries = 0
         while !(try await queue.register(identity, fields: fields, known: known)) {
             tries += 1

@@ -1,7 +1,20 @@
 import Glibc
-import Redis
 import TestSupport
 import Testing
+
+@testable import Redis
+
+/// Many callers on the loop itself: all of them come in one turn.
+private actor Callers {
+    nonisolated var unownedExecutor: UnownedSerialExecutor { Connection.loop.asUnownedSerialExecutor() }
+
+    func sum(of count: Int, asking redis: Redis) async -> Int {
+        let tasks = (0..<count).map { number in Task { try await redis.send(Command("ECHO", number)).int ?? 0 } }
+        var sum = 0
+        for task in tasks { sum += (try? await task.value) ?? 0 }
+        return sum
+    }
+}
 
 @Suite struct RedisURLTests {
     @Test("the forms of a URL") func forms() throws {
@@ -32,6 +45,18 @@ import Testing
             for index in 0..<500 { group.addTask { try await redis.send(Command("ECHO", index)).int == index } }
             for try await isRight in group { #expect(isRight) }
         }
+    }
+
+    @Test("what many callers ask for in one turn of the loop is one write") func batch() async throws {
+        let server = try await RedisServer()
+        let redis = Redis(try RedisURL(server.url), name: "t")
+        try await redis.send(Command("PING"))
+        let before = try await server.statistic("total_reads_processed")
+        let callers = Callers()
+        #expect(await callers.sum(of: 1000, asking: redis) == 1000 * 999 / 2)
+        // Redis reads 16 KiB at a time, and what asks it for the statistic takes a read, too.
+        let reads = try await server.statistic("total_reads_processed") - before
+        #expect(reads < 10)
     }
 
     @Test("a wrong password is said at once, a right one signs in") func password() async throws {

@@ -42,6 +42,12 @@ package final class RedisServer: @unchecked Sendable {
         return cli.standardOutput.trimmingCharacters(in: .whitespacesAndNewlines)
     }
 
+    /// A number of INFO's.
+    package func statistic(_ name: String) async throws -> Int {
+        let line = try await cli("INFO", "all").split(whereSeparator: \.isNewline).first { $0.hasPrefix("\(name):") }
+        return line.flatMap { Int($0.dropFirst(name.count + 1)) } ?? 0
+    }
+
     private func waitUntilReady() async throws {
         try await eventually("redis-server to listen") { Self.canConnect(self.socket) }
     }

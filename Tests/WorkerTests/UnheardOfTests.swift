@@ -32,6 +32,35 @@ import Testing
         #expect(origin.requests.count == count)
     }
 
+    @Test("a wait that only the worker knows to be lost takes no job for nobody") func lostWait() async throws {
+        let fleet = try await Fleet()
+        let origin = try OriginServer { .file(Self.bytes, to: $0) }
+        let keys = fleet.queue.keys
+        try await fleet.queue.redis.send(Command("PING"))
+        let own = LostConnections.sockets(to: fleet.server.socket)
+        try await fleet.withWorker("w") {
+            // From now on the server knows the scripts: the claim behind the lost wait would be done, too.
+            try await fleet.push(#"{"url":"\#(origin.url("/a"))","id":"i"}"#)
+            try await fleet.wait("i", for: .completed)
+            try await eventually { try await fleet.server.statistic("blocked_clients") == 1 }
+            let connections = LostConnections(LostConnections.sockets(to: fleet.server.socket).subtracting(own))
+            // Until it has registered anew: the second tick from here on comes after that.
+            for _ in 1...2 {
+                let tick = try await fleet.queue.redis.send(Command("GET", keys.tick)).string
+                try await eventually("a tick") {
+                    try await fleet.queue.redis.send(Command("GET", keys.tick)).string != tick
+                }
+            }
+            try await eventually { try await fleet.server.statistic("blocked_clients") >= 1 }
+            try await fleet.push(#"{"url":"\#(origin.url("/b"))","id":"j"}"#)
+            try await fleet.wait("j", for: .completed)
+            // Nobody had to wait for a lease to lapse.
+            #expect(try await fleet.queue.job("j")?.integer("crashes") ?? 0 == 0)
+            #expect(origin.requests.map(\.path) == ["/a", "/b"])
+            withExtendedLifetime(connections) {}
+        }
+    }
+
     @Test("a file that was placed by a run whose end nobody heard of is the job's own") func unsettled() async throws {
         let fleet = try await Fleet()
         let origin = try OriginServer { .file(Self.bytes, to: $0) }

@@ -1,0 +1,52 @@
+/// The first commands on a connection, and what their replies mean.
+struct Handshake {
+    private enum Step { case authenticate, select, role, name, id, info }
+
+    private let steps: [Step]
+    let commands: [Command]
+
+    init(_ login: Login) {
+        var pairs: [(Step, Command)] = []
+        if let password = login.password {
+            pairs.append((.authenticate, Command(arguments: ["AUTH"] + (login.user.map { [$0] } ?? []) + [password])))
+        }
+        if login.database != 0 { pairs.append((.select, Command("SELECT", login.database))) }
+        if login.mustBePrimary { pairs.append((.role, Command("ROLE"))) }
+        pairs.append((.name, Command("CLIENT", "SETNAME", login.name)))
+        pairs.append((.id, Command("CLIENT", "ID")))
+        if login.tracesServer { pairs.append((.info, Command("INFO", "server"))) }
+        (steps, commands) = (pairs.map(\.0), pairs.map(\.1))
+    }
+
+    /// Who the connection is to the server, as far as an ACL lets it be known.
+    /// - Throws: what forbids to use the connection.
+    func judge(_ replies: [RedisValue], label: String) throws(RedisError) -> ServerSide {
+        var side = ServerSide()
+        for (step, reply) in zip(steps, replies) {
+            if case .error(let error) = reply {
+                // Names are a comfort, signing in is not.
+                if [.name, .id, .info].contains(step), error.code == .noPermission { continue }
+                throw error
+            }
+            switch step {
+            case .role where reply.array?.first?.string != "master":
+                // Sentinels name it before it knows.
+                throw RedisError(.readOnly, "Redis at \(label) is not the primary yet")
+            case .id: side.id = reply.int
+            case .info:
+                let line = reply.string?.split(whereSeparator: \.isNewline).first { $0.hasPrefix("run_id:") }
+                side.run = line.map { String($0.dropFirst("run_id:".count)) }
+            default: break
+            }
+        }
+        return side
+    }
+}
+
+/// A connection as the server knows it.
+struct ServerSide: Sendable {
+    /// Its number, unique in one run of the server.
+    var id: Int?
+    /// Which run of which server that is, if it was asked for.
+    var run: String?
+}

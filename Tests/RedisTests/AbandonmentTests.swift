@@ -1,0 +1,136 @@
+import Glibc
+import Redis
+import TestSupport
+import Testing
+
+/// Callers who leave before their replies come, and connections of which only one side knows the end.
+@Suite struct AbandonmentTests {
+    private func code(_ body: () async throws -> Void) async -> RedisError.Code? {
+        do { try await body() } catch { return (error as? RedisError)?.code }
+        return nil
+    }
+
+    @Test("a cancelled caller leaves at once, and the others still get their own replies") func cancelled()
+        async throws
+    {
+        let server = try await RedisServer()
+        let redis = Redis(try RedisURL(server.url), name: "t")
+        let id = try await redis.send(Command("CLIENT", "ID")).int
+        let reads = try await server.statistic("total_reads_processed")
+        server.signal(SIGSTOP)
+        let leaving = Task { await code { try await redis.send(Command("INCR", "n"), timeout: .seconds(60)) } }
+        let staying = (1...3).map { number in
+            Task { try await redis.send(Command("ECHO", number), timeout: .seconds(60)).int }
+        }
+        leaving.cancel()
+        // The server stands still: no reply can have ended it.
+        #expect(await leaving.value == .cancelled)
+        server.signal(SIGCONT)
+        for (number, task) in zip(1..., staying) { #expect(try await task.value == number) }
+        // Its reply was read, on the same connection.
+        #expect(try await redis.send(Command("CLIENT", "ID")).int == id)
+        #expect(try await server.statistic("total_reads_processed") > reads)
+    }
+
+    @Test("a caller who was cancelled before sends nothing") func early() async throws {
+        let server = try await RedisServer()
+        let redis = Redis(try RedisURL(server.url), name: "t")
+        let task = Task {
+            while !Task.isCancelled { await Task.yield() }
+            return await code { try await redis.send(Command("INCR", "n")) }
+        }
+        task.cancel()
+        #expect(await task.value == .cancelled)
+        #expect(try await server.cli("EXISTS", "n") == "0")
+    }
+
+    @Test("a caller who is cancelled while the connection is made leaves at once") func connecting() async throws {
+        let server = try await RedisServer()
+        server.signal(SIGSTOP)
+        let redis = Redis(try RedisURL(server.url), name: "t")
+        let leaving = Task { await code { try await redis.send(Command("PING"), timeout: .seconds(60)) } }
+        try await eventually { !LostConnections.sockets(to: server.socket).isEmpty }
+        leaving.cancel()
+        #expect(await leaving.value == .cancelled)
+        server.signal(SIGCONT)
+        #expect(try await redis.send(Command("PING")) == .status("PONG"))
+    }
+
+    @Test("whose wait is cancelled leaves no connection that others would wait behind") func wait() async throws {
+        let server = try await RedisServer()
+        let redis = Redis(try RedisURL(server.url), name: "t")
+        let leaving = Task {
+            await code {
+                _ = try await redis.pipeline([.command(Command("BLPOP", "none", "60"))], blocking: .seconds(60))
+            }
+        }
+        try await eventually { try await server.statistic("blocked_clients") == 1 }
+        leaving.cancel()
+        #expect(await leaving.value == .cancelled)
+        #expect(try await redis.send(Command("PING")) == .status("PONG"))
+    }
+
+    @Test("a caller who is owed the reply hears it although it is cancelled") func owed() async throws {
+        let server = try await RedisServer()
+        let redis = Redis(try RedisURL(server.url), name: "t", replies: .owed)
+        let task = Task {
+            try await redis.pipeline([.command(Command("BLPOP", "l", "60"))], blocking: .seconds(60))[0].array?.count
+        }
+        try await eventually { try await server.statistic("blocked_clients") == 1 }
+        task.cancel()
+        try await server.cli("LPUSH", "l", "x")
+        #expect(try await task.value == 2)
+    }
+
+    @Test(
+        "a wait that only we know to be lost is ended by the next connection, if replies are owed",
+        arguments: [Redis.Replies.owed, .wanted])
+    func lost(_ replies: Redis.Replies) async throws {
+        let server = try await RedisServer()
+        let redis = Redis(try RedisURL(server.url), name: "t", replies: replies)
+        let wait = Task {
+            await code {
+                _ = try await redis.pipeline(
+                    [.command(Command("BLMOVE", "jobs", "held", "RIGHT", "LEFT", "60"))], blocking: .seconds(60))
+            }
+        }
+        try await eventually { try await server.statistic("blocked_clients") == 1 }
+        let connections = LostConnections(LostConnections.sockets(to: server.socket))
+        #expect(await wait.value == .closed)
+        try await redis.connect()
+        try await server.cli("LPUSH", "jobs", "x")
+        // Otherwise the lost wait takes it, for nobody.
+        #expect(try await server.cli("LLEN", "held") == (replies == .owed ? "0" : "1"))
+        withExtendedLifetime(connections) {}
+    }
+
+    @Test("after a restart the number of a lost connection is another's, and that one lives") func restarted()
+        async throws
+    {
+        let server = try await RedisServer()
+        let redis = Redis(try RedisURL(server.url), name: "t", replies: .owed)
+        try await redis.connect()
+        let id = try #require(await redis.connectionID)
+        let wait = Task {
+            await code {
+                _ = try await redis.pipeline([.command(Command("BLPOP", "none", "60"))], blocking: .seconds(60))
+            }
+        }
+        try await eventually { try await server.statistic("blocked_clients") == 1 }
+        // The server's way of ending is no way of ending its connection to us.
+        let connections = LostConnections(LostConnections.sockets(to: server.socket))
+        #expect(await wait.value == .closed)
+        try await server.restart()
+        // The one that now has the number, whatever it is.
+        var others: [Redis] = []
+        repeat {
+            others.append(Redis(try RedisURL(server.url), name: "o"))
+            try await others.last?.connect()
+        } while await others.last?.connectionID ?? id < id
+        let other = try #require(others.last)
+        try await redis.connect()
+        #expect(await other.connectionID == id)
+        #expect(try await other.send(Command("CLIENT", "ID")).int == id)
+        withExtendedLifetime(connections) {}
+    }
+}
