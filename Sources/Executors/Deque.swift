@@ -32,3 +32,5 @@ package struct Deque<Element> {
         return element
     }
 }
+
+extension Deque: Sendable where Element: Sendable {}

@@ -1,13 +1,17 @@
-import Executors
+import Dispatch
 
 /// Holds threads until it is opened: what a server's handler waits for, so that a test says when it answers.
 package final class Latch: Sendable {
-    private let isOpen = Monitor(false)
+    private let turnstile = DispatchSemaphore(value: 0)
 
     package init() {}
 
-    package func open() { isOpen.withLock { $0 = true } }
+    package func open() { turnstile.signal() }
 
     /// Blocks this thread, which must not be one of Swift's cooperative ones.
-    package func wait() { isOpen.waitWhile({ !$0 }, then: { _ in }) }
+    package func wait() {
+        turnstile.wait()
+        // For whoever comes after.
+        turnstile.signal()
+    }
 }
