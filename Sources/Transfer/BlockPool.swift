@@ -4,10 +4,11 @@ import Synchronization
 /// The memory between the network and the disk, and its bound: when it is used up, readers wait.
 ///
 /// Fast streams get large blocks, which are worth a direct write each; slow ones small blocks, of which a thousand cost
-/// 64 MiB. Memory is never given back, and small blocks are made as they are needed.
+/// 64 MiB. Blocks are made as they are needed, and never given back.
 final class BlockPool: Sendable {
     private struct State: Sendable {
         var large: [Block] = []
+        var largeMade = 0
         var small: [Block] = []
         var smallMade = 0
         /// Those who found no block, in order; each is called once when there is one.
@@ -22,16 +23,14 @@ final class BlockPool: Sendable {
         }
     }
 
-    let largeCount: Int
+    let largeLimit: Int
     private let smallLimit: Int
     private let state: Mutex<State>
 
-    /// Large blocks are touched here, so that no page fault happens on the loop.
+    /// The largest numbers of blocks.
     init(large: Int, small: Int) {
-        largeCount = large
-        smallLimit = small
-        let blocks = Self.make(large, size: Block.largeSize, touch: true)
-        state = Mutex(State(large: blocks))
+        (largeLimit, smallLimit) = (large, small)
+        state = Mutex(State())
     }
 
     deinit {
@@ -45,14 +44,14 @@ final class BlockPool: Sendable {
     /// A block of the size asked for, or nil; then `wake` is called once when one has come back.
     func take(large: Bool, orCall wake: @escaping @Sendable () -> Void) -> Block? {
         state.withLock { state in
-            if let block = large ? state.large.popLast() : takeSmall(&state) ?? state.large.popLast() { return block }
+            if let block = large ? takeLarge(&state) : takeSmall(&state) ?? takeLarge(&state) { return block }
             if large { state.waitingForLarge.append(wake) } else { state.waitingForSmall.append(wake) }
             return nil
         }
     }
 
     /// A large block if one is free; nobody is called otherwise.
-    func takeLarge() -> Block? { state.withLock { $0.large.popLast() } }
+    func takeLarge() -> Block? { state.withLock { takeLarge(&$0) } }
 
     func give(_ block: Block) {
         let wake = state.withLock { state in
@@ -65,7 +64,7 @@ final class BlockPool: Sendable {
     /// Calls the next of those who wait: one who was called had no use for the block any more.
     func passOn() {
         let wake = state.withLock { state in
-            if !state.large.isEmpty { return state.next(large: true) }
+            if !state.large.isEmpty || state.largeMade < largeLimit { return state.next(large: true) }
             return !state.small.isEmpty || state.smallMade < smallLimit ? state.next(large: false) : nil
         }
         wake?()
@@ -73,19 +72,19 @@ final class BlockPool: Sendable {
 
     var hasWaiting: Bool { state.withLock { !$0.waitingForLarge.isEmpty || !$0.waitingForSmall.isEmpty } }
 
-    private func takeSmall(_ state: inout State) -> Block? {
-        if state.small.isEmpty, state.smallMade < smallLimit {
-            state.small = Self.make(1, size: Block.smallSize, touch: false)
-            state.smallMade += 1
-        }
-        return state.small.popLast()
+    private func takeLarge(_ state: inout State) -> Block? {
+        if let block = state.large.popLast() { return block }
+        guard state.largeMade < largeLimit else { return nil }
+        state.largeMade += 1
+        return Self.make(Block.largeSize)
     }
 
-    private static func make(_ count: Int, size: Int, touch: Bool) -> [Block] {
-        (0..<count).map { _ in
-            let memory = aligned_alloc(Block.alignment, size)!
-            if touch { memset(memory, 0, size) }
-            return Block(memory: memory, size: size)
-        }
+    private func takeSmall(_ state: inout State) -> Block? {
+        if let block = state.small.popLast() { return block }
+        guard state.smallMade < smallLimit else { return nil }
+        state.smallMade += 1
+        return Self.make(Block.smallSize)
     }
+
+    private static func make(_ size: Int) -> Block { Block(memory: aligned_alloc(Block.alignment, size)!, size: size) }
 }

@@ -22,8 +22,8 @@ package final class WritePath: Sendable {
     private static let slowWrite: UInt64 = 8_000_000
 
     /// - Parameters:
-    ///   - blocks: The number of 1 MiB blocks.
-    ///   - smallBlocks: The largest number of 64 KiB blocks; made as needed.
+    ///   - blocks: The largest number of 1 MiB blocks.
+    ///   - smallBlocks: The largest number of 64 KiB blocks.
     ///   - writers: The number of threads that write.
     package init(
         blocks: Int = 24, smallBlocks: Int = 1024, writers: Int = 2,
@@ -36,7 +36,7 @@ package final class WritePath: Sendable {
 
     /// Whether blocks pile up because the disk takes long, not because there are many.
     var isDiskBehind: Bool {
-        directWrite.load(ordering: .relaxed) > Self.slowWrite && writers.backlog > pool.largeCount / 2
+        directWrite.load(ordering: .relaxed) > Self.slowWrite && writers.backlog > pool.largeLimit / 2
     }
 
     func noteDirectWrite(_ nanoseconds: UInt64) {
