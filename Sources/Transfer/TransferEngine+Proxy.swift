@@ -12,7 +12,7 @@ extension TransferEngine {
     func resolveForProxy(_ request: Request) async throws(TransferError) -> IPAddress? {
         guard let proxy = configuration.proxy, !configuration.policy.allowsEverything else { return nil }
         guard let target = Authority(request.url) else { throw TransferError(.badJob, "the URL is not valid") }
-        let addresses = await resolve(target.host)
+        let addresses = try await resolve(target.host, within: request.connectTimeout)
         guard !addresses.isEmpty else {
             throw TransferError(
                 .dns, "\(target.host) cannot be resolved, which the address policy needs even behind a proxy")
@@ -44,8 +44,23 @@ extension TransferEngine {
         return addresses
     }
 
-    private func resolve(_ host: String) async -> [IPAddress] {
+    /// A nameserver that does not answer is waited for no longer than a server that does not, though the thread that asks
+    /// it cannot be called back.
+    private func resolve(_ host: String, within limit: Duration) async throws(TransferError) -> [IPAddress] {
         if let address = IPAddress(host) { return [address] }
-        return await resolver.run { Self.lookUp(host) }
+        let (answers, answer) = AsyncStream<[IPAddress]?>.makeStream()
+        resolver.submit { answer.yield(Self.lookUp(host)) }
+        let timeout = Task {
+            try await Task.sleep(for: limit)
+            answer.yield(nil)
+        }
+        defer { timeout.cancel() }
+        for await found in answers {
+            guard let found else {
+                throw TransferError(.dns, "\(host) was not resolved within \(limit.components.seconds) s")
+            }
+            return found
+        }
+        throw .cancelled
     }
 }

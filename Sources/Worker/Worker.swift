@@ -18,11 +18,12 @@ package final class Worker: Sendable {
     private let bytes: Mutex<Int64>
     private let isDraining = Mutex(false)
 
-    /// Opens the root. Throws `Failure` with a sentence about what is wrong with it.
+    /// Opens the root. Throws `Failure` with a sentence about what is wrong with it, or with the operator's authorities.
     package init(_ configuration: WorkerConfiguration, log: Logger) throws(Failure) {
         self.configuration = configuration
         self.log = log
         store = try Store(root: configuration.root)
+        if let file = configuration.certificateAuthorities { try CertificateStore.check(file) }
         var engine = TransferEngine.Configuration()
         engine.policy = configuration.addressPolicy
         engine.proxy = configuration.proxy
@@ -53,6 +54,10 @@ package final class Worker: Sendable {
     package func run() async throws {
         for attendant in attendants { try await attendant.register(fields) }
         await RedisCheck.warn(attendants[0].queue.redis, log)
+        if configuration.certificateAuthorities == nil, !CertificateStore.isInstalled {
+            log.warning(
+                "this system has no certificate authorities: no https server can be trusted (install ca-certificates)")
+        }
         log.info(
             "working",
             metadata: [

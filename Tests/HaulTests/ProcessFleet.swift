@@ -21,12 +21,14 @@ struct ProcessFleet {
     }
 
     func worker(_ name: String, lease: Int = 2, url: String? = nil) throws -> ChildProcess {
-        try ChildProcess(
-            "haul",
-            [
-                "worker", "--root", root.path, "--name", name, "--allow-address", "127.0.0.0/8", "--lease",
-                String(lease), "--redis", url ?? server.url,
-            ])
+        try ChildProcess("haul", arguments(name, lease: lease, url: url))
+    }
+
+    func arguments(_ name: String, lease: Int = 2, url: String? = nil) -> [String] {
+        [
+            "worker", "--root", root.path, "--name", name, "--allow-address", "127.0.0.0/8", "--lease",
+            String(lease), "--redis", url ?? server.url,
+        ]
     }
 
     func push(_ id: String) async throws {

@@ -1,0 +1,105 @@
+import Glibc
+import TestSupport
+import Testing
+
+/// What an operator says about the network, to real processes.
+@Suite struct NetworkCommandTests {
+    static let bytes = FileBytes(seed: 81, count: 300_000)
+
+    private func push(_ url: String, _ id: String, to fleet: ProcessFleet) async throws {
+        try await fleet.server.cli(
+            "LPUSH", "haul:{default}:jobs", #"{"url":"\#(url)","id":"\#(id)","retries":0,"connect_timeout":1}"#)
+    }
+
+    @Test("--ca adds an authority; without it https is refused; a file without one is refused at the start")
+    func authorities() async throws {
+        let fleet = try await ProcessFleet()
+        let certificates = try await Certificates()
+        let origin = try OriginServer(certificates: certificates) { .file(Self.bytes, to: $0) }
+        let bare = try fleet.worker("bare")
+        try await push(origin.url("/a"), "a", to: fleet)
+        try await fleet.wait("a", for: "failed")
+        #expect(try await fleet.field("error", of: "a") == "tls")
+        try await fleet.end(bare)
+        let trusting = try ChildProcess("haul", fleet.arguments("trusting") + ["--ca", certificates.file("ca.pem")])
+        try await push(origin.url("/b"), "b", to: fleet)
+        try await fleet.wait("b", for: "completed")
+        #expect(fleet.root.holds("b", Self.bytes))
+        try await fleet.end(trusting)
+        for file in [certificates.file("ca.key"), "/no/such/file"] {
+            let refused = try ChildProcess("haul", fleet.arguments("refused") + ["--ca", file])
+            #expect(try await refused.wait() == 2)
+            #expect(refused.standardError.contains(file))
+        }
+    }
+
+    @Test("the environment's proxies are not used, and the operator's is, whatever the environment excepts")
+    func proxies() async throws {
+        let fleet = try await ProcessFleet()
+        let certificates = try await Certificates()
+        let plain = try OriginServer { .file(Self.bytes, to: $0) }
+        let sealed = try OriginServer(certificates: certificates) { .file(Self.bytes, to: $0) }
+        let (wrong, right) = (try ProxyServer(), try ProxyServer())
+        var environment = ["no_proxy": "*", "NO_PROXY": "*"]
+        for name in ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
+            environment[name] = wrong.url("http")
+        }
+        let trust = ["--ca", certificates.file("ca.pem")]
+        var without = environment
+        for name in ["no_proxy", "NO_PROXY"] { without[name] = "" }
+        let direct = try ChildProcess("haul", fleet.arguments("direct") + trust, environment: without)
+        try await push(plain.url("/a"), "a", to: fleet)
+        try await push(sealed.url("/b"), "b", to: fleet)
+        for id in ["a", "b"] { try await fleet.wait(id, for: "completed") }
+        try await fleet.end(direct)
+        #expect(wrong.connections == 0)
+        let proxied = try ChildProcess(
+            "haul", fleet.arguments("proxied") + trust + ["--proxy", right.url("http")], environment: environment)
+        try await push(plain.url("/c"), "c", to: fleet)
+        try await push(sealed.url("/d"), "d", to: fleet)
+        for id in ["c", "d"] { try await fleet.wait(id, for: "completed") }
+        try await fleet.end(proxied)
+        #expect(wrong.connections == 0)
+        #expect(Set(right.targets) == ["GET \(plain.url("/c"))", "CONNECT 127.0.0.1:\(sealed.port)"])
+        for name in ["a", "b", "c", "d"] { #expect(fleet.root.holds(name, Self.bytes)) }
+    }
+
+    static func canBeDeaf() async -> Bool {
+        guard await PrivateMounts.arePossible() else { return false }
+        return SilentNameserver() != nil
+    }
+
+    @Test(
+        "a nameserver that never answers stops the job that asks it, and no other",
+        .enabled("needs root") { await canBeDeaf() },
+        arguments: [false, true])
+    func silentNameserver(_ hasProxy: Bool) async throws {
+        let fleet = try await ProcessFleet(pace: nil)
+        let nameserver = try #require(SilentNameserver())
+        let proxy = try ProxyServer()
+        let worker = try PrivateMounts.start(
+            nameserver.setup, "haul", fleet.arguments("w") + (hasProxy ? ["--proxy", proxy.url("socks5h")] : []))
+        for index in 0..<3 { try await push("http://lost.test/\(index)", "lost\(index)", to: fleet) }
+        for index in 0..<3 {
+            try await fleet.wait("lost\(index)", for: "failed")
+            #expect(try await fleet.field("error", of: "lost\(index)") == "dns")
+            #expect(
+                try await fleet.field("message", of: "lost\(index)").contains("lost.test was not resolved within 1 s"))
+        }
+        #expect(nameserver.questions > 0)
+        // The threads that asked still wait for 30 s; what does not need them goes on.
+        try await fleet.server.cli(
+            "LPUSH", "haul:{default}:jobs", #"{"url":"http://lost.test/x","id":"waiting","connect_timeout":60}"#)
+        try await fleet.wait("waiting", for: "running")
+        try await eventually("other jobs to be done", within: .seconds(15), every: .milliseconds(50)) {
+            try await fleet.push("good")
+            return try await fleet.field("state", of: "good") == "completed"
+        }
+        try await fleet.server.cli("HSET", "haul:{default}:want", "waiting", "cancelled")
+        try await eventually("the cancel to reach who waits", within: .seconds(15), every: .milliseconds(50)) {
+            try await fleet.field("state", of: "waiting") == "cancelled"
+        }
+        worker.kill(SIGTERM)
+        #expect(try await worker.wait(within: .seconds(15)) == 0)
+    }
+}

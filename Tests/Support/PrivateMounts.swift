@@ -1,0 +1,38 @@
+import Glibc
+
+/// Programs with mounts of their own, which nobody else sees and which go with them: full, small and read-only file systems,
+/// another resolv.conf.
+package enum PrivateMounts {
+    /// Whoever is not root is it in a user namespace.
+    private static var isRoot: Bool { geteuid() == 0 }
+
+    /// Whether this machine lets us: not in every container.
+    package static func arePossible() async -> Bool {
+        let probe = try? start("mount -t tmpfs none /mnt", "true", [])
+        return (try? await probe?.wait()) == 0
+    }
+
+    /// Starts a program after `setup`, a line of sh that mounts.
+    package static func start(_ setup: String, _ program: String, _ arguments: [String]) throws -> ChildProcess {
+        guard let path = ChildProcess.path(of: program) else {
+            throw ChildProcess.Missing(description: "\(program) is missing")
+        }
+        return try ChildProcess(
+            "unshare",
+            (isRoot ? [] : ["--user", "--map-root-user"]) + [
+                "--mount", "sh", "-ec", setup + "\nexec \"$@\"", "sh", path,
+            ] + arguments)
+    }
+
+    /// Runs a line of sh among the mounts of `process`.
+    package static func run(_ line: String, in process: ChildProcess) async throws {
+        let shell = try ChildProcess(
+            "nsenter",
+            (isRoot ? [] : ["--user", "--preserve-credentials"]) + [
+                "--mount", "--target", String(process.id), "sh", "-ec", line,
+            ])
+        guard try await shell.wait() == 0 else {
+            throw ChildProcess.Missing(description: "\(line): \(shell.standardError)")
+        }
+    }
+}

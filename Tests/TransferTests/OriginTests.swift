@@ -1,0 +1,65 @@
+import Contract
+import Foundation
+import Glibc
+import TestSupport
+import Testing
+
+@testable import Transfer
+
+/// The tests' own origin, where a right answer matters to other tests.
+@Suite("The scripted origin")
+struct OriginTests {
+    private static let bytes = FileBytes(seed: 91, count: 10_000)
+
+    private func ask(_ origin: OriginServer, range: String) async throws -> (ResponseHead, [UInt8]) {
+        var request = localRequest(origin.url("/a"))
+        request.headers = [("Range", range)]
+        let transfer = try await localEngine().start(request)
+        return (transfer.head, try await transfer.collect(limit: 1 << 20))
+    }
+
+    @Test(
+        "answers one range of any form",
+        arguments: [
+            ("bytes=0-0", 0..<1), ("bytes=9990-", 9990..<10_000), ("bytes=5-99999", 5..<10_000),
+            ("bytes=-10", 9990..<10_000), ("bytes=-20000", 0..<10_000),
+        ] as [(String, Range<Int64>)])
+    func range(_ text: String, _ expected: Range<Int64>) async throws {
+        let origin = try OriginServer { .file(Self.bytes, to: $0) }
+        let (head, body) = try await ask(origin, range: text)
+        #expect(head.status == 206 && body == Self.bytes.bytes(expected))
+        let end = expected.upperBound - 1
+        #expect(head.headers["content-range"] == "bytes \(expected.lowerBound)-\(end)/10000")
+    }
+
+    @Test("answers several ranges in parts, and none that lies beyond the end") func ranges() async throws {
+        let origin = try OriginServer { .file(Self.bytes, to: $0) }
+        let (head, body) = try await ask(origin, range: "bytes=0-1, 20000-, -2")
+        #expect(head.status == 206 && head.headers["content-type"]?.hasPrefix("multipart/byteranges") == true)
+        #expect(head.headers["content-range"] == nil)
+        let text = Array("Content-Range: bytes 9998-9999/10000\r\n\r\n".utf8) + Self.bytes.bytes(9998..<10_000)
+        #expect(body.firstRange(of: text) != nil)
+        #expect(try await ask(origin, range: "bytes=10000-").0.status == 416)
+    }
+
+    @Test("streams a GiB, and nobody holds it in memory") func large() async throws {
+        // In a process of its own, whose memory no other test uses.
+        await #expect(processExitsWith: .success) {
+            let bytes = FileBytes(seed: 92, count: 1 << 30)
+            let origin = try OriginServer { .file(bytes, to: $0) }
+            let file = OutputFile(descriptor: temporaryDescriptor(), path: WritePath(), durability: .process)
+            let end = try await localEngine().start(localRequest(origin.url("/a"))).receive(into: file, at: 0)
+            #expect(end.bytes == bytes.count)
+            for start in stride(from: Int64(0), to: bytes.count, by: 100_000_007) {
+                let range = start..<min(start + 4096, bytes.count)
+                var read = [UInt8](repeating: 0, count: range.count)
+                #expect(pread(file.descriptor, &read, range.count, Int(start)) == range.count)
+                #expect(read == bytes.bytes(range))
+            }
+            let status = try String(contentsOfFile: "/proc/self/status", encoding: .utf8)
+            let peak = status.split(separator: "\n").first { $0.hasPrefix("VmHWM:") }?.split(separator: " ").dropFirst()
+                .first
+            #expect(try #require(peak.flatMap { Int($0) }) < 256 << 10, "KiB")
+        }
+    }
+}
