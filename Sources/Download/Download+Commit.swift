@@ -54,9 +54,9 @@ extension Download {
                 partial, job.ifExists, mayReplace: mayReplace(target), durable: context.durability == .disk)
         } catch {
             switch error {
-            case .fenced: return .fenced
-            case .noSpace: throw .noSpace
-            case .failed(let failure): throw .failed(failure)
+            // The partial file is gone: by whoever has the lease now, or with all of the root.
+            case .fenced: return context.store.trouble() == nil ? .fenced : .parked("disk")
+            case .failed(let error): throw error
             }
         }
         let status = target.directory.status(of: target.name) ?? stat()

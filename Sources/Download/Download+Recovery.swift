@@ -82,12 +82,7 @@ extension Download {
     func target(of path: String) async throws(TransferError) -> Target {
         let (job, store) = (job, context.store)
         return try await onDisk { () throws(TransferError) in
-            do throws(Failure) {
-                return try Target(
-                    chosen: path, isGiven: job.path.map { $0.utf8.last != UInt8(ascii: "/") } ?? false, in: store)
-            } catch {
-                throw .failed(error)
-            }
+            try Target(chosen: path, isGiven: job.path.map { $0.utf8.last != UInt8(ascii: "/") } ?? false, in: store)
         }
     }
 }

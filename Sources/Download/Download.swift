@@ -153,7 +153,11 @@ package final class Download: Sendable {
             switch error {
             case .cancelled: return .stopped
             case .noSpace: return .parked("disk")
-            case .failed(let failure): return Task.isCancelled ? .stopped : .failed(failure)
+            case .failed(let failure):
+                if Task.isCancelled { return .stopped }
+                // What the disk did to this job it would do to every other one.
+                let isOfDisk = failure.code == .io || failure.code == .permission
+                return if isOfDisk, await !isRootSound() { .parked("disk") } else { .failed(failure) }
             }
         }
     }
@@ -196,6 +200,12 @@ package final class Download: Sendable {
         _ body: @escaping @Sendable () throws(TransferError) -> T
     ) async throws(TransferError) -> T {
         try await context.engine.path.blocking.run(body)
+    }
+
+    /// Whether files can be made beneath the root at all, or something has happened to it.
+    private func isRootSound() async -> Bool {
+        let store = context.store
+        return await context.engine.path.blocking.run { store.trouble() == nil }
     }
 
     func pause(_ duration: Duration) async throws(TransferError) {

@@ -19,7 +19,7 @@ extension OutputFile {
         if durability == .disk {
             let systemError = await path.blocking.run { fdatasync(self.descriptor) == 0 ? 0 : errno }
             if systemError != 0 {
-                let error = TransferError("sync", systemError)
+                let error = TransferError(file: "the file cannot be synced", systemError)
                 fail(error)
                 throw error
             }
@@ -37,14 +37,16 @@ extension OutputFile {
         var volume = statvfs()
         var file = stat()
         guard fstatvfs(descriptor, &volume) == 0, fstat(descriptor, &file) == 0 else {
-            throw TransferError("reserve", errno)
+            throw TransferError(file: Self.noReservation, errno)
         }
         let unit = Int64(volume.f_frsize)
         // Some file systems (NFS, FUSE) report no blocks at all.
         if volume.f_blocks > 0 {
-            guard size <= Int64(volume.f_blocks) * unit else { throw TransferError("reserve", EFBIG) }
+            guard size <= Int64(volume.f_blocks) * unit else { throw TransferError(file: Self.noReservation, EFBIG) }
             let missing = max(0, size - Int64(file.st_blocks) * 512)
-            guard Int64(volume.f_bavail) * unit >= missing + keepFree else { throw TransferError("reserve", ENOSPC) }
+            guard Int64(volume.f_bavail) * unit >= missing + keepFree else {
+                throw TransferError(file: Self.noReservation, ENOSPC)
+            }
         }
         guard size > Block.smallSize else { return }
         switch clinux_reserve(descriptor, Int(size)) {
@@ -52,16 +54,18 @@ extension OutputFile {
         case let error:
             // What a failed reservation got so far stays with the file: it may be the last of the disk.
             ftruncate(descriptor, file.st_size)
-            throw TransferError("reserve", error)
+            throw TransferError(file: Self.noReservation, error)
         }
     }
+
+    private static let noReservation = "the file cannot be given its room"
 
     /// Writes the first bytes of a file, all at once. Blocks.
     package func write(_ bytes: [UInt8]) throws(TransferError) {
         if let systemError = bytes.withUnsafeBytes({ bytes in
             bytes.isEmpty ? nil : path.writeAll(descriptor, bytes.baseAddress!, bytes.count, at: 0)
         }) {
-            let error = TransferError("write", systemError)
+            let error = TransferError(file: "the file cannot be written", systemError)
             fail(error)
             throw error
         }
@@ -72,9 +76,11 @@ extension OutputFile {
     /// beyond stays, and syncs it, as its durability asks. Blocks.
     package func seal(_ size: Int64) throws(TransferError) {
         if let error { throw error }
-        guard ftruncate(descriptor, Int(size)) == 0 else { throw TransferError("truncate", errno) }
+        guard ftruncate(descriptor, Int(size)) == 0 else {
+            throw TransferError(file: "the file cannot be cut to its size", errno)
+        }
         if durability == .disk, fdatasync(descriptor) != 0 {
-            let error = TransferError("sync", errno)
+            let error = TransferError(file: "the file cannot be synced", errno)
             fail(error)
             throw error
         }

@@ -101,7 +101,7 @@ package final class OutputFile: Sendable {
         var range = block.offset..<block.end
         if error == nil {
             if let systemError = writeBytes(block) {
-                fail(TransferError("write", systemError))
+                fail(TransferError(file: "the file cannot be written", systemError))
                 range = block.offset..<block.offset
             }
         } else {
@@ -156,7 +156,7 @@ package final class OutputFile: Sendable {
 
     private func dropCache() {
         guard error == nil else { return }
-        if fdatasync(descriptor) != 0 { fail(TransferError("sync", errno)) }
+        if fdatasync(descriptor) != 0 { fail(TransferError(file: "the file cannot be synced", errno)) }
         posix_fadvise(descriptor, 0, 0, Int32(POSIX_FADV_DONTNEED))
     }
 

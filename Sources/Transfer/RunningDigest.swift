@@ -108,7 +108,7 @@ final class RunningDigest: @unchecked Sendable {
         while hashed < size {
             let count = pread(descriptor, buffer.baseAddress, min(buffer.count, Int(size - hashed)), Int(hashed))
             if count < 0, errno == EINTR { continue }
-            guard count > 0 else { throw TransferError("read", count < 0 ? errno : EIO) }
+            guard count > 0 else { throw TransferError(file: "the file cannot be read", count < 0 ? errno : EIO) }
             EVP_DigestUpdate(context, buffer.baseAddress, count)
             if dropCache { posix_fadvise(descriptor, Int(hashed), count, Int32(POSIX_FADV_DONTNEED)) }
             hashed += Int64(count)

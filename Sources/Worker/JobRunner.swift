@@ -17,8 +17,8 @@ struct JobRunner: Sendable {
         var report = RunReport()
         /// The partial file's name goes after the settling.
         var unlink: Download?
-        /// The disk is full: no more jobs for now.
-        var isDiskFull = false
+        /// The disk is full, or the root cannot be written: no more jobs for now.
+        var isParked = false
     }
 
     func run(_ claim: Claim, for attendant: QueueAttendant, sent: ContinuousClock.Instant) async -> End {
@@ -96,7 +96,7 @@ struct JobRunner: Sendable {
             }
         case .parked(let reason):
             end.settlement = .parked(after: .seconds(5), reason: reason)
-            end.isDiskFull = true
+            end.isParked = true
         case .failed(let failure): end.settlement = judge(failure, running, received: received)
         }
         await running.endCheckpoints()

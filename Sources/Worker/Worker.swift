@@ -1,6 +1,7 @@
 import Bus
 package import Contract
 import Download
+import Executors
 package import Logging
 import Redis
 import Synchronization
@@ -65,6 +66,7 @@ package final class Worker: Sendable {
                 "slots": "\(configuration.slots.map(String.init) ?? "unlimited")",
                 "durability": "\(configuration.durability)",
             ])
+        if await trouble() != nil { waitForRoot() }
         // The ticks outlive the claiming: leases are kept until the last job is back in line.
         let ticks = attendants.map { attendant in Task { await attendant.tend { self.fields } } }
         let janitor = Task { await Janitor(store: store, attendants: attendants, log: log).run() }
@@ -124,7 +126,7 @@ package final class Worker: Sendable {
     private func settle(
         _ end: JobRunner.End, of claim: Claim, _ attendant: QueueAttendant, _ unlinks: inout DiscardingTaskGroup
     ) async -> (attendant: QueueAttendant, claim: Claim, sent: ContinuousClock.Instant)? {
-        if end.isDiskFull { waitForRoom() }
+        if end.isParked { waitForRoot() }
         var generator = SystemRandomNumberGenerator()
         let drawn = order.withLock { $0.draw(using: &generator) }
         let goesOn = !isDraining.withLock { $0 } && !slots.isShut
@@ -161,16 +163,23 @@ package final class Worker: Sendable {
         return nil
     }
 
-    /// A full disk is no failure: no more jobs until there is room again.
-    private func waitForRoom() {
+    /// That the disk is full, or the root cannot be written, is no failure of any job: no more of them until it is over.
+    private func waitForRoot() {
         guard !slots.isShut else { return }
         slots.setShut(true)
-        log.warning("the disk is full: no more jobs are taken until there is room", metadata: ["root": "\(store.root)"])
         Task {
-            repeat { try? await Task.sleep(for: .seconds(2)) } while !store.hasRoom()
+            let why = await trouble() ?? "no room for this file"
+            log.warning("no more jobs are taken for now", metadata: ["why": "\(why)", "root": "\(store.root)"])
+            repeat {
+                try? await Task.sleep(for: .seconds(2))
+            } while await trouble() != nil && !isDraining.withLock { $0 }
             slots.setShut(false)
-            log.info("there is room again: taking jobs")
+            log.info("the root can be written: taking jobs")
         }
+    }
+
+    private func trouble() async -> String? {
+        await runner.context.engine.path.blocking.run { [store] in store.trouble() }
     }
 
     // MARK: The end

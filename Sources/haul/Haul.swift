@@ -16,8 +16,7 @@ struct Haul: AsyncParsableCommand {
         ])
 
     static func main() async {
-        // A reader that went away ends us quietly, by the error of the write.
-        Signals.ignorePipe()
+        Signals.ignoreFailedWrites()
         do {
             var command = try parseAsRoot()
             if var asynchronous = command as? any AsyncParsableCommand {

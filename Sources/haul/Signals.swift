@@ -3,7 +3,10 @@ import Glibc
 
 /// Signals as a stream, so that they are handled where the work is.
 enum Signals {
-    static func ignorePipe() { signal(SIGPIPE, SIG_IGN) }
+    /// What would kill us is an error of the write in its place: a reader that went away, a file over `ulimit -f`.
+    static func ignoreFailedWrites() {
+        for number in [SIGPIPE, SIGXFSZ] { signal(number, SIG_IGN) }
+    }
 
     /// SIGTERM, SIGINT and SIGHUP, as they come.
     static func terminations() -> AsyncStream<Int32> {

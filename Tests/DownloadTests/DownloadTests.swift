@@ -13,11 +13,15 @@ final class DownloadBench: Sendable {
     let context: DownloadContext
     let events = Mutex<[String]>([])
 
-    init(_ change: (inout TransferEngine.Configuration) -> Void = { _ in }) throws {
+    /// `write` stands in for `pwrite`.
+    init(
+        _ change: (inout TransferEngine.Configuration) -> Void = { _ in },
+        write: @escaping WritePath.Write = { pwrite($0, $1, $2, Int($3)) }
+    ) throws {
         var configuration = TransferEngine.Configuration()
         configuration.policy = .unrestricted
         change(&configuration)
-        let engine = TransferEngine(configuration: configuration, path: WritePath(blocks: 4))
+        let engine = TransferEngine(configuration: configuration, path: WritePath(blocks: 4, write: write))
         var context = DownloadContext(store: try Store(root: directory.path), engine: engine)
         context.stallTimeout = .seconds(20)
         self.context = context
@@ -47,6 +51,19 @@ final class DownloadBench: Sendable {
         let outcome = await download.run()
         if case .completed = outcome { await download.unlinkPartial() }
         return outcome
+    }
+
+    /// Runs, and opens `latch`, where the first response is held, when the origin is asked for a part as well.
+    func run(_ job: Job, resume: ResumePoint? = nil, holding latch: Latch, of origin: OriginServer) async throws
+        -> DownloadOutcome
+    {
+        let before = origin.requests.count
+        let task = Task { await run(job, resume: resume) }
+        try await eventually("a part to be asked for") {
+            origin.requests.dropFirst(before + 1).contains { $0.headers["range"] != nil }
+        }
+        latch.open()
+        return await task.value
     }
 
     /// Starts, and stops when `enough` has arrived: where another worker may go on.

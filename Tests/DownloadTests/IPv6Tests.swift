@@ -14,19 +14,22 @@ import Transfer
 
     @Test("a file of an IPv6 origin, over several connections, and continued") func whole() async throws {
         let bench = try bench("::1")
-        let latch = Latch()
+        let (first, second) = (Latch(), Latch())
         let origin = try OriginServer(.v6) { request in
             var reply = OriginReply.file(Self.bytes, to: request)
-            reply.pace = 800_000
-            if request.number == 1 { reply.hold = (1_000_000, latch) }
+            if request.number == 1 { reply.hold = (500_000, first) }
+            if request.number == 2 { reply.hold = (500_000, second) }
             return reply
         }
-        let job = Job(id: "j", urls: [origin.url("/a")])
-        let resume = try #require(try await bench.begin(job, until: 1_000_000))
-        latch.open()
-        #expect(await bench.run(job, resume: resume).file?.bytes == Self.bytes.count)
+        var job = Job(id: "j", urls: [origin.url("/a")])
+        job.connections = 1
+        let resume = try #require(try await bench.begin(job, until: 500_000))
+        first.open()
+        job.connections = 4
+        let outcome = try await bench.run(job, resume: resume, holding: second, of: origin)
+        #expect(outcome.file?.bytes == Self.bytes.count)
         #expect(bench.directory.holds("a", Self.bytes))
-        #expect(origin.connections > 1)
+        #expect(origin.requests.dropFirst().allSatisfy { $0.headers["range"] != "bytes=0-" })
     }
 
     @Test("::1 is loopback: refused unless it is listed, and IPv4's loopback does not list it") func refused()

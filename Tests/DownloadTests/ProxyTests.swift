@@ -24,13 +24,15 @@ import Transfer
 
     @Test("an http file, over several connections", arguments: schemes) func plain(_ scheme: String) async throws {
         let proxy = try ProxyServer()
+        let latch = Latch()
         let origin = try OriginServer { request in
             var reply = OriginReply.file(Self.bytes, to: request)
-            reply.pace = 800_000
+            if request.number == 1 { reply.hold = (500_000, latch) }
             return reply
         }
         let bench = try bench(proxy.url(scheme))
-        #expect(await bench.run(Job(id: "j", urls: [origin.url("/a")])).file?.bytes == Self.bytes.count)
+        let job = Job(id: "j", urls: [origin.url("/a")])
+        #expect(try await bench.run(job, holding: latch, of: origin).file?.bytes == Self.bytes.count)
         #expect(bench.directory.holds("a", Self.bytes))
         let expected = scheme == "http" ? "GET \(origin.url("/a"))" : "SOCKS 127.0.0.1:\(origin.port)"
         #expect(proxy.targets.count > 1 && proxy.targets.allSatisfy { $0 == expected })

@@ -17,14 +17,14 @@ import Transfer
     {
         let certificates = try await Certificates()
         let bench = try bench(certificates)
+        let latch = Latch()
         let origin = try OriginServer(certificates: certificates) { request in
             var reply = OriginReply.file(Self.bytes, to: request)
-            reply.pace = 800_000
+            if request.number == 1 { reply.hold = (500_000, latch) }
             return reply
         }
-        var job = Job(id: "j", urls: [origin.url("/a")])
-        job.connections = 4
-        #expect(await bench.run(job).file?.bytes == Self.bytes.count)
+        let job = Job(id: "j", urls: [origin.url("/a")])
+        #expect(try await bench.run(job, holding: latch, of: origin).file?.bytes == Self.bytes.count)
         #expect(bench.directory.holds("a", Self.bytes))
         #expect(origin.connections > 1)
     }

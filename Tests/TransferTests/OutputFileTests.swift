@@ -126,6 +126,22 @@ struct OutputFileTests {
         #expect(error?.code == code)
     }
 
+    @Test("every errno of a file has its meaning, and a sentence that begins with what failed")
+    func meanings() {
+        let table: [(ErrorCode?, [Int32])] = [
+            (nil, [ENOSPC, EDQUOT]), (.tooLarge, [EFBIG]), (.permission, [EACCES, EPERM, EROFS]),
+            (.pathForbidden, [EXDEV, ELOOP]), (.fileExists, [ENOTDIR]), (.badJob, [ENAMETOOLONG]),
+            (.localLimit, [EMFILE, ENFILE, ENOMEM]), (.io, [EIO, ENOENT, ESTALE, EINVAL, EUCLEAN, ENXIO, ETIMEDOUT]),
+        ]
+        for (code, errors) in table {
+            for systemError in errors {
+                let error = TransferError(file: "it cannot be done", systemError)
+                #expect(error.code == code, "\(systemError)")
+                #expect(code == nil ? error == .noSpace : error.message?.hasPrefix("it cannot be done: ") == true)
+            }
+        }
+    }
+
     @Test("reserving takes room without changing the length, and truncating gives it back")
     func reserve() async throws {
         let descriptor = temporaryDescriptor()
@@ -219,7 +235,8 @@ struct OutputFileTests {
         }
         // The other end of a descriptor tells whether it is open, which its number does not: it may be used again.
         var ends: [Int32] = [0, 0]
-        pipe(&ends)
+        // Or another test's child would hold it open.
+        socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0, &ends)
         defer { close(ends[0]) }
         do {
             let file = OutputFile(descriptor: ends[1], path: path)

@@ -1,6 +1,7 @@
 import CLinux
 import Contract
 import Glibc
+import Transfer
 
 /// An open directory; closed with its last reference.
 final class Directory: Sendable {
@@ -11,18 +12,18 @@ final class Directory: Sendable {
     deinit { close(descriptor) }
 
     /// The directory at `path` beneath this one, made where it is missing; new ones are synced. No link leads out.
-    func descend(_ path: String) throws(Failure) -> Directory {
+    func descend(_ path: String) throws(TransferError) -> Directory {
         var current = self
         var walked = ""
         for part in path.pathParts {
             if mkdirat(current.descriptor, part, 0o777) == 0 {
                 fsync(current.descriptor)
             } else if errno != EEXIST {
-                throw FileError.failure("the directory \(walked)\(part) cannot be made", errno)
+                throw TransferError(file: "the directory \(walked)\(part) cannot be made", errno)
             }
             walked += part + "/"
             let next = clinux_open_beneath(descriptor, walked, O_RDONLY | O_DIRECTORY, 0)
-            guard next >= 0 else { throw FileError.failure("the directory \(walked) cannot be used", errno) }
+            guard next >= 0 else { throw TransferError(file: "the directory \(walked) cannot be used", errno) }
             current = Directory(owning: next)
         }
         return current
@@ -34,6 +35,18 @@ final class Directory: Sendable {
     }
 
     func unlink(_ name: String) { unlinkat(descriptor, name, 0) }
+
+    /// Makes a file in it, writes and syncs it, and takes it away again; the errno of what failed, or 0.
+    func tryWriting() -> Int32 {
+        let name = "\(Store.hiddenPrefix)probe-\(getpid())-\(UInt64.random(in: 0...(.max)))"
+        let file = openat(descriptor, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+        guard file >= 0 else { return errno }
+        let isWritten = write(file, "x", 1) == 1 && fsync(file) == 0
+        let code = errno
+        close(file)
+        unlink(name)
+        return isWritten ? 0 : code
+    }
 
     /// The names in it, without `.` and `..`.
     func names() -> [String] {
@@ -49,22 +62,4 @@ final class Directory: Sendable {
         }
         return names
     }
-}
-
-/// errno in the contract's codes.
-enum FileError {
-    static func failure(_ what: String, _ code: Int32) -> Failure {
-        let reason = String(cString: strerror(code))
-        return switch code {
-        case EXDEV, ELOOP: Failure(.pathForbidden, "\(what): a link leads out of the root")
-        case EACCES, EPERM, EROFS:
-            Failure(.permission, "\(what): \(reason); see who owns it and what this worker runs as")
-        case ENOTDIR: Failure(.fileExists, "\(what): a file of that name is in the way")
-        case ENAMETOOLONG: Failure(.badJob, "\(what): \(reason)")
-        case EMFILE, ENFILE: Failure(.localLimit, "\(what): \(reason)")
-        default: Failure(.io, "\(what): \(reason)")
-        }
-    }
-
-    static func isNoSpace(_ code: Int32) -> Bool { code == ENOSPC || code == EDQUOT }
 }

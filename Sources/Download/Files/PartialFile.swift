@@ -34,9 +34,7 @@ struct PartialFile: Sendable {
         let descriptor = openat(
             directory.descriptor, name(key, generation), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0o666)
         guard descriptor >= 0 else {
-            let code = errno
-            throw FileError.isNoSpace(code)
-                ? .noSpace : .failed(FileError.failure("a partial file cannot be made", code))
+            throw TransferError(file: "a partial file cannot be made", errno)
         }
         return PartialFile(directory: directory, key: key, generation: generation, descriptor: descriptor)
     }

@@ -7,56 +7,54 @@ import Glibc
 package final class Store: Sendable {
     /// No path of a job may begin with this.
     static let hiddenPrefix = ".haul-"
-    /// Of an empty disk's last bytes these are left alone.
-    static let keptFree: Int64 = 20_000_000
 
     package let root: String
     package let id: String
     let directory: Directory
 
-    /// Blocks. Throws a sentence about what is wrong with the directory.
+    /// Blocks. Throws a sentence about what is wrong with the directory; that it is full is not.
     package init(root: String) throws(Failure) {
         let descriptor = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         guard descriptor >= 0 else {
-            throw FileError.failure(
-                "the root \(root) cannot be used: make it a directory that this worker may write", errno)
+            throw Self.refusal("the root \(root) cannot be used: make it a directory that this worker may write", errno)
         }
         self.root = root
         directory = Directory(owning: descriptor)
         id = try Self.identify(directory, root)
     }
 
+    private static func refusal(_ what: String, _ systemError: Int32) -> Failure {
+        Failure(.io, "\(what): \(String(cString: strerror(systemError)))")
+    }
+
     private static func identify(_ directory: Directory, _ root: String) throws(Failure) -> String {
-        let name = ".haul-store"
+        let status = directory.tryWriting()
+        guard status == 0 || isFull(status) else { throw refusal("the root \(root) is not writable", status) }
+        if let known = readID(directory) { return known }
+        guard status == 0 else { throw refusal("the root \(root) has no room for its first file", status) }
         // Several workers may start at once: one creates it, all read it.
         let temporary = ".haul-store-\(getpid())-\(UInt64.random(in: 0...(.max)))"
         let created = openat(directory.descriptor, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o644)
-        guard created >= 0 else { throw FileError.failure("the root \(root) is not writable", errno) }
+        guard created >= 0 else { throw refusal("the root \(root) is not writable", errno) }
         let mine = Array(
             (String(UInt64.random(in: 0...(.max)), radix: 16) + String(UInt64.random(in: 0...(.max)), radix: 16)).utf8)
-        let count = mine.withUnsafeBytes { Glibc.write(created, $0.baseAddress!, $0.count) }
-        fsync(created)
+        let isWritten = write(created, mine, mine.count) == mine.count && fsync(created) == 0
         close(created)
-        guard count == mine.count else {
-            directory.unlink(temporary)
-            throw Failure(.io, "the root \(root) has no room")
-        }
-        linkat(directory.descriptor, temporary, directory.descriptor, name, 0)
+        if isWritten { linkat(directory.descriptor, temporary, directory.descriptor, idName, 0) }
         directory.unlink(temporary)
-        let descriptor = openat(directory.descriptor, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
-        guard descriptor >= 0 else { throw FileError.failure("\(root)/.haul-store cannot be read", errno) }
+        guard isWritten, let id = readID(directory) else { throw Failure(.io, "\(root)/\(idName) cannot be made") }
+        return id
+    }
+
+    private static let idName = ".haul-store"
+
+    private static func readID(_ directory: Directory) -> String? {
+        let descriptor = openat(directory.descriptor, idName, O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
+        guard descriptor >= 0 else { return nil }
         defer { close(descriptor) }
         var bytes = [UInt8](repeating: 0, count: 64)
         let length = read(descriptor, &bytes, 64)
-        return String(decoding: bytes.prefix(max(0, length)), as: UTF8.self)
-    }
-
-    /// Whether more than the minimum is free.
-    package func hasRoom() -> Bool {
-        var status = statvfs()
-        guard fstatvfs(directory.descriptor, &status) == 0 else { return true }
-        let free = Int64(status.f_bavail) * Int64(status.f_frsize)
-        return free >= Self.keptFree && (status.f_files == 0 || status.f_favail > 0)
+        return length > 0 ? String(decoding: bytes.prefix(length), as: UTF8.self) : nil
     }
 
     /// The partial files that nobody has written to for `age` seconds. Blocks; walks the whole root.

@@ -1,5 +1,6 @@
 import Contract
 import Glibc
+import Transfer
 
 /// The final name of a download, and how the finished file gets it: by a link, which fails when the name exists, so that
 /// a race has one winner.
@@ -14,7 +15,7 @@ struct Target: Sendable {
     var path: String { folder + name }
 
     /// The target of a job whose response suggests `suggested` as a name.
-    init(_ path: String?, suggested: String, in store: Store) throws(Failure) {
+    init(_ path: String?, suggested: String, in store: Store) throws(TransferError) {
         let path = path ?? ""
         isGiven = !path.isEmpty && path.utf8.last != UInt8(ascii: "/")
         let full = isGiven ? path : path + suggested
@@ -25,7 +26,7 @@ struct Target: Sendable {
     }
 
     /// The target of a path that was chosen before.
-    init(chosen path: String, isGiven: Bool, in store: Store) throws(Failure) {
+    init(chosen path: String, isGiven: Bool, in store: Store) throws(TransferError) {
         let parts = path.pathParts
         name = parts.last ?? "download"
         folder = parts.dropLast().map { $0 + "/" }.joined()
@@ -51,12 +52,12 @@ struct Target: Sendable {
     }
 
     /// Looks before the download what is in the way of it.
-    func check(_ policy: Job.IfExists, mayReplace: Bool) throws(Failure) {
+    func check(_ policy: Job.IfExists, mayReplace: Bool) throws(TransferError) {
         guard let status = directory.status(of: name), !mayReplace else { return }
         if status.st_mode & S_IFMT == S_IFDIR {
-            throw Failure(.fileExists, "\(path) is a directory: give the path of a file")
+            throw .failed(Failure(.fileExists, "\(path) is a directory: give the path of a file"))
         }
-        if policy == .fail || policy == .reuse && isGiven { throw inTheWay }
+        if policy == .fail || policy == .reuse && isGiven { throw .failed(inTheWay) }
     }
 
     /// Gives `partial` its final name, synced. Afterwards only `completed` may be settled.
@@ -71,11 +72,10 @@ struct Target: Sendable {
             case EEXIST where policy == .overwrite || mayReplace:
                 try replace(partial)
             case EEXIST where policy == .rename || !isGiven && policy == .reuse: continue
-            case EEXIST: throw .failed(inTheWay)
+            case EEXIST: throw .failed(.failed(inTheWay))
             // Somebody who holds the job's lease has unlinked it.
             case ENOENT: throw .fenced
-            case let code where FileError.isNoSpace(code): throw .noSpace
-            case let code: throw .failed(FileError.failure("\(path) cannot be put in place", code))
+            case let code: throw .failed(TransferError(file: "\(path) cannot be put in place", code))
             }
             break
         }
@@ -84,21 +84,23 @@ struct Target: Sendable {
     }
 
     enum PlaceError: Error {
-        case fenced, noSpace
-        case failed(Failure)
+        case fenced
+        case failed(TransferError)
     }
 
     private func replace(_ partial: PartialFile) throws(PlaceError) {
-        if directory.status(of: name).map({ $0.st_mode & S_IFMT == S_IFDIR }) == true { throw .failed(inTheWay) }
+        if directory.status(of: name).map({ $0.st_mode & S_IFMT == S_IFDIR }) == true {
+            throw .failed(.failed(inTheWay))
+        }
         let second = partial.name + "-placing"
         directory.unlink(second)
         guard linkat(directory.descriptor, partial.name, directory.descriptor, second, 0) == 0 else {
-            throw errno == ENOENT ? .fenced : .failed(FileError.failure("\(path) cannot be replaced", errno))
+            throw errno == ENOENT ? .fenced : .failed(TransferError(file: "\(path) cannot be replaced", errno))
         }
         guard renameat(directory.descriptor, second, directory.descriptor, name) == 0 else {
             let code = errno
             directory.unlink(second)
-            throw .failed(FileError.failure("\(path) cannot be replaced", code))
+            throw .failed(TransferError(file: "\(path) cannot be replaced", code))
         }
     }
 

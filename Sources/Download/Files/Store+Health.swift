@@ -1,0 +1,29 @@
+import Glibc
+
+/// Whether the root can take more files.
+extension Store {
+    /// Of an empty disk's last bytes these are left alone.
+    static let keptFree: Int64 = 20_000_000
+
+    static func isFull(_ systemError: Int32) -> Bool { systemError == ENOSPC || systemError == EDQUOT }
+
+    /// Why no job can be done here now, whatever it is; nil if nothing is wrong. Blocks.
+    package func trouble() -> String? {
+        guard hasRoom() else { return "the disk is full" }
+        var status = stat()
+        guard fstat(directory.descriptor, &status) == 0, status.st_nlink > 0 else {
+            return "the root is gone: make it again, and start this worker anew"
+        }
+        let code = directory.tryWriting()
+        guard code != 0 else { return nil }
+        return Self.isFull(code) ? "the disk is full" : "the root cannot be written: \(String(cString: strerror(code)))"
+    }
+
+    /// Whether more than the minimum is free.
+    private func hasRoom() -> Bool {
+        var status = statvfs()
+        guard fstatvfs(directory.descriptor, &status) == 0 else { return true }
+        let free = Int64(status.f_bavail) * Int64(status.f_frsize)
+        return free >= Self.keptFree && (status.f_files == 0 || status.f_favail > 0)
+    }
+}

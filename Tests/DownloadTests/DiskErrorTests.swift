@@ -1,0 +1,64 @@
+import Contract
+import Glibc
+import Synchronization
+import TestSupport
+import Testing
+import Transfer
+
+@testable import Download
+
+/// A disk that refuses a write in the middle of a download, and then does not any more.
+@Suite struct DiskErrorTests {
+    static let bytes = FileBytes(seed: 101, count: 4_000_000)
+
+    struct Refusal: Sendable {
+        let systemError: Int32
+        /// nil: the job waits for room.
+        let code: ErrorCode?
+    }
+
+    @Test(
+        "says what it means, keeps what was synced, and goes on from there",
+        arguments: [
+            Refusal(systemError: ENOSPC, code: nil), Refusal(systemError: EDQUOT, code: nil),
+            Refusal(systemError: EIO, code: .io), Refusal(systemError: ESTALE, code: .io),
+            Refusal(systemError: EROFS, code: .permission), Refusal(systemError: EFBIG, code: .tooLarge),
+        ], [1, 4])
+    func write(_ refusal: Refusal, _ connections: Int) async throws {
+        let isBroken = Atomic(true)
+        let bench = try DownloadBench(write: { descriptor, bytes, count, offset in
+            if offset + Int64(count) > 2_000_000, isBroken.load(ordering: .relaxed) {
+                errno = refusal.systemError
+                return -1
+            }
+            return pwrite(descriptor, bytes, count, Int(offset))
+        })
+        let latch = Latch()
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(Self.bytes, to: request)
+            if request.number == 1 { reply.hold = (1_000_000, latch) }
+            return reply
+        }
+        var job = Job(id: "j", urls: [origin.url("/a")])
+        job.connections = connections
+        let download = bench.download(job)
+        let task = Task { await download.run() }
+        try await eventually { download.arrived >= 1_000_000 }
+        let before = try #require(await download.checkpoint())
+        #expect(before.offsets.count >= 1_000_000)
+        latch.open()
+        switch await task.value {
+        case .parked(let why): #expect(refusal.code == nil && why == "disk")
+        case .failed(let failure): #expect(failure.code == refusal.code, "\(failure)")
+        case let other: Issue.record("\(other)")
+        }
+        #expect(bench.directory.contents("a") == nil)
+        // Nothing is called durable that came after the error.
+        #expect(await download.finalCheckpoint() == nil)
+        isBroken.store(false, ordering: .relaxed)
+        let asked = origin.requests.count
+        #expect(await bench.run(job, resume: before).file?.bytes == Self.bytes.count)
+        #expect(bench.directory.holds("a", Self.bytes))
+        #expect(origin.requests.dropFirst(asked).allSatisfy { $0.headers["range"] != nil })
+    }
+}

@@ -1,0 +1,193 @@
+import Foundation
+import Glibc
+import TestSupport
+import Testing
+
+/// Workers on real file systems that are full, read-only, broken or gone: the worker waits, the jobs are not blamed, and all
+/// goes on by itself when that is over.
+@Suite struct DiskTests {
+    static let available = ConditionTrait.enabled("needs mounts of one's own") { await PrivateMounts.arePossible() }
+
+    /// A worker whose root is a file system of its own, mounted by `mount` at `$ROOT`.
+    private struct Bench {
+        let fleet: ProcessFleet
+        let worker: ChildProcess
+
+        init(_ mount: String, before: String = "") async throws {
+            fleet = try await ProcessFleet(pace: nil)
+            worker = try PrivateMounts.start(
+                "ROOT=\(fleet.root.path)\n\(mount)\n\(before)", "haul", fleet.arguments("w"))
+        }
+
+        /// A line of sh, in the root, among the worker's mounts.
+        func sh(_ line: String) async throws {
+            try await PrivateMounts.run("ROOT=\(fleet.root.path)\ncd $ROOT\n\(line)", in: worker)
+        }
+
+        func push(_ id: String, path: String? = nil) async throws {
+            let path = path ?? id
+            try await fleet.server.cli(
+                "LPUSH", "haul:{default}:jobs",
+                #"{"url":"\#(fleet.origin.url("/" + id))","id":"\#(id)","path":"\#(path)"}"#)
+        }
+
+        func holds(_ name: String) -> Bool {
+            let path = "/proc/\(worker.id)/root\(fleet.root.file(name))"
+            return FileManager.default.contents(atPath: path).map { Array($0) } == ProcessFleet.bytes.all
+        }
+
+        /// Two jobs wait while `trouble` lasts: one parked and said to be, the other not even taken. Then both are done.
+        func expectWait(
+            _ why: String, path: String? = nil, until cure: String, _ location: SourceLocation = #_sourceLocation
+        ) async throws {
+            try await push("first", path: path)
+            try await fleet.wait("first", for: "scheduled")
+            #expect(try await fleet.field("waiting", of: "first") == "disk", sourceLocation: location)
+            try await fleet.wait(for: why, from: worker)
+            try await push("second")
+            // Parked for 5 s, it is due again while the worker takes nothing.
+            try await eventually("the first to be in line again", every: .milliseconds(50)) {
+                try await fleet.field("state", of: "first") == "queued"
+            }
+            #expect(try await fleet.server.cli("LLEN", "haul:{default}:jobs") == "2", sourceLocation: location)
+            try await sh(cure)
+            for id in ["first", "second"] { try await fleet.wait(id, for: "completed") }
+            #expect(holds(path ?? "first") && holds("second"), sourceLocation: location)
+            #expect(try await fleet.field("attempt", of: "first").isEmpty, sourceLocation: location)
+            #expect(try await fleet.field("crashes", of: "first").isEmpty, sourceLocation: location)
+            try await fleet.end(worker)
+        }
+    }
+
+    @Test("a full disk", available) func full() async throws {
+        let bench = try await Bench("mount -t tmpfs -o size=64m none $ROOT")
+        try await bench.fleet.wait(for: "working", from: bench.worker)
+        try await bench.sh("head -c 60000000 /dev/zero >fill")
+        try await bench.expectWait("the disk is full", until: "rm fill")
+    }
+
+    /// An ext4 whose device fails when 40 MB are in it, though it has room for more.
+    static let failing = """
+        mount -t tmpfs -o size=40m none /mnt
+        truncate -s 300m /mnt/image
+        mkfs.ext4 -q -E nodiscard /mnt/image
+        mount -o loop /mnt/image
+        """
+
+    @Test(
+        "a disk that fails beneath its file system: its jobs are done by a worker that has a better one",
+        .enabled("needs loop devices") { await PrivateMounts.arePossible(failing + " /opt") })
+    func failingDisk() async throws {
+        let bench = try await Bench(Self.failing + " $ROOT")
+        try await bench.fleet.wait(for: "working", from: bench.worker)
+        try await bench.sh("dd if=/dev/zero of=fill bs=1M count=100 oflag=direct || :")
+        try await bench.push("a")
+        try await bench.fleet.wait("a", for: "scheduled")
+        #expect(try await bench.fleet.field("waiting", of: "a") == "disk")
+        let better = try bench.fleet.worker("better")
+        try await bench.fleet.wait("a", for: "completed")
+        #expect(bench.fleet.root.holds("a", ProcessFleet.bytes))
+        #expect(try await bench.fleet.field("attempt", of: "a").isEmpty)
+        try await bench.fleet.end(bench.worker, better)
+    }
+
+    @Test("no inodes, where a directory must be made", available) func inodes() async throws {
+        let bench = try await Bench("mount -t tmpfs -o size=64m,nr_inodes=20 none $ROOT")
+        try await bench.fleet.wait(for: "working", from: bench.worker)
+        try await bench.sh("i=0; while touch fill$i 2>/dev/null; do i=$((i+1)); done")
+        try await bench.expectWait("the disk is full", path: "a/b/c", until: "rm fill*")
+    }
+
+    @Test("a worker that starts on a full disk that it knows", available) func fullAtStart() async throws {
+        let bench = try await Bench(
+            "mount -t tmpfs -o size=64m none $ROOT",
+            before: "printf 0123 >$ROOT/.haul-store; head -c 99999999 /dev/zero >$ROOT/fill || :")
+        try await bench.fleet.wait(for: "the disk is full", from: bench.worker)
+        try await bench.push("a")
+        try await eventually("a tick", every: .milliseconds(50)) {
+            try await bench.fleet.server.cli("EXISTS", "haul:{default}:tick") == "1"
+        }
+        #expect(try await bench.fleet.server.cli("LLEN", "haul:{default}:jobs") == "1")
+        try await bench.sh("rm fill")
+        try await bench.fleet.wait("a", for: "completed")
+        #expect(try await bench.fleet.field("store", of: "a") == "0123")
+        try await bench.fleet.end(bench.worker)
+    }
+
+    @Test("a root that becomes read-only, as after an error of the file system", available) func readOnly() async throws
+    {
+        let bench = try await Bench("mount -t tmpfs -o size=64m none $ROOT")
+        try await bench.fleet.wait(for: "working", from: bench.worker)
+        try await bench.sh("cd /; mount -o remount,ro $ROOT")
+        try await bench.expectWait("Read-only file system", until: "mount -o remount,rw $ROOT")
+    }
+
+    @Test("a root that may not be written any more", available) func permission() async throws {
+        let bench = try await Bench(
+            "mount -t tmpfs -o size=64m none $ROOT",
+            before: "exec setpriv --bounding-set -dac_override --inh-caps -all \"$@\"")
+        try await bench.fleet.wait(for: "working", from: bench.worker)
+        try await bench.sh("chmod 500 .")
+        try await bench.expectWait("Permission denied", until: "chmod 700 .")
+    }
+
+    @Test("a directory that may not be written fails its job, and no other", available) func oneDirectory() async throws
+    {
+        let bench = try await Bench(
+            "mount -t tmpfs -o size=64m none $ROOT",
+            before: "mkdir -m 500 $ROOT/theirs; exec setpriv --bounding-set -dac_override --inh-caps -all \"$@\"")
+        try await bench.push("a", path: "theirs/a")
+        try await bench.push("b")
+        try await bench.fleet.wait("a", for: "failed")
+        #expect(try await bench.fleet.field("error", of: "a") == "permission")
+        try await bench.fleet.wait("b", for: "completed")
+        try await bench.fleet.end(bench.worker)
+    }
+
+    @Test("a root that is not writable at the start is refused", available) func readOnlyAtStart() async throws {
+        let bench = try await Bench("mount -t tmpfs -o ro none $ROOT")
+        #expect(try await bench.worker.wait() == 2)
+        #expect(bench.worker.standardError.contains("is not writable: Read-only file system"))
+    }
+
+    @Test("a root that is gone: its jobs wait for a worker that has one", arguments: ["before", "while"])
+    func gone(_ moment: String) async throws {
+        let fleet = try await ProcessFleet(pace: moment == "while" ? 400_000 : nil)
+        let folder = fleet.root.file("downloads")
+        mkdir(folder, 0o700)
+        let arguments = fleet.arguments("w").map { $0 == fleet.root.path ? folder : $0 }
+        let worker = try ChildProcess("haul", arguments)
+        try await fleet.wait(for: "working", from: worker)
+        if moment == "while" {
+            try await fleet.push("a")
+            try await fleet.wait("a", for: "running")
+        }
+        try await eventually("the root to be gone") {
+            // What the worker makes meanwhile may be in the way.
+            try? FileManager.default.removeItem(atPath: folder)
+            return !FileManager.default.fileExists(atPath: folder)
+        }
+        if moment == "before" { try await fleet.push("a") }
+        try await fleet.wait("a", for: "scheduled")
+        #expect(try await fleet.field("waiting", of: "a") == "disk")
+        try await fleet.wait(for: "the root is gone", from: worker)
+        #expect(try await fleet.field("crashes", of: "a").isEmpty)
+        try await fleet.end(worker)
+        mkdir(folder, 0o700)
+        let next = try ChildProcess("haul", arguments)
+        try await fleet.wait("a", for: "completed")
+        #expect(FileManager.default.contents(atPath: folder + "/a").map { Array($0) } == ProcessFleet.bytes.all)
+        try await fleet.end(next)
+    }
+
+    @Test("a file over the process' limit is too large, and kills nobody") func limit() async throws {
+        let fleet = try await ProcessFleet(pace: nil)
+        let haul = try #require(ChildProcess.path(of: "haul"))
+        let worker = try ChildProcess("prlimit", ["--fsize=1000000", haul] + fleet.arguments("w"))
+        try await fleet.push("a")
+        try await fleet.wait("a", for: "failed")
+        #expect(try await fleet.field("error", of: "a") == "too_large")
+        #expect(worker.isRunning)
+        try await fleet.end(worker)
+    }
+}
