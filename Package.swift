@@ -74,10 +74,12 @@ let package = Package(
             ],
             swiftSettings: settings),
 
-        // Measures Transfer alone beside curl; no product.
+        // Measure Transfer alone beside curl, and Redis alone beside redis-benchmark; no products.
         .executableTarget(
             name: "transfer-bench", dependencies: ["Contract", "Transfer"], path: "Tests/bench/transfer",
             swiftSettings: settings),
+        .executableTarget(
+            name: "redis-bench", dependencies: ["Redis"], path: "Tests/bench/redis", swiftSettings: settings),
 
         // Tests: one target per source target, and what they share.
         .target(

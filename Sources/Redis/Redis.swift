@@ -82,10 +82,11 @@ package actor Redis {
                     [calls[index].withSource], timeout: max(deadline - .now, .milliseconds(50)),
                     hearsOut: replies == .owed)[0]
             }
-            let wait = Backoff.milliseconds(tries)
             guard case .error(let error) = answers[0], error.isPassing, calls.count == 1 || allPassing(answers),
-                ContinuousClock.now + .milliseconds(wait) < deadline, !Task.isCancelled
+                !Task.isCancelled
             else { return answers }
+            let wait = Backoff.milliseconds(tries)
+            if ContinuousClock.now + .milliseconds(wait) >= deadline { return answers }
             if locator.follow(error, from: place) {
                 leave(connection)
                 continue

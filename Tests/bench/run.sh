@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Measures a release build against nginx on loopback, everything through the bus, and prints what docs/performance.md
-# quotes. Arguments choose: handover small memory speed bus peers (default: all). Needs some 10 GB in $TMPDIR and five minutes.
+# quotes. Arguments choose: handover small memory many speed segments downloaders bus client peers (default: all). Needs some 10 GB in $TMPDIR and five minutes.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 # shellcheck source=deploy/lib/packages.sh
@@ -249,6 +249,36 @@ bus() {
     rm -f "$work/www/crawl.bin"
 }
 
+# Our Redis client beside redis-benchmark with as many commands under way, and the system calls that a command costs it.
+client() {
+    need_packages strace
+    swift build -c release --product redis-bench >/dev/null
+    local bench socket="$work/client.sock" command pair callers others rates ours theirs cpu
+    bench="$(swift build -c release --show-bin-path)/redis-bench"
+    redis-server --port 0 --unixsocket "$socket" --save '' --logfile "$work/client.log" & pids+=($!)
+    until [ -S "$socket" ]; do sleep 0.05; done
+    median() { sort -n | sed -n 2p; }
+    for command in get set; do
+        for pair in '1 -c 1 -P 1' '50 -c 50 -P 1' '1000 -c 50 -P 16'; do
+            callers="${pair%% *}"
+            others="${pair#* }"
+            rates="$(for _ in 1 2 3; do "$bench" "unix://$socket" $command "$callers" $((callers == 1 ? 30000 : 500000)); done)"
+            ours="$(cut -d' ' -f1 <<<"$rates" | median)"
+            cpu="$(cut -d' ' -f2 <<<"$rates" | median)"
+            # shellcheck disable=SC2086
+            theirs="$(for _ in 1 2 3; do redis-benchmark -s "$socket" $others -n $((callers == 1 ? 30000 : 500000)) -t $command --csv; done | grep -i "\"$command\"" | cut -d'"' -f4 | median)"
+            echo "$ours $theirs $cpu" | awk -v c=$command -v n="$callers" -v o="$others" \
+                '{printf "client: %s, %d callers: %d a second, %.1f µs of CPU each; redis-benchmark %s: %d a second: ratio %.2f\n", c, n, $1, $3 / 1000, o, $2, $1 / $2}'
+        done
+    done
+    for callers in 1 50 1000; do
+        strace -f -c -o "$work/calls" "$bench" "unix://$socket" get "$callers" 20000 >/dev/null
+        awk -v n="$callers" '$NF ~ /^(sendto|recvfrom|epoll_wait|epoll_ctl|read|write)$/ {c[$NF] = $4; s += $4}
+            END {printf "client: %d callers: %.3f system calls of the loop for each command: %.3f send, %.3f recv, %.3f epoll_wait, %.3f epoll_ctl, %.3f to wake it\n",
+                n, s / 20000, c["sendto"] / 20000, c["recvfrom"] / 20000, c["epoll_wait"] / 20000, c["epoll_ctl"] / 20000, (c["read"] + c["write"]) / 20000}' "$work/calls"
+    done
+}
+
 # Beside other queues, each in a venv of its own from PyPI: Tests/bench/peers.py.
 peers() {
     local place name
@@ -263,5 +293,5 @@ peers() {
 
 uname -rm; nproc
 for part in "${@:-handover}" ; do
-    if [ $# -eq 0 ]; then for each in handover small memory many speed segments downloaders bus peers; do "$each"; done; else "$part"; fi
+    if [ $# -eq 0 ]; then for each in handover small memory many speed segments downloaders bus client peers; do "$each"; done; else "$part"; fi
 done
