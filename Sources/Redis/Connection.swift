@@ -40,6 +40,7 @@ actor Connection {
     private var watchdog: (timer: EventLoop.Timer, deadline: ContinuousClock.Instant)?
     private var opening: CheckedContinuation<Void, Never>?
     private var isShakingHands = false
+    private var isSignedIn = false
     private var isRetired = false
     private var failure: RedisError?
     /// Takes what no call waits for: a subscription's messages.
@@ -142,6 +143,7 @@ actor Connection {
             fail(error)
             throw error
         }
+        isSignedIn = true
     }
 
     private func waitUntilConnected(timeout: Duration) async throws(RedisError) {
@@ -198,7 +200,7 @@ actor Connection {
     private func flush() {
         willFlush = false
         guard failure == nil else { return }
-        guard let tls else { return write(&plain) }
+        guard let tls else { return check(write(&plain)) }
         do {
             if tls.isEstablished {
                 try tls.send(plain)
@@ -208,11 +210,18 @@ actor Connection {
         } catch {
             return fail(error)
         }
-        write(&sealed)
+        check(write(&sealed))
     }
 
-    /// Writes what the socket takes.
-    private func write(_ bytes: inout [UInt8]) {
+    private func check(_ code: Int32) {
+        guard code != 0 else { return }
+        // What the server said before it closed may tell why.
+        receive()
+        fail(RedisError(.closed, "the connection to Redis at \(label) broke: \(Socket.message(code))"))
+    }
+
+    /// Writes what the socket takes; the result is 0 or the socket's error.
+    private func write(_ bytes: inout [UInt8]) -> Int32 {
         while written < bytes.count {
             let count = bytes.withUnsafeBytes {
                 Glibc.send(descriptor, $0.baseAddress! + written, $0.count - written, Int32(MSG_NOSIGNAL))
@@ -220,14 +229,16 @@ actor Connection {
             if count > 0 {
                 written += count
             } else if errno == EAGAIN {
-                return setFull(true)
+                setFull(true)
+                return 0
             } else if errno != EINTR {
-                return fail(RedisError(.closed, "the connection to Redis at \(label) broke: \(Socket.message(errno))"))
+                return errno
             }
         }
         bytes.removeAll(keepingCapacity: bytes.capacity < 1 << 20)
         written = 0
         setFull(false)
+        return 0
     }
 
     private func setFull(_ full: Bool) {
@@ -271,6 +282,8 @@ actor Connection {
 
     private func deliver(_ value: RedisValue) {
         guard !waiters.isEmpty else {
+            // Nobody asked anything yet: it is why the server will close.
+            if !isSignedIn, case .error(let refusal) = value { return fail(refusal) }
             listener?(.success(value))
             return
         }
@@ -298,8 +311,11 @@ actor Connection {
         fail(RedisError(.timedOut, "Redis at \(label) did not answer within \(next.timeout)"))
     }
 
-    private func fail(_ error: RedisError) {
+    private func fail(_ reason: RedisError) {
         guard failure == nil else { return }
+        var error = reason
+        // A server that takes no more clients answers with an error whatever comes first, and closes.
+        if !isSignedIn, !waiters.isEmpty, case .error(let refusal) = waiters[0].replies.first { error = refusal }
         failure = error
         isInDoubt = !waiters.isEmpty
         Self.loop.unwatch(descriptor)

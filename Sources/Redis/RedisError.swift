@@ -12,7 +12,7 @@ package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible {
         /// No reply in time: the command may or may not have been done. The connection has been dropped.
         case timedOut
         case authentication, noPermission, wrongType, outOfMemory, noScript, readOnly, loading, moved, ask, tryAgain
-        case clusterDown, masterDown, noReplicas, misconfigured, busy, unblocked
+        case clusterDown, masterDown, noReplicas, misconfigured, busy, unblocked, tooManyClients
         /// The caller's task was cancelled: what it had sent may or may not have been done.
         case cancelled
         /// Any other error reply.
@@ -31,10 +31,11 @@ package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible {
 
     static let cancelled = RedisError(.cancelled, "the task that asked Redis was cancelled")
 
-    /// An error reply: its first word is the code.
+    /// An error reply: its first word is the code, but for some that only say ERR.
     init(reply text: String) {
         let word = text.prefix { $0 != " " }
-        let (code, advice) = Self.replies[String(word)] ?? (.reply, "")
+        let known = Self.replies[String(word)] ?? Self.generic.first { text.hasPrefix("ERR \($0.beginning)") }?.meaning
+        let (code, advice) = known ?? (.reply, "")
         self = RedisError(code, advice.isEmpty ? "Redis says: \(text)" : "\(advice) (Redis says: \(text))")
         if code == .moved { place = text.split(separator: " ").last }
     }
@@ -42,7 +43,7 @@ package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible {
     /// Whether the server certainly did not execute the command, and the same command may succeed in a moment.
     package var isPassing: Bool {
         switch code {
-        case .loading, .masterDown, .clusterDown, .readOnly, .tryAgain, .ask, .moved, .busy: true
+        case .loading, .masterDown, .clusterDown, .readOnly, .tryAgain, .ask, .moved, .busy, .tooManyClients: true
         default: false
         }
     }
@@ -75,5 +76,11 @@ package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible {
         "MISCONF": (.misconfigured, "Redis cannot save to its disk: look at its log"),
         "BUSY": (.busy, "a script keeps Redis busy"),
         "UNBLOCKED": (.unblocked, ""),
+        "DENIED": (.authentication, "this Redis takes no clients from other hosts: give it a password, or bind it"),
+    ]
+
+    private static let generic: [(beginning: String, meaning: (Code, String))] = [
+        ("max number of clients", (.tooManyClients, "Redis takes no more connections: raise maxclients")),
+        ("AUTH", (.authentication, "Redis has no password: take it out of the URL")),
     ]
 }

@@ -23,6 +23,8 @@ import Testing
         let count = 150
         for index in 0..<count { try await fleet.push(#"{"url":"\#(origin.url("/\(index)"))"}"#) }
         try await fleet.withWorker("w", slots: 8) {
+            // One that cannot register at its start gives up, and says so.
+            try await eventually("the worker to be known") { try await fleet.queue.workers().count == 1 }
             try await eventually("all to be settled", within: .seconds(60), every: .milliseconds(50)) {
                 try await fleet.queue.redis.send(Command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"))
                 return try await fleet.queue.stats().counts[.completed] == count

@@ -1,0 +1,114 @@
+import Foundation
+import Glibc
+import TestSupport
+import Testing
+
+/// A Redis that refuses everything for a while, in each of its ways: a worker says so in one sentence, does not knock too
+/// often, and goes on by itself when it is over. (MASTERDOWN is not among them: who writes to a replica hears READONLY first.)
+@Suite struct RefusalTests {
+    struct Refusal: Sendable, CustomTestStringConvertible {
+        /// The reply's first word.
+        let word: String
+        /// What the worker says.
+        let sentence: String
+        var settings: [String] = []
+        /// Before a worker starts.
+        var prepare: @Sendable (RedisServer) async throws -> Void = { _ in }
+        let begin: @Sendable (RedisServer) async throws -> Void
+        let end: @Sendable (RedisServer) async throws -> Void
+
+        var testDescription: String { word }
+    }
+
+    static let refusals = [
+        Refusal(
+            word: "NOREPLICAS", sentence: "too few replicas to accept writes: see min-replicas-to-write",
+            begin: { try await $0.cli("CONFIG", "SET", "min-replicas-to-write", "1") },
+            end: { try await $0.cli("CONFIG", "SET", "min-replicas-to-write", "0") }),
+        Refusal(
+            word: "MISCONF", sentence: "cannot save to its disk: look at its log",
+            settings: ["--save", "3600 1", "--dbfilename", "d.rdb"],
+            begin: { try await $0.breakSaving("d.rdb") }, end: { try await $0.mendSaving("d.rdb") }),
+        Refusal(
+            word: "READONLY", sentence: "this Redis is a replica: name the primary, or its sentinels",
+            begin: { try await $0.cli("REPLICAOF", "127.0.0.1", "\(FreePort.next())") },
+            end: { try await $0.cli("REPLICAOF", "NO", "ONE") }),
+        Refusal(
+            word: "CLUSTERDOWN", sentence: "the Redis Cluster is down: not all slots are served",
+            settings: RedisServer.clusterOfOne,
+            prepare: { try await $0.serveAllSlots() },
+            begin: { try await $0.cli("CLUSTER", "DELSLOTSRANGE", "0", "16383") },
+            end: { try await $0.serveAllSlots() }),
+        Refusal(
+            word: "LOADING", sentence: "is loading its data: it will be back by itself",
+            settings: RedisServer.slowLoading,
+            prepare: { try await $0.fill(keys: 1500) },
+            begin: { server in
+                try await server.cli("SAVE")
+                try await server.restart()
+            },
+            end: { server in
+                try await eventually { try await server.cli("INFO", "persistence").contains("\nloading:0") }
+            }),
+    ]
+
+    @Test("a worker says what Redis refuses, waits without knocking too often, and goes on", arguments: refusals)
+    func refusal(_ refusal: Refusal) async throws {
+        let fleet = try await ProcessFleet(refusal.settings, pace: nil)
+        try await refusal.prepare(fleet.server)
+        let worker = try fleet.worker("w")
+        try await fleet.push("a")
+        try await fleet.wait("a", for: "completed")
+        let start = ContinuousClock.now
+        try await refusal.begin(fleet.server)
+        try await fleet.wait(for: refusal.sentence, from: worker)
+        try await eventually("further tries") { try await fleet.server.errors(refusal.word) >= 8 }
+        try await refusal.end(fleet.server)
+        try await fleet.push("b")
+        try await fleet.wait("b", for: "completed")
+        let seconds = Int((ContinuousClock.now - start).components.seconds) + 1
+        // Two connections, a few quick tries on each and then some two a second, two commands in a try; a busy loop would
+        // make thousands.
+        #expect(try await fleet.server.errors(refusal.word) <= 60 + 20 * seconds)
+        let said = worker.standardError.components(separatedBy: refusal.sentence).count - 1
+        #expect(said <= 2 + seconds, "\(worker.standardError.suffix(2000))")
+        try await fleet.end(worker)
+    }
+
+    @Test("a script that keeps Redis busy: the worker says so, and goes on after it") func busy() async throws {
+        let fleet = try await ProcessFleet(["--busy-reply-threshold", "10"], pace: nil)
+        let worker = try fleet.worker("w")
+        try await fleet.push("a")
+        try await fleet.wait("a", for: "completed")
+        let script = try ChildProcess("redis-cli", ["-s", fleet.server.socket, "EVAL", "while true do end", "0"])
+        try await fleet.wait(for: "a script keeps Redis busy", from: worker)
+        let start = ContinuousClock.now
+        try await eventually { try await fleet.server.cli("SCRIPT", "KILL") == "OK" }
+        try await fleet.push("b")
+        try await fleet.wait("b", for: "completed")
+        let seconds = Int((ContinuousClock.now - start).components.seconds) + 10
+        #expect(try await fleet.server.errors("BUSY") <= 60 + 20 * seconds)
+        _ = try await script.wait()
+        try await fleet.end(worker)
+    }
+
+    @Test(
+        "waits that are ended by others, as an error or a timeout, are taken up again at once",
+        arguments: ["ERROR", "TIMEOUT"])
+    func unblocked(_ how: String) async throws {
+        let fleet = try await ProcessFleet(pace: nil)
+        let worker = try fleet.worker("w")
+        for round in 1...3 {
+            try await eventually("the worker to wait") { try await fleet.server.statistic("blocked_clients") == 1 }
+            let line = try await fleet.server.cli("CLIENT", "LIST").split(separator: "\n").first {
+                $0.contains("cmd=blmove")
+            }
+            let id = try #require(line?.split(separator: " ").first?.dropFirst("id=".count))
+            #expect(try await fleet.server.cli("CLIENT", "UNBLOCK", String(id), how) == "1")
+            try await fleet.push("\(round)")
+            try await fleet.wait("\(round)", for: "completed")
+        }
+        #expect(!worker.standardError.contains("Redis failed"), "\(worker.standardError.suffix(1000))")
+        try await fleet.end(worker)
+    }
+}

@@ -1,0 +1,219 @@
+import Glibc
+import TestSupport
+import Testing
+
+@testable import Redis
+
+/// Error replies are normal life: each has its meaning, and what passes is waited out.
+@Suite struct ErrorReplyTests {
+    /// What is to be made of a reply. `passes`: it was certainly not done and may be in a moment. `returns`: it may be
+    /// asked again later.
+    struct Meaning: Sendable {
+        let text: String
+        let code: RedisError.Code
+        var passes = false
+        var returns = false
+    }
+
+    static let meanings: [Meaning] = [
+        Meaning(text: "READONLY You can't write against a read only replica.", code: .readOnly, passes: true),
+        Meaning(text: "LOADING Redis is loading the dataset in memory", code: .loading, passes: true),
+        Meaning(text: "MASTERDOWN Link with MASTER is down", code: .masterDown, passes: true),
+        Meaning(text: "CLUSTERDOWN Hash slot not served", code: .clusterDown, passes: true),
+        Meaning(text: "MOVED 3999 127.0.0.1:6381", code: .moved, passes: true),
+        Meaning(text: "ASK 3999 127.0.0.1:6381", code: .ask, passes: true),
+        Meaning(text: "TRYAGAIN Multiple keys request during rehashing of slot", code: .tryAgain, passes: true),
+        Meaning(text: "BUSY Redis is busy running a script.", code: .busy, passes: true),
+        Meaning(text: "ERR max number of clients reached", code: .tooManyClients, passes: true),
+        Meaning(text: "UNBLOCKED client unblocked via CLIENT UNBLOCK", code: .unblocked, returns: true),
+        Meaning(text: "NOREPLICAS Not enough good replicas to write.", code: .noReplicas, returns: true),
+        Meaning(text: "MISCONF Errors writing to the AOF file", code: .misconfigured, returns: true),
+        Meaning(text: "OOM command not allowed when used memory > 'maxmemory'.", code: .outOfMemory, returns: true),
+        Meaning(text: "NOAUTH Authentication required.", code: .authentication),
+        Meaning(text: "WRONGPASS invalid username-password pair", code: .authentication),
+        Meaning(text: "ERR AUTH <password> called without any password", code: .authentication),
+        Meaning(text: "DENIED Redis is running in protected mode", code: .authentication),
+        Meaning(text: "NOPERM this user has no permissions", code: .noPermission),
+        Meaning(text: "NOSCRIPT No matching script.", code: .noScript),
+        Meaning(text: "WRONGTYPE Operation against a key", code: .wrongType),
+        Meaning(text: "NOPROTO unsupported protocol version", code: .reply),
+        Meaning(text: "CROSSSLOT Keys in request don't hash to the same slot", code: .reply),
+        Meaning(text: "ERR unknown command", code: .reply),
+        Meaning(text: "", code: .reply),
+    ]
+
+    @Test("each reply has its meaning, and quotes Redis", arguments: meanings)
+    func classification(_ meaning: Meaning) {
+        let error = RedisError(reply: meaning.text)
+        #expect(error.code == meaning.code)
+        #expect(error.isPassing == meaning.passes)
+        #expect(error.isTransient == (meaning.passes || meaning.returns))
+        #expect(error.message.hasSuffix("Redis says: \(meaning.text)") || error.message.hasSuffix("\(meaning.text))"))
+        #expect((error.place == nil) == (meaning.code != .moved))
+    }
+
+    // MARK: What is told at once
+
+    private func code(_ body: () async throws -> Void) async -> RedisError.Code? {
+        do { try await body() } catch { return (error as? RedisError)?.code }
+        return nil
+    }
+
+    /// A client of `server`, and what a small write over it comes to.
+    private func write(to server: RedisServer, _ credentials: String = "") async throws -> RedisError.Code? {
+        let redis = Redis(try RedisURL(server.url + credentials), name: "t")
+        return await code { try await redis.send(Command("SET", "k", "v")) }
+    }
+
+    @Test("NOAUTH, WRONGPASS and a password that nobody asked for") func signingIn() async throws {
+        let server = try await RedisServer(["--requirepass", "secret"])
+        #expect(try await write(to: server) == .authentication)
+        #expect(try await write(to: server, "?password=wrong") == .authentication)
+        #expect(try await write(to: server, "?user=nobody&password=secret") == .authentication)
+        #expect(try await write(to: server, "?password=secret") == nil)
+        #expect(try await write(to: try await RedisServer(), "?password=secret") == .authentication)
+    }
+
+    @Test("NOPERM and WRONGTYPE") func rights() async throws {
+        let server = try await RedisServer()
+        try await server.cli("ACL", "SETUSER", "poor", "on", ">pw", "~k", "+get", "+client")
+        #expect(try await write(to: server, "?user=poor&password=pw") == .noPermission)
+        try await server.cli("LPUSH", "list", "x")
+        let redis = Redis(try RedisURL(server.url), name: "t")
+        #expect(await code { try await redis.send(Command("GET", "list")) } == .wrongType)
+    }
+
+    @Test("UNBLOCKED ends a wait, and what was pipelined behind it is done") func unblocked() async throws {
+        let server = try await RedisServer()
+        let redis = Redis(try RedisURL(server.url), name: "t")
+        async let replies = redis.pipeline(
+            [.command(Command("BLPOP", "none", "60")), .command(Command("ECHO", "behind"))], blocking: .seconds(60))
+        try await eventually { try await server.statistic("blocked_clients") == 1 }
+        let id = try #require(await redis.connectionID)
+        try await server.cli("CLIENT", "UNBLOCK", "\(id)", "ERROR")
+        guard case .error(let error) = try await replies[0] else { return #expect(Bool(false), "no error") }
+        #expect(error.code == .unblocked)
+        #expect(try await replies[1].string == "behind")
+    }
+
+    @Test("NOREPLICAS, MISCONF and OOM, and no more when their cause is gone") func refused() async throws {
+        let server = try await RedisServer(["--save", "3600 1", "--dbfilename", "d.rdb"])
+        let redis = Redis(try RedisURL(server.url), name: "t")
+        let write = { await code { try await redis.send(Command("SET", "k", "v")) } }
+        try await server.cli("CONFIG", "SET", "min-replicas-to-write", "1")
+        #expect(await write() == .noReplicas)
+        try await server.cli("CONFIG", "SET", "min-replicas-to-write", "0")
+        #expect(await write() == nil)
+        try await server.breakSaving("d.rdb")
+        #expect(await write() == .misconfigured)
+        try await server.mendSaving("d.rdb")
+        #expect(await write() == nil)
+        try await server.cli("CONFIG", "SET", "maxmemory", "1")
+        #expect(await write() == .outOfMemory)
+        try await server.cli("CONFIG", "SET", "maxmemory", "0")
+        #expect(await write() == nil)
+    }
+
+    // MARK: What is waited out
+
+    /// Asks while `server` refuses, sees that the call waits without knocking too often, ends the trouble, and sees
+    /// that the same call succeeds.
+    private func expectWait(
+        _ redis: Redis, on server: RedisServer, for word: String, command: Command = Command("SET", "k", "v"),
+        ending end: () async throws -> Void
+    ) async throws {
+        let start = ContinuousClock.now
+        async let waiting = code { try await redis.send(command, timeout: .seconds(30)) }
+        try await eventually("\(word) to be answered some times") { try await server.errors(word) >= 3 }
+        try await end()
+        #expect(await waiting == nil)
+        let seconds = Int((ContinuousClock.now - start).components.seconds) + 1
+        // It starts with a few tries in quick succession, and slows down to some two a second.
+        #expect(try await server.errors(word) <= 20 + 5 * seconds)
+    }
+
+    @Test("BUSY: until the script ends") func busy() async throws {
+        let server = try await RedisServer(["--busy-reply-threshold", "10"])
+        let redis = Redis(try RedisURL(server.url), name: "t")
+        try await redis.connect()
+        let script = try ChildProcess("redis-cli", ["-s", server.socket, "EVAL", "while true do end", "0"])
+        // Redis answers nothing but SCRIPT KILL.
+        try await eventually { try await server.cli("PING").hasPrefix("BUSY") }
+        #expect(await code { try await redis.send(Command("PING"), timeout: .milliseconds(200)) } == .busy)
+        let call = Task { await code { try await redis.send(Command("SET", "k", "v"), timeout: .seconds(30)) } }
+        try await eventually { try await server.cli("SCRIPT", "KILL") == "OK" }
+        #expect(await call.value == nil)
+        _ = try await script.wait()
+    }
+
+    @Test("LOADING: until the data are there") func loading() async throws {
+        let server = try await RedisServer(RedisServer.slowLoading)
+        let redis = Redis(try RedisURL(server.url), name: "t")
+        try await server.fill(keys: 500)
+        try await server.cli("SAVE")
+        try await server.restart()
+        try await expectWait(redis, on: server, for: "LOADING") {}
+        #expect(try await server.cli("DBSIZE") == "501")
+    }
+
+    @Test("READONLY and MASTERDOWN: until the replica is the primary", arguments: ["READONLY", "MASTERDOWN"])
+    func replica(_ word: String) async throws {
+        let server = try await RedisServer(["--replica-serve-stale-data", word == "READONLY" ? "yes" : "no"])
+        let redis = Redis(try RedisURL(server.url), name: "t")
+        try await server.cli("REPLICAOF", "127.0.0.1", "\(FreePort.next())")
+        // A replica refuses what writes by one word, and what reads by the other.
+        let command = word == "READONLY" ? Command("SET", "k", "v") : Command("GET", "k")
+        try await expectWait(redis, on: server, for: word, command: command) {
+            try await server.cli("REPLICAOF", "NO", "ONE")
+        }
+    }
+
+    @Test("CLUSTERDOWN: until the slot is served") func clusterDown() async throws {
+        let server = try await RedisServer(RedisServer.clusterOfOne)
+        let redis = Redis(try RedisURL(server.url), name: "t")
+        try await expectWait(redis, on: server, for: "CLUSTERDOWN") { try await server.serveAllSlots() }
+    }
+
+    @Test("ASK and TRYAGAIN are waited out and never followed, MOVED is", arguments: ["ASK", "TRYAGAIN"])
+    func moving(_ word: String) async throws {
+        let cluster = try await RedisCluster()
+        let slot = try await cluster.slot(of: "{a}")
+        let number = try await cluster.owner(of: slot)
+        let (source, target) = (cluster.servers[number], cluster.servers[(number + 1) % 3])
+        let port = cluster.ports[(number + 1) % 3]
+        let redis = Redis(try RedisURL(cluster.url), name: "t")
+        try await redis.send(Command("MSET", "{a}1", "x", "{a}2", "y"))
+        try await target.cli("CLUSTER", "SETSLOT", "\(slot)", "IMPORTING", try await source.cli("CLUSTER", "MYID"))
+        let targetID = try await target.cli("CLUSTER", "MYID")
+        try await source.cli("CLUSTER", "SETSLOT", "\(slot)", "MIGRATING", targetID)
+        // One of two keys has gone: TRYAGAIN for both; ASK for that one alone.
+        try await source.cli("MIGRATE", "127.0.0.1", "\(port)", "{a}1", "0", "5000")
+        let call = Task {
+            await code {
+                let keys = word == "ASK" ? ["{a}1"] : ["{a}1", "{a}2"]
+                try await redis.send(Command(arguments: ["MGET"] + keys), timeout: .seconds(30))
+            }
+        }
+        try await eventually("\(word) to be answered some times") { try await source.errors(word) >= 3 }
+        let asked = try await target.cli("INFO", "commandstats")
+        #expect(!asked.contains("cmdstat_mget") && !asked.contains("cmdstat_asking"))
+        try await source.cli("MIGRATE", "127.0.0.1", "\(port)", "{a}2", "0", "5000")
+        for server in [target, source] { try await server.cli("CLUSTER", "SETSLOT", "\(slot)", "NODE", targetID) }
+        #expect(await call.value == nil)
+        #expect(try await source.errors("MOVED") >= 1)
+    }
+
+    @Test("too many clients: until one of them has left") func tooManyClients() async throws {
+        let server = try await RedisServer()
+        let (first, second) = (
+            Redis(try RedisURL(server.url), name: "t"), Redis(try RedisURL(server.url), name: "t")
+        )
+        try await first.connect()
+        try await server.cli("CONFIG", "SET", "maxclients", "1")
+        let told = await code { try await second.send(Command("PING"), timeout: .milliseconds(500)) }
+        #expect(told == .tooManyClients)
+        async let waiting = code { try await second.send(Command("PING"), timeout: .seconds(30)) }
+        await first.close()
+        #expect(await waiting == nil)
+    }
+}

@@ -1,0 +1,52 @@
+import Foundation
+
+/// Ways to bring a server to refuse what it is asked for.
+extension RedisServer {
+    /// Settings with which every key takes a while to load, and LOADING is answered meanwhile.
+    package static let slowLoading = ["--key-load-delay", "4000", "--loading-process-events-interval-bytes", "1024"]
+
+    /// Settings of a cluster of one node that serves no slot yet.
+    package static var clusterOfOne: [String] {
+        [
+            "--cluster-enabled", "yes", "--bind", "127.0.0.1", "--port", "\(FreePort.next())", "--cluster-port",
+            "\(FreePort.next())",
+        ]
+    }
+
+    /// Lets a cluster of one node serve all slots; it takes a moment until it does.
+    package func serveAllSlots() async throws {
+        try await cli("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
+        try await eventually("the cluster to be up") { try await cli("CLUSTER", "INFO").contains("cluster_state:ok") }
+    }
+
+    package func fill(keys count: Int) async throws {
+        try await cli("EVAL", "for n = 1, ARGV[1] do redis.call('SET', 'filler' .. n, n) end", "0", "\(count)")
+    }
+
+    /// Lets a save fail, so that writes are refused: a directory lies where the file `name` is to be.
+    package func breakSaving(_ name: String) async throws {
+        try FileManager.default.createDirectory(atPath: directory.file("\(name)/x"), withIntermediateDirectories: true)
+        try await save("err")
+    }
+
+    package func mendSaving(_ name: String) async throws {
+        try FileManager.default.removeItem(atPath: directory.file(name))
+        try await save("ok")
+    }
+
+    private func save(_ expected: String) async throws {
+        try await cli("BGSAVE")
+        try await eventually("saving to end with \(expected)") {
+            let info = try await cli("INFO", "persistence")
+            return info.contains("rdb_bgsave_in_progress:0") && info.contains("rdb_last_bgsave_status:\(expected)")
+        }
+    }
+
+    /// How often it has answered with an error whose first word is `word`.
+    package func errors(_ word: String) async throws -> Int {
+        let line = try await cli("INFO", "errorstats").split(whereSeparator: \.isNewline).first {
+            $0.hasPrefix("errorstat_\(word):")
+        }
+        return line.flatMap { Int($0.split(separator: "=").last ?? "") } ?? 0
+    }
+}
