@@ -7,7 +7,7 @@ protocol FuzzTarget {
 
 private let targets: [String: any FuzzTarget.Type] = [
     "job": JobFuzz.self, "disposition": DispositionFuzz.self, "range": ContentRangeFuzz.self, "digest": DigestFuzz.self,
-    "date": DateFuzz.self, "url": URLFuzz.self, "head": HeadFuzz.self,
+    "date": DateFuzz.self, "url": URLFuzz.self, "head": HeadFuzz.self, "reply": ReplyFuzz.self,
 ]
 
 /// The environment names it, so that one binary holds all.
