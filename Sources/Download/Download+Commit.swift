@@ -42,7 +42,9 @@ extension Download {
                         "the file's \(wanted.algorithm.rawValue) is \(digest), \(who) says \(wanted.digest)"))
             }
         }
-        try output.seal(total)
+        try output.seal(total) { descriptor throws(TransferError) in
+            try context.attributes.apply(to: descriptor, lastModified: entity.lastModified)
+        }
         return checksum
     }
 

@@ -16,7 +16,8 @@ extension Download {
             used == nil && resume?.generation != token
             ? token : token + "." + String(UInt32.random(in: 0...(.max)), radix: 16)
         let partial = try PartialFile.create(
-            in: target.directory, key: key, generation: generation, alone: isNew && used == nil)
+            in: target.directory, key: key, generation: generation, mode: context.attributes.modeWhileWriting,
+            alone: isNew && used == nil)
         let output = OutputFile(
             descriptor: partial.descriptor, path: context.engine.path, durability: context.durability,
             digest: judge(of: first.entity)?.algorithm)

@@ -6,6 +6,7 @@ package struct DownloadContext: Sendable {
     package var store: Store
     package var engine: TransferEngine
     package var durability: Durability = .disk
+    package var attributes = FileAttributes()
     package var connectTimeout: Duration = .seconds(15)
     package var stallTimeout: Duration = .seconds(60)
     /// The most connections for one file, unless the job says otherwise.

@@ -73,13 +73,17 @@ extension OutputFile {
     }
 
     /// What is left to do once all of the file's `size` bytes are written: cuts it to them, or else what was reserved
-    /// beyond stays, and syncs it, as its durability asks. Blocks.
-    package func seal(_ size: Int64) throws(TransferError) {
+    /// beyond stays, and syncs it, as its durability asks. `finish` may change what the file has besides its bytes, and
+    /// returns whether it did. Blocks.
+    package func seal(
+        _ size: Int64, finish: (Int32) throws(TransferError) -> Bool = { _ in false }
+    ) throws(TransferError) {
         if let error { throw error }
         guard ftruncate(descriptor, Int(size)) == 0 else {
             throw TransferError(file: "the file cannot be cut to its size", errno)
         }
-        if durability == .disk, fdatasync(descriptor) != 0 {
+        let isChanged = try finish(descriptor)
+        if durability == .disk, (isChanged ? fsync(descriptor) : fdatasync(descriptor)) != 0 {
             let error = TransferError(file: "the file cannot be synced", errno)
             fail(error)
             throw error

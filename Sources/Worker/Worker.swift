@@ -32,6 +32,8 @@ package final class Worker: Sendable {
         var context = DownloadContext(
             store: store, engine: TransferEngine(configuration: engine, path: WritePath()))
         context.durability = configuration.durability
+        context.attributes.mode = configuration.fileMode
+        context.attributes.keepsRemoteTime = configuration.keepsRemoteTime
         context.connectTimeout = configuration.connectTimeout
         context.stallTimeout = configuration.stallTimeout
         context.limit = configuration.limitRate.map { TokenBucket(bytesPerSecond: $0) }

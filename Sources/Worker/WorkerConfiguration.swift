@@ -14,6 +14,10 @@ package struct WorkerConfiguration: Sendable {
     /// Unique in the fleet.
     package var name: String
     package var durability: Durability = .disk
+    /// The permissions of finished files; nil: 0666 less the umask.
+    package var fileMode: UInt32?
+    /// Finished files get the time that the server says they were modified at.
+    package var keepsRemoteTime = false
     package var addressPolicy = AddressPolicy.restricted()
     package var policy = QueuePolicy()
     /// After SIGTERM everything is back in line within this.

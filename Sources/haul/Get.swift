@@ -19,6 +19,11 @@ struct Get: AsyncParsableCommand {
     @Option(help: "Bytes per second over all downloads.") var limitRate: Int64?
     @Option(help: "disk or process.") var durability = "disk"
     @Option(name: [.customShort("x"), .long], help: "The most connections for one file, 1 to 16.") var connections = 4
+    @Flag(name: [.customShort("R"), .long], help: "Give files the time of the server's Last-Modified.")
+    var remoteTime = false
+    @Option(help: "A proxy for all downloads, http:// or socks5h://.") var proxy: String?
+    @Option(name: .customLong("ca"), help: "A file of certificate authorities to trust besides the system's.")
+    var certificates: String?
     @Flag(help: "One JSON object per line.") var json = false
 
     func validate() throws {
@@ -59,7 +64,10 @@ struct Get: AsyncParsableCommand {
         var configuration = WorkerConfiguration(redis: redis, root: root, name: "get")
         configuration.addressPolicy = .unrestricted
         configuration.durability = Durability(rawValue: durability)!
+        configuration.keepsRemoteTime = remoteTime
         configuration.limitRate = limitRate
+        configuration.proxy = proxy
+        configuration.certificateAuthorities = certificates
         configuration.connections = connections
         configuration.connectionsPerHost = 16
         var log = Logger(label: "haul", factory: { StreamLogHandler.standardError(label: $0) })

@@ -18,6 +18,9 @@ struct WorkerCommand: AsyncParsableCommand {
     @Option(help: "Unique in the fleet; a restart under the same name takes its jobs back at once.") var name: String?
     @Option(help: "disk: completed files survive a loss of power. process: only the death of processes.")
     var durability = "disk"
+    @Option(help: "The permissions of finished files in octal, like 0640; without it 0666 less the umask.")
+    var fileMode: String?
+    @Flag(help: "Give finished files the time of the server's Last-Modified.") var remoteTime = false
     @Flag(help: "Allow the private address ranges.") var allowPrivate = false
     @Option(help: "Allow these addresses, whatever they are. May be repeated.") var allowAddress: [String] = []
     @Option(help: "Seconds without a sign of life after which a worker's jobs run elsewhere, 2 or more.") var lease =
@@ -78,6 +81,13 @@ struct WorkerCommand: AsyncParsableCommand {
             throw ExitStatus.because(.usage, "--durability must be disk or process")
         }
         result.durability = durability
+        result.fileMode = try fileMode.map { text in
+            guard let mode = UInt32(text, radix: 8), mode <= 0o777 else {
+                throw ExitStatus.because(.usage, "--file-mode wants permissions in octal, 0 to 0777, not \"\(text)\"")
+            }
+            return mode
+        }
+        result.keepsRemoteTime = remoteTime
         let networks = try allowAddress.map { text in
             guard let network = Network(text) else {
                 throw ExitStatus.because(

@@ -16,6 +16,7 @@ final class DownloadBench: Sendable {
     /// `write` stands in for `pwrite`.
     init(
         _ change: (inout TransferEngine.Configuration) -> Void = { _ in },
+        attributes: FileAttributes = FileAttributes(),
         write: @escaping WritePath.Write = { pwrite($0, $1, $2, Int($3)) }
     ) throws {
         var configuration = TransferEngine.Configuration()
@@ -24,6 +25,7 @@ final class DownloadBench: Sendable {
         let engine = TransferEngine(configuration: configuration, path: WritePath(blocks: 4, write: write))
         var context = DownloadContext(store: try Store(root: directory.path), engine: engine)
         context.stallTimeout = .seconds(20)
+        context.attributes = attributes
         self.context = context
     }
 

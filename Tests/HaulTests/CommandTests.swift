@@ -37,6 +37,8 @@ struct CommandBench {
             (["stats", "--queue", "{x}"], "no queue's name"),
             (["worker", "--root", "/no/such/dir"], "/no/such/dir"),
             (["worker", "--root", "/tmp", "--slots", "0"], "--slots"),
+            (["worker", "--root", "/tmp", "--file-mode", "0888"], "--file-mode"),
+            (["worker", "--root", "/tmp", "--file-mode", "4755"], "--file-mode"),
             (["stats", "--redis", "http://h"], "redis://"),
         ] {
             let process = try bench.start(arguments)

@@ -64,6 +64,41 @@ import Testing
         for name in ["a", "b", "c", "d"] { #expect(fleet.root.holds(name, Self.bytes)) }
     }
 
+    @Test("a worker gives files the mode and the server's time; haul get takes the time, a proxy and an authority")
+    func attributes() async throws {
+        let fleet = try await ProcessFleet()
+        let certificates = try await Certificates()
+        let proxy = try ProxyServer()
+        let origin = try OriginServer(certificates: certificates) {
+            .file(Self.bytes, headers: [("Last-Modified", "Sun, 06 Nov 1994 08:49:37 GMT")], to: $0)
+        }
+        let options = ["--remote-time", "--file-mode", "0640", "--ca", certificates.file("ca.pem")]
+        let worker = try ChildProcess("haul", fleet.arguments("w") + options)
+        // The second time it is only asked for: the record knows the file by the time that it was given.
+        for number in 1...2 {
+            try await push(origin.url("/a"), "a", to: fleet)
+            try await eventually(every: .milliseconds(50)) {
+                try await fleet.field("state", of: "a") == "completed" && origin.requests.count >= number
+            }
+        }
+        try await fleet.end(worker)
+        #expect(origin.bytesSent("/a") == Self.bytes.count)
+        let get = try ChildProcess(
+            "haul",
+            [
+                "get", "-R", "-o", fleet.root.path + "/b", "--ca", certificates.file("ca.pem"), "--proxy",
+                proxy.url("http"), origin.url("/b"),
+            ], environment: ["XDG_STATE_HOME": fleet.root.file("state")])
+        #expect(try await get.wait() == 0, "\(get.standardError)")
+        #expect(!proxy.targets.isEmpty && proxy.targets.allSatisfy { $0 == "CONNECT 127.0.0.1:\(origin.port)" })
+        for name in ["a", "b"] {
+            var status = stat()
+            lstat(fleet.root.file(name), &status)
+            #expect(status.st_mtim.tv_sec == 784_111_777 && fleet.root.holds(name, Self.bytes))
+            if name == "a" { #expect(status.st_mode & 0o777 == 0o640) }
+        }
+    }
+
     static func canBeDeaf() async -> Bool {
         guard await PrivateMounts.arePossible() else { return false }
         return SilentNameserver() != nil

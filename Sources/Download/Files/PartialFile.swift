@@ -26,13 +26,13 @@ struct PartialFile: Sendable {
     /// final name already stays until that is replaced: it proves that the file there is the job's own.
     /// A job that nobody ran before is `alone`: a directory of many files is not searched for each new one.
     static func create(
-        in directory: Directory, key: String, generation: String, alone: Bool = false
+        in directory: Directory, key: String, generation: String, mode: mode_t, alone: Bool = false
     ) throws(TransferError) -> PartialFile {
         for name in alone ? [] : directory.names() where Self.key(of: name) == key {
             if let status = directory.status(of: name), status.st_nlink < 2 { directory.unlink(name) }
         }
         let descriptor = openat(
-            directory.descriptor, name(key, generation), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0o666)
+            directory.descriptor, name(key, generation), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode)
         guard descriptor >= 0 else {
             throw TransferError(file: "a partial file cannot be made", errno)
         }

@@ -71,7 +71,8 @@ package final class Store: Sendable {
                 if status.st_mode & S_IFMT == S_IFDIR {
                     pending.append(folder + name + "/")
                 } else if let key = PartialFile.key(of: name),
-                    Int64(status.st_mtim.tv_sec) + Int64(age) < UnixTime.seconds
+                    // Not when it was modified: a finished one may have the server's time already.
+                    Int64(status.st_ctim.tv_sec) + Int64(age) < UnixTime.seconds
                 {
                     found.append((folder + name, key))
                 }
