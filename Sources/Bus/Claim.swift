@@ -15,8 +15,7 @@ package struct Claim: Sendable {
     package let spec: [UInt8]
     /// nil for a job that was not known before.
     package let previous: JobState?
-    /// Unix ms by Redis' clock.
-    package let claimed: Int64
+    package let clock: SharedClock
     /// Failed attempts so far.
     package let attempt: Int
     /// Unix ms by which it must be done.
@@ -31,7 +30,7 @@ package struct Claim: Sendable {
         run = Run(id: id, token: token)
         self.spec = spec
         previous = JobState(rawValue: reply[4].string ?? "")
-        claimed = Int64(reply[5].int ?? 0)
+        clock = SharedClock(told: Int64(reply[5].int ?? 0))
         let hash = reply[6].dictionary
         attempt = Int(hash["attempt"] ?? "") ?? 0
         deadline = hash["deadline_at"].flatMap { Int64($0) }

@@ -69,6 +69,6 @@ extension Download {
     func record(_ target: Target, _ status: stat, _ entity: Entity, _ checksum: String?) -> CompletedFile {
         CompletedFile(
             file: target.path, bytes: Int64(status.st_size), store: context.store.id, inode: UInt64(status.st_ino),
-            modified: status.modifiedNanoseconds, entity: entity, checksum: checksum, validated: UnixTime.milliseconds)
+            modified: status.modifiedNanoseconds, entity: entity, checksum: checksum, validated: clock.milliseconds)
     }
 }

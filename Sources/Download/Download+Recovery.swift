@@ -14,7 +14,7 @@ extension Download {
             try await onDisk({ () throws(TransferError) in target.isOwn(completed, store: store) })
         else { return nil }
         var result = completed
-        let age = UnixTime.milliseconds - completed.validated
+        let age = clock.milliseconds - completed.validated
         if let freshFor = job.freshFor, Double(age) / 1000 < freshFor {
             return .completed(result, seconds: 0, unchanged: true)
         }
@@ -24,10 +24,10 @@ extension Download {
         defer { transfer.cancel() }
         switch Question(kind: .changed(completed.entity), isProven: false).judge(transfer.head) {
         case .unchanged:
-            result.validated = UnixTime.milliseconds
+            result.validated = clock.milliseconds
             return .completed(result, seconds: 0, unchanged: true)
         case .takeWhole(let entity, _) where entity.isSame(as: completed.entity):
-            result.validated = UnixTime.milliseconds
+            result.validated = clock.milliseconds
             return .completed(result, seconds: 0, unchanged: true)
         case .fail(let failure): throw .failed(failure)
         default: return nil

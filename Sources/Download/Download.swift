@@ -41,6 +41,7 @@ package final class Download: Sendable {
     let resume: ResumePoint?
     let completed: CompletedFile?
     let isNew: Bool
+    let clock: SharedClock
     let context: DownloadContext
     let isLeaseHeld: @Sendable () -> Bool
     let mayCommit: @Sendable () async -> Bool
@@ -49,14 +50,14 @@ package final class Download: Sendable {
 
     /// `key` is sha1 of the queue and the job's id, 40 hexadecimal digits. `isNew` says that no run of the job can have
     /// been before. Right before the name is placed `isLeaseHeld` tells whether the lease certainly stands by our own
-    /// clock; where it does not, `mayCommit` is asked.
+    /// clock; where it does not, `mayCommit` is asked. `clock` judges what other workers have noted.
     package init(
         job: Job, token: String, key: String, resume: ResumePoint?, completed: CompletedFile?, isNew: Bool = false,
-        context: DownloadContext, isLeaseHeld: @escaping @Sendable () -> Bool = { false },
+        clock: SharedClock, context: DownloadContext, isLeaseHeld: @escaping @Sendable () -> Bool = { false },
         mayCommit: @escaping @Sendable () async -> Bool, report: @escaping @Sendable (DownloadEvent) -> Void
     ) {
         (self.job, self.token, self.key, self.resume, self.completed) = (job, token, key, resume, completed)
-        (self.isNew, self.context, self.report) = (isNew, context, report)
+        (self.isNew, self.clock, self.context, self.report) = (isNew, clock, context, report)
         (self.isLeaseHeld, self.mayCommit) = (isLeaseHeld, mayCommit)
         state = Mutex(
             State(mirrors: Mirrors(urls: job.urls, source: resume?.source, mayMix: job.checksum != nil)))

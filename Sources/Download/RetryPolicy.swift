@@ -28,7 +28,7 @@ package enum RetryPolicy {
     }
 
     /// Retry-After (RFC 9110 section 10.2.3): seconds or a date; capped at an hour.
-    static func retryAfter(_ text: String, now: Int64 = UnixTime.seconds) -> Duration? {
+    static func retryAfter(_ text: String, now: Int64) -> Duration? {
         guard let seconds = Int64(text) ?? HTTPDate.parse(text).map({ $0 - now }) else { return nil }
         return .seconds(min(max(0, seconds), longestRetryAfter))
     }

@@ -32,8 +32,8 @@ struct JobRunner: Sendable {
         let running = RunningJob(claim: claim, job: job, lease: Lease(length: lease, sent: sent))
         let download = Download(
             job: job, token: claim.run.token, key: PartialKey.of(claim.run.id, in: attendant.queue.name),
-            resume: claim.resume, completed: claim.completed, isNew: claim.previous == nil, context: context,
-            isLeaseHeld: { running.stopReason != .fenced && running.lease.isHeld() },
+            resume: claim.resume, completed: claim.completed, isNew: claim.previous == nil, clock: claim.clock,
+            context: context, isLeaseHeld: { running.stopReason != .fenced && running.lease.isHeld() },
             mayCommit: { await self.mayCommit(running, attendant) },
             report: { self.announce($0, of: running, attendant) })
         if !job.unknownFields.isEmpty {

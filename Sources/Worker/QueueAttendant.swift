@@ -277,7 +277,9 @@ final class QueueAttendant: Sendable {
                 case .cancelled, .removed, .deleted: running.stop(.cancelled)
                 case .running, nil: break
                 }
-                if let deadline = running.claim.deadline, deadline < UnixTime.milliseconds { running.stop(.deadline) }
+                if let deadline = running.claim.deadline, deadline < running.claim.clock.milliseconds {
+                    running.stop(.deadline)
+                }
             }
             return true
         } catch {

@@ -98,8 +98,10 @@ struct Question: Sendable {
             case 500...599: "the server is in trouble"
             default: "the server does not give the file"
             }
+        // A date is by the server's own clock.
+        let now = head.headers["date"].flatMap(HTTPDate.parse) ?? UnixTime.seconds
         return Failure(
             .http(head.status), "\(advice) (HTTP \(head.status))",
-            retryAfter: head.headers["retry-after"].flatMap { RetryPolicy.retryAfter($0) })
+            retryAfter: head.headers["retry-after"].flatMap { RetryPolicy.retryAfter($0, now: now) })
     }
 }
