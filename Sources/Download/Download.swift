@@ -87,6 +87,18 @@ package final class Download: Sendable {
         return await resumePoint(durable, of: output)
     }
 
+    /// Where the partial file is, with nothing in it that is durable; nil if there is none yet, or it is of this generation.
+    package func place(otherThan generation: String?) -> ResumePoint? {
+        state.withLock { state in
+            guard let partial = state.partial, let target = state.target, partial.generation != generation else {
+                return nil
+            }
+            return ResumePoint(
+                generation: partial.generation, store: context.store.id, file: target.path, entity: state.entity,
+                source: state.source)
+        }
+    }
+
     func resumePoint(_ durable: ByteIntervals, of output: OutputFile) async -> ResumePoint? {
         let found = state.withLock { state -> (PartialFile, Target, Entity, String)? in
             guard state.output === output, let partial = state.partial, let target = state.target,

@@ -133,7 +133,7 @@ final class QueueAttendant: Sendable {
         if isFirst { Task { await checkpoint() } }
     }
 
-    /// While there are runs: a checkpoint of each every 64 MiB and every second. One task looks after all of them; with very
+    /// While there are runs: a checkpoint of each every 32 MiB and every second. One task looks after all of them; with very
     /// many both the looks and the checkpoints become rarer, so that they do not drown the disk.
     private func checkpoint() async {
         while true {
@@ -144,7 +144,9 @@ final class QueueAttendant: Sendable {
             }
             if runs.isEmpty { return }
             let interval = max(.seconds(1), .milliseconds(10) * runs.count)
-            for case (let running, let download?) in runs { running.checkpointIfDue(download, interval: interval) }
+            for case (let running, let download?) in runs {
+                running.checkpointIfDue(download, interval: interval) { self.hurry() }
+            }
         }
     }
 
@@ -265,10 +267,9 @@ final class QueueAttendant: Sendable {
                 let token = running.run.token
                 if reply.fenced.contains(token) {
                     // Said once, however many ticks pass before the run has ended.
-                    if running.stopReason != .fenced {
+                    if running.stop(.fenced) {
                         log.warning("fenced: another worker has the job", metadata: ["id": "\(running.run.id)"])
                     }
-                    running.stop(.fenced)
                     continue
                 }
                 running.lease.extend(sent: sent)

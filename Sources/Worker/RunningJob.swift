@@ -12,8 +12,7 @@ final class RunningJob: Sendable {
         var stop: StopReason?
         var task: Task<DownloadOutcome, Never>?
         var checkpoint: Task<Void, Never>?
-        var checkpointedBytes: Int64 = 0
-        var checkpointed = ContinuousClock.now
+        var pace = CheckpointPace()
         var hasEnded = false
         var progressed = ContinuousClock.now
     }
@@ -48,12 +47,16 @@ final class RunningJob: Sendable {
         return await task.value
     }
 
-    /// The first reason counts, but being fenced overrules everything.
-    func stop(_ reason: StopReason) {
-        state.withLock { state in
-            if state.stop == nil || reason == .fenced { state.stop = reason }
-            return state.task
-        }?.cancel()
+    /// The first reason counts, but being fenced overrules everything. True if this one is new.
+    @discardableResult
+    func stop(_ reason: StopReason) -> Bool {
+        let (isNew, task) = state.withLock { state in
+            let isNew = state.stop == nil || reason == .fenced && state.stop != .fenced
+            if isNew { state.stop = reason }
+            return (isNew, state.task)
+        }
+        task?.cancel()
+        return isNew
     }
 
     var stopReason: StopReason? { state.withLock { $0.stop } }
@@ -70,20 +73,23 @@ final class RunningJob: Sendable {
         }
     }
 
-    /// Begins a checkpoint if one is due: after 64 MiB, or when `interval` has passed since the last one, and that is over.
-    func checkpointIfDue(_ download: Download, interval: Duration) {
+    /// Tells where the partial file is as soon as there is one, so that whoever ends the job from then on knows what to unlink,
+    /// and begins a checkpoint if one is due. `hurry` asks for a tick.
+    func checkpointIfDue(_ download: Download, interval: Duration, hurry: @escaping @Sendable () -> Void) {
         let arrived = download.arrived
-        let now = ContinuousClock.now
+        let known = state.withLock { $0.resume?.generation }
+        let place = download.place(otherThan: known)
         state.withLock { state in
-            let bytes = arrived - state.checkpointedBytes
-            guard state.checkpoint == nil, !state.hasEnded,
-                bytes >= 64 << 20 || bytes > 0 && now - state.checkpointed >= interval
-            else { return }
-            state.checkpointedBytes = arrived
-            state.checkpointed = now
+            guard state.checkpoint == nil, !state.hasEnded else { return }
+            if let place, state.resume?.generation == known {
+                (state.resume, state.isResumeNew) = (place, true)
+                hurry()
+            }
+            guard let due = state.pace.next(arrived: arrived, interval: interval) else { return }
             state.checkpoint = Task {
                 note(await download.checkpoint())
                 self.state.withLock { $0.checkpoint = nil }
+                if due == .urgent { hurry() }
             }
         }
     }

@@ -1,0 +1,16 @@
+/// When a run's next checkpoint is due, and whether it can wait for the next tick to be told.
+struct CheckpointPace {
+    enum Due { case canWait, urgent }
+
+    private var bytes: Int64 = 0
+    private var last = ContinuousClock.now
+
+    /// After 32 MiB, or when `interval` has passed since the last one. What is worth much does not wait for a tick: with what
+    /// comes in meanwhile, no more than 64 MiB or a second's worth are ever untold.
+    mutating func next(arrived: Int64, interval: Duration, now: ContinuousClock.Instant = .now) -> Due? {
+        let untold = arrived - bytes
+        guard untold >= 32 << 20 || untold > 0 && now - last >= interval else { return nil }
+        (bytes, last) = (arrived, now)
+        return untold >= 16 << 20 ? .urgent : .canWait
+    }
+}
