@@ -126,15 +126,24 @@ package final class Download: Sendable {
 
     /// After a cancel, or after `completed` was settled: the partial file's name goes, and the file is closed.
     package func unlinkPartial() async {
-        let (key, resume, store) = (key, resume, context.store)
+        let (place, store) = (partialPlace, context.store)
         await context.engine.path.blocking.run {
             let (partial, output) = self.state.withLock { ($0.partial, $0.output.take()) }
             withExtendedLifetime(output) {
                 if let partial { return partial.directory.unlink(partial.name) }
-                guard let resume, resume.store == store.id else { return }
-                store.unlinkPartial(of: resume.file, key: key, generation: resume.generation)
+                if let place { store.unlink(place) }
             }
         }
+    }
+
+    /// Where the partial file is, once it is opened, or was left by an earlier run.
+    package var partialPlace: PartialPlace? {
+        let opened = state.withLock { state in
+            state.partial.flatMap { partial in state.target.map { ($0.path, partial.generation) } }
+        }
+        if let (file, generation) = opened { return PartialPlace(file: file, key: key, generation: generation) }
+        guard let resume, resume.store == context.store.id else { return nil }
+        return PartialPlace(file: resume.file, key: key, generation: resume.generation)
     }
 
     // MARK: The run

@@ -106,6 +106,9 @@ package actor Redis {
     /// The server's number of the live connection (for CLIENT UNBLOCK from another one), nil while there is none.
     package var connectionID: Int? { get async { await live?.serverSide.id } }
 
+    /// The server that the live connection leads to, nil while there is none.
+    package var address: RedisURL.Address? { live == nil ? nil : place }
+
     package func close() async {
         isClosed = true
         watch?.cancel()

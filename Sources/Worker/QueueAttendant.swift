@@ -1,6 +1,7 @@
 import Bus
 import Contract
 import Download
+import Executors
 import Logging
 import Redis
 import Synchronization
@@ -36,19 +37,22 @@ final class QueueAttendant: Sendable {
     private let identity: WorkerIdentity
     private let log: Logger
     private let store: Store
+    private let blocking: BlockingPool
+    private let settled: SettledPartials
     private let state = Mutex(State())
     private let (nudges, nudge) = AsyncStream<Void>.makeStream(bufferingPolicy: .bufferingNewest(1))
 
     init(
         index: Int, name: QueueName, identity: WorkerIdentity, configuration: WorkerConfiguration, store: Store,
-        log: Logger
+        blocking: BlockingPool, log: Logger
     ) {
         self.index = index
-        self.store = store
+        (self.store, self.blocking) = (store, blocking)
         self.identity = identity
         queue = Queue(
             name, redis: Redis(configuration.redis, name: "haul-\(identity.name)", replies: .owed),
             policy: configuration.policy)
+        settled = SettledPartials(queue, identity, store, blocking)
         waiter = Redis(configuration.redis, name: "haul-\(identity.name)-wait", replies: .owed)
         var log = log
         log[metadataKey: "queue"] = "\(name)"
@@ -200,12 +204,19 @@ final class QueueAttendant: Sendable {
         }
     }
 
+    /// The run's partial file is not needed any more, once the settling cannot be undone.
+    func dispose(of download: Download) async {
+        guard queue.redis.url.kind != .single else { return await download.unlinkPartial() }
+        if let place = download.partialPlace { await settled.add(place) }
+    }
+
     // MARK: The tick
 
     /// Looks after the queue once a second, sooner when there is news, until the task is cancelled.
     func tend(_ fields: @escaping @Sendable () -> [(String, String)]) async {
         await withDiscardingTaskGroup { group in
             group.addTask { await self.listen() }
+            group.addTask { await self.settled.tend() }
             group.addTask {
                 while !Task.isCancelled {
                     try? await Task.sleep(for: .seconds(1))
@@ -255,14 +266,7 @@ final class QueueAttendant: Sendable {
             if state.withLock({ !$0.isRegistered || $0.isInDoubt }) { try await register(fields) }
             let reply = try await queue.tick(identity, fields: fields, runs: Array(zip(runs.map(\.run), reports)))
             state.withLock { $0.isOpen = reply.isOpen }
-            for dropped in reply.dropped where dropped.store == store.id {
-                if let inode = dropped.inode { store.unlinkFinished(dropped.file, inode: inode) }
-                if !dropped.generation.isEmpty {
-                    store.unlinkUnplaced(
-                        of: dropped.file, key: PartialKey.of(dropped.id, in: queue.name), generation: dropped.generation
-                    )
-                }
-            }
+            await unlink(reply.dropped.filter { $0.store == store.id })
             for running in runs {
                 let token = running.run.token
                 if reply.fenced.contains(token) {
@@ -288,6 +292,19 @@ final class QueueAttendant: Sendable {
             state.withLock { $0.isInDoubt = true }
             await pause(after: error, while: "looking after the queue")
             return false
+        }
+    }
+
+    private func unlink(_ dropped: [DroppedFile]) async {
+        guard !dropped.isEmpty else { return }
+        let (store, name) = (store, queue.name)
+        await blocking.run {
+            for file in dropped {
+                if let inode = file.inode { store.unlinkFinished(file.file, inode: inode) }
+                guard !file.generation.isEmpty else { continue }
+                let key = PartialKey.of(file.id, in: name)
+                store.unlinkUnplaced(PartialPlace(file: file.file, key: key, generation: file.generation))
+            }
         }
     }
 

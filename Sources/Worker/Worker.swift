@@ -15,6 +15,7 @@ package final class Worker: Sendable {
     private let attendants: [QueueAttendant]
     private let order: Mutex<QueueOrder>
     private let store: Store
+    private let blocking: BlockingPool
     private let runner: JobRunner
     private let bytes: Mutex<Int64>
     private let isDraining = Mutex(false)
@@ -40,13 +41,14 @@ package final class Worker: Sendable {
         context.maximumSize = configuration.maximumSize
         context.connections = configuration.connections
         context.hosts = HostLimits(most: configuration.connectionsPerHost)
+        blocking = context.engine.path.blocking
         runner = JobRunner(context: context, lease: configuration.policy.lease, log: log)
         slots = Slots(limit: configuration.slots)
         let identity = WorkerIdentity(name: configuration.name, store: store.id)
-        attendants = configuration.queues.enumerated().map { [store] index, queue in
+        attendants = configuration.queues.enumerated().map { [store, blocking] index, queue in
             QueueAttendant(
-                index: index, name: queue.name, identity: identity, configuration: configuration, store: store, log: log
-            )
+                index: index, name: queue.name, identity: identity, configuration: configuration, store: store,
+                blocking: blocking, log: log)
         }
         order = Mutex(QueueOrder(weights: configuration.queues.map(\.weight)))
         bytes = Mutex(0)
@@ -71,7 +73,7 @@ package final class Worker: Sendable {
         if await trouble() != nil { waitForRoot() }
         // The ticks outlive the claiming: leases are kept until the last job is back in line.
         let ticks = attendants.map { attendant in Task { await attendant.tend { self.fields } } }
-        let janitor = Task { await Janitor(store: store, attendants: attendants, log: log).run() }
+        let janitor = Task { await Janitor(store: store, blocking: blocking, attendants: attendants, log: log).run() }
         let (claims, feed) = AsyncStream<(QueueAttendant, Claim, ContinuousClock.Instant)>.makeStream()
         await withDiscardingTaskGroup { group in
             for attendant in attendants { group.addTask { await self.takeJobs(attendant, feed) } }
@@ -143,7 +145,7 @@ package final class Worker: Sendable {
         if !reply.isOurs, !attendant.isOutOfTime {
             log.warning("fenced while settling: another worker has the job", metadata: ["id": "\(claim.run.id)"])
         }
-        if reply.isOurs, let download = end.unlink { unlinks.addTask { await download.unlinkPartial() } }
+        if reply.isOurs, let download = end.unlink { unlinks.addTask { await attendant.dispose(of: download) } }
         if let next = reply.next {
             order.withLock { $0.note(attendant.index, wasEmpty: false) }
             return (attendant, next, sent)

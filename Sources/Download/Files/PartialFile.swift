@@ -3,6 +3,17 @@ import Contract
 import Glibc
 import Transfer
 
+/// Which partial file: it lies beside `file`, the finished one's path.
+package struct PartialPlace: Sendable {
+    package let file: String
+    package let key: String
+    package let generation: String
+
+    package init(file: String, key: String, generation: String) {
+        (self.file, self.key, self.generation) = (file, key, generation)
+    }
+}
+
 /// The file that a download grows in: `.haul-<key>-<generation>` beside its final name. A generation is named by the
 /// token that opened it, created with O_EXCL and never truncated: a fenced worker writes into a file of its own.
 struct PartialFile: Sendable {

@@ -57,9 +57,20 @@ package final class Store: Sendable {
         return length > 0 ? String(decoding: bytes.prefix(length), as: UTF8.self) : nil
     }
 
+    /// A partial file that was found, and what tells whether it is wanted.
+    package struct FoundPartial: Sendable {
+        package let path: String
+        package let key: String
+        /// Seconds since it was last written or linked.
+        package let age: Int64
+        /// It has a second link: its final name, unless that is gone.
+        package let isPlaced: Bool
+    }
+
     /// The partial files that nobody has written to for `age` seconds. Blocks; walks the whole root.
-    package func partials(olderThan age: Int) -> [(path: String, key: String)] {
-        var found: [(String, String)] = []
+    package func partials(olderThan age: Int64) -> [FoundPartial] {
+        guard let now else { return [] }
+        var found: [FoundPartial] = []
         var pending = [""]
         while let folder = pending.popLast() {
             let descriptor = clinux_open_beneath(
@@ -70,29 +81,43 @@ package final class Store: Sendable {
                 guard let status = here.status(of: name) else { continue }
                 if status.st_mode & S_IFMT == S_IFDIR {
                     pending.append(folder + name + "/")
-                } else if let key = PartialFile.key(of: name),
                     // Not when it was modified: a finished one may have the server's time already.
-                    Int64(status.st_ctim.tv_sec) + Int64(age) < UnixTime.seconds
-                {
-                    found.append((folder + name, key))
+                } else if let key = PartialFile.key(of: name), now - Int64(status.st_ctim.tv_sec) > age {
+                    found.append(
+                        FoundPartial(
+                            path: folder + name, key: key, age: now - Int64(status.st_ctim.tv_sec),
+                            isPlaced: status.st_nlink > 1))
                 }
             }
         }
         return found
     }
 
-    /// Unlinks the partial file of a job that will not go on: `key` and `generation` name it, beside `file`.
-    package func unlinkPartial(of file: String, key: String, generation: String) {
-        guard let target = try? Target(chosen: file, isGiven: true, in: self) else { return }
-        target.directory.unlink(PartialFile.name(key, generation))
+    /// The time in seconds as the file system tells it: only that can be compared with the age of files.
+    private var now: Int64? {
+        let name = ".haul-store-now-\(UInt64.random(in: 0...(.max)))"
+        let descriptor = openat(directory.descriptor, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+        guard descriptor >= 0 else { return nil }
+        var status = stat()
+        fstat(descriptor, &status)
+        close(descriptor)
+        directory.unlink(name)
+        return Int64(status.st_mtim.tv_sec)
+    }
+
+    /// Unlinks the partial file of a job that will not go on. Blocks.
+    package func unlink(_ place: PartialPlace) {
+        guard let target = try? Target(chosen: place.file, isGiven: true, in: self) else { return }
+        target.directory.unlink(PartialFile.name(place.key, place.generation))
     }
 
     /// The same, but not one that has its final name already, unheard of: it proves that the file there is the job's own.
-    package func unlinkUnplaced(of file: String, key: String, generation: String) {
-        guard let target = try? Target(chosen: file, isGiven: true, in: self),
-            target.directory.status(of: PartialFile.name(key, generation))?.st_nlink == 1
+    package func unlinkUnplaced(_ place: PartialPlace) {
+        let name = PartialFile.name(place.key, place.generation)
+        guard let target = try? Target(chosen: place.file, isGiven: true, in: self),
+            target.directory.status(of: name)?.st_nlink == 1
         else { return }
-        target.directory.unlink(PartialFile.name(key, generation))
+        target.directory.unlink(name)
     }
 
     /// Deletes a finished file, if it still is the one with this inode.

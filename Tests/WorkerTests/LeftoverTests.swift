@@ -1,0 +1,74 @@
+import Bus
+import Contract
+import Download
+import Executors
+import Glibc
+import Logging
+import Redis
+import TestSupport
+import Testing
+
+@testable import Worker
+
+/// Partial files that nobody goes on with.
+@Suite struct LeftoverTests {
+    private let blocking = BlockingPool(name: "test", limit: 2)
+    private let log = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
+
+    /// A partial file of a job, and its second link if `name` is given. Returns its name.
+    private func leave(_ id: String, _ generation: Character, as name: String?, in root: TemporaryDirectory) -> String {
+        let partial = ".haul-\(PartialKey.of(id, in: .default))-\(String(repeating: generation, count: 32))"
+        close(open(root.file(partial), O_CREAT | O_WRONLY, 0o600))
+        if let name { link(root.file(partial), root.file(name)) }
+        return partial
+    }
+
+    @Test("the janitor removes what a settled job left beside its file, and nothing that may be wanted") func janitor()
+        async throws
+    {
+        let fleet = try await Fleet()
+        let origin = try OriginServer { _ in OriginReply(body: [1, 2, 3]) }
+        try await fleet.withWorker("w") {
+            try await fleet.push(#"{"url":"\#(origin.url("/a"))","id":"settled","path":"a"}"#)
+            try await fleet.wait("settled", for: .completed)
+        }
+        let left = leave("settled", "1", as: "b", in: fleet.root)
+        let unplaced = leave("settled", "2", as: nil, in: fleet.root)
+        let unknown = leave("another queue's", "3", as: "c", in: fleet.root)
+        let store = try Store(root: fleet.root.path)
+        let attendant = QueueAttendant(
+            index: 0, name: .default, identity: WorkerIdentity(name: "w", store: store.id),
+            configuration: WorkerConfiguration(redis: fleet.queue.redis.url, root: fleet.root.path, name: "w"),
+            store: store, blocking: blocking, log: log)
+        var janitor = Janitor(store: store, blocking: blocking, attendants: [attendant], log: log)
+        await janitor.sweep()
+        #expect(fleet.root.names.contains(left), "it is younger than a minute")
+        janitor.settledAge = -1
+        await janitor.sweep()
+        #expect(fleet.root.names == [unplaced, unknown, "a", "b", "c"].sorted())
+    }
+
+    @Test("where a failover may undo a settling, the partial file stays until a replica has heard of it")
+    func replicated() async throws {
+        let port = FreePort.next()
+        let fleet = try await Fleet(["--bind", "127.0.0.1", "--port", "\(port)"])
+        let store = try Store(root: fleet.root.path)
+        let identity = WorkerIdentity(name: "w", store: store.id)
+        _ = try await fleet.queue.register(identity, fields: [], known: [])
+        let partial = leave("j", "1", as: "a", in: fleet.root)
+        let settled = SettledPartials(fleet.queue, identity, store, blocking)
+        await settled.add(
+            PartialPlace(
+                file: "a", key: PartialKey.of("j", in: .default), generation: String(repeating: "1", count: 32)))
+        await settled.sweep(olderThan: .zero)
+        #expect(fleet.root.names == [partial, "a"])
+        let replica = try await RedisServer(["--replicaof", "127.0.0.1 \(port)", "--repl-diskless-sync-delay", "0"])
+        await settled.sweep(olderThan: .seconds(3600))
+        #expect(fleet.root.names == [partial, "a"])
+        try await eventually("the partial file to go") {
+            await settled.sweep(olderThan: .zero)
+            return fleet.root.names == ["a"]
+        }
+        withExtendedLifetime(replica) {}
+    }
+}
