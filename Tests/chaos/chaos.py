@@ -18,10 +18,12 @@ import time
 from collections import Counter
 
 import origin as origin_module
-from faults import WEIGHTS, Faults
+from faults import Faults
 from ledger import Job, Ledger, Q
-from processes import Origin, RedisServer, Worker
+from processes import Origin, Worker
+from report import report
 from resp import Redis, RedisError
+from topology import Sentinels, Single
 
 
 class Run:
@@ -31,23 +33,27 @@ class Run:
         os.mkdir(self.root)
         blob = os.path.join(directory, "blob")
         origin_module.make_blob(blob, options.seed)
-        self.redis, self.origin = RedisServer(directory), Origin(directory, blob)
+        if options.topology == "sentinel":
+            self.topology = Sentinels(directory, options.replicas, options.seed)
+        else:
+            self.topology = Single(directory, options.lease, options.seed)
+        self.origin = Origin(directory, blob)
         self.retired, self.died = [], Counter()
         self.workers = [self.worker(f"w{n + 1}") for n in range(options.workers)]
-        self.ledger = Ledger(self.redis.socket, self.root, blob, options.lease)
+        self.ledger = Ledger(self.topology, self.root, blob, options.lease)
         self.faults = Faults(self)
         self.random = random.Random(options.seed)
         self.producing, self.ending = threading.Event(), threading.Event()
         self.producing.set()
 
     def worker(self, name):
-        return Worker(self.options.haul, name, self.redis.socket, self.root, 8, self.options.lease,
-                      os.path.join(self.directory, name + ".log"))
+        return Worker(self.options.haul, self.options.shim, self.directory, name, self.topology.url, self.root, 8,
+                      self.options.lease)
 
     # The load: each of these is a thread.
 
     def produce(self):
-        redis, pick, number = Redis(self.redis.socket), random.Random(self.options.seed + 1), 0
+        redis, pick, number = Redis(self.topology.locate), random.Random(self.options.seed + 1), 0
         recent = []
         while self.producing.is_set():
             try:
@@ -68,7 +74,9 @@ class Run:
                     self.push(redis, job)
 
     def new_job(self, pick, number):
-        size = int(math.exp(pick.uniform(math.log(1024), math.log((4 << 20) if pick.random() < 0.8 else (50 << 20)))))
+        most = pick.choices([4 << 20, 50 << 20, 256 << 20], [78, 20, 2])[0]
+        # The largest are fast as well: of the others a kill can never cost what is allowed.
+        size = int(math.exp(pick.uniform(math.log(1024 if most < 256 << 20 else 100 << 20), math.log(most))))
         offset = pick.randrange(origin_module.BLOB - size)
         rate = 0 if pick.random() < 0.25 else max(2000, int(size / pick.uniform(0.5, 8)))
         paced_by_origin = pick.random() < 0.5
@@ -83,6 +91,9 @@ class Run:
             spec["checksum"] = "sha256:" + hashlib.sha256(self.ledger.blob[offset:offset + size]).hexdigest()
         if pick.random() < 0.1:
             spec["delay"] = pick.randrange(1, 5)
+        if pick.random() < 0.1:
+            # Far beyond the run's end, but not beyond what a worker's clock may say.
+            spec["deadline"] = 7200
         job.element = json.dumps(spec)
         return job
 
@@ -90,14 +101,14 @@ class Run:
         """Until it is acknowledged: that is what `at` is for."""
         while True:
             try:
-                redis.call("LPUSH", Q + "jobs", job.element)
+                self.topology.surely(redis, "LPUSH", Q + "jobs", job.element)
                 job.accepted = True
                 return
             except (ConnectionError, RedisError):
                 time.sleep(0.05)
 
     def control(self):
-        redis, pick = Redis(self.redis.socket), random.Random(self.options.seed + 2)
+        redis, pick = Redis(self.topology.locate), random.Random(self.options.seed + 2)
         waiting = []
         while not self.ending.is_set():
             time.sleep(0.15)
@@ -115,7 +126,7 @@ class Run:
                             redis.call("PUBLISH", Q + "control", id)
                         waiting.append((id, want))
                 for id, want in list(waiting):
-                    state = redis.call("HGET", Q + "job:" + id, "state")
+                    state = self.topology.surely(redis, "HGET", Q + "job:" + id, "state")
                     if state == want == "paused":
                         if pick.random() < 0.5:
                             redis.call("RPUSH", Q + "jobs", json.dumps({"id": id}))
@@ -135,7 +146,7 @@ class Run:
                 pass
 
     def watch(self):
-        redis = Redis(self.redis.socket, 2)
+        redis = Redis(self.topology.locate, 2)
         while not self.ending.is_set():
             try:
                 redis.call("PSUBSCRIBE", Q + "events:*")
@@ -148,7 +159,7 @@ class Run:
                 time.sleep(0.05)
 
     def inspect(self):
-        redis, since = Redis(self.redis.socket), 0
+        redis, since = Redis(self.topology.locate), 0
         while not self.ending.is_set():
             time.sleep(0.1)
             try:
@@ -157,7 +168,9 @@ class Run:
                 now = time.time() * 1000
                 for id in redis.call("ZRANGEBYSCORE", Q + "completed", since - 5000, "+inf"):
                     job = self.ledger.jobs[id]
-                    if not job.verified and redis.call("HGET", Q + "job:" + id, "state") == "completed":
+                    if job.verified:
+                        continue
+                    if self.topology.surely(redis, "HGET", Q + "job:" + id, "state") == "completed":
                         self.ledger.verify(job)
                 since = now
             except (ConnectionError, RedisError):
@@ -173,7 +186,7 @@ class Run:
     # The run.
 
     def go(self):
-        self.redis.start()
+        self.topology.start()
         self.origin.start()
         for worker in self.workers:
             worker.start()
@@ -201,11 +214,11 @@ class Run:
         check = self.check()
         for worker in self.workers:
             self.faults.overdue += worker.end(signal.SIGTERM, 20)
-        return self.report(check)
+        return report(self, check)
 
     def drain(self):
         """Everything paused or postponed is wanted now; then nothing may be left."""
-        redis, began = Redis(self.redis.socket), time.monotonic()
+        redis, began = Redis(self.topology.locate), time.monotonic()
         while time.monotonic() - began < 180:
             self.keep()
             try:
@@ -224,69 +237,26 @@ class Run:
 
     def check(self):
         """`haul check`, where there is one: None, or its complaints."""
-        haul, where = self.options.haul, ["--redis", "unix://" + self.redis.socket]
+        haul, where = self.options.haul, ["--redis", self.topology.url]
         if "\n  check " not in subprocess.run([haul, "--help"], capture_output=True, text=True).stdout:
             return None
         result = subprocess.run([haul, "check", *where], capture_output=True, text=True, timeout=60)
         return [] if result.returncode == 0 else [result.stdout.strip() + result.stderr.strip()]
 
-    def report(self, check):
-        violations, figures = self.ledger.close(json.loads(self.origin.ask("/stats")))
-        violations["invariants"] = check or []
-        bad_ends = [f"exit status {status}, {count} times" for status, count in self.died.items() if status != 3]
-        violations["workers that died by themselves"] = bad_ends
-        violations["SIGTERM not obeyed in time"] = ["…"] * self.faults.overdue
-        if self.drained is None:
-            violations["never drained"] = ["after 180 s there were jobs left"]
-        logs = self.workers + self.retired
-        excess = figures["excess"]
-
-        def line(name, value):
-            print(f"{name:<44} {value}")
-
-        print(f"\nchaos: seed {self.options.seed}, {self.options.workers} workers, lease {self.options.lease:g} s, "
-              f"{self.seconds:.0f} s of faults")
-        for kind in WEIGHTS:
-            line("  " + kind, self.faults.injected[kind])
-        line("faults", self.faults.injected.total())
-        line("jobs, accepted", f"{len(self.ledger.jobs)}, {figures['accepted']}")
-        line("final states", ", ".join(f"{count} {state}" for state, count in figures["states"].most_common()))
-        for kind, found in violations.items():
-            line(kind, "not checked: no haul check" if kind == "invariants" and check is None else len(found))
-        line("events heard", ", ".join(f"{n} {e}" for e, n in self.ledger.events.most_common() if e != "progress"))
-        line("offsets compared with the disk", self.ledger.samples)
-        line("runs fenced, as the workers' logs say", sum(w.said(r"fenced: |fenced while") for w in logs))
-        line("recovery, worker lost → runs again", percentiles(self.ledger.recoveries))
-        line("  the same while Redis had a fault, too", percentiles(self.ledger.disturbed_recoveries))
-        line("bytes of completed files", f"{figures['bytes'] / 1048576:.1f} MiB")
-        line("fetched twice", f"{sum(max(0, n) for n in excess.values()) / 1048576:.1f} MiB, by "
-             f"{sum(n > 0 for n in excess.values())} jobs, most by one {max(excess.values(), default=0) / 1048576:.1f} MiB")
-        line("partial files left for the janitor", len(figures["partials"]))
-        line("drained in", f"{self.drained:.1f} s" if self.drained is not None else "never")
-        for kind, found in violations.items():
-            for text in found[:10]:
-                print(f"  {kind}: {text}")
-        return not any(violations.values())
-
     def stop(self):
         self.producing.clear()
         self.ending.set()
-        for process in [*self.workers, *self.retired, self.redis, self.origin]:
+        for process in [*self.workers, *self.retired, *self.topology.processes, self.origin]:
             if process.is_up:
                 process.end(signal.SIGKILL)
-
-
-def percentiles(seconds):
-    if not seconds:
-        return "none"
-    seconds = sorted(seconds)
-    at = lambda share: seconds[min(len(seconds) - 1, int(share * len(seconds)))]
-    return f"{len(seconds)} times, p50 {at(0.5):.1f} s, p99 {at(0.99):.1f} s, most {seconds[-1]:.1f} s"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("haul", help="the program under test")
+    parser.add_argument("shim", help="clock.c, compiled")
+    parser.add_argument("--topology", choices=["single", "sentinel"], default="single")
+    parser.add_argument("--replicas", type=int, default=1, help="of the primary that sentinels look after")
     parser.add_argument("--faults", type=int, default=200)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 31))
     parser.add_argument("--workers", type=int, default=6)
@@ -296,7 +266,7 @@ def main():
     parser.add_argument("--limit", type=float, default=3600, help="most seconds of faults")
     parser.add_argument("--keep", action="store_true", help="keep the directory: logs, AOF, files")
     options = parser.parse_args()
-    print(f"chaos: --faults {options.faults} --seed {options.seed}", flush=True)
+    print(f"chaos: --topology {options.topology} --faults {options.faults} --seed {options.seed}", flush=True)
     directory = tempfile.mkdtemp(prefix="haul-chaos-")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     run = None

@@ -1,4 +1,5 @@
 """The faults, by kind. Each returns at once or runs in a thread of its own; what it stopped, it wakes again."""
+import math
 import random
 import signal
 import threading
@@ -7,26 +8,29 @@ from collections import Counter
 
 from resp import Redis, RedisError
 
-WEIGHTS = {
-    "kill -9 a worker": 22, "freeze a worker past its lease": 8, "stop a worker for a moment": 10,
-    "SIGTERM a worker, replace it": 14, "CLIENT KILL": 24, "cut origin connections": 14,
-    "Redis kill -9, restart": 1, "Redis SIGTERM, restart": 1, "Redis stalls past the lease": 0.8,
-}
-
 
 class Faults:
     def __init__(self, run):
         self.run, self.random = run, random.Random(run.options.seed * 7919 + 1)
-        self.injected, self.threads, self.overdue = Counter(), [], 0
+        self.injected, self.threads, self.overdue, self.broken = Counter(), [], 0, []
         self.redis_lock = threading.Lock()
         self.names = len(run.workers)
+        self.kinds = {
+            "kill -9 a worker": (22, self.kill), "freeze a worker past its lease": (8, self.freeze),
+            "stop a worker for a moment": (10, self.blink), "SIGTERM a worker, replace it": (14, self.roll),
+            "a worker's clock jumps": (8, self.jump), "CLIENT KILL": (24, self.client_kill),
+            "cut origin connections": (14, self.cut),
+        }
+        for kind, (weight, body) in run.topology.faults.items():
+            self.kinds[kind] = (weight, lambda kind=kind, body=body: self.redis_fault(kind, body))
+        # In a short run, too, each kind has its turn.
+        self.due = self.random.sample(list(self.kinds), len(self.kinds))
 
     def inject(self):
-        kind = self.random.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
-        done = getattr(self, METHODS[kind])()
-        if done:
+        kind = self.due.pop() if self.due else self.random.choices(
+            list(self.kinds), [weight for weight, _ in self.kinds.values()])[0]
+        if self.kinds[kind][1]():
             self.injected[kind] += 1
-        return done
 
     def settle(self):
         """Waits for every fault to be over."""
@@ -53,7 +57,11 @@ class Faults:
         worker = self.victim()
         if not worker:
             return False
-        self.run.ledger.losing(worker.name)
+        # Stopped first, so that what it has read can be counted.
+        worker.send(signal.SIGSTOP)
+        time.sleep(0.05)
+        runs = self.run.ledger.losing(worker.name)
+        self.run.ledger.refetched.killing(self.run.origin, runs)
         worker.end(signal.SIGKILL)
         pause, same = self.random.uniform(0, 3), self.random.random() < 0.6
         self.later(self.replace, worker, pause, same)
@@ -108,11 +116,17 @@ class Faults:
         self.later(roll)
         return True
 
+    def jump(self):
+        """By a minute to some days, ahead or back, from one instant to the next."""
+        worker = self.random.choice(self.run.workers)
+        worker.set_clock(self.random.choice([1, -1]) * math.exp(self.random.uniform(math.log(60), math.log(5 * 86400))))
+        return True
+
     # Connections.
 
     def client_kill(self):
         try:
-            redis = Redis(self.run.redis.socket, 1)
+            redis = Redis(self.run.topology.locate, 1)
             clients = [line for line in redis.call("CLIENT", "LIST").splitlines() if " name=haul-" in line]
             ids = [line.split()[0][3:] for line in clients]
             chosen = self.random.sample(ids, min(len(ids), self.random.choice([1, 1, 2, 4, 50])))
@@ -127,40 +141,21 @@ class Faults:
 
     # Redis.
 
-    def redis_kill(self):
-        return self.redis_fault(lambda: self.restart(signal.SIGKILL))
-
-    def redis_term(self):
-        return self.redis_fault(lambda: self.restart(signal.SIGTERM))
-
-    def redis_stall(self):
-        def stall():
-            self.run.redis.send(signal.SIGSTOP)
-            time.sleep(self.run.options.lease + 1)
-            self.run.redis.send(signal.SIGCONT)
-
-        return self.redis_fault(stall)
-
-    def restart(self, number):
-        pause = self.random.uniform(0, 1.5)
-        self.run.redis.end(number)
-        time.sleep(pause)
-        self.run.redis.start()
-
-    def redis_fault(self, body):
+    def redis_fault(self, kind, body):
+        """One at a time; counted when it was done."""
         if not self.redis_lock.acquire(blocking=False):
             return False
 
         def guarded():
+            over = self.run.ledger.disturb()
             try:
-                self.run.ledger.disturbed()
-                body()
+                if body(over):
+                    self.injected[kind] += 1
+            except RuntimeError as error:
+                self.broken.append(f"{kind}: {error}")
             finally:
+                over()
                 self.redis_lock.release()
 
         self.later(guarded)
-        return True
-
-
-METHODS = dict(zip(WEIGHTS, (
-    "kill", "freeze", "blink", "roll", "client_kill", "cut", "redis_kill", "redis_term", "redis_stall")))
+        return False

@@ -7,6 +7,7 @@ import threading
 import time
 from collections import Counter
 
+from refetched import Refetched
 from resp import Redis, RedisError, pairs
 
 Q = "haul:{default}:"
@@ -25,8 +26,9 @@ class Job:
 
 
 class Ledger:
-    def __init__(self, socket, root, blob, lease):
-        self.socket, self.root, self.lease = socket, root, lease
+    def __init__(self, topology, root, blob, lease):
+        self.topology, self.root, self.lease, self.away = topology, root, lease, root + "-away"
+        os.mkdir(self.away)
         with open(blob, "rb") as file:
             self.blob = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         self.lock = threading.Lock()
@@ -34,6 +36,7 @@ class Ledger:
         self.events, self.samples = Counter(), 0
         self.lost_with, self.redis_faults = {}, []
         self.recoveries, self.disturbed_recoveries = [], []
+        self.refetched = Refetched()
 
     # While it runs.
 
@@ -41,30 +44,45 @@ class Ledger:
         with self.lock:
             self.jobs[job.id] = job
 
-    def disturbed(self):
-        self.redis_faults.append(time.time())
+    def disturb(self):
+        """A fault of Redis begins; what is returned ends it, however often it is called."""
+        fault = [time.time(), float("inf")]
+        self.redis_faults.append(fault)
+        return lambda: fault.__setitem__(1, min(fault[1], time.time()))
+
+    def is_disturbed(self, since, until):
+        """Whether Redis had a fault between, or one that still kept its workers from being missed."""
+        return any(began < until and since < ended + self.lease + 4 for began, ended in self.redis_faults)
 
     def losing(self, worker):
-        """Before a worker is killed or frozen: what it runs must run again elsewhere."""
+        """Before a worker is killed or frozen: what it runs must run again elsewhere. Returns its runs: the job, its
+        hash and its offsets."""
+        runs = []
         try:
-            redis = Redis(self.socket, 1)
+            redis = Redis(self.topology.locate, 1)
             claims = pairs(redis.call("HGETALL", Q + "worker:" + worker))
             for token, id in claims.items():
-                if len(token) == 32 and redis.call("HMGET", Q + "job:" + id, "state", "token") == ["running", token]:
+                if len(token) != 32:
+                    continue
+                fields, offsets = redis.calls([("HGETALL", Q + "job:" + id), ("HGETALL", Q + "offsets:" + id)])
+                fields = pairs(fields)
+                if fields.get("state") == "running" and fields.get("token") == token:
                     self.lost_with[id] = (time.time(), token)
+                    runs.append((self.jobs[id], fields, [(int(a), int(b)) for a, b in pairs(offsets).items()]))
             redis.close()
         except (ConnectionError, RedisError):
             pass
+        return runs
 
     def heard(self, event):
         name, id = event["event"], event["id"]
         self.events[name] += 1
+        self.refetched.heard(id, event, self.is_disturbed)
         lost = self.lost_with.get(id)
         if lost and event["at"] / 1000 > lost[0]:
             if name in ("started", "resumed"):
-                seconds = event["at"] / 1000 - lost[0]
-                hurt = any(lost[0] - self.lease - 4 < at < event["at"] / 1000 for at in self.redis_faults)
-                (self.disturbed_recoveries if hurt else self.recoveries).append(seconds)
+                hurt = self.is_disturbed(lost[0], event["at"] / 1000)
+                (self.disturbed_recoveries if hurt else self.recoveries).append(event["at"] / 1000 - lost[0])
             if name in ("started", "resumed", "completed", "paused", "cancelled", "failed"):
                 self.lost_with.pop(id, None)
 
@@ -92,24 +110,28 @@ class Ledger:
                 self.samples += 1
 
     def verify(self, job):
-        """A completed file, byte for byte. Large ones make room, and must not come back."""
+        """A completed file, byte for byte. Large ones are taken away and emptied, and must not come back."""
         path = os.path.join(self.root, job.path)
         try:
             with open(path, "rb") as file:
-                right = file.read() == self.blob[job.offset:job.offset + job.size]
+                right = os.fstat(file.fileno()).st_size == job.size and all(
+                    file.read(1 << 20) == self.blob[at:min(at + (1 << 20), job.offset + job.size)]
+                    for at in range(job.offset, job.offset + job.size, 1 << 20))
         except FileNotFoundError:
             right = False
         if not right:
             self.wrong.append(f"{job.id}: {job.path} is not what the origin has")
         job.verified = True
         if right and job.size > 1 << 20:
-            os.unlink(path)
+            away = os.path.join(self.away, job.id)
+            os.rename(path, away)
+            os.truncate(away, 0)
 
     # At the end.
 
     def close(self, sent):
         """Returns the violations by kind, and the figures."""
-        redis = Redis(self.socket)
+        redis = Redis(self.topology.locate)
         accepted = [job for job in self.jobs.values() if job.accepted]
         states, lost, unasked, results = Counter(), [], [], self.results(redis)
         excess = Counter()
@@ -133,7 +155,7 @@ class Ledger:
             if state in ("completed", "failed") and told.count(state) != 1 or told[-1:] != [state]:
                 unasked.append(f"{job.id}: {state}, but told {told}")
         left = [key for key in redis.call("KEYS", "*") if not self.may_stay(redis, key)]
-        partials = [os.path.join(place, name) for place, _, names in os.walk(self.root) for name in names
+        partials = [os.stat(os.path.join(place, name)).st_nlink for place, _, names in os.walk(self.root) for name in names
                     if name.startswith(".haul-") and name != ".haul-store"]
         return {
             "lost": lost, "wrong": self.wrong, "not as asked": unasked, "offsets ahead of the disk": self.ahead,

@@ -1,8 +1,10 @@
 """The origin under the chaos: files told by their URL, ranges honoured, paced, cut on demand, every body byte counted.
 
 A file is a slice of one blob of random bytes: `/f/OFFSET/SIZE/RATE` (bytes per second, 0: unlimited). `/stats` tells the
-bytes sent by path, `/cut/N` resets N of the connections that are sending.
+bytes sent by path, `/read/f/…` for each request for that path when it came, its first byte and how many the other side has
+read, `/cut/N` resets N of the connections that are sending.
 """
+import fcntl
 import json
 import os
 import random
@@ -14,9 +16,36 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-BLOB = 96 << 20
+BLOB = 320 << 20
+SIOCOUTQ = 0x5411
 lock = threading.Lock()
-sent, sending = {}, set()
+requests, sending = {}, set()
+
+
+class Answer:
+    """What one request was sent, and how much of it still waits in the kernel."""
+
+    def __init__(self, first, connection):
+        self.at, self.first, self.sent = time.time(), first, 0
+        self.connection, self.port = connection, connection.getpeername()[1]
+
+    def read(self, queues):
+        if not self.connection:
+            return self.sent
+        sent = self.sent
+        unsent = struct.unpack("i", fcntl.ioctl(self.connection.fileno(), SIOCOUTQ, b"\0" * 4))[0]
+        return max(0, sent - unsent - queues.get(self.port, 0))
+
+
+def receive_queues():
+    """Bytes that a local socket holds unread, by its port."""
+    queues = {}
+    with open("/proc/net/tcp") as table:
+        next(table)
+        for line in table:
+            words = line.split()
+            queues[int(words[1].split(":")[1], 16)] = int(words[4].split(":")[1], 16)
+    return queues
 
 
 def make_blob(path, seed):
@@ -46,7 +75,12 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self):
         if self.path == "/stats":
-            return self.text(json.dumps(sent))
+            return self.text(json.dumps({path: sum(each.sent for each in all) for path, all in requests.items()}))
+        if self.path.startswith("/read/"):
+            with lock:
+                queues = receive_queues()
+                return self.text(json.dumps([
+                    [each.at, each.first, each.read(queues)] for each in requests.get(self.path[5:], [])]))
         cut = re.fullmatch(r"/cut/(\d+)", self.path)
         if cut:
             with lock:
@@ -80,24 +114,26 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Range", f"bytes {first}-{end - 1}/{size}")
         self.send_header("Content-Length", str(end - first))
         self.end_headers()
+        answer = Answer(first, self.connection)
         with lock:
             sending.add(self.connection)
+            requests.setdefault(self.path, []).append(answer)
         try:
-            self.body(offset + first, end - first, rate)
+            self.body(answer, offset + first, end - first, rate)
         except OSError:
             self.close_connection = True
         finally:
             with lock:
                 sending.discard(self.connection)
+                answer.connection = None
 
-    def body(self, start, count, rate):
+    def body(self, answer, start, count, rate):
         began, done = time.monotonic(), 0
         while done < count:
             step = min(count - done, max(1024, rate // 20) if rate else 1 << 20)
             n = os.sendfile(self.connection.fileno(), blob.fileno(), start + done, step)
             done += n
-            with lock:
-                sent[self.path] = sent.get(self.path, 0) + n
+            answer.sent += n
             if rate:
                 time.sleep(max(0, began + done / rate - time.monotonic()))
 

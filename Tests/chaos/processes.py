@@ -2,12 +2,13 @@
 import os
 import re
 import signal
+import struct
 import subprocess
 import sys
 import time
 import urllib.request
 
-from resp import Redis
+from resp import Redis, RedisError
 
 
 class Process:
@@ -44,23 +45,42 @@ class Process:
 
 
 class RedisServer(Process):
-    def __init__(self, directory):
-        self.socket = os.path.join(directory, "redis.sock")
-        super().__init__(
-            ["redis-server", "--port", "0", "--unixsocket", self.socket, "--dir", directory, "--save", "",
-             "--appendonly", "yes", "--appendfsync", "always", "--loglevel", "warning"],
-            os.path.join(directory, "redis.log"))
+    """On a unix socket, and on a port of loopback if one is given. Its settings are a file: sentinels rewrite it."""
+
+    ARGUMENTS = ()
+
+    def __init__(self, directory, name, port=0, **settings):
+        self.port, place = port, os.path.join(directory, name)
+        os.mkdir(place)
+        self.socket = os.path.join(place, "socket")
+        file = os.path.join(place, "redis.conf")
+        with open(file, "w") as text:
+            for key, value in {"port": port, "bind": "127.0.0.1", "dir": place, **self.settings(), **settings}.items():
+                for line in value if isinstance(value, list) else [value]:
+                    text.write(f"{key} {line}\n")
+        super().__init__(["redis-server", file, *self.ARGUMENTS], os.path.join(directory, name + ".log"))
+
+    def settings(self):
+        return {"unixsocket": self.socket, "save": '""', "appendonly": "yes", "loglevel": "notice",
+                "repl-diskless-sync-delay": 0}
 
     def start(self):
         super().start()
         until = time.monotonic() + 30
         while time.monotonic() < until:
             try:
-                if Redis(self.socket, 1).call("PING") == "PONG":
+                if Redis(("127.0.0.1", self.port) if self.port else self.socket, 1).call("PING") == "PONG":
                     return
-            except Exception:
+            except (ConnectionError, RedisError):
                 time.sleep(0.02)
-        raise SystemExit("redis-server does not start: see " + self.log)
+        raise RuntimeError("redis-server does not start: see " + self.log)
+
+
+class Sentinel(RedisServer):
+    ARGUMENTS = ("--sentinel",)
+
+    def settings(self):
+        return {}
 
 
 class Origin(Process):
@@ -78,11 +98,20 @@ class Origin(Process):
 
 
 class Worker(Process):
-    def __init__(self, haul, name, redis, root, slots, lease, log):
-        self.name = name
+    """Its wall clock is a file's content away from ours."""
+
+    def __init__(self, haul, shim, directory, name, redis, root, slots, lease):
+        self.name, self.clock = name, os.path.join(directory, name + ".clock")
+        self.set_clock(0)
+        environment = os.environ | {"LD_PRELOAD": shim, "CHAOS_CLOCK": self.clock}
         super().__init__(
-            [haul, "worker", "--redis", "unix://" + redis, "--root", root, "--name", name, "--slots", str(slots),
-             "--lease", str(lease), "--allow-address", "127.0.0.0/8"], log)
+            [haul, "worker", "--redis", redis, "--root", root, "--name", name, "--slots", str(slots),
+             "--lease", str(lease), "--allow-address", "127.0.0.0/8"],
+            os.path.join(directory, name + ".log"), env=environment)
+
+    def set_clock(self, seconds):
+        with open(self.clock, "r+b" if os.path.exists(self.clock) else "wb") as file:
+            file.write(struct.pack("q", int(seconds * 1e9)))
 
     def said(self, pattern):
         """How often its log says so."""

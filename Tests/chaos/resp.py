@@ -1,4 +1,4 @@
-"""A Redis client as small as the ledger needs: one blocking connection over a unix socket, bounded in time."""
+"""A Redis client as small as the ledger needs: one blocking connection, bounded in time."""
 import socket
 
 
@@ -7,36 +7,42 @@ class RedisError(Exception):
 
 
 class Redis:
-    """Replies are str, int, None or lists of them. A connection that failed is made anew by the next call."""
+    """Replies are str, int, None or lists of them. A connection that failed is made anew by the next call.
 
-    def __init__(self, path, timeout=4.0):
-        self.path, self.timeout = path, timeout
-        self.socket = self.buffer = None
+    `place` is a unix socket's path, a (host, port), or what tells one of them now: a connection to another place is left.
+    """
+
+    def __init__(self, place, timeout=4.0):
+        self.locate, self.timeout = place if callable(place) else lambda: place, timeout
+        self.socket = self.buffer = self.place = None
 
     def call(self, *words):
-        return self.calls([words])[0]
+        reply = self.calls([words])[0]
+        if isinstance(reply, RedisError):
+            raise reply
+        return reply
 
     def calls(self, commands):
-        """Commands in one write; an error reply among several is returned, a single one raised."""
+        """Commands in one write on one connection; their error replies are returned."""
         try:
+            place = self.locate()
+            if self.place != place:
+                self.close()
             if self.socket is None:
-                self.socket = socket.socket(socket.AF_UNIX)
+                self.socket = socket.socket(socket.AF_UNIX if isinstance(place, str) else socket.AF_INET)
                 self.socket.settimeout(self.timeout)
-                self.socket.connect(self.path)
-                self.buffer = self.socket.makefile("rb")
+                self.socket.connect(place)
+                self.buffer, self.place = self.socket.makefile("rb"), place
             self.socket.sendall(b"".join(encode(words) for words in commands))
-            replies = [self.read() for _ in commands]
+            return [self.read() for _ in commands]
         except (OSError, ValueError) as error:
             self.close()
             raise ConnectionError(str(error)) from error
-        if len(replies) == 1 and isinstance(replies[0], RedisError):
-            raise replies[0]
-        return replies
 
     def close(self):
         if self.socket is not None:
             self.socket.close()
-        self.socket = self.buffer = None
+        self.socket = self.buffer = self.place = None
 
     def read(self):
         line = self.buffer.readline()

@@ -1,0 +1,58 @@
+"""What a run found, as a table."""
+import json
+
+
+def report(run, check):
+    """Prints what was found; whether all is right. `check` are the complaints of `haul check`, None if there is none."""
+    violations, figures = run.ledger.close(json.loads(run.origin.ask("/stats")))
+    violations["invariants"] = check or []
+    bad_ends = [f"exit status {status}, {count} times" for status, count in run.died.items() if status != 3]
+    violations["workers that died by themselves"] = bad_ends
+    violations["faults that did not end"] = run.faults.broken
+    violations["fetched again beyond the bound"] = run.ledger.refetched.beyond
+    violations["SIGTERM not obeyed in time"] = ["…"] * run.faults.overdue
+    if run.drained is None:
+        violations["never drained"] = ["after 180 s there were jobs left"]
+    logs = run.workers + run.retired
+    excess = figures["excess"]
+
+    def line(name, value):
+        print(f"{name:<44} {value}")
+
+    print(f"\nchaos: seed {run.options.seed}, {run.options.workers} workers, lease {run.options.lease:g} s, "
+          f"{run.seconds:.0f} s of faults")
+    for kind in run.faults.kinds:
+        line("  " + kind, run.faults.injected[kind])
+    line("faults", run.faults.injected.total())
+    line("jobs, accepted", f"{len(run.ledger.jobs)}, {figures['accepted']}")
+    line("final states", ", ".join(f"{count} {state}" for state, count in figures["states"].most_common()))
+    for kind, found in violations.items():
+        line(kind, "not checked: no haul check" if kind == "invariants" and check is None else len(found))
+    line("events heard", ", ".join(f"{n} {e}" for e, n in run.ledger.events.most_common() if e != "progress"))
+    line("offsets compared with the disk", run.ledger.samples)
+    line("runs fenced, as the workers' logs say", sum(w.said(r"fenced: |fenced while") for w in logs))
+    line("recovery, worker lost → runs again", percentiles(run.ledger.recoveries, "s"))
+    line("  the same " + run.topology.TROUBLE, percentiles(run.ledger.disturbed_recoveries, "s"))
+    refetched = run.ledger.refetched
+    for name, found in (("fetched again by the run after a kill", refetched.after_kills),
+                        ("  the same " + run.topology.TROUBLE, refetched.disturbed)):
+        line(name, percentiles([again / 1048576 for again, _ in found], "MiB"))
+        line("    in seconds of its speed", percentiles([again / max(speed, 1) for again, speed in found], "s"))
+    line("bytes of completed files", f"{figures['bytes'] / 1048576:.1f} MiB")
+    line("sent twice, for whatever reason", f"{sum(max(0, n) for n in excess.values()) / 1048576:.1f} MiB, by "
+         f"{sum(n > 0 for n in excess.values())} jobs, most by one {max(excess.values(), default=0) / 1048576:.1f} MiB")
+    line("partial files left, finished and not", f"{sum(links > 1 for links in figures['partials'])}, "
+         f"{sum(links == 1 for links in figures['partials'])}")
+    line("drained in", f"{run.drained:.1f} s" if run.drained is not None else "never")
+    for kind, found in violations.items():
+        for text in found[:10]:
+            print(f"  {kind}: {text}")
+    return not any(violations.values())
+
+
+def percentiles(values, unit):
+    if not values:
+        return "none"
+    values = sorted(values)
+    at = lambda share: values[min(len(values) - 1, int(share * len(values)))]
+    return f"{len(values)} times, p50 {at(0.5):.1f} {unit}, p99 {at(0.99):.1f} {unit}, most {values[-1]:.1f} {unit}"
