@@ -63,6 +63,7 @@ package final class Worker: Sendable {
             log.warning(
                 "this system has no certificate authorities: no https server can be trusted (install ca-certificates)")
         }
+        if await trouble() != nil { waitForRoot() }
         log.info(
             "working",
             metadata: [
@@ -70,7 +71,6 @@ package final class Worker: Sendable {
                 "slots": "\(configuration.slots.map(String.init) ?? "unlimited")",
                 "durability": "\(configuration.durability)",
             ])
-        if await trouble() != nil { waitForRoot() }
         // The ticks outlive the claiming: leases are kept until the last job is back in line.
         let ticks = attendants.map { attendant in Task { await attendant.tend { self.fields } } }
         let janitor = Task { await Janitor(store: store, blocking: blocking, attendants: attendants, log: log).run() }

@@ -61,7 +61,7 @@ package final class Store: Sendable {
     package struct FoundPartial: Sendable {
         package let path: String
         package let key: String
-        /// Seconds since it was last written or linked.
+        /// Seconds since its inode changed; when it was modified says nothing, since a finished one may have the server's time.
         package let age: Int64
         /// It has a second link: its final name, unless that is gone.
         package let isPlaced: Bool
@@ -81,7 +81,6 @@ package final class Store: Sendable {
                 guard let status = here.status(of: name) else { continue }
                 if status.st_mode & S_IFMT == S_IFDIR {
                     pending.append(folder + name + "/")
-                    // Not when it was modified: a finished one may have the server's time already.
                 } else if let key = PartialFile.key(of: name), now - Int64(status.st_ctim.tv_sec) > age {
                     found.append(
                         FoundPartial(
