@@ -1,5 +1,5 @@
 import CCurl
-import Contract
+package import Contract
 import Executors
 import Glibc
 
@@ -25,6 +25,26 @@ extension TransferEngine {
         }
         let carriesName = proxy.lowercased().hasPrefix("http") || !proxy.contains("://")
         return target.isSecure || !carriesName ? addresses.first : nil
+    }
+
+    private static let proxySchemes = ["http", "https", "socks4", "socks4a", "socks5", "socks5h"]
+
+    /// Throws a sentence if `proxy` is none that can be used.
+    package static func check(proxy: String) throws(Failure) {
+        let parts = curl_url()
+        defer { curl_url_cleanup(parts) }
+        let flags = UInt32(CURLU_NON_SUPPORT_SCHEME | CURLU_GUESS_SCHEME)
+        var scheme: UnsafeMutablePointer<CChar>?
+        defer { curl_free(scheme) }
+        guard curl_url_set(parts, CURLUPART_URL, proxy, flags) == CURLUE_OK,
+            curl_url_get(parts, CURLUPART_SCHEME, &scheme, 0) == CURLUE_OK, let scheme,
+            proxySchemes.contains(String(cString: scheme))
+        else {
+            throw Failure(
+                .proxy,
+                "the proxy must be given as http://host:port, or with \(proxySchemes.dropFirst().joined(separator: ", "))"
+            )
+        }
     }
 
     private static func lookUp(_ host: String) -> [IPAddress] {

@@ -20,12 +20,13 @@ package final class Worker: Sendable {
     private let bytes: Mutex<Int64>
     private let isDraining = Mutex(false)
 
-    /// Opens the root. Throws `Failure` with a sentence about what is wrong with it, or with the operator's authorities.
+    /// Opens the root. Throws `Failure` with a sentence about what is wrong with it, with the operator's authorities or proxy.
     package init(_ configuration: WorkerConfiguration, log: Logger) throws(Failure) {
         self.configuration = configuration
         self.log = log
-        store = try Store(root: configuration.root)
         if let file = configuration.certificateAuthorities { try CertificateStore.check(file) }
+        if let proxy = configuration.proxy { try TransferEngine.check(proxy: proxy) }
+        store = try Store(root: configuration.root)
         var engine = TransferEngine.Configuration()
         engine.policy = configuration.addressPolicy
         engine.proxy = configuration.proxy

@@ -43,11 +43,16 @@ import Transfer
         let certificates = try await Certificates()
         let proxy = try ProxyServer()
         let origin = try OriginServer(certificates: certificates) { .file(Self.bytes, to: $0) }
-        let job = Job(id: "j", urls: [origin.url("/a")])
+        var job = Job(id: "j", urls: [origin.url("/a")])
+        job.headers = [("Authorization", "Bearer secret"), ("X-Key", "secret")]
         #expect(try await bench(proxy.url(scheme)).run(job).code == .tls)
         let bench = try bench(proxy.url(scheme), certificates: certificates)
         #expect(await bench.run(job).file != nil)
         #expect(bench.directory.holds("a", Self.bytes))
+        // What the tunnel hides is not told to who makes it.
+        #expect(proxy.heads.count == (scheme == "http" ? proxy.targets.count : 0))
+        #expect(proxy.heads.allSatisfy { !$0.contains("secret") })
+        #expect(origin.requests.allSatisfy { $0.headers["x-key"] == "secret" })
         #expect(proxy.targets.allSatisfy { $0 == "\(scheme == "http" ? "CONNECT" : "SOCKS") 127.0.0.1:\(origin.port)" })
     }
 
@@ -73,6 +78,17 @@ import Transfer
         // A redirect is judged like the first address.
         #expect(try await bench(proxy.url(scheme)).run(Job(id: "j", urls: [hop.url("/a")])).code == .addressForbidden)
         #expect(hop.requests.count == 1 && proxy.connections == 1)
+    }
+
+    @Test("a name is judged, and the proxy told the address that was", arguments: ["socks5", "socks5h"])
+    func pinned(_ scheme: String) async throws {
+        let proxy = try ProxyServer()
+        let origin = try OriginServer { _ in OriginReply(body: [1]) }
+        let bench = try bench(proxy.url(scheme))
+        let outcome = await bench.run(Job(id: "j", urls: ["http://localhost:\(origin.port)/a"]))
+        // Where localhost is ::1 first nobody listens, and that is what the proxy says.
+        #expect(outcome.file != nil || outcome.code == .proxy, "\(outcome)")
+        #expect(!proxy.targets.isEmpty && proxy.targets.allSatisfy { !$0.contains("localhost") })
     }
 
     @Test("where nothing is judged the proxy resolves the name", arguments: ["http", "socks5h"])

@@ -39,6 +39,7 @@ struct CommandBench {
             (["worker", "--root", "/tmp", "--slots", "0"], "--slots"),
             (["worker", "--root", "/tmp", "--file-mode", "0888"], "--file-mode"),
             (["worker", "--root", "/tmp", "--file-mode", "4755"], "--file-mode"),
+            (["worker", "--root", "/tmp", "--proxy", "ftp://h"], "socks5h"),
             (["stats", "--redis", "http://h"], "redis://"),
         ] {
             let process = try bench.start(arguments)

@@ -8,6 +8,7 @@ import Synchronization
 package final class ProxyServer: Sendable {
     private struct State {
         var targets: [String] = []
+        var heads: [String] = []
         var connections = 0
     }
 
@@ -50,6 +51,8 @@ package final class ProxyServer: Sendable {
 
     /// What was asked for: `CONNECT host:port`, `GET http://…` or `SOCKS host:port`.
     package var targets: [String] { state.withLock { $0.targets } }
+    /// The heads of HTTP requests to it, as they came.
+    package var heads: [String] { state.withLock { $0.heads } }
     package var connections: Int { state.withLock { $0.connections } }
 
     private func note(_ target: String) { state.withLock { $0.targets.append(target) } }
@@ -72,6 +75,7 @@ package final class ProxyServer: Sendable {
         let words = lines[0].split(separator: " ")
         guard words.count == 3 else { return }
         note("\(words[0]) \(words[1])")
+        state.withLock { $0.heads.append(lines.joined(separator: "\n")) }
         if let credentials {
             let wanted = "proxy-authorization: basic \(Data(credentials.utf8).base64EncodedString())".lowercased()
             guard lines.contains(where: { $0.lowercased() == wanted }) else {

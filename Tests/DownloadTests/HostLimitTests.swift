@@ -1,0 +1,37 @@
+import Contract
+import TestSupport
+import Testing
+
+@testable import Download
+
+/// How many connections a host gets over all downloads, as the host sees it.
+@Suite struct HostLimitTests {
+    @Test("many downloads share a host's few connections, and all of them end") func shared() async throws {
+        let bytes = FileBytes(seed: 111, count: 100_000)
+        let bench = try DownloadBench()
+        let latch = Latch()
+        let inside = Shared((now: 0, most: 0))
+        let origin = try OriginServer { request in
+            inside.change { $0 = ($0.now + 1, max($0.most, $0.now + 1)) }
+            latch.wait()
+            inside.change { $0.now -= 1 }
+            return .file(bytes, to: request)
+        }
+        var context = bench.context
+        context.hosts = HostLimits(most: 3)
+        let downloads = (0..<10).map { index in
+            var job = Job(id: "j\(index)", urls: [origin.url("/\(index)")])
+            job.path = "file\(index)"
+            return Download(
+                job: job, token: "t\(index)", key: String(repeating: "\(index)", count: 40), resume: nil,
+                completed: nil,
+                context: context, mayCommit: { true }, report: { _ in })
+        }
+        let running = downloads.map { download in Task { await download.run() } }
+        try await eventually("three to be asked for") { inside.value.now == 3 }
+        latch.open()
+        for task in running { #expect(await task.value.file?.bytes == bytes.count) }
+        #expect(inside.value.most == 3)
+        for index in 0..<10 { #expect(bench.directory.holds("file\(index)", bytes)) }
+    }
+}
