@@ -1,3 +1,4 @@
+import Contract
 package import Redis
 
 /// What is wanted of a job.
@@ -10,11 +11,14 @@ package enum Request: String, Sendable {
 }
 
 extension Queue {
-    /// Leaves requests for jobs in any state, and wakes the workers. They are applied within a second by the next tick.
-    package func request(_ request: Request, of ids: [String]) async throws(RedisError) {
+    /// Leaves requests for jobs in any state, and wakes the workers. They are applied within a second by the next tick, and
+    /// are for pushes that are no newer than `moment`, unix ms.
+    package func request(
+        _ request: Request, of ids: [String], at moment: Int64 = UnixTime.milliseconds
+    ) async throws(RedisError) {
         for batch in stride(from: 0, to: ids.count, by: 500) {
             let ids = ids[batch..<min(batch + 500, ids.count)]
-            let pairs = ids.flatMap { [$0, request.rawValue] }
+            let pairs = ids.flatMap { [$0, "\(request.rawValue) \(moment)"] }
             let calls =
                 [Call.command(Command(arguments: ["HSET", keys.want] + pairs))]
                 + ids.map { .command(Command("PUBLISH", keys.control, $0)) }

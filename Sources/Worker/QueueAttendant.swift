@@ -15,9 +15,9 @@ final class QueueAttendant: Sendable {
         var isRegistered = false
         /// A registration puts back every claim that it does not know: none may be made while one is under way.
         var registrations = 0
-        var mayClaim: Bool { isOpen && isRegistered && registrations == 0 }
-        /// When the state of the connection was last in doubt: what was claimed then may be unknown to us.
+        /// After any doubt about the connection: what was claimed then may be unknown to us, and we to Redis.
         var isInDoubt = false
+        var mayClaim: Bool { isOpen && isRegistered && !isInDoubt && registrations == 0 }
         /// Tokens of claims that are ours although no run of them is entered: asked for, or being settled.
         var pending: Set<String> = []
         var isHurrying = false

@@ -55,8 +55,8 @@ local function judge(id, missed)
     -- With a lease that is over, the reaper takes it and puts it back in line.
     if not lease then found('no lease', function() call('ZADD', LEASES, NOW, id) end) end
     if not j.token or not j.worker then found('no token')
-    elseif call('HGET', PREFIX .. 'worker:' .. j.worker, j.token) ~= id then
-      found('unknown to its worker', lease and function() call('ZADD', LEASES, NOW, id) end)
+    elseif lease and tonumber(lease) > now and call('HGET', PREFIX .. 'worker:' .. j.worker, j.token) ~= id then
+      found('unknown to its worker', function() call('ZADD', LEASES, NOW, id) end)
     end
   elseif lease then
     found('second place', function() call('ZREM', LEASES, id) end)

@@ -2,7 +2,7 @@
 --
 -- ARGV: nonce, worker, instance
 touch()
-if call('HGET', WORKER, 'instance') ~= ARGV[3] then return end
+if (call('HGET', WORKER, 'instance') or ARGV[3]) ~= ARGV[3] then return end
 give_back(HELD, 1000)
 call('DEL', WORKER)
 -- A wait that the server still keeps for a lost connection may yet take something: for a while more ticks look there.

@@ -101,6 +101,10 @@ local function take(worker, token, lease, retention)
             end
           end
           local due = (j.url or j.urls) and j.delay and ((j.at or now) + j.delay * 1000) or 0
+          if isFinal then
+            h.crashes, h.attempt = 0, 0
+            call('HDEL', k, 'crashes', 'attempt', 'error', 'message', 'finished')
+          end
           if h.want or due > now then
             if #fields > 0 then call('HSET', k, unpack(fields)) end
           end
@@ -110,10 +114,6 @@ local function take(worker, token, lease, retention)
           elseif due > now then
             postpone(id, h, due - now)
           else
-            if isFinal then
-              h.crashes, h.attempt = 0, 0
-              call('HDEL', k, 'crashes', 'attempt', 'error', 'message', 'finished')
-            end
             leave(id, h)
             set('state', 'running') set('token', token) set('worker', worker)
             set('started', NOW) set('updated', NOW)

@@ -41,10 +41,13 @@ last, grace = tonumber(last or now), tonumber(grace or 0)
 if now - last > 2500 then grace = now + lease end
 call('SET', TICK, NOW .. ' ' .. whole(grace))
 
--- Requests. They are as old as the last look at them.
+-- Requests. One that does not say when it was made is as old as the last look at them.
 local wanted, applied = call('HGETALL', WANT), 0
 for k = 1, #wanted, 2 do
-  local id, want = wanted[k], wanted[k + 1]
+  local id = wanted[k]
+  local want, made = string.match(wanted[k + 1], '^(%a+) ?(%d*)$')
+  -- Clocks differ: it was not there at the last look, and it is there now.
+  made = whole(math.max(last, math.min(tonumber(made) or last, now)))
   local known = string.find(id, ID) and #id <= 128 and (want == 'running' or want == 'paused' or ends(want))
   local j = known and job(id) or {}
   local st = j.state
@@ -59,8 +62,8 @@ for k = 1, #wanted, 2 do
     end
     call('HDEL', WANT, id)
     if want == 'running' then
-      if j.want then call('HDEL', key(id), 'want', 'wantat') end
-      j.want = nil
+      -- A cancel may have been heard already, and cannot be taken back.
+      if j.want == 'paused' or not st then call('HDEL', key(id), 'want', 'wantat') end
       if st == 'paused' or st == 'scheduled' then requeue(id, j, true, 'resumed', retention)
       elseif isFinal and call('HEXISTS', spec(id), 'spec') == 1 then
         call('HDEL', key(id), 'crashes', 'attempt', 'error', 'message', 'finished')
@@ -68,23 +71,25 @@ for k = 1, #wanted, 2 do
       end
     elseif not st then
       -- A request may come before its job: a stub waits for it.
-      call('HSET', key(id), 'want', want, 'wantat', whole(last), 'asof', whole(last))
+      call('HSET', key(id), 'want', want, 'wantat', made, 'asof', made)
       call('PEXPIRE', key(id), 3600000)
     elseif st == 'running' then
-      call('HSET', key(id), 'want', want, 'wantat', whole(last))
+      call('HSET', key(id), 'want', want, 'wantat', made)
     elseif isFinal then
       if forgets(want) then
         drop(id, want == 'deleted')
         forget(id)
+      elseif want == 'cancelled' and tonumber(made) > tonumber(j.asof or 0) then
+        as_of(id, made)
       end
     elseif ends(want) then
-      as_of(id, whole(last))
+      as_of(id, made)
       drop(id)
       j.want = want
       finish(id, j, 'cancelled', retention, '')
-    elseif st ~= 'paused' then
-      as_of(id, whole(last))
-      pause(id, j)
+    else
+      as_of(id, made)
+      if st ~= 'paused' then pause(id, j) end
     end
   end
 end

@@ -1,0 +1,119 @@
+import Bus
+import Contract
+import Redis
+import TestSupport
+import Testing
+
+/// A request is for what was pushed before it, however late a tick takes it.
+@Suite struct RequestTimeTests {
+    /// A moment after the last look at the queue, which is past.
+    private func moment(_ f: QueueFixture) async throws -> Int64 {
+        try await f.tick()
+        let look = try #require(try await f.redis.send(Command("GET", f.queue.keys.tick)).string)
+        let moment = try #require(Int64(look.prefix { $0 != " " })) + 10
+        try await eventually { UnixTime.milliseconds > moment + 10 }
+        return moment
+    }
+
+    private func element(_ at: Int64) -> String { #"{"url":"http://h/1","id":"1","at":\#(at)}"# }
+
+    @Test("a job that no worker has seen yet is stopped by a later request", arguments: [Request.paused, .cancelled])
+    func unseen(_ request: Request) async throws {
+        let f = try await QueueFixture()
+        let moment = try await moment(f)
+        try await f.push(element(moment))
+        try await f.queue.request(request, of: ["1"], at: moment + 1)
+        try await f.tick()
+        #expect(try await f.claim() == nil)
+        #expect(try await f.state("1") == (request == .paused ? .paused : .cancelled))
+        try await f.push(element(moment))
+        #expect(try await f.claim() == nil)
+        try await f.push(element(moment + 2))
+        #expect(try await f.claim() != nil)
+        try await f.expectOrder()
+    }
+
+    @Test(
+        "in any state a request is newer than the pushes before it, and older than those after it",
+        arguments: [JobState.queued, .scheduled, .running, .paused], [Request.paused, .cancelled])
+    func known(_ state: JobState, _ request: Request) async throws {
+        let f = try await QueueFixture()
+        let delay = state == .scheduled ? #","delay":1000"# : ""
+        try await f.push(#"{"url":"http://h/1","id":"1"\#(delay)}"#)
+        let claim = try await f.claim()
+        if state == .queued { try await f.settle(try #require(claim), .released(why: "test")) }
+        if state == .paused {
+            try await f.queue.request(.paused, of: ["1"])
+            try await f.tick()
+            try await f.settle(try #require(claim), .paused)
+        }
+        #expect(try await f.state("1") == state)
+        let moment = try await moment(f)
+        try await f.queue.request(request, of: ["1"], at: moment)
+        let reply = try await f.tick(claim.map { [$0] } ?? [])
+        if state == .running {
+            #expect(reply.requests.values.first == request)
+            try await f.settle(try #require(claim), request == .paused ? .paused : .cancelled)
+        }
+        try await f.push(element(moment))
+        #expect(try await f.claim() == nil)
+        try await f.push(element(moment + 1))
+        #expect(try await f.claim() != nil)
+        try await f.expectOrder()
+    }
+
+    @Test("a cancel of a completed job holds for an older push that waits") func waiting() async throws {
+        let f = try await QueueFixture()
+        try await f.push(#"{"url":"http://h/1","id":"1"}"#)
+        try await f.settle(try #require(try await f.claim()), QueueFixture.done)
+        let moment = try await moment(f)
+        try await f.push(element(moment))
+        try await f.queue.request(.cancelled, of: ["1"], at: moment + 1)
+        try await f.tick()
+        #expect(try await f.claim() == nil)
+        #expect(try await f.state("1") == .completed)
+        try await f.push(element(moment + 2))
+        #expect(try await f.claim() != nil)
+    }
+
+    @Test("a request of a clock that is wrong is as old as the last look at the most, and no newer than now")
+    func clocks() async throws {
+        for wrong in [Int64(5), 99_999_999_999_999] {
+            let f = try await QueueFixture()
+            let moment = try await moment(f)
+            try await f.queue.request(.paused, of: ["1"], at: wrong)
+            try await f.tick()
+            try await f.push(element(wrong == 5 ? moment : UnixTime.milliseconds + 1000))
+            #expect(try await f.claim() != nil)
+        }
+    }
+
+    @Test("a cancel is not taken back: its run may have heard of it") func final() async throws {
+        let f = try await QueueFixture()
+        try await f.push(#"{"url":"http://h/1","id":"1"}"#)
+        let claim = try #require(try await f.claim())
+        try await f.queue.request(.cancelled, of: ["1"])
+        try await f.tick()
+        try await f.queue.request(.running, of: ["1"])
+        #expect(try await f.tick([claim]).requests == [claim.run.token: .cancelled])
+    }
+
+    @Test("a failed job that is pushed anew begins anew, also when it is to wait") func anew() async throws {
+        let f = try await QueueFixture {
+            $0.lease = .milliseconds(50); $0.crashLimit = 0
+        }
+        try await f.push(#"{"url":"http://h/1","id":"1"}"#)
+        try await f.settle(try #require(try await f.claim()), .retry(after: .zero, Failure(.connect, "m")))
+        try await f.tick()
+        _ = try #require(try await f.claim())
+        try await eventually {
+            try await f.tick(); return try await f.state("1") == .failed
+        }
+        try await f.push(#"{"url":"http://h/1","id":"1","delay":1000}"#)
+        #expect(try await f.claim() == nil)
+        let job = try #require(try await f.queue.job("1"))
+        #expect(job.state == .scheduled)
+        for field in ["crashes", "attempt", "error"] { #expect(job[field] == nil, "\(field)") }
+        try await f.expectOrder()
+    }
+}

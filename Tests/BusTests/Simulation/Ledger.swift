@@ -1,0 +1,117 @@
+import Contract
+import Foundation
+
+@testable import Bus
+
+/// What must come of every job, by the contract: the tables of docs/bus.md and the promises, told from what was done to it
+/// and not from how the scripts do it.
+struct Ledger {
+    let policy: QueuePolicy
+    var stories: [String: Story] = [:]
+    /// In the order of their first pushes: a dictionary's order differs from run to run.
+    var ids: [String] = []
+    /// When the hashes of old jobs go.
+    private var retired: [String: Int64] = [:]
+    var now: Int64 = 0
+    /// When the queue was last looked after, and until when nobody is reaped.
+    var lastLook: Int64?
+    var grace: Int64 = 0
+    private(set) var wrong: [String] = []
+    /// The job whose story is printed.
+    private let told = ProcessInfo.processInfo.environment["HAUL_SIMULATION_TELL"]
+
+    init(policy: QueuePolicy) { self.policy = policy }
+
+    func tell(_ id: String, _ what: @autoclosure () -> String) {
+        if id == told { print("at \(now - Simulation.dawn): \(id) \(what())") }
+    }
+
+    mutating func complain(_ what: String) {
+        wrong.append("at \(now - Simulation.dawn): \(what)")
+        if told != nil { print("wrong: \(wrong.last!)") }
+    }
+
+    /// This ledger is of before a rollback; what was wrong stays so.
+    mutating func returned(from later: Ledger) {
+        wrong = later.wrong
+        now = later.now
+    }
+
+    // MARK: What is done
+
+    mutating func pushed(_ id: String, _ story: Story) {
+        if stories[id] == nil { ids.append(id) }
+        // A request may have come first.
+        let isFirst = stories[id]?.element.isEmpty ?? true
+        stories[id, default: story].element = story.element
+        if isFirst { (stories[id]!.isTimed, stories[id]!.isPoison) = (story.isTimed, story.isPoison) }
+        stories[id]!.demand = now
+        tell(id, "pushed: \(story.element)")
+        stories[id]!.deadlines.formUnion(story.deadlines)
+    }
+
+    mutating func requested(_ request: Request, of id: String) {
+        if stories[id] == nil {
+            ids.append(id)
+            stories[id] = Story(element: "", isTimed: true)
+        }
+        tell(id, "asked: \(request)")
+        stories[id]!.asked = Story.Stop(request: request, moment: now)
+    }
+
+    /// A tick begins.
+    mutating func looked() {
+        if let lastLook, now - lastLook > 2500 { grace = now + policy.lease.inMilliseconds }
+        lastLook = now
+    }
+
+    mutating func extended(_ run: Run) { stories[run.id]!.lease = now + policy.lease.inMilliseconds }
+
+    /// Its offsets are durable.
+    mutating func checkpointed(_ id: String, _ report: RunReport) {
+        guard let offsets = report.offsets else { return }
+        stories[id]!.checkpoint = offsets.end
+        stories[id]!.losses = 0
+    }
+
+    // MARK: What is known
+
+    /// Whether a run is its job's current one.
+    func holds(_ run: Run) -> Bool {
+        guard let facts = stories[run.id]?.facts else { return false }
+        return facts.state == .running && facts.token == run.token
+    }
+
+    func remembers(_ id: String) -> Bool { stories[id]?.facts.state != nil }
+
+    /// Every request that a tick is to take.
+    var requests: [String: Story.Stop] { stories.compactMapValues(\.asked) }
+
+    /// The jobs whose hashes are over by now, which are Redis' to take away.
+    mutating func expired() -> [String] {
+        let over = ids.filter { stories[$0]!.expiry.map { $0 <= now } ?? false }
+        for id in over {
+            stories[id]!.forget()
+            stories[id]!.facts = Facts()
+            tell(id, "expired")
+        }
+        let gone = retired.filter { $0.value <= now }.map(\.key)
+        for id in gone { retired[id] = nil }
+        return over + gone
+    }
+
+    /// Of old jobs that have ended, or are not known, and that are not in line, nothing more is to be told.
+    mutating func tidy(window: Int, inLine: Set<String>) {
+        let done = Set(
+            ids.dropLast(window).filter {
+                let story = stories[$0]!
+                return story.facts.state?.isFinal ?? (story.taken == nil) && story.asked == nil && !inLine.contains($0)
+            })
+        for id in done {
+            if stories[id]!.demand != nil { complain("\(id) was lost") }
+            retired[id] = stories[id]!.expiry
+            stories[id] = nil
+        }
+        ids.removeAll { done.contains($0) }
+    }
+}

@@ -1,0 +1,93 @@
+import Contract
+import Redis
+
+@testable import Bus
+
+// What is looked at besides the jobs' states.
+
+extension Simulation {
+    /// All that Redis holds of a job.
+    func traces(of id: String) async throws -> [RedisValue] {
+        let keys = queue.keys
+        let hashes = [keys.job(id), keys.spec(id), keys.offsets(id)].flatMap {
+            [Call.command(Command("DUMP", $0)), .command(Command("PEXPIRETIME", $0))]
+        }
+        let places = keys.indexes.map { Call.command(Command("ZSCORE", $0, id)) }
+        return try await redis.pipeline(hashes + places + [.command(Command("LRANGE", keys.jobs, 0, -1))])
+    }
+
+    func idsInLine() async throws -> Set<String> {
+        let names = try await redis.send(Command("KEYS", queue.keys.held("*"))).array?.compactMap(\.string) ?? []
+        let lists = ([queue.keys.jobs] + names).map { Call.command(Command("LRANGE", $0, 0, -1)) }
+        let elements = try await redis.pipeline(lists).flatMap { $0.array ?? [] }.compactMap(\.bytes)
+        return Set(
+            elements.compactMap { element in
+                guard let json = try? JSON(element) else { return nil }
+                return json["id"]?.string ?? (try? Element(json))?.id
+            })
+    }
+
+    mutating func expect(_ before: [RedisValue], _ id: String, _ what: String) async throws {
+        if try await traces(of: id) != before { ledger.complain("\(id): \(what) changed something") }
+    }
+
+    /// What was asked for and not taken is in `want`, and nothing else.
+    mutating func checkRequests() async throws {
+        let wanted = try await redis.send(Command("HGETALL", queue.keys.want)).dictionary
+        let found = wanted.filter { $0.key != "j 1" }.mapValues { $0.split(separator: " ")[0] }
+        let asked = ledger.stories.compactMapValues { $0.asked?.request.rawValue }
+        guard found.keys.sorted() == asked.keys.sorted() else {
+            return ledger.complain("requests: \(found), and not \(asked)")
+        }
+        for (id, request) in asked where found[id]! != request {
+            ledger.complain("\(id): the request is \(found[id]!), and not \(request)")
+        }
+    }
+
+    /// A tick leaves nothing that was due.
+    mutating func checkOverdue() async throws {
+        let keys = queue.keys
+        let due = [keys.scheduled, keys.leases].map { Call.command(Command("ZCOUNT", $0, "-inf", Int(ledger.now))) }
+        let counts = try await redis.pipeline(due).map { $0.int ?? -1 }
+        if counts[0] != 0 { ledger.complain("\(counts[0]) due jobs were not promoted") }
+        if counts[1] != 0, ledger.now >= ledger.grace { ledger.complain("\(counts[1]) lost jobs were not reaped") }
+    }
+
+    // MARK: The end
+
+    /// Opens the queue, wakes everybody, and works until nothing is left.
+    mutating func drain() async throws {
+        try await open()
+        for index in workers.indices { workers[index].isFrozen = false }
+        var quiet = 0
+        while quiet < 30, ledger.wrong.count < 20 {
+            try await advance(1000)
+            var isBusy = false
+            var index = 0
+            while index < workers.count {
+                try await tick(index)
+                try await claim()
+                // A poisoned one may be replaced meanwhile.
+                while index < workers.count, let claim = workers[index].runs.last {
+                    isBusy = true
+                    try await finish(claim, of: index, as: QueueFixture.done)
+                }
+                index += 1
+            }
+            quiet = isBusy ? 0 : quiet + 1
+        }
+        try await inspect("end")
+        for (kind, name) in [("HLEN", queue.keys.want), ("LLEN", queue.keys.jobs)] {
+            if try await redis.send(Command(kind, name)).int != 0 { ledger.complain("\(name) is not empty") }
+        }
+        for (id, story) in ledger.stories.sorted(by: { $0.key < $1.key }) {
+            note("at the end \(story.facts.state?.rawValue ?? "unknown")")
+            if story.demand != nil {
+                ledger.complain("\(id) is \(story.facts.state?.rawValue ?? "unknown"), and what was asked for was lost")
+            }
+            if let state = story.facts.state, !state.isFinal, state != .paused {
+                ledger.complain("\(id) is \(state) for ever")
+            }
+        }
+    }
+}

@@ -1,0 +1,93 @@
+import Redis
+
+@testable import Bus
+
+// What befalls workers and Redis.
+
+extension Simulation {
+    mutating func hire(_ name: String? = nil) async throws {
+        names += 1
+        let identity = WorkerIdentity(name: name ?? "w\(names)", store: "s")
+        guard try await queue.register(identity, fields: [], known: []) else { return note("names refused") }
+        try await look(.registration(worker: identity.name, known: []))
+        workers.append(Worker(identity: identity))
+    }
+
+    mutating func kill() async throws {
+        guard let index = workers.indices.randomElement(using: &random) else { return }
+        try await kill(index)
+    }
+
+    mutating func kill(_ index: Int) async throws {
+        let dead = workers.remove(at: index)
+        note("kills")
+        if random.chance(40) {
+            // Started again under the same name.
+            try await advance(3001)
+            try await hire(dead.identity.name)
+        } else {
+            if !dead.isInDoubt, random.chance(30) { try await take(dead.identity.name) }
+            try await hire()
+        }
+    }
+
+    /// A wait that the server keeps for a lost connection takes an element, and no claim follows.
+    func take(_ name: String) async throws {
+        try await redis.send(Command("LMOVE", queue.keys.jobs, queue.keys.held(name), "RIGHT", "LEFT"))
+    }
+
+    mutating func freeze() {
+        guard let index = workers.indices.randomElement(using: &random) else { return }
+        workers[index].isFrozen.toggle()
+        if workers[index].isFrozen { note("freezes") }
+    }
+
+    /// A worker ends in order, and another one comes.
+    mutating func depart() async throws {
+        guard let index = pick() else { return }
+        for claim in workers[index].runs { try await finish(claim, of: index, as: .released(why: "shutdown")) }
+        let identity = workers.remove(at: index).identity
+        try await queue.leave(identity)
+        if random.chance(50) { try await take(identity.name) }
+        try await hire()
+        note("departures")
+    }
+
+    /// Nobody looks after the queue for a time, and all connections are lost. After a day the workers are forgotten.
+    mutating func sleep() async throws {
+        let seconds = [9, 70, 3700, 90_000].randomElement(using: &random)! as Int64
+        try await advance(seconds * 1000)
+        for index in workers.indices { workers[index].isInDoubt = true }
+        if seconds > 86_400 {
+            workers = []
+            for id in ledger.ids { ledger.stories[id]!.isNoted = false }
+            let names = try await redis.send(Command("KEYS", queue.keys.worker("*"))).array ?? []
+            for name in names.compactMap(\.string) { try await redis.send(Command("DEL", name)) }
+        }
+        snapshots = []
+        while workers.count < 4 { try await hire() }
+        note("sleeps")
+    }
+
+    // MARK: Rollbacks
+
+    mutating func keepSnapshot() async throws {
+        guard ledger.now - (snapshots.last?.moment ?? 0) >= 300 else { return }
+        let database = (snapshots.last?.database ?? 0) % Snapshot.kept + 1
+        snapshots = snapshots.suffix(Snapshot.kept - 1)
+        snapshots.append(try await Snapshot(ledger, in: database, of: redis))
+    }
+
+    /// Redis loses the writes of one or two seconds; workers know what they know.
+    mutating func rollBack() async throws {
+        let ages = Int64(1000)...2500
+        guard let place = snapshots.lastIndex(where: { ages.contains(ledger.now - $0.moment) }) else { return }
+        let lost = ledger
+        ledger = try await snapshots[place].restore(redis)
+        ledger.returned(from: lost)
+        snapshots.removeSubrange((place + 1)...)
+        try await advance(0)
+        for index in workers.indices { workers[index].isInDoubt = true }
+        note("rollbacks")
+    }
+}

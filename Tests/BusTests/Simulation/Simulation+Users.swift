@@ -1,0 +1,107 @@
+import Contract
+import Redis
+
+@testable import Bus
+
+// Producers and operators.
+
+extension Simulation {
+    /// A job that is still of interest; seldom an old one.
+    mutating func someone() -> String? {
+        let ids = ledger.ids
+        return random.chance(95) ? ids.suffix(Self.window).randomElement(using: &random) : ids.first
+    }
+
+    /// A new job, or a known one anew.
+    mutating func push() async throws {
+        try await advance(1)
+        let isNew = ledger.ids.isEmpty || random.chance(60)
+        let isTimed = isNew ? random.chance(80) : true
+        var members: [String] = []
+        var id = isNew ? nil : someone()
+        if let id, ledger.stories[id]?.isTimed == false { return }
+        if isNew {
+            numbers += 1
+            if random.chance(80) { id = "j\(numbers)" }
+        }
+        if let id { members.append(#""id":"\#(id)""#) }
+        members.append(#""url":"http://h/\#(id ?? String(numbers))""#)
+        if isTimed { members.append(#""at":\#(ledger.now)"#) }
+        if random.chance(12) { members.append(#""delay":\#(Int.random(in: 0...20, using: &random))"#) }
+        var deadlines: Set<Int64> = []
+        if isTimed, random.chance(10) {
+            let seconds = Int64.random(in: 1...40, using: &random)
+            members.append(#""deadline":\#(seconds)"#)
+            deadlines = [ledger.now + seconds * 1000]
+        }
+        let text = "{" + members.joined(separator: ",") + "}"
+        var story = Story(element: text, isTimed: isTimed)
+        story.deadlines = deadlines
+        story.isPoison = random.chance(3)
+        let pushed = try id ?? Element(JSON(text)).id
+        ledger.pushed(pushed, story)
+        try await advance(1)
+        try await redis.send(Command(random.chance(90) ? "LPUSH" : "RPUSH", queue.keys.jobs, text))
+        note(isNew ? "pushed" : "pushed anew")
+        if id == nil { note("pushed without an id") }
+        // Somebody thinks better of it at once.
+        if random.chance(10) { try await ask(random.chance(50) ? .paused : .cancelled, of: pushed) }
+    }
+
+    /// The same element once more, or a continuation.
+    mutating func pushAgain() async throws {
+        guard let id = someone(), let story = ledger.stories[id], !story.element.isEmpty else { return }
+        var element = story.element
+        if !story.isTimed, random.chance(50) { element = #"{"id":"\#(id)"}"# }
+        try await redis.send(Command(random.chance(80) ? "LPUSH" : "RPUSH", queue.keys.jobs, element))
+        note("pushed again")
+    }
+
+    mutating func request() async throws {
+        guard var id = someone() else { return }
+        if random.chance(5) {
+            // One that may come, or never.
+            id = "j\(numbers + Int.random(in: 1...3, using: &random))"
+        }
+        // Nobody comes back to an old one.
+        guard ledger.ids.suffix(Self.window).contains(id) || ledger.stories[id] == nil else {
+            return try await ask(.removed, of: id)
+        }
+        let request = [Request.paused, .paused, .cancelled, .running, .running, .removed, .deleted]
+            .randomElement(using: &random)!
+        try await ask(request, of: id)
+    }
+
+    mutating func ask(_ request: Request, of id: String) async throws {
+        try await advance(1)
+        ledger.requested(request, of: id)
+        if ledger.stories[id]!.isTimed || random.chance(50) {
+            try await queue.request(request, of: [id], at: ledger.now)
+        } else {
+            try await redis.send(Command("HSET", queue.keys.want, id, request.rawValue))
+        }
+        try await advance(1)
+        note("requests")
+    }
+
+    mutating func setting() async throws {
+        switch Int.random(in: 0..<6, using: &random) {
+        case 0: try await queue.setSetting("paused", to: "1")
+        case 1: try await queue.setSetting("max_running", to: String(Int.random(in: 0...6, using: &random)))
+        default: try await open()
+        }
+    }
+
+    func open() async throws {
+        try await queue.setSetting("paused", to: nil)
+        try await queue.setSetting("max_running", to: nil)
+    }
+
+    /// What is no job, and what is nobody's.
+    mutating func meddle() async throws {
+        let elements = ["{}", "[1]", #"{"id":"nobody"}"#, #"{"id":"j1","t":"0"}"#, #"{"url":"ftp://h/"}"#]
+        try await redis.send(Command("RPUSH", queue.keys.jobs, elements.randomElement(using: &random)!))
+        try await redis.send(Command("HSET", queue.keys.want, "j 1", "paused"))
+        note("nonsense")
+    }
+}

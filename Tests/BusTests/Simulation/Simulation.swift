@@ -1,0 +1,115 @@
+import Contract
+import Redis
+import TestSupport
+
+@testable import Bus
+
+/// A queue, its workers, and those who use it, in a time of their own.
+///
+/// Redis' own expiry runs by its own clock. What is over by the simulation's is taken away here in its place, once it was
+/// seen that Redis would do so: the scripts give each key its time to live. The lists of replies are not simulated.
+struct Simulation {
+    static let dawn: Int64 = 1_800_000_000_000
+    static let clock = "simulated:now"
+    /// Jobs that are still pushed and asked for.
+    static let window = 24
+
+    struct Worker {
+        var identity: WorkerIdentity
+        var runs: [Claim] = []
+        /// Told to stop, and not yet settled.
+        var told: [String: Request] = [:]
+        var isFrozen = false
+        /// Its connection was lost: it registers with its next tick.
+        var isInDoubt = false
+    }
+
+    let server: RedisServer
+    let redis: Redis
+    let queue: Queue
+    var random: SeededGenerator
+    var ledger: Ledger
+    var workers: [Worker] = []
+    var snapshots: [Snapshot] = []
+    /// Never used again, also after a rollback.
+    var names = 0
+    var numbers = 0
+    private(set) var counts: [String: Int] = [:]
+
+    init(seed: UInt64) async throws {
+        random = SeededGenerator(state: seed)
+        server = try await RedisServer()
+        redis = Redis(try RedisURL(server.url), name: "simulation")
+        var policy = QueuePolicy()
+        policy.crashLimit = 2
+        policy.keepCompleted = .seconds(60)
+        policy.keepFailed = .seconds(120)
+        policy.keepCancelled = .seconds(90)
+        ledger = Ledger(policy: policy)
+        ledger.now = Self.dawn
+        queue = Queue(
+            .default, redis: redis, policy: policy,
+            scripts: Scripts(clock: "return tonumber(redis.call('GET', '\(Self.clock)'))"))
+        try await advance(0)
+        for _ in 0..<4 { try await hire() }
+    }
+
+    mutating func note(_ what: String) { counts[what, default: 0] += 1 }
+
+    /// Time passes, and what is over goes.
+    mutating func advance(_ milliseconds: Int64) async throws {
+        ledger.now += milliseconds
+        try await redis.send(Command("SET", Self.clock, Int(ledger.now)))
+        for id in ledger.expired() {
+            note("expired")
+            let names = [queue.keys.job(id), queue.keys.spec(id), queue.keys.offsets(id)]
+            let times = try await redis.pipeline(names.map { .command(Command("PTTL", $0)) })
+            if times.contains(where: { $0.int == -1 }) { ledger.complain("\(id) would stay for ever") }
+            try await redis.send(Command("DEL", names[0], names[1], names[2]))
+        }
+    }
+
+    /// Judges what a call has made of every job.
+    mutating func look(_ cause: Ledger.Cause) async throws {
+        let ids = ledger.ids
+        let replies = try await redis.pipeline(ids.flatMap { Facts.calls($0, queue.keys) })
+        for (index, id) in ids.enumerated() { ledger.judge(id, Facts(replies[(index * 3)..<(index * 3 + 3)]), cause) }
+    }
+
+    // MARK: Steps
+
+    mutating func run(steps: Int) async throws {
+        for step in 0..<steps where ledger.wrong.count < 20 {
+            try await self.step()
+            if step.isMultiple(of: 500) { try await inspect("step \(step)") }
+        }
+    }
+
+    private mutating func step() async throws {
+        try await keepSnapshot()
+        switch Int.random(in: 0..<1000, using: &random) {
+        case 0..<100: try await push()
+        case 100..<220: try await pushAgain()
+        case 220..<300: try await request()
+        case 300..<500: try await claim()
+        case 500..<660: try await settle()
+        case 660..<820: try await tick()
+        case 820..<835: try await kill()
+        case 835..<850: freeze()
+        case 850..<855: try await depart()
+        case 855..<860: try await rollBack()
+        case 860..<880: try await setting()
+        case 880..<890: try await meddle()
+        case 890..<891: try await sleep()
+        default: try await advance(Int64.random(in: 0...1500, using: &random))
+        }
+    }
+
+    mutating func inspect(_ when: String) async throws {
+        for index in workers.indices where workers[index].isInDoubt { try await reconnect(index) }
+        for finding in try await Inspection(queue).run() {
+            ledger.complain("\(when): \(finding.subject) \(finding.problem)")
+        }
+        ledger.tidy(window: Self.window, inLine: try await idsInLine())
+    }
+}
