@@ -5,8 +5,8 @@ import Redis
 
 struct QueueCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "queue", abstract: "Pause, resume or drain a whole queue.",
-        subcommands: [PauseQueue.self, ResumeQueue.self, DrainQueue.self])
+        commandName: "queue", abstract: "Pause, resume, limit or drain a whole queue.",
+        subcommands: [PauseQueue.self, ResumeQueue.self, LimitQueue.self, DrainQueue.self])
 
     struct PauseQueue: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
@@ -26,6 +26,27 @@ struct QueueCommand: AsyncParsableCommand {
             let queue = try await common.connect()
             try await reaching { () throws(RedisError) in try await queue.setSetting("paused", to: nil) }
             Terminal.line(common.json ? "{\"paused\":false}" : "the queue \(queue.name) is open")
+        }
+    }
+
+    struct LimitQueue: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            commandName: "limit", abstract: "How many jobs may run at once over the whole fleet; running ones go on.")
+        @OptionGroup var common: CommonOptions
+        @Argument(help: "A whole number, or none.") var most: String
+        func run() async throws {
+            let limit = Int(most)
+            guard most == "none" || limit.map({ $0 >= 0 }) == true else {
+                throw ExitStatus.because(.usage, "limit wants a whole number, 0 or more, or none, not \"\(most)\"")
+            }
+            let queue = try await common.connect()
+            try await reaching { () throws(RedisError) in
+                try await queue.setSetting("max_running", to: limit.map(String.init))
+            }
+            if common.json { return Terminal.line("{\"max_running\":\(limit.map(String.init) ?? "null")}") }
+            Terminal.line(
+                limit.map { "at most \($0) jobs of the queue \(queue.name) run at once" }
+                    ?? "the queue \(queue.name) has no limit")
         }
     }
 

@@ -24,8 +24,8 @@ import Testing
             job.path = "file\(index)"
             return Download(
                 job: job, token: "t\(index)", key: String(repeating: "\(index)", count: 40), resume: nil,
-                completed: nil,
-                context: context, mayCommit: { true }, report: { _ in })
+                completed: nil, clock: SharedClock(told: UnixTime.milliseconds), context: context,
+                mayCommit: { true }, report: { _ in })
         }
         let running = downloads.map { download in Task { await download.run() } }
         try await eventually("three to be asked for") { inside.value.now == 3 }

@@ -41,6 +41,7 @@ struct CommandBench {
             (["worker", "--root", "/tmp", "--file-mode", "4755"], "--file-mode"),
             (["worker", "--root", "/tmp", "--proxy", "ftp://h"], "socks5h"),
             (["stats", "--redis", "http://h"], "redis://"),
+            (["queue", "limit", "-1"], "Missing"), (["queue", "limit", "many"], "a whole number"),
         ] {
             let process = try bench.start(arguments)
             #expect(try await process.wait() == 2, "\(arguments)")
@@ -75,6 +76,17 @@ struct CommandBench {
         #expect(unknown.status == 2 && unknown.err.contains("pth: no such field"))
         #expect(try await bench.server.cli("LLEN", "haul:{default}:jobs") == "2")
         #expect(try await bench.haul("list").out.contains("two  queued"))
+    }
+
+    @Test("a queue is paused, limited and opened, and stats says so") func queue() async throws {
+        let bench = try await CommandBench()
+        #expect(try await bench.haul("queue", "pause").status == 0)
+        #expect(try await bench.haul("queue", "limit", "3").out.contains("at most 3 jobs"))
+        let shut = try await bench.haul("stats").out
+        #expect(shut.contains("the queue is paused") && shut.contains("at most 3 run at once"))
+        #expect(try await bench.haul("queue", "resume").status == 0)
+        #expect(try await bench.haul("queue", "limit", "none", "--json").out == "{\"max_running\":null}\n")
+        #expect(try await bench.server.cli("EXISTS", "haul:{default}:settings") == "0")
     }
 
     @Test("a killed worker's job is continued by another one, byte for byte") func killed() async throws {

@@ -1,8 +1,9 @@
-// An origin that gives each connection the same pace, evenly, and one of them a twentieth of it.
+// An origin that gives each connection the same pace, and one of them a twentieth of it.
 //
-//     pacer SIZE BYTES_PER_SECOND SLOW        prints its port; SLOW is the number of the slow connection, 0 for none
+//     pacer SIZE BYTES_PER_SECOND SLOW PAUSE  prints its port; SLOW is the number of the slow connection, 0 for none
 //
-// One file of SIZE bytes with a strong ETag; ranges and keep-alive. Every 5 ms each connection may send what it has earned.
+// One file of SIZE bytes with a strong ETag; ranges and keep-alive. Every 5 ms each connection may send what it has earned; with
+// a PAUSE it does so unevenly, after half to one and a half times as many milliseconds.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <stdint.h>
@@ -14,8 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { most = 1024, block = 1 << 20 };
-static struct connection { int fd, used; char head[8192]; int64_t left; double rate, earned; } connections[most];
+enum { most = 2048, block = 1 << 20 };
+static struct connection { int fd, used; char head[8192]; int64_t left; double rate, earned, next; } connections[most];
 static char bytes[block];
 
 static double now(void) {
@@ -57,9 +58,9 @@ static void receive(struct connection *c, int64_t size) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 4) return 2;
+    if (argc != 5) return 2;
     int64_t size = atoll(argv[1]);
-    double rate = atof(argv[2]), last = now();
+    double rate = atof(argv[2]), pause = atof(argv[4]) / 1000, last = now();
     int slow = atoi(argv[3]), accepted = 0;
     for (int n = 0; n < most; n++) connections[n].fd = -1;
     int listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), epoll = epoll_create1(0);
@@ -95,8 +96,11 @@ int main(int argc, char **argv) {
             struct connection *c = &connections[n];
             if (c->fd < 0 || !c->left) continue;
             c->earned += c->rate * passed;
-            // What could not be sent in time is not made up for: a burst of 50 ms at most.
-            if (c->earned > c->rate / 20) c->earned = c->rate / 20;
+            // What could not be sent in time is not made up for: a burst of 50 ms at most, or of two pauses.
+            double cap = c->rate * (pause > 0.025 ? 2 * pause : 0.05);
+            if (c->earned > cap) c->earned = cap;
+            if (time < c->next) continue;
+            c->next = time + pause * (0.5 + drand48());
             while (c->fd >= 0 && c->left && c->earned >= 1) {
                 int64_t piece = c->earned < block ? (int64_t)c->earned : block;
                 if (piece > c->left) piece = c->left;

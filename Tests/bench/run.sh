@@ -32,9 +32,9 @@ http {
     uwsgi_temp_path $work/t4; scgi_temp_path $work/t5;
     server {
         listen 127.0.0.1:$port; root $work/www;
+        location /s/ { access_log off; }
         location /paced/ { alias $work/www/; limit_rate 25m; }
         location /slow/ { alias $work/www/; limit_rate 200k; }
-        location /trickle/ { alias $work/www/; limit_rate 100k; }
         location /crawl/ { alias $work/www/; limit_rate 1k; }
     }
 }
@@ -42,7 +42,7 @@ CONF
 [ "$(id -u)" -ne 0 ] || sed -i '1i user root;' "$work/nginx.conf"
 "$(command -v nginx || echo /usr/sbin/nginx)" -p "$work" -c "$work/nginx.conf" -e "$work/nginx.log" & pids+=($!)
 redis-server --port 0 --unixsocket "$work/redis.sock" --dir "$work" --save '' --appendonly yes --logfile "$work/redis.log" & pids+=($!)
-until [ -S "$work/redis.sock" ]; do sleep 0.05; done
+for _ in $(seq 200); do [ -S "$work/redis.sock" ] || sleep 0.05; done
 export HAUL_REDIS="unix://$work/redis.sock"
 base="http://127.0.0.1:$port"
 cli() { redis-cli -s "$work/redis.sock" "$@"; }
@@ -53,11 +53,23 @@ worker() {
     shift
     "$haul" worker --root "$work/root" --name "$name" --allow-address 127.0.0.0/8 "$@" 2>>"$work/$name.log" & last=$!
     pids+=("$last")
-    until grep -q working "$work/$name.log"; do sleep 0.02; done
+    within 60 grep -q working "$work/$name.log"
 }
 # stop PID: ends a worker and waits until it has put everything back.
 stop() { kill "$1" && { wait "$1" || true; }; }
-state_is() { until [ "$(cli HGET "haul:{default}:job:$1" state)" = "$2" ]; do sleep 0.05; done; }
+# within SECONDS COMMAND…: until it succeeds; a benchmark that hangs ends.
+within() {
+    local end=$((SECONDS + $1))
+    shift
+    until "$@"; do
+        [ "$SECONDS" -lt "$end" ] || { echo "gave up waiting: $*" >&2; exit 1; }
+        sleep 0.02
+    done
+}
+has_state() { [ "$(cli HGET "haul:{default}:job:$1" state)" = "$2" ]; }
+state_is() { within 300 has_state "$@"; }
+running_are() { [ "$(cli ZCARD 'haul:{default}:leases')" = "$1" ]; }
+queue_is_done() { [ "$(cli LLEN 'haul:{default}:jobs')$(cli ZCARD 'haul:{default}:leases')" = 00 ]; }
 now() { date +%s.%N; }
 since() { echo "$(now) $1" | awk '{printf "%.2f", $1 - $2}'; }
 
@@ -83,29 +95,42 @@ handover() {
 }
 
 small() {
+    need_packages aria2
     mkdir -p "$work/www/s"
+    local n round durability start
     for n in $(seq 2000); do head -c 10240 /dev/urandom >"$work/www/s/$n"; done
-    for durability in disk process; do
-        for n in $(seq 2000); do echo "LPUSH haul:{default}:jobs '{\"url\":\"$base/s/$n\",\"id\":\"$durability-$n\",\"path\":\"$durability/$n\"}'"; done | cli >/dev/null
-        cli CONFIG RESETSTAT >/dev/null
-        local start
+    : >"$work/small"
+    for round in 1 2 3; do
+        for durability in disk process; do
+            for n in $(seq 2000); do echo "LPUSH haul:{default}:jobs '{\"url\":\"$base/s/$n\",\"id\":\"$durability-$n\",\"path\":\"$durability/$n\"}'"; done | cli >/dev/null
+            cli CONFIG RESETSTAT >/dev/null
+            start="$(now)"
+            worker "s-$durability-$round" --slots 16 --connections-per-host 16 --durability "$durability"
+            within 120 queue_is_done
+            echo "$durability $(since "$start")" >>"$work/small"
+            cli INFO commandstats | tr -d '\r' | awk -F'[:=,]' -v d="$durability" \
+                '/cmdstat_(evalsha|eval|blmove):/ {c += $3; u += $5} END {printf "small files, %s: %.3f commands and %.0f µs of Redis per job besides its LPUSH\n", d, c / 2000, u / 2000}'
+            stop "$last"
+            diff -r "$work/www/s" "$work/root/$durability"
+            rm -rf "$work/root/$durability"
+            cli FLUSHALL >/dev/null
+        done
+        mkdir "$work/others"
         start="$(now)"
-        worker "s-$durability" --slots 16 --connections-per-host 16 --durability "$durability"
-        until [ "$(cli LLEN 'haul:{default}:jobs')$(cli ZCARD 'haul:{default}:leases')" = 00 ]; do sleep 0.02; done
-        local seconds
-        seconds="$(since "$start")"
-        cli INFO commandstats | tr -d '\r' | awk -F'[:=,]' -v d="$durability" -v t="$seconds" \
-            '/cmdstat_(evalsha|eval|blmove):/ {c += $3; u += $5} END {printf "small files, %s: 2000 of 10 KiB in %s s, %.3f commands and %.0f µs of Redis per job besides its LPUSH\n", d, t, c / 2000, u / 2000}'
-        stop "$last"
-        diff -r "$work/www/s" "$work/root/$durability"
+        ( cd "$work/others" && seq -f "url=\"$base/s/%.0f\"" 2000 | sed 'a remote-name' | timeout 120 curl -s -Z --parallel-max 16 -K - )
+        echo "curl $(since "$start")" >>"$work/small"
+        rm -rf "$work/others" && mkdir "$work/others"
+        start="$(now)"
+        ( cd "$work/others" && seq -f "$base/s/%.0f" 2000 | timeout 120 aria2c -q -j16 --file-allocation=none -i - )
+        echo "aria2 $(since "$start")" >>"$work/small"
+        rm -rf "$work/others"
     done
-    (
-        cd "$work" && mkdir curl && cd curl
-        start="$(now)"
-        seq -f "url=\"$base/s/%.0f\"" 2000 | sed 'a remote-name' | curl -s -Z --parallel-max 16 -K -
-        echo "small files, curl -Z --parallel-max 16: $(since "$start") s"
-    )
-    rm -rf "$work/www/s" "$work/root"/* "$work/curl"
+    sort -k1,1 -k2,2n "$work/small" | awk '{t[$1, ++c[$1]] = $2} END {
+        for (k in c) m[k] = t[k, 2]
+        printf "small files, medians of 3: process %.2f s, disk %.2f s, curl -Z --parallel-max 16 %.2f s, aria2 -j16 %.2f s\n", m["process"], m["disk"], m["curl"], m["aria2"]
+        printf "small files a second, of curl: process %.2f (to reach: 0.8), disk %.2f (0.5); of aria2: process %.1f, disk %.1f (3)\n",
+            m["curl"] / m["process"], m["curl"] / m["disk"], m["aria2"] / m["process"], m["aria2"] / m["disk"] }'
+    rm -rf "$work/www/s" "$work/root"/*
 }
 
 memory() {
@@ -119,7 +144,7 @@ memory() {
     head -c 2000000 /dev/urandom >"$work/www/t.bin"
     worker m2 --slots unlimited --connections 1 --connections-per-host 10000
     seq -f "$base/slow/t.bin?%.0f" 200 | sed 's/.*/{"url":"&","path":"t\/"}/' | "$haul" push - >/dev/null
-    until [ "$(cli ZCARD 'haul:{default}:leases')" = 200 ]; do sleep 0.05; done
+    within 60 running_are 200
     local before after
     before="$(awk '{print $14 + $15}' "/proc/$last/stat")"
     sleep 4
@@ -130,26 +155,31 @@ memory() {
     rm -rf "$work/root"/* "$work/www/t.bin"
 }
 
-# A thousand slow downloads at once in one worker.
+# A thousand slow downloads at once in one worker, whose bytes come unevenly, with nothing else waiting and with 100,000 jobs.
 many() {
-    head -c 20000000 /dev/urandom >"$work/www/t.bin"
-    worker many --slots unlimited --connections 1 --connections-per-host 10000
-    seq -f "$base/trickle/t.bin?%.0f" 1000 | sed 's/.*/{"url":"&","path":"t\/","if_exists":"rename"}/' | "$haul" push - >/dev/null
-    until [ "$(cli ZCARD 'haul:{default}:leases')" = 1000 ]; do sleep 0.05; done
-    sleep 5
-    local before after id start
-    before="$(awk '{print $14 + $15}' "/proc/$last/stat")"
-    sleep 10
-    after="$(awk '{print $14 + $15}' "/proc/$last/stat")"
-    echo "many: 1,000 downloads of 100 KB/s each in one worker: $(awk '/VmHWM/ {print int($2 / 1024)}' "/proc/$last/status") MiB resident at most (200), $(((after - before) / 10)) % of a core (20)"
-    id="$(cli ZRANGE 'haul:{default}:leases' 500 500)"
-    start="$(now)"
-    "$haul" pause "$id" >/dev/null
-    state_is "$id" paused
-    echo "many: one of them paused in $(since "$start") s (3)"
-    "$haul" cancel --all >/dev/null
-    stop "$last"
-    rm -rf "$work/root"/* "$work/www/t.bin"
+    build_pacer
+    local before after id start waiting
+    pacer 20000000 100000 0 100
+    for waiting in 0 100000; do
+        worker "many-$waiting" --slots 1000 --connections 1 --connections-per-host 10000
+        seq -f "$url?%.0f" 1000 | sed 's/.*/{"url":"&","path":"t\/","if_exists":"rename"}/' | "$haul" push - >/dev/null
+        within 60 running_are 1000
+        [ "$waiting" = 0 ] || seq -f "LPUSH haul:{default}:jobs '{\"url\":\"$url?w%.0f\"}'" "$waiting" | cli >/dev/null
+        sleep 5
+        before="$(awk '{print $14 + $15}' "/proc/$last/stat")"
+        sleep 10
+        after="$(awk '{print $14 + $15}' "/proc/$last/stat")"
+        echo "many: 1,000 downloads of 100 KB/s each in one worker, $waiting jobs waiting: $(awk '/VmHWM/ {print int($2 * 1.024 / 1000)}' "/proc/$last/status") MB resident at most (200), $(((after - before) / 10)) % of a core (20)"
+        id="$(cli ZRANGE 'haul:{default}:leases' 500 500)"
+        start="$(now)"
+        "$haul" pause "$id" >/dev/null
+        state_is "$id" paused
+        echo "many: one of them paused in $(since "$start") s (3)"
+        kill -9 "$last"
+        wait "$last" 2>/dev/null || true
+        cli FLUSHALL >/dev/null
+        rm -rf "$work/root"/*
+    done
 }
 
 speed() {
@@ -169,47 +199,58 @@ speed() {
     done
 }
 
-# Several connections against an origin that paces each of them evenly: pacer.c.
+build_pacer() {
+    need_packages gcc libc6-dev
+    [ -x "$work/pacer" ] || gcc -O2 -D_GNU_SOURCE -o "$work/pacer" Tests/bench/pacer.c
+}
+# pacer SIZE PACE SLOW PAUSE: starts pacer.c; its file is $url.
+pacer() {
+    : >"$work/pacer.port"
+    "$work/pacer" "$@" >"$work/pacer.port" & pids+=($!)
+    within 10 test -s "$work/pacer.port"
+    url="http://127.0.0.1:$(cat "$work/pacer.port")/f"
+}
+
+# Several connections against an origin that paces each of them evenly: five rounds, then with a slow connection.
 segments() {
-    need_packages gcc libc6-dev aria2
-    gcc -O2 -D_GNU_SOURCE -o "$work/pacer" Tests/bench/pacer.c
-    local size=2147483648 pace=20000000 part url start slow ours curls
+    need_packages aria2
+    build_pacer
+    local size=2147483648 pace=20000000 part round start n
     part=$((size / 16))
-    pacer() {
-        "$work/pacer" "$size" "$pace" "$1" >"$work/pacer.port" & pids+=($!)
-        until [ -s "$work/pacer.port" ]; do sleep 0.02; done
-        url="http://127.0.0.1:$(cat "$work/pacer.port")/f"
-        : >"$work/pacer.port"
-    }
     worker segments --queue segments --connections 16 --connections-per-host 16 --durability process
-    for slow in 0 5; do
-        pacer "$slow"
-        if [ "$slow" = 0 ]; then
-            start="$(now)"
-            local each=()
-            for n in $(seq 0 15); do curl -s -o "$work/root/p$n" -r "$((n * part))-$((n * part + part - 1))" "$url" & each+=($!); done
-            wait "${each[@]}"
-            curls="$(since "$start")"
-            echo "segments: 16 curls started together, each a sixteenth at 20 MB/s: $curls s"
-            rm -f "$work/root"/p*
-        fi
-        [ "$slow" = 0 ] || pacer "$slow"
+    ours() {
         start="$(now)"
-        "$haul" push "$url" --queue segments --id "h$slow" -o h --wait >/dev/null
-        ours="$(since "$start")"
-        echo "segments, slow connection $slow: haul, through the bus, $ours s"
+        "$haul" push "$url" --queue segments --id "h$1" -o h --wait >/dev/null
+        since "$start"
         rm -f "$work/root/h"
-        [ "$slow" = 0 ] || pacer "$slow"
+    }
+    aria() {
         start="$(now)"
-        aria2c -q -x16 -s16 -k1M --file-allocation=none -d "$work/root" -o a "$url"
-        echo "segments, slow connection $slow: aria2 -x16 $(since "$start") s"
+        timeout 120 aria2c -q -x16 -s16 -k1M --file-allocation=none -d "$work/root" -o a "$url"
+        since "$start"
         rm -f "$work/root"/a*
-        if [ "$slow" = 0 ]; then
-            echo "$curls $ours" | awk '{printf "segments: %.3f of what 16 curls reach (to reach: 0.97)\n", $1 / $2}'
-        else
-            echo "$ours $size" | awk '{ideal = $2 / (15 * 20e6 + 1e6); printf "segments: with one connection 20 times slower %.3f of the ideal %.2f s (at most 1.2)\n", $1 / ideal, ideal}'
-        fi
+    }
+    pacer "$size" "$pace" 0 0
+    : >"$work/ratios"
+    for round in 1 2 3 4 5; do
+        start="$(now)"
+        local each=()
+        for n in $(seq 0 15); do curl -s -o "$work/root/p$n" -r "$((n * part))-$((n * part + part - 1))" "$url" & each+=($!); done
+        wait "${each[@]}"
+        local curls haul_
+        curls="$(since "$start")"
+        rm -f "$work/root"/p*
+        haul_="$(ours "$round")"
+        echo "segments $round: 16 curls started together, each a sixteenth at 20 MB/s, $curls s; haul, through the bus, $haul_ s"
+        awk "BEGIN {printf \"%.3f\\n\", $curls / $haul_}" >>"$work/ratios"
     done
+    echo "segments: aria2 -x16 $(aria) s"
+    echo "segments: $(sort -n "$work/ratios" | sed -n 3p) of what 16 curls reach, median of $(sort -n "$work/ratios" | tr '\n' ' ')(to reach: 0.97)"
+    pacer "$size" "$pace" 5 0
+    haul_="$(ours slow)"
+    awk "BEGIN {ideal = $size / (15 * 20e6 + 1e6); printf \"segments, one connection 20 times slower: haul %.2f s, %.3f of the ideal %.2f s (at most 1.2)\\n\", $haul_, $haul_ / ideal, ideal}"
+    pacer "$size" "$pace" 5 0
+    echo "segments, one connection 20 times slower: aria2 -x16 $(aria) s"
 }
 
 # One file of 2 GiB through others' downloaders.
@@ -235,6 +276,7 @@ downloaders() {
         measure "aria2 -x16" aria2c -q --file-allocation=none -x16 -s16 -k1M -o f "$base/v.bin"
         measure "axel" axel -q -n 8 -o f "$base/v.bin"
         measure "haul get, process" "$haul" get --durability process -o f "$base/v.bin"
+        measure "haul get -x 16, process" "$haul" get -x 16 --durability process -o f "$base/v.bin"
         measure "haul get, disk" "$haul" get -o f "$base/v.bin"
         measure "haul get, process, sha256" "$haul" get --durability process --checksum "sha256:$sum" -o f "$base/v.bin"
         ( TIMEFORMAT="downloaders $round: openssl dgst -sha256 %R s"; time openssl dgst -sha256 "$work/www/v.bin" >/dev/null )
@@ -286,7 +328,7 @@ peers() {
     head -c 1024 /dev/urandom >"$work/www/k"
     for name in rq celery dramatiq arq; do
         python3 -m venv "$place/$name"
-        case $name in celery | dramatiq) "$place/$name/bin/pip" install -q "$name[redis]" ;; *) "$place/$name/bin/pip" install -q "$name" ;; esac
+        case $name in celery | dramatiq) "$place/$name/bin/pip" install -q "${name}[redis]" ;; *) "$place/$name/bin/pip" install -q "$name" ;; esac
     done
     python3 -B Tests/bench/peers.py "$haul" "$place" "$base/k" 4000
 }
