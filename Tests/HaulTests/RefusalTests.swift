@@ -42,12 +42,14 @@ import Testing
         Refusal(
             word: "LOADING", sentence: "is loading its data: it will be back by itself",
             settings: RedisServer.slowLoading,
-            prepare: { try await $0.fill(keys: 1500) },
+            // A minute's worth, which ends when the worker has said it.
+            prepare: { try await $0.fill(keys: 15_000) },
             begin: { server in
                 try await server.cli("SAVE")
                 try await server.restart()
             },
             end: { server in
+                try await server.cli("CONFIG", "SET", "key-load-delay", "0")
                 try await eventually { try await server.cli("INFO", "persistence").contains("\nloading:0") }
             }),
     ]
