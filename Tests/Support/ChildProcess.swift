@@ -2,7 +2,7 @@ import Foundation
 import Glibc
 import Synchronization
 
-/// A program under test: started with a clean signal mask, signalled, and always reaped.
+/// A program under test: started with a clean signal mask, signalled, and always reaped, also when the tests crash.
 package final class ChildProcess: Sendable {
     package struct Missing: Error, CustomStringConvertible { package let description: String }
 
@@ -50,6 +50,7 @@ package final class ChildProcess: Sendable {
             throw Missing(description: "\(program) does not start: \(String(cString: strerror(code)))")
         }
         id = child
+        Lifeline.hold(child)
     }
 
     deinit {
@@ -57,6 +58,7 @@ package final class ChildProcess: Sendable {
         Glibc.kill(id, SIGKILL)
         var code: Int32 = 0
         waitpid(id, &code, 0)
+        Lifeline.release(id)
     }
 
     package var isRunning: Bool {
@@ -65,6 +67,7 @@ package final class ChildProcess: Sendable {
             var code: Int32 = 0
             guard waitpid(id, &code, WNOHANG) == id else { return true }
             status = code
+            Lifeline.release(id)
             return false
         }
     }
