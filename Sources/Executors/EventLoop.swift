@@ -45,6 +45,8 @@ package final class EventLoop: SerialExecutor, @unchecked Sendable {
     private var generation: UInt32 = 0
     private var timers = TimerQueue()
     private var endings: [() -> Void] = []
+    /// The jobs of this turn; changes places with the inbox, so that neither is made anew.
+    private var batch: [UnownedJob] = []
 
     /// From so many watches on, an idle loop lets events gather for a moment before it looks at them: a thousand slow
     /// sockets would wake it ten thousand times a second otherwise. A busy loop never waits, and jobs never do.
@@ -180,12 +182,9 @@ package final class EventLoop: SerialExecutor, @unchecked Sendable {
     }
 
     private func runJobs() {
-        for job in inbox.withLock({ jobs in
-            defer { jobs.removeAll(keepingCapacity: true) }
-            return jobs
-        }) {
-            job.runSynchronously(on: asUnownedSerialExecutor())
-        }
+        inbox.withLock { swap(&$0, &batch) }
+        for job in batch { job.runSynchronously(on: asUnownedSerialExecutor()) }
+        batch.removeAll(keepingCapacity: true)
     }
 
     private func runTimers() {

@@ -44,8 +44,11 @@ struct CommonOptions: ParsableArguments {
     }
 }
 
-/// Runs `body`; an error of Redis ends the command with a sentence and status 3.
+/// Runs `body`; an error of Redis ends the command with a sentence and status 3. Being cancelled is none.
 @discardableResult
 func reaching<T>(_ body: () async throws(RedisError) -> T) async throws -> T {
-    do { return try await body() } catch { throw ExitStatus.because(error) }
+    do { return try await body() } catch {
+        if error.code == .cancelled { throw CancellationError() }
+        throw ExitStatus.because(error)
+    }
 }
