@@ -1,11 +1,11 @@
 import Contract
-package import Glibc
+import Glibc
 import Transfer
 
 /// What a finished file has besides its bytes, as the operator wants it.
 package struct FileAttributes: Sendable {
     /// Its permissions; nil: 0666 less the umask.
-    package var mode: mode_t?
+    package var mode: UInt32?
     /// Its time is the server's Last-Modified, where there is one, in place of that of the download.
     package var keepsRemoteTime = false
 
