@@ -125,7 +125,8 @@ extension Queue {
     package func isReplicated(by worker: WorkerIdentity) async -> Bool {
         // WAIT counts from the connection's own last write, so there is one.
         let write = Command("PEXPIRE", keys.worker(worker.name), 86_400_000)
-        let replies = try? await redis.pipeline([.command(write), .command(Command("WAIT", 1, 100))])
+        let calls: [Call] = [.command(write), .command(Command("WAIT", 1, 100))]
+        let replies = try? await redis.pipeline(calls, timeout: .seconds(1))
         return replies?.last?.int ?? 0 > 0
     }
 

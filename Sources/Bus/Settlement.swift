@@ -15,6 +15,14 @@ package enum Settlement: Sendable {
     /// The element was no valid job after all.
     case rejected(reason: String)
 
+    /// The partial file is of no use after it.
+    package var isLast: Bool {
+        switch self {
+        case .completed, .cancelled: true
+        default: false
+        }
+    }
+
     var outcome: String {
         switch self {
         case .completed: "completed"

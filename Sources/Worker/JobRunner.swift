@@ -15,8 +15,8 @@ struct JobRunner: Sendable {
         /// nil: fenced, nothing may be said.
         var settlement: Settlement?
         var report = RunReport()
-        /// The partial file's name goes after the settling.
-        var unlink: Download?
+        /// None if it did not come so far. What is left of it is for `QueueAttendant.tidy`.
+        var download: Download?
         /// The disk is full, or the root cannot be written: no more jobs for now.
         var isParked = false
     }
@@ -75,19 +75,16 @@ struct JobRunner: Sendable {
     }
 
     private func end(_ running: RunningJob, _ download: Download, _ outcome: DownloadOutcome) async -> End {
-        var end = End()
+        var end = End(download: download)
         let received = download.progress().received
         switch outcome {
         case .fenced: return end
         case .completed(let file, let seconds, let unchanged):
             end.settlement = .completed(file, seconds: seconds, unchanged: unchanged)
-            end.unlink = download
         case .stopped:
             switch running.stopReason {
             case .fenced: return end
-            case .cancelled:
-                end.settlement = .cancelled
-                end.unlink = download
+            case .cancelled: end.settlement = .cancelled
             case .paused: end.settlement = .paused
             case .deadline:
                 let failure = Failure(.deadline, "the deadline passed before the download could end")
@@ -100,8 +97,8 @@ struct JobRunner: Sendable {
         case .failed(let failure): end.settlement = judge(failure, running, received: received)
         }
         await running.endCheckpoints()
-        if end.unlink == nil { running.note(await download.finalCheckpoint()) }
-        if running.stopReason == .fenced { return End() }
+        if end.settlement?.isLast == false { running.note(await download.finalCheckpoint()) }
+        if running.stopReason == .fenced { return End(download: download) }
         end.report = running.takeReport()
         if case .completed = end.settlement { end.report.offsets = nil }
         return end

@@ -204,10 +204,20 @@ final class QueueAttendant: Sendable {
         }
     }
 
-    /// The run's partial file is not needed any more, once the settling cannot be undone.
-    func dispose(of download: Download) async {
-        guard queue.redis.url.kind != .single else { return await download.unlinkPartial() }
-        if let place = download.partialPlace { await settled.add(place) }
+    /// Unlinks a run's partial file if it is of no use any more. `settlement` is nil if the run was not ours to settle.
+    func tidy(_ run: Run, _ download: Download, after settlement: Settlement?) async {
+        switch settlement {
+        case .completed where queue.redis.url.kind != .single:
+            if let place = download.partialPlace { await settled.add(place) }
+        case .completed, .cancelled: await download.unlinkPartial()
+        case nil:
+            // Whoever has the job goes on with the generation that Redis knows, and with no other.
+            guard let place = download.partialPlace, let known = try? await queue.jobs([run.id]),
+                known.first?["generation"] != place.generation
+            else { return }
+            await blocking.run { [store] in store.unlinkUnplaced(place) }
+        default: break
+        }
     }
 
     // MARK: The tick

@@ -37,11 +37,9 @@ final class SettledPartials: Sendable {
 
     /// Unlinks what is old enough, every second until the task is cancelled; then the rest.
     func tend() async {
-        while !Task.isCancelled {
-            try? await Task.sleep(for: .seconds(1))
-            await sweep(olderThan: Self.age)
-        }
-        await sweep(olderThan: .zero)
+        while (try? await Task.sleep(for: .seconds(1))) != nil { await sweep(olderThan: Self.age) }
+        // A task of its own: Redis is not asked for a cancelled one.
+        await Task { await sweep(olderThan: .zero) }.value
     }
 
     func sweep(olderThan age: Duration) async {

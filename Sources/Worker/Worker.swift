@@ -137,6 +137,7 @@ package final class Worker: Sendable {
         let goesOn = !isDraining.withLock { $0 } && !slots.isShut
         guard let settlement = end.settlement else {
             attendant.forget(claim.run)
+            if let download = end.download { unlinks.addTask { await attendant.tidy(claim.run, download, after: nil) } }
             return goesOn ? await claimNext(drawn) : nil
         }
         let sent = ContinuousClock.now
@@ -146,7 +147,9 @@ package final class Worker: Sendable {
         if !reply.isOurs, !attendant.isOutOfTime {
             log.warning("fenced while settling: another worker has the job", metadata: ["id": "\(claim.run.id)"])
         }
-        if reply.isOurs, let download = end.unlink { unlinks.addTask { await attendant.dispose(of: download) } }
+        if let download = end.download {
+            unlinks.addTask { await attendant.tidy(claim.run, download, after: reply.isOurs ? settlement : nil) }
+        }
         if let next = reply.next {
             order.withLock { $0.note(attendant.index, wasEmpty: false) }
             return (attendant, next, sent)

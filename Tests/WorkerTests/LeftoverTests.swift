@@ -48,6 +48,28 @@ import Testing
         #expect(fleet.root.names == [unplaced, unknown, "a", "b", "c"].sorted())
     }
 
+    @Test("a fenced run unlinks its partial file if nobody can go on with it", arguments: [true, false])
+    func fenced(isKnown: Bool) async throws {
+        let fleet = try await Fleet()
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(FileBytes(seed: 3, count: 2_000_000), to: request)
+            reply.pace = 100_000
+            return reply
+        }
+        let partial = try await fleet.withWorker("w", isOrderly: false) {
+            try await fleet.push(#"{"url":"\#(origin.url("/a"))","id":"j","path":"a"}"#)
+            try await eventually { try await fleet.queue.job("j")?.offsets.isEmpty == false }
+            // Another worker has it, and has begun anew, or not.
+            let fields = ["token", "another"] + (isKnown ? [] : ["generation", "another"])
+            try await fleet.queue.redis.send(Command(arguments: ["HSET", fleet.queue.keys.job("j")] + fields))
+            try await eventually("the run to end") {
+                try await fleet.queue.redis.send(Command("HGET", fleet.queue.keys.worker("w"), "running")).string == "0"
+            }
+            return ".haul-\(PartialKey.of("j", in: .default))-\(try await fleet.queue.job("j")?["generation"] ?? "")"
+        }
+        #expect(fleet.root.names == (isKnown ? [partial] : []))
+    }
+
     @Test("where a failover may undo a settling, the partial file stays until a replica has heard of it")
     func replicated() async throws {
         let port = FreePort.next()

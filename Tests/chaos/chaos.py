@@ -74,9 +74,10 @@ class Run:
                     self.push(redis, job)
 
     def new_job(self, pick, number):
-        most = pick.choices([4 << 20, 50 << 20, 256 << 20], [78, 20, 2])[0]
-        # The largest are fast as well: of the others a kill can never cost what is allowed.
-        size = int(math.exp(pick.uniform(math.log(1024 if most < 256 << 20 else 100 << 20), math.log(most))))
+        large = pick.random() * 100 < self.options.large
+        # The large ones are fast as well: of the others a kill can never cost what is allowed.
+        least, most = (100 << 20, 256 << 20) if large else (1024, 4 << 20 if pick.random() < 0.8 else 50 << 20)
+        size = int(math.exp(pick.uniform(math.log(least), math.log(most))))
         offset = pick.randrange(origin_module.BLOB - size)
         rate = 0 if pick.random() < 0.25 else max(2000, int(size / pick.uniform(0.5, 8)))
         paced_by_origin = pick.random() < 0.5
@@ -261,6 +262,7 @@ def main():
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 31))
     parser.add_argument("--workers", type=int, default=6)
     parser.add_argument("--load", type=int, default=30, help="jobs waiting or running at any time")
+    parser.add_argument("--large", type=float, default=2, help="percent of the jobs that are 100 to 256 MiB")
     parser.add_argument("--lease", type=float, default=8)
     parser.add_argument("--pace", type=float, default=0.6, help="mean seconds between faults")
     parser.add_argument("--limit", type=float, default=3600, help="most seconds of faults")
