@@ -245,8 +245,8 @@ final class QueueAttendant: Sendable {
     /// Asks for a tick at once.
     func hurry() { nudge.yield() }
 
-    /// Asks for a tick in a moment, if a run still has something to tell then: a short job tells it all at its end, a longer
-    /// one is not silent until the next second.
+    /// Asks for a tick in a moment, if a run has had something to tell for as long then: a short job tells it all at its end, a
+    /// longer one is not silent until the next second.
     func hurrySoon() {
         let isFirst = state.withLock { state in
             defer { state.isHurrying = true }
@@ -256,7 +256,8 @@ final class QueueAttendant: Sendable {
         Task {
             try? await Task.sleep(for: .milliseconds(100))
             state.withLock { $0.isHurrying = false }
-            if running.contains(where: \.hasNews) { hurry() }
+            guard let oldest = running.compactMap(\.newsSince).min() else { return }
+            if oldest <= .now - .milliseconds(90) { hurry() } else { hurrySoon() }
         }
     }
 

@@ -9,6 +9,7 @@ final class RunningJob: Sendable {
         var resume: ResumePoint?
         var isResumeNew = false
         var events: [Announcement] = []
+        var newsSince = ContinuousClock.now
         var stop: StopReason?
         var task: Task<DownloadOutcome, Never>?
         var checkpoint: Task<Void, Never>?
@@ -61,9 +62,15 @@ final class RunningJob: Sendable {
 
     var stopReason: StopReason? { state.withLock { $0.stop } }
 
-    func announce(_ event: Announcement) { state.withLock { $0.events.append(event) } }
+    func announce(_ event: Announcement) {
+        state.withLock { state in
+            if state.events.isEmpty { state.newsSince = .now }
+            state.events.append(event)
+        }
+    }
 
-    var hasNews: Bool { state.withLock { !$0.events.isEmpty } }
+    /// Since when there is something to tell; nil if there is nothing.
+    var newsSince: ContinuousClock.Instant? { state.withLock { $0.events.isEmpty ? nil : $0.newsSince } }
 
     func note(_ resume: ResumePoint?) {
         guard let resume else { return }
