@@ -15,7 +15,7 @@ struct JobRunner: Sendable {
         /// nil: fenced, nothing may be said.
         var settlement: Settlement?
         var report = RunReport()
-        /// None if it did not come so far. What is left of it is for `QueueAttendant.tidy`.
+        /// None if it did not come so far. What is left of it is for `Leftovers`.
         var download: Download?
         /// The disk is full, or the root cannot be written: no more jobs for now.
         var isParked = false

@@ -36,9 +36,7 @@ final class QueueAttendant: Sendable {
     private let waiter: Redis
     private let identity: WorkerIdentity
     private let log: Logger
-    private let store: Store
-    private let blocking: BlockingPool
-    private let settled: SettledPartials
+    let leftovers: Leftovers
     private let state = Mutex(State())
     private let (nudges, nudge) = AsyncStream<Void>.makeStream(bufferingPolicy: .bufferingNewest(1))
 
@@ -47,12 +45,11 @@ final class QueueAttendant: Sendable {
         blocking: BlockingPool, log: Logger
     ) {
         self.index = index
-        (self.store, self.blocking) = (store, blocking)
         self.identity = identity
         queue = Queue(
             name, redis: Redis(configuration.redis, name: "haul-\(identity.name)", replies: .owed),
             policy: configuration.policy)
-        settled = SettledPartials(queue, identity, store, blocking)
+        leftovers = Leftovers(queue, identity, store, blocking)
         waiter = Redis(configuration.redis, name: "haul-\(identity.name)-wait", replies: .owed)
         var log = log
         log[metadataKey: "queue"] = "\(name)"
@@ -204,29 +201,13 @@ final class QueueAttendant: Sendable {
         }
     }
 
-    /// Unlinks a run's partial file if it is of no use any more. `settlement` is nil if the run was not ours to settle.
-    func tidy(_ run: Run, _ download: Download, after settlement: Settlement?) async {
-        switch settlement {
-        case .completed where queue.redis.url.kind != .single:
-            if let place = download.partialPlace { await settled.add(place) }
-        case .completed, .cancelled: await download.unlinkPartial()
-        case nil:
-            // Whoever has the job goes on with the generation that Redis knows, and with no other.
-            guard let place = download.partialPlace, let known = try? await queue.jobs([run.id]),
-                known.first?["generation"] != place.generation
-            else { return }
-            await blocking.run { [store] in store.unlinkUnplaced(place) }
-        default: break
-        }
-    }
-
     // MARK: The tick
 
     /// Looks after the queue once a second, sooner when there is news, until the task is cancelled.
     func tend(_ fields: @escaping @Sendable () -> [(String, String)]) async {
         await withDiscardingTaskGroup { group in
             group.addTask { await self.listen() }
-            group.addTask { await self.settled.tend() }
+            group.addTask { await self.leftovers.tend() }
             group.addTask {
                 while !Task.isCancelled {
                     try? await Task.sleep(for: .seconds(1))
@@ -277,7 +258,7 @@ final class QueueAttendant: Sendable {
             if state.withLock({ !$0.isRegistered || $0.isInDoubt }) { try await register(fields) }
             let reply = try await queue.tick(identity, fields: fields, runs: Array(zip(runs.map(\.run), reports)))
             state.withLock { $0.isOpen = reply.isOpen }
-            await unlink(reply.dropped.filter { $0.store == store.id })
+            await leftovers.unlink(reply.dropped)
             for running in runs {
                 let token = running.run.token
                 if reply.fenced.contains(token) {
@@ -303,19 +284,6 @@ final class QueueAttendant: Sendable {
             state.withLock { $0.isInDoubt = true }
             await pause(after: error, while: "looking after the queue")
             return false
-        }
-    }
-
-    private func unlink(_ dropped: [DroppedFile]) async {
-        guard !dropped.isEmpty else { return }
-        let (store, name) = (store, queue.name)
-        await blocking.run {
-            for file in dropped {
-                if let inode = file.inode { store.unlinkFinished(file.file, inode: inode) }
-                guard !file.generation.isEmpty else { continue }
-                let key = PartialKey.of(file.id, in: name)
-                store.unlinkUnplaced(PartialPlace(file: file.file, key: key, generation: file.generation))
-            }
         }
     }
 

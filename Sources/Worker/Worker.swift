@@ -137,7 +137,9 @@ package final class Worker: Sendable {
         let goesOn = !isDraining.withLock { $0 } && !slots.isShut
         guard let settlement = end.settlement else {
             attendant.forget(claim.run)
-            if let download = end.download { unlinks.addTask { await attendant.tidy(claim.run, download, after: nil) } }
+            if let download = end.download {
+                unlinks.addTask { await attendant.leftovers.tidy(claim.run, download, after: nil) }
+            }
             return goesOn ? await claimNext(drawn) : nil
         }
         let sent = ContinuousClock.now
@@ -148,7 +150,9 @@ package final class Worker: Sendable {
             log.warning("fenced while settling: another worker has the job", metadata: ["id": "\(claim.run.id)"])
         }
         if let download = end.download {
-            unlinks.addTask { await attendant.tidy(claim.run, download, after: reply.isOurs ? settlement : nil) }
+            unlinks.addTask {
+                await attendant.leftovers.tidy(claim.run, download, after: reply.isOurs ? settlement : nil)
+            }
         }
         if let next = reply.next {
             order.withLock { $0.note(attendant.index, wasEmpty: false) }

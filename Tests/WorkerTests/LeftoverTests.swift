@@ -78,17 +78,17 @@ import Testing
         let identity = WorkerIdentity(name: "w", store: store.id)
         _ = try await fleet.queue.register(identity, fields: [], known: [])
         let partial = leave("j", "1", as: "a", in: fleet.root)
-        let settled = SettledPartials(fleet.queue, identity, store, blocking)
-        await settled.add(
+        let leftovers = Leftovers(fleet.queue, identity, store, blocking)
+        await leftovers.keep(
             PartialPlace(
                 file: "a", key: PartialKey.of("j", in: .default), generation: String(repeating: "1", count: 32)))
-        await settled.sweep(olderThan: .zero)
+        await leftovers.sweep(olderThan: .zero)
         #expect(fleet.root.names == [partial, "a"])
         let replica = try await RedisServer(["--replicaof", "127.0.0.1 \(port)", "--repl-diskless-sync-delay", "0"])
-        await settled.sweep(olderThan: .seconds(3600))
+        await leftovers.sweep(olderThan: .seconds(3600))
         #expect(fleet.root.names == [partial, "a"])
         try await eventually("the partial file to go") {
-            await settled.sweep(olderThan: .zero)
+            await leftovers.sweep(olderThan: .zero)
             return fleet.root.names == ["a"]
         }
         withExtendedLifetime(replica) {}

@@ -4,10 +4,12 @@ import Executors
 import Redis
 import Synchronization
 
-/// Partial files of settled jobs where a failover may still undo the settling: their second link proves to whoever runs
-/// such a job again that the finished file is its own. They go when a replica has heard, and when the primary that was told
-/// would have been left by now if it had been replaced; else they are left to the janitor.
-final class SettledPartials: Sendable {
+/// Unlinks the partial files of a queue's jobs when they are of no use any more.
+///
+/// Where a failover may still undo a settling, the second link of a completed job's file is kept for a while: it proves to
+/// whoever runs the job again that the finished file is its own. It goes when a replica has heard, and when the primary
+/// that was told would have been left by now if it had been replaced; else it is left to the janitor.
+final class Leftovers: Sendable {
     private struct Entry {
         let place: PartialPlace
         let primary: RedisURL.Address
@@ -28,8 +30,38 @@ final class SettledPartials: Sendable {
         (self.queue, self.identity, self.store, self.blocking) = (queue, identity, store, blocking)
     }
 
+    /// After a run. `settlement` is nil if it was not ours to settle.
+    func tidy(_ run: Run, _ download: Download, after settlement: Settlement?) async {
+        switch settlement {
+        case .completed where queue.redis.url.kind != .single:
+            if let place = download.partialPlace { await keep(place) }
+        case .completed, .cancelled: await download.unlinkPartial()
+        case nil:
+            // Whoever has the job goes on with the generation that Redis knows, and with no other.
+            guard let place = download.partialPlace, let known = try? await queue.jobs([run.id]),
+                known.first?["generation"] != place.generation
+            else { return }
+            await blocking.run { [store] in store.unlinkUnplaced(place) }
+        default: break
+        }
+    }
+
+    /// What a tick said of jobs that nobody runs, as far as it is on this store.
+    func unlink(_ dropped: [DroppedFile]) async {
+        let near = dropped.filter { $0.store == store.id }
+        guard !near.isEmpty else { return }
+        await blocking.run { [store, queue] in
+            for file in near {
+                if let inode = file.inode { store.unlinkFinished(file.file, inode: inode) }
+                guard !file.generation.isEmpty else { continue }
+                let key = PartialKey.of(file.id, in: queue.name)
+                store.unlinkUnplaced(PartialPlace(file: file.file, key: key, generation: file.generation))
+            }
+        }
+    }
+
     /// After the reply to a settling.
-    func add(_ place: PartialPlace) async {
+    func keep(_ place: PartialPlace) async {
         guard let primary = await queue.redis.address else { return }
         let entry = Entry(place: place, primary: primary, settled: .now)
         entries.withLock { $0.append(entry) }
