@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 . deploy/lib/packages.sh
 
 need_swift
-need_packages "${BUILD_PACKAGES[@]}" "${RUN_PACKAGES[@]}" nginx-light
+need_packages "${BUILD_PACKAGES[@]}" "${RUN_PACKAGES[@]}" nginx-light btrfs-progs
 swift build --build-tests
 # A test that hangs is a failure, not a wait. Many start servers and workers: all of them at once would only wait for each
 # other on a small machine.

@@ -38,8 +38,9 @@ struct CommandBench {
             (["worker", "--root", "/no/such/dir"], "/no/such/dir"),
             (["worker", "--root", "/tmp", "--slots", "0"], "--slots"),
             (["worker", "--root", "/tmp", "--file-mode", "0888"], "--file-mode"),
-            (["worker", "--root", "/tmp", "--file-mode", "4755"], "--file-mode"),
             (["worker", "--root", "/tmp", "--proxy", "ftp://h"], "socks5h"),
+            (["get", "http://127.0.0.1:1/", "-o", bench.root.path + "/", "--proxy", "socks9://h"], "socks5h"),
+            (["worker", "--root", "/tmp", "--file-mode", "4755"], "--file-mode"),
             (["stats", "--redis", "http://h"], "redis://"),
             (["queue", "limit", "-1"], "Missing"), (["queue", "limit", "many"], "a whole number"),
         ] {

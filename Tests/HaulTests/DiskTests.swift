@@ -41,8 +41,7 @@ import Testing
             _ why: String, path: String? = nil, until cure: String, _ location: SourceLocation = #_sourceLocation
         ) async throws {
             try await push("first", path: path)
-            try await fleet.wait("first", for: "scheduled")
-            #expect(try await fleet.field("waiting", of: "first") == "disk", sourceLocation: location)
+            try await fleet.waitUntilParked("first")
             try await fleet.wait(for: why, from: worker)
             try await push("second")
             // Parked for 5 s, it is due again while the worker takes nothing.
@@ -66,6 +65,23 @@ import Testing
         try await bench.expectWait("the disk is full", until: "rm fill")
     }
 
+    static let btrfs = """
+        mount -t tmpfs -o size=400m none /mnt
+        truncate -s 300m /mnt/image
+        mkfs.btrfs -q /mnt/image >/dev/null
+        mount -o loop /mnt/image
+        """
+
+    @Test(
+        "a quota that is used up, on a disk that has room",
+        .enabled("needs loop devices and btrfs") { await PrivateMounts.arePossible(btrfs + " /opt") })
+    func quota() async throws {
+        let bench = try await Bench(Self.btrfs + " $ROOT", before: "btrfs quota enable $ROOT")
+        try await bench.fleet.wait(for: "working", from: bench.worker)
+        try await bench.sh("btrfs qgroup limit 10M .; dd if=/dev/zero of=fill bs=100k count=200 || :")
+        try await bench.expectWait("the disk is full", until: "btrfs qgroup limit none .")
+    }
+
     /// An ext4 whose device fails when 40 MB are in it, though it has room for more.
     static let failing = """
         mount -t tmpfs -o size=40m none /mnt
@@ -82,8 +98,7 @@ import Testing
         try await bench.fleet.wait(for: "working", from: bench.worker)
         try await bench.sh("dd if=/dev/zero of=fill bs=1M count=100 oflag=direct || :")
         try await bench.push("a")
-        try await bench.fleet.wait("a", for: "scheduled")
-        #expect(try await bench.fleet.field("waiting", of: "a") == "disk")
+        try await bench.fleet.waitUntilParked("a")
         let better = try bench.fleet.worker("better")
         try await bench.fleet.wait("a", for: "completed")
         #expect(bench.fleet.root.holds("a", ProcessFleet.bytes))
@@ -168,8 +183,7 @@ import Testing
             return !FileManager.default.fileExists(atPath: folder)
         }
         if moment == "before" { try await fleet.push("a") }
-        try await fleet.wait("a", for: "scheduled")
-        #expect(try await fleet.field("waiting", of: "a") == "disk")
+        try await fleet.waitUntilParked("a")
         try await fleet.wait(for: "the root is gone", from: worker)
         #expect(try await fleet.field("crashes", of: "a").isEmpty)
         try await fleet.end(worker)

@@ -46,6 +46,13 @@ struct ProcessFleet {
         }
     }
 
+    /// Until it waits for the disk, which is said in its hash.
+    func waitUntilParked(_ id: String) async throws {
+        try await eventually("\(id) to wait for the disk", within: .seconds(40), every: .milliseconds(50)) {
+            try await server.cli("HMGET", "haul:{default}:job:\(id)", "state", "waiting") == "scheduled\ndisk"
+        }
+    }
+
     /// Until a checkpoint of it is in Redis.
     func waitForOffsets(_ id: String) async throws {
         try await eventually("\(id) to have a checkpoint", every: .milliseconds(50)) {
