@@ -32,16 +32,14 @@ class Bench:
         os.makedirs(self.root)
         blob = os.path.join(directory, "blob")
         origin_module.make_blob(blob, 1)
-        self.server, self.origin = RedisServer(directory), Origin(directory, blob)
         # The figures are of a Redis as operators run it: everysec.
-        self.server.command[self.server.command.index("always")] = "everysec"
+        self.server, self.origin = RedisServer(directory, "redis"), Origin(directory, blob)
         self.server.start()
         self.origin.start()
         self.redis, self.workers = Redis(self.server.socket, 30), []
 
     def worker(self, name, slots, *options, lease=8):
-        worker = Worker(self.haul, name, self.server.socket, self.root, slots, lease,
-                        os.path.join(self.directory, name + ".log"))
+        worker = Worker(self.haul, None, self.directory, name, self.server.url, self.root, slots, lease)
         worker.command += options
         worker.start()
         self.workers.append(worker)

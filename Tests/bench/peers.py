@@ -3,6 +3,7 @@
     peers.py HAUL DIRECTORY JOBS          started by run.sh; DIRECTORY holds a venv for each peer
 
 Each figure is jobs per second from the first push to the last one settled: the worker is up before, Redis is the same server.
+Beside it stands what that server's process took of its core for each job, for everything from the push on.
 """
 import os
 import subprocess
@@ -101,52 +102,51 @@ def peer(name, directory, server, jobs):
         subprocess.run([*push, "1"], env=environment, cwd=place, check=True)
         until(lambda: redis.call("GET", "done") == "1")
         redis.call("SET", "done", 0)
-        began = time.monotonic()
+        began, busy = time.monotonic(), server.cpu
         pusher = subprocess.Popen([*push, str(jobs)], env=environment, cwd=place)
         until(lambda: redis.call("EXISTS", "done") and int(redis.call("GET", "done")) >= jobs, 0.01, 300)
-        seconds = time.monotonic() - began
+        seconds, busy = time.monotonic() - began, server.cpu - busy
         pusher.wait(30)
     finally:
         worker.end()
         redis.call("FLUSHALL")
-    return jobs / seconds
+    return jobs / seconds, busy / jobs * 1e6
 
 
 def haul(program, directory, server, url, jobs, durability):
     root = os.path.join(directory, "peers-" + durability)
     os.makedirs(root)
     redis = Redis(server.socket, 30)
-    worker = Worker(program, "peer", server.socket, root, 32, 8, os.path.join(directory, "haul.log"))
+    worker = Worker(program, None, directory, "haul", server.url, root, 32, 8)
     worker.command += ["--durability", durability]
     worker.start()
     try:
         until(lambda: worker.said("working"))
-        began = time.monotonic()
+        began, busy = time.monotonic(), server.cpu
         for n in range(jobs):
             redis.call("LPUSH", key("jobs"), f'{{"url":"{url}?{n}","id":"n{n}","path":"n/{n}"}}')
         until(lambda: redis.call("ZCARD", key("completed")) == jobs, 0.01, 300)
-        seconds = time.monotonic() - began
+        seconds, busy = time.monotonic() - began, server.cpu - busy
     finally:
         worker.end()
         redis.call("FLUSHALL")
-        worker_log = worker.log
-        os.unlink(worker_log)
-    return jobs / seconds
+        os.unlink(worker.log)
+    return jobs / seconds, busy / jobs * 1e6
 
 
 def main():
     program, directory, url, jobs = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
-    server = RedisServer(directory)
-    server.command[server.command.index("always")] = "everysec"
+    server = RedisServer(directory, "redis")
     server.start()
     try:
         ours = {}
         for durability in ("disk", "process"):
-            ours[durability] = haul(program, directory, server, url, jobs, durability)
-            print(f"peers: haul, files of 1 KiB, {durability}: {ours[durability]:.0f} jobs a second", flush=True)
+            ours[durability], busy = haul(program, directory, server, url, jobs, durability)
+            print(f"peers: haul, files of 1 KiB, {durability}: {ours[durability]:.0f} jobs a second, "
+                  f"{busy:.0f} µs of Redis' CPU each", flush=True)
         for name in PEERS:
-            rate = peer(name, directory, server, jobs)
-            print(f"peers: {name}, no-op jobs: {rate:.0f} jobs a second; haul is {ours['process'] / rate:.1f} times "
+            rate, busy = peer(name, directory, server, jobs)
+            print(f"peers: {name}, no-op jobs: {rate:.0f} jobs a second, {busy:.0f} µs of Redis' CPU each; haul is {ours['process'] / rate:.1f} times "
                   f"as fast with process, {ours['disk'] / rate:.1f} with disk", flush=True)
     finally:
         server.end()

@@ -28,6 +28,13 @@ class Process:
     def is_up(self):
         return self.child is not None and self.child.poll() is None
 
+    @property
+    def cpu(self):
+        """Seconds of CPU that it has taken."""
+        with open(f"/proc/{self.child.pid}/stat") as stat:
+            fields = stat.read().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def send(self, number):
         if self.is_up:
             self.child.send_signal(number)
@@ -59,6 +66,10 @@ class RedisServer(Process):
                 for line in value if isinstance(value, list) else [value]:
                     text.write(f"{key} {line}\n")
         super().__init__(["redis-server", file, *self.ARGUMENTS], os.path.join(directory, name + ".log"))
+
+    @property
+    def url(self):
+        return "unix://" + self.socket
 
     def settings(self):
         return {"unixsocket": self.socket, "save": '""', "appendonly": "yes", "loglevel": "notice",
@@ -98,12 +109,12 @@ class Origin(Process):
 
 
 class Worker(Process):
-    """Its wall clock is a file's content away from ours."""
+    """With a shim its wall clock is a file's content away from ours."""
 
     def __init__(self, haul, shim, directory, name, redis, root, slots, lease):
         self.name, self.clock = name, os.path.join(directory, name + ".clock")
         self.set_clock(0)
-        environment = os.environ | {"LD_PRELOAD": shim, "CHAOS_CLOCK": self.clock}
+        environment = os.environ | ({"LD_PRELOAD": shim, "CHAOS_CLOCK": self.clock} if shim else {})
         super().__init__(
             [haul, "worker", "--redis", redis, "--root", root, "--name", name, "--slots", str(slots),
              "--lease", str(lease), "--allow-address", "127.0.0.0/8"],

@@ -25,7 +25,7 @@ class Single:
     def __init__(self, directory, lease, seed):
         self.server = RedisServer(directory, "redis", appendfsync="always")
         self.processes, self.lease, self.random = [self.server], lease, random.Random(seed)
-        self.url = "unix://" + self.server.socket
+        self.url = self.server.url
         self.faults = {
             "Redis kill -9, restart": (1, lambda over: self.restart(signal.SIGKILL)),
             "Redis SIGTERM, restart": (1, lambda over: self.restart(signal.SIGTERM)),

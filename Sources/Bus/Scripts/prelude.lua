@@ -12,7 +12,7 @@ local JOBS, HELD, WANT, TICK, LEASES, SCHEDULED = KEYS[1], KEYS[2], KEYS[3], KEY
 local REJECTED, WORKERS, WORKER, SETTINGS, DEADLINES = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
 local INDEX = { scheduled = KEYS[6], paused = KEYS[7], completed = KEYS[8], failed = KEYS[9], cancelled = KEYS[10] }
 local PREFIX = string.sub(JOBS, 1, -5)
-local QUEUE = string.match(PREFIX, '{(.*)}')
+local QUEUE = string.sub(PREFIX, 7, -3)
 
 -- Numbers of 14 digits must not become 1.7e+12.
 local function whole(number) return string.format('%.0f', number) end
@@ -141,7 +141,9 @@ local function finish(id, j, state, retention, extra, worker, fields)
   numbers[id] = nil
   call('ZADD', INDEX[state], NOW, id)
   if j.deadline then call('ZREM', DEADLINES, id) end
-  call('HDEL', k, 'token', 'worker', 'ticket', 'want', 'wantat', 'again', 'waiting', 'speed', 'deadline_at')
+  -- A run that was claimed from the line left the others behind.
+  if j.state == 'running' and not j.want and not j.again and not j.deadline then call('HDEL', k, 'token', 'worker', 'speed')
+  else call('HDEL', k, 'token', 'worker', 'ticket', 'want', 'wantat', 'again', 'waiting', 'speed', 'deadline_at') end
   call('PEXPIRE', k, retention[state])
   if state == 'cancelled' then push_again(id, j) end
   if state ~= 'failed' then

@@ -3,20 +3,17 @@
 -- From ARGV[i]: n fields and n pairs for the hash; m offsets (-1: unchanged) and m pairs; e events and e pairs of
 -- name and members. Returns the index after it, the events, and whether the offsets advanced.
 local function read_report(i)
-  local r = { fields = {}, offsets = nil, events = {} }
-  local n = tonumber(ARGV[i])
-  for k = 1, n * 2 do r.fields[k] = ARGV[i + k] end
-  i = i + n * 2 + 1
-  local m = tonumber(ARGV[i])
+  local n = 2 * ARGV[i]
+  local fields = { unpack(ARGV, i + 1, i + n) }
+  i = i + n + 1
+  local m, offsets = 2 * ARGV[i], nil
   if m >= 0 then
-    r.offsets = {}
-    for k = 1, m * 2 do r.offsets[k] = ARGV[i + k] end
-    i = i + m * 2
+    offsets = { unpack(ARGV, i + 1, i + m) }
+    i = i + m
   end
   i = i + 1
-  local e = tonumber(ARGV[i])
-  for k = 1, e * 2 do r.events[k] = ARGV[i + k] end
-  return i + e * 2 + 1, r
+  local e = 2 * ARGV[i]
+  return i + e + 1, { fields = fields, offsets = offsets, events = { unpack(ARGV, i + 1, i + e) } }
 end
 
 local function write_offsets(id, r)

@@ -16,7 +16,8 @@ if j.token ~= token or j.state ~= 'running' then
   if j.settled ~= token then answer = 'fenced' end
 elseif outcome == 'completed' or outcome == 'failed' then
   local fields = r.fields
-  for _, x in ipairs({ 'settled', token, 'asof', NOW }) do fields[#fields + 1] = x end
+  local n = #fields
+  fields[n + 1], fields[n + 2], fields[n + 3], fields[n + 4] = 'settled', token, 'asof', NOW
   if outcome == 'failed' then write_offsets(id, r) end
   emit_report(id, j, r, worker)
   finish(id, j, outcome, retention, members, worker, fields)
@@ -27,9 +28,7 @@ elseif outcome == 'rejected' then
   call('ZREM', DEADLINES, id)
   reject(element, argument, id)
 else
-  local fields = r.fields
-  for _, x in ipairs({ 'settled', token }) do fields[#fields + 1] = x end
-  call('HSET', key(id), unpack(fields))
+  call('HSET', key(id), 'settled', token, unpack(r.fields))
   write_offsets(id, r)
   emit_report(id, j, r, worker)
   if outcome == 'cancelled' then
