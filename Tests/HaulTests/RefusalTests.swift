@@ -42,16 +42,7 @@ import Testing
         Refusal(
             word: "LOADING", sentence: "is loading its data: it will be back by itself",
             settings: RedisServer.slowLoading,
-            // A minute's worth, which ends when the worker has said it.
-            prepare: { try await $0.fill(keys: 15_000) },
-            begin: { server in
-                try await server.cli("SAVE")
-                try await server.restart()
-            },
-            end: { server in
-                try await server.cli("CONFIG", "SET", "key-load-delay", "0")
-                try await eventually { try await server.cli("INFO", "persistence").contains("\nloading:0") }
-            }),
+            begin: { try await $0.beginLoading() }, end: { try await $0.endLoading() }),
     ]
 
     @Test("a worker says what Redis refuses, waits without knocking too often, and goes on", arguments: refusals)
@@ -101,12 +92,12 @@ import Testing
         let fleet = try await ProcessFleet(pace: nil)
         let worker = try fleet.worker("w")
         for round in 1...3 {
-            try await eventually("the worker to wait") { try await fleet.server.statistic("blocked_clients") == 1 }
-            let line = try await fleet.server.cli("CLIENT", "LIST").split(separator: "\n").first {
-                $0.contains("cmd=blmove")
+            try await eventually("a wait to be ended") {
+                let clients = try await fleet.server.cli("CLIENT", "LIST").split(separator: "\n")
+                let waiting = clients.first { $0.contains("cmd=blmove") && $0.contains("flags=b") }
+                guard let id = waiting?.split(separator: " ").first?.dropFirst("id=".count) else { return false }
+                return try await fleet.server.cli("CLIENT", "UNBLOCK", String(id), how) == "1"
             }
-            let id = try #require(line?.split(separator: " ").first?.dropFirst("id=".count))
-            #expect(try await fleet.server.cli("CLIENT", "UNBLOCK", String(id), how) == "1")
             try await fleet.push("\(round)")
             try await fleet.wait("\(round)", for: "completed")
         }

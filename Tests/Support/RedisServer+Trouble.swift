@@ -19,8 +19,16 @@ extension RedisServer {
         try await eventually("the cluster to be up") { try await cli("CLUSTER", "INFO").contains("cluster_state:ok") }
     }
 
-    package func fill(keys count: Int) async throws {
-        try await cli("EVAL", "for n = 1, ARGV[1] do redis.call('SET', 'filler' .. n, n) end", "0", "\(count)")
+    /// Starts it again so that it loads for a minute, or until `endLoading`. Its settings must be `slowLoading`.
+    package func beginLoading() async throws {
+        try await cli("EVAL", "for n = 1, 15000 do redis.call('SET', 'filler' .. n, n) end", "0")
+        try await cli("SAVE")
+        try await restart()
+    }
+
+    package func endLoading() async throws {
+        try await cli("CONFIG", "SET", "key-load-delay", "0")
+        try await eventually("Redis to have loaded") { try await cli("INFO", "persistence").contains("\nloading:0") }
     }
 
     /// Lets a save fail, so that writes are refused: a directory lies where the file `name` is to be.
