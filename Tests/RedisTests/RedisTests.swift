@@ -9,10 +9,15 @@ private actor Callers {
     nonisolated var unownedExecutor: UnownedSerialExecutor { Connection.loop.asUnownedSerialExecutor() }
 
     func sum(of count: Int, asking redis: Redis) async -> Int {
-        let tasks = (0..<count).map { number in Task { try await redis.send(Command("ECHO", number)).int ?? 0 } }
+        let tasks = (0..<count).map { number in Task { await ask(redis, number) } }
         var sum = 0
-        for task in tasks { sum += (try? await task.value) ?? 0 }
+        for task in tasks { sum += await task.value }
         return sum
+    }
+
+    /// Isolated to the loop, so that the tasks begin there.
+    private func ask(_ redis: Redis, _ number: Int) async -> Int {
+        (try? await redis.send(Command("ECHO", number)).int) ?? 0
     }
 }
 
