@@ -165,7 +165,9 @@ import Testing
         #expect(bench.worker.standardError.contains("is not writable: Read-only file system"))
     }
 
-    @Test("a root that is gone: its jobs wait for a worker that has one", arguments: ["before", "while"])
+    @Test(
+        "a root that is gone: its jobs wait until it is back, or for a worker that has another",
+        arguments: ["before", "while", "back"])
     func gone(_ moment: String) async throws {
         let fleet = try await ProcessFleet(pace: moment == "while" ? 400_000 : nil)
         let folder = fleet.root.file("downloads")
@@ -173,6 +175,7 @@ import Testing
         let arguments = fleet.arguments("w").map { $0 == fleet.root.path ? folder : $0 }
         let worker = try ChildProcess("haul", arguments)
         try await fleet.wait(for: "working", from: worker)
+        let id = try #require(FileManager.default.contents(atPath: folder + "/.haul-store"))
         if moment == "while" {
             try await fleet.push("a")
             try await fleet.wait("a", for: "running")
@@ -182,13 +185,18 @@ import Testing
             try? FileManager.default.removeItem(atPath: folder)
             return !FileManager.default.fileExists(atPath: folder)
         }
-        if moment == "before" { try await fleet.push("a") }
+        if moment != "while" { try await fleet.push("a") }
         try await fleet.waitUntilParked("a")
         try await fleet.wait(for: "the root is gone", from: worker)
         #expect(try await fleet.field("crashes", of: "a").isEmpty)
-        try await fleet.end(worker)
         mkdir(folder, 0o700)
-        let next = try ChildProcess("haul", arguments)
+        var next = worker
+        if moment == "back" {
+            try id.write(to: URL(fileURLWithPath: folder + "/.haul-store"))
+        } else {
+            try await fleet.end(worker)
+            next = try ChildProcess("haul", arguments)
+        }
         try await fleet.wait("a", for: "completed")
         #expect(FileManager.default.contents(atPath: folder + "/a").map { Array($0) } == ProcessFleet.bytes.all)
         try await fleet.end(next)

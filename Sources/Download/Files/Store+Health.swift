@@ -10,13 +10,16 @@ extension Store {
     /// Why no job can be done here now, whatever it is; nil if nothing is wrong. Blocks.
     package func trouble() -> String? {
         guard hasRoom() else { return "the disk is full" }
-        var status = stat()
-        guard fstat(directory.descriptor, &status) == 0, status.st_nlink > 0 else {
-            return "the root is gone: make it again, and start this worker anew"
-        }
         let code = directory.tryWriting()
-        guard code != 0 else { return nil }
-        return Self.isFull(code) ? "the disk is full" : "the root cannot be written: \(String(cString: strerror(code)))"
+        switch code {
+        case 0: return nil
+        // Removed, or a network file system that was taken away: what has come back in its place must be opened anew.
+        case ENOENT, ESTALE:
+            return reopen()
+                ? trouble() : "the root is gone: put it back, or make another and start this worker anew"
+        case _ where Self.isFull(code): return "the disk is full"
+        default: return "the root cannot be written: \(String(cString: strerror(code)))"
+        }
     }
 
     /// Whether more than the minimum is free.

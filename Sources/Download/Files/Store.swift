@@ -1,6 +1,7 @@
 import CLinux
 package import Contract
 import Glibc
+import Synchronization
 
 /// The directory that downloads go to. Its id, in the file `.haul-store`, says which workers share it: offsets count
 /// only on the store that holds the bytes.
@@ -10,7 +11,9 @@ package final class Store: Sendable {
 
     package let root: String
     package let id: String
-    let directory: Directory
+    private let current: Mutex<Directory>
+
+    var directory: Directory { current.withLock { $0 } }
 
     /// Blocks. Throws a sentence about what is wrong with the directory; that it is full is not.
     package init(root: String) throws(Failure) {
@@ -19,8 +22,19 @@ package final class Store: Sendable {
             throw Self.refusal("the root \(root) cannot be used: make it a directory that this worker may write", errno)
         }
         self.root = root
-        directory = Directory(owning: descriptor)
+        let directory = Directory(owning: descriptor)
         id = try Self.identify(directory, root)
+        current = Mutex(directory)
+    }
+
+    /// Opens the root again, after it was gone; false if there is none, or another.
+    func reopen() -> Bool {
+        let descriptor = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        guard descriptor >= 0 else { return false }
+        let directory = Directory(owning: descriptor)
+        guard Self.readID(directory) == id else { return false }
+        current.withLock { $0 = directory }
+        return true
     }
 
     private static func refusal(_ what: String, _ systemError: Int32) -> Failure {
