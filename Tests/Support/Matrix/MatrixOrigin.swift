@@ -1,19 +1,19 @@
 import Foundation
 import Synchronization
-import TestSupport
 
 /// The server of one case: slow and honest about the old version, then as the case says about the new one.
-final class MatrixOrigin: Sendable {
+package final class MatrixOrigin: Sendable {
     private let state: Shared<(isNew: Bool, parts: Int)>
-    let server: OriginServer
+    package let server: OriginServer
 
-    init(_ matrixCase: MatrixCase) throws {
+    /// `pace` is what each response of the old version brings, bytes per second.
+    package init(_ matrixCase: MatrixCase, pace: Int = 400_000) throws {
         let state = Shared((isNew: false, parts: 0))
         self.state = state
         server = try OriginServer { request in
             guard state.value.isNew else {
                 var reply = Self.honest(matrixCase, MatrixCase.old, isOther: false, request)
-                reply.pace = 400_000
+                reply.pace = pace
                 return reply
             }
             return Self.answer(matrixCase, request) {
@@ -24,10 +24,10 @@ final class MatrixOrigin: Sendable {
         }
     }
 
-    var url: String { server.url("/f") }
+    package var url: String { server.url("/f") }
 
     /// From here on there is the new version.
-    func replace() { state.change { $0.isNew = true } }
+    package func replace() { state.change { $0.isNew = true } }
 
     private static func answer(
         _ matrixCase: MatrixCase, _ request: OriginRequest, countPart: () -> Int

@@ -1,22 +1,20 @@
-import TestSupport
-
 /// One way in which a remote file, its server and an interruption can conspire.
-struct MatrixCase: Sendable, CustomStringConvertible {
+package struct MatrixCase: Sendable, CustomStringConvertible {
     /// What becomes of the remote file at the interruption.
-    enum Change: CaseIterable { case unchanged, everywhere, beforeJoin, afterJoin, shorter, longer }
+    package enum Change: CaseIterable { case unchanged, everywhere, beforeJoin, afterJoin, shorter, longer }
     /// What tells its versions apart. Weak ones, and dates as young as the response, stay the same when it changes.
-    enum Validator: CaseIterable { case strong, weak, oldDate, freshDate, none, serverDigest, jobChecksum }
+    package enum Validator: CaseIterable { case strong, weak, oldDate, freshDate, none, serverDigest, jobChecksum }
     /// How ranges are answered after the interruption.
-    enum Answer: CaseIterable { case right, partOfNew, shifted, whole, notSatisfiable, ignoredAfterFirst }
-    enum Interruption: CaseIterable { case pause, kill, cut }
+    package enum Answer: CaseIterable { case right, partOfNew, shifted, whole, notSatisfiable, ignoredAfterFirst }
+    package enum Interruption: CaseIterable { case pause, kill, cut }
 
-    let change: Change
-    let validator: Validator
-    let answer: Answer
-    let interruption: Interruption
-    let connections: Int
+    package let change: Change
+    package let validator: Validator
+    package let answer: Answer
+    package let interruption: Interruption
+    package let connections: Int
 
-    static let all: [MatrixCase] = Change.allCases.flatMap { change in
+    package static let all: [MatrixCase] = Change.allCases.flatMap { change in
         Validator.allCases.flatMap { validator in
             Answer.allCases.flatMap { answer in
                 Interruption.allCases.flatMap { interruption in
@@ -30,10 +28,10 @@ struct MatrixCase: Sendable, CustomStringConvertible {
         }
     }
 
-    var description: String { "\(change) \(validator) \(answer) \(interruption) x\(connections)" }
+    package var description: String { "\(change) \(validator) \(answer) \(interruption) x\(connections)" }
 
     /// Nothing stands against continuing, so that starting again would be a waste.
-    var mustContinue: Bool {
+    package var mustContinue: Bool {
         change == .unchanged && answer == .right && ![.weak, .freshDate, .none].contains(validator)
     }
 
@@ -43,7 +41,7 @@ struct MatrixCase: Sendable, CustomStringConvertible {
     /// Bytes that differ where only the start or only the end does: never fetched last, or never fetched first.
     private static let edge: Int64 = 8_000
 
-    static let old = MatrixEntity(FileBytes(seed: 1, count: size).all)
+    package static let old = MatrixEntity(FileBytes(seed: 1, count: size).all)
 
     private static let changed: [Change: MatrixEntity] = {
         let other = FileBytes(seed: 2, count: size + 400_000)
@@ -57,16 +55,16 @@ struct MatrixCase: Sendable, CustomStringConvertible {
         ]
     }()
 
-    var new: MatrixEntity { Self.changed[change]! }
+    package var new: MatrixEntity { Self.changed[change]! }
 }
 
 /// One version of the remote file.
-struct MatrixEntity: Sendable {
-    let bytes: [UInt8]
+package struct MatrixEntity: Sendable {
+    package let bytes: [UInt8]
     let sha256: [UInt8]
 
     init(_ bytes: [UInt8]) { (self.bytes, sha256) = (bytes, SHA256.digest(bytes)) }
 
-    var count: Int64 { Int64(bytes.count) }
-    var checksum: String { SHA256.hexadecimal(sha256) }
+    package var count: Int64 { Int64(bytes.count) }
+    package var checksum: String { SHA256.hexadecimal(sha256) }
 }
