@@ -9,15 +9,6 @@ actor Connection {
     /// All Redis connections of a process share one thread.
     static let loop = EventLoop(name: "redis")
 
-    private struct Waiter {
-        let count: Int
-        let timeout: Duration
-        let deadline: ContinuousClock.Instant
-        var replies: [RedisValue] = []
-        /// nil once the caller has gone: its replies are read all the same, and dropped.
-        var continuation: CheckedContinuation<Result<[RedisValue], RedisError>, Never>?
-    }
-
     nonisolated var unownedExecutor: UnownedSerialExecutor { Self.loop.asUnownedSerialExecutor() }
 
     private let descriptor: Int32
@@ -33,10 +24,8 @@ actor Connection {
     /// The socket took no more; it tells when it does.
     private var isFull = false
     private var inbox = [UInt8](repeating: 0, count: 64 << 10)
-    private var waiters = Deque<Waiter>()
-    /// How many calls have been answered, which numbers those that wait.
-    private var answered = 0
-    /// One timer for all waiters, at the first deadline or before it.
+    private var callers = Callers()
+    /// One timer for all callers, at the first deadline or before it.
     private var watchdog: (timer: EventLoop.Timer, deadline: ContinuousClock.Instant)?
     private var opening: CheckedContinuation<Void, Never>?
     private var isShakingHands = false
@@ -87,29 +76,23 @@ actor Connection {
         _ commands: [Command], timeout: Duration, hearsOut: Bool = false
     ) async throws(RedisError) -> [RedisValue] {
         if let failure { throw failure }
-        let number = answered + waiters.count
+        let number = callers.nextNumber
         guard !hearsOut else { return try await ask(commands, timeout).get() }
         return try await withTaskCancellationHandler {
             await ask(commands, timeout)
         } onCancel: {
-            Task { await self.abandon(number) }
+            Task { await self.release(number) }
         }.get()
     }
 
-    private func ask(_ commands: [Command], _ timeout: Duration) async -> Result<[RedisValue], RedisError> {
+    private func ask(_ commands: [Command], _ timeout: Duration) async -> Callers.Answer {
         await withCheckedContinuation { continuation in
-            let deadline = ContinuousClock.now + timeout
-            waiters.append(
-                Waiter(count: commands.count, timeout: timeout, deadline: deadline, continuation: continuation))
-            watch(until: deadline)
+            watch(until: callers.append(continuation, awaiting: commands.count, for: timeout))
             for command in commands { tell(command) }
         }
     }
 
-    private func abandon(_ number: Int) {
-        guard failure == nil, number >= answered else { return }
-        waiters[number - answered].continuation.take()?.resume(returning: .failure(.cancelled))
-    }
+    private func release(_ number: Int) { callers.release(number) }
 
     /// Sends a command; its replies go to the listener if no call waits for them.
     func tell(_ command: Command) {
@@ -127,7 +110,7 @@ actor Connection {
     /// Ends the connection when nobody waits for a reply any more.
     func retire() {
         isRetired = true
-        if waiters.isEmpty { close() }
+        if callers.isEmpty { close() }
     }
 
     /// Ends the connection; whoever still waits gets `.closed`.
@@ -281,17 +264,14 @@ actor Connection {
     }
 
     private func deliver(_ value: RedisValue) {
-        guard !waiters.isEmpty else {
+        guard !callers.isEmpty else {
             // Nobody asked anything yet: it is why the server will close.
             if !isSignedIn, case .error(let refusal) = value { return fail(refusal) }
             listener?(.success(value))
             return
         }
-        waiters[0].replies.append(value)
-        guard waiters[0].replies.count == waiters[0].count, let waiter = waiters.popFirst() else { return }
-        answered += 1
-        waiter.continuation?.resume(returning: .success(waiter.replies))
-        if isRetired, waiters.isEmpty { close() }
+        callers.deliver(value)
+        if isRetired, callers.isEmpty { close() }
     }
 
     /// Sees to it that the connection fails if replies are overdue.
@@ -306,7 +286,7 @@ actor Connection {
 
     private func checkDeadlines() {
         watchdog = nil
-        guard let next = (0..<waiters.count).map({ waiters[$0] }).min(by: { $0.deadline < $1.deadline }) else { return }
+        guard let next = callers.mostUrgent else { return }
         guard next.deadline <= .now else { return watch(until: next.deadline) }
         fail(RedisError(.timedOut, "Redis at \(label) did not answer within \(next.timeout)"))
     }
@@ -315,14 +295,14 @@ actor Connection {
         guard failure == nil else { return }
         var error = reason
         // A server that takes no more clients answers with an error whatever comes first, and closes.
-        if !isSignedIn, !waiters.isEmpty, case .error(let refusal) = waiters[0].replies.first { error = refusal }
+        if !isSignedIn, case .error(let refusal) = callers.firstReply { error = refusal }
         failure = error
-        isInDoubt = !waiters.isEmpty
+        isInDoubt = !callers.isEmpty
         Self.loop.unwatch(descriptor)
         if isInDoubt { Socket.abort(descriptor) } else { Glibc.close(descriptor) }
         if let watchdog { Self.loop.cancel(watchdog.timer) }
         opening.take()?.resume()
-        while let waiter = waiters.popFirst() { waiter.continuation?.resume(returning: .failure(error)) }
+        callers.fail(error)
         listener?(.failure(error))
         listener = nil
     }
