@@ -4,10 +4,10 @@ import Glibc
 package enum LoopbackSocket {
     package enum Family: Sendable { case v4, v6 }
 
-    /// A TCP listener on a free port of 127.0.0.1 or ::1.
-    package static func listen(_ family: Family = .v4) throws -> (descriptor: Int32, port: Int) {
+    /// A free port of 127.0.0.1 or ::1 that nobody listens on.
+    package static func bind(_ family: Family = .v4) throws -> (descriptor: Int32, port: Int) {
         try open(family) { descriptor, address, size in
-            guard bind(descriptor, address, size) == 0, Glibc.listen(descriptor, 512) == 0 else { return nil }
+            guard Glibc.bind(descriptor, address, size) == 0 else { return nil }
             var bound = sockaddr_in6()
             var length = socklen_t(MemoryLayout<sockaddr_in6>.size)
             return withUnsafeMutablePointer(to: &bound) {
@@ -16,6 +16,13 @@ package enum LoopbackSocket {
                 return Int(UInt16(bigEndian: $0.pointee.sin6_port))
             }
         }
+    }
+
+    /// A TCP listener on such a port.
+    package static func listen(_ family: Family = .v4) throws -> (descriptor: Int32, port: Int) {
+        let bound = try bind(family)
+        Glibc.listen(bound.descriptor, 512)
+        return bound
     }
 
     /// A TCP connection to a port of 127.0.0.1 or ::1.

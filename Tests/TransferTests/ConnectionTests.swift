@@ -42,8 +42,7 @@ struct ConnectionTests {
 
     @Test("refused: a connect error that names the place")
     func refused() async throws {
-        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
-        let port = RawServer.bindLoopback(descriptor)
+        let (descriptor, port) = try LoopbackSocket.bind()
         defer { close(descriptor) }
         let error = await transferError { () async throws(TransferError) in
             try await engine.start(localRequest("http://127.0.0.1:\(port)/"))
@@ -54,8 +53,7 @@ struct ConnectionTests {
 
     @Test("never accepted: a connect error after the connect timeout")
     func neverAccepted() async throws {
-        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
-        let port = RawServer.bindLoopback(descriptor)
+        let (descriptor, port) = try LoopbackSocket.bind()
         listen(descriptor, 0)
         defer { close(descriptor) }
         // The queue of a listener that never accepts is full after a few; what follows gets no answer.

@@ -1,6 +1,7 @@
 import Contract
 import Glibc
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Transfer
@@ -49,9 +50,9 @@ struct ProxyTests {
         let tunnel = engine(.unrestricted)
         let refused = await transferError { () async throws(TransferError) in try await tunnel.start(request) }
         #expect(refused?.code == .proxy)
-        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        let (descriptor, port) = try LoopbackSocket.bind()
         defer { close(descriptor) }
-        let nowhere = engine(.unrestricted, proxy: "http://127.0.0.1:\(RawServer.bindLoopback(descriptor))")
+        let nowhere = engine(.unrestricted, proxy: "http://127.0.0.1:\(port)")
         let absent = await transferError { () async throws(TransferError) in try await nowhere.start(request) }
         #expect(absent?.code == .proxy)
     }

@@ -1,18 +1,18 @@
 import Executors
 import Glibc
 import Synchronization
+import TestSupport
 
 /// A server on a loopback port that treats every connection as its script says, on a thread each. It speaks no HTTP:
 /// the scripts send bytes.
 final class RawServer: Sendable {
-    let port: UInt16
+    let port: Int
     private let listener: Int32
     private let accepted = Mutex<[Int32]>([])
 
     init(_ script: @escaping @Sendable (RawConnection) -> Void) {
-        listener = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
-        port = Self.bindLoopback(listener)
-        listen(listener, 512)
+        guard let (listener, port) = try? LoopbackSocket.listen() else { fatalError("no socket on loopback") }
+        (self.listener, self.port) = (listener, port)
         startThread(name: "raw-server") { [listener, self] in
             while true {
                 let descriptor = accept(listener, nil, nil)
@@ -37,20 +37,6 @@ final class RawServer: Sendable {
 
     /// Connections accepted so far.
     var connections: Int { accepted.withLock(\.count) }
-
-    static func bindLoopback(_ descriptor: Int32) -> UInt16 {
-        var address = sockaddr_in()
-        address.sin_family = sa_family_t(AF_INET)
-        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
-        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
-        withUnsafeMutablePointer(to: &address) { pointer in
-            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { generic in
-                precondition(bind(descriptor, generic, length) == 0)
-                getsockname(descriptor, generic, &length)
-            }
-        }
-        return UInt16(bigEndian: address.sin_port)
-    }
 }
 
 /// One connection of a `RawServer`, in its script.
