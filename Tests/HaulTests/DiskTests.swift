@@ -133,8 +133,8 @@ import Testing
     {
         let bench = try await Bench("mount -t tmpfs -o size=64m none $ROOT")
         try await bench.fleet.wait(for: "working", from: bench.worker)
-        try await bench.sh("cd /; mount -o remount,ro $ROOT")
-        try await bench.expectWait("Read-only file system", until: "mount -o remount,rw $ROOT")
+        try await bench.sh("cd /; mount -o remount,bind,ro $ROOT")
+        try await bench.expectWait("Read-only file system", until: "mount -o remount,bind,rw $ROOT")
     }
 
     @Test("a root that may not be written any more", available) func permission() async throws {
