@@ -12,5 +12,5 @@ package struct JobRecord: Sendable {
     package func integer(_ field: String) -> Int64? { fields[field].flatMap { Int64($0) } }
 
     /// Fields that mean nothing outside the scripts.
-    package static let hidden: Set<String> = ["again", "token", "ticket", "settled", "asof", "wantat"]
+    package static let hidden: Set<String> = ["again", "token", "ticket", "settled", "asof", "pushed", "wantat"]
 }

@@ -139,6 +139,8 @@ import Testing
             let isRejected = try await f.redis.send(Command("LLEN", f.queue.keys.rejected)).int == 1
             #expect(isRejected == (kind == .continuation && (state == .completed || state == .cancelled)))
             if !runs { #expect(try await f.state("1") == state, "\(kind) in \(state)") }
+            // The job's own ticket started it, and nothing else did.
+            #expect(try await f.redis.send(Command("LLEN", f.queue.keys.jobs)).int == 0)
             try await f.expectOrder()
         }
     }

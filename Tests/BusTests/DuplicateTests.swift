@@ -49,4 +49,21 @@ import Testing
         #expect(try await f.state("1") == .completed)
         try await f.expectOrder()
     }
+
+    @Test("a ticket that was replaced starts nothing, though its job is in line again") func replaced() async throws {
+        let f = try await QueueFixture()
+        try await f.push(#"{"url":"http://h/1","id":"1"}"#)
+        try await f.settle(try #require(try await f.claim()), .released(why: "test"))
+        for request in [Request.paused, .running] {
+            try await f.queue.request(request, of: ["1"])
+            try await f.tick()
+        }
+        // The new one is at the front.
+        let new = try #require(try await f.redis.send(Command("RPOP", f.queue.keys.jobs)).string)
+        #expect(try await f.claim() == nil)
+        #expect(try await f.state("1") == .queued)
+        try await f.push(new)
+        #expect(try await f.claim() != nil)
+        try await f.expectOrder()
+    }
 }

@@ -50,6 +50,33 @@ import Testing
         try await f.expectOrder()
     }
 
+    @Test(
+        "a failed job begins anew when it is retried, and when it is pushed anew, be it later",
+        arguments: [true, false])
+    func anew(_ isRetried: Bool) async throws {
+        let f = try await QueueFixture {
+            $0.lease = .milliseconds(50); $0.crashLimit = 0
+        }
+        try await f.push(#"{"url":"http://h/1","id":"1"}"#)
+        try await f.settle(try #require(try await f.claim()), .retry(after: .zero, Failure(.connect, "m")))
+        try await f.tick()
+        _ = try #require(try await f.claim())
+        try await eventually {
+            try await f.tick(); return try await f.state("1") == .failed
+        }
+        if isRetried {
+            try await f.queue.request(.running, of: ["1"])
+            try await f.tick()
+        } else {
+            try await f.push(#"{"url":"http://h/1","id":"1","delay":1000}"#)
+            #expect(try await f.claim() == nil)
+        }
+        let job = try #require(try await f.queue.job("1"))
+        #expect(job.state == (isRetried ? .queued : .scheduled))
+        for field in ["crashes", "attempt", "error"] { #expect(job[field] == nil, "\(field)") }
+        try await f.expectOrder()
+    }
+
     @Test("a queue that nobody looked after robs no live worker") func grace() async throws {
         let f = try await QueueFixture { $0.lease = .milliseconds(500) }
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
@@ -77,6 +104,25 @@ import Testing
         #expect(try await f.queue.register(again, fields: [], known: []))
         #expect(try await f.state("1") == .queued)
         #expect(try await f.queue.job("1")?["crashes"] == nil)
+        try await f.expectOrder()
+    }
+
+    @Test("a worker that comes back puts what it held to the front, and touches no other's run") func comesBack()
+        async throws
+    {
+        let f = try await QueueFixture()
+        for id in ["1", "2", "3"] { try await f.push(#"{"url":"http://h/\#(id)","id":"\#(id)"}"#) }
+        let claim = try #require(try await f.claim())
+        let other = WorkerIdentity(name: "other", store: "s")
+        _ = try await f.queue.register(other, fields: [], known: [])
+        for _ in 0..<2 {
+            try await f.redis.send(Command("LMOVE", f.queue.keys.jobs, f.queue.keys.held("other"), "RIGHT", "LEFT"))
+        }
+        try await f.redis.send(Command("HSET", f.queue.keys.worker("other"), Token.make(), claim.run.id))
+        _ = try await f.queue.register(other, fields: [], known: [])
+        #expect(try await f.state("1") == .running)
+        #expect(try await f.redis.send(Command("LLEN", f.queue.keys.held("other"))).int == 0)
+        #expect(try await f.claim()?.run.id == "2")
         try await f.expectOrder()
     }
 

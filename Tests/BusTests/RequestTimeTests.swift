@@ -98,22 +98,61 @@ import Testing
         #expect(try await f.tick([claim]).requests == [claim.run.token: .cancelled])
     }
 
-    @Test("a failed job that is pushed anew begins anew, also when it is to wait") func anew() async throws {
-        let f = try await QueueFixture {
-            $0.lease = .milliseconds(50); $0.crashLimit = 0
-        }
+    @Test(
+        "a request that a run has not heard of is applied when it is put back",
+        arguments: [Request.paused, .cancelled])
+    func putBack(_ request: Request) async throws {
+        let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
-        try await f.settle(try #require(try await f.claim()), .retry(after: .zero, Failure(.connect, "m")))
+        let claim = try #require(try await f.claim())
+        let moment = try await moment(f)
+        try await f.queue.request(request, of: ["1"], at: moment)
         try await f.tick()
-        _ = try #require(try await f.claim())
-        try await eventually {
-            try await f.tick(); return try await f.state("1") == .failed
-        }
-        try await f.push(#"{"url":"http://h/1","id":"1","delay":1000}"#)
+        try await f.settle(claim, .released(why: "test"))
+        #expect(try await f.state("1") == (request == .paused ? .paused : .cancelled))
+        try await f.push(element(moment))
         #expect(try await f.claim() == nil)
-        let job = try #require(try await f.queue.job("1"))
-        #expect(job.state == .scheduled)
-        for field in ["crashes", "attempt", "error"] { #expect(job[field] == nil, "\(field)") }
+        try await f.push(element(moment + 1))
+        #expect(try await f.claim() != nil)
         try await f.expectOrder()
+    }
+
+    @Test("a push while a pause or cancel is pending is done after it", arguments: [Request.paused, .cancelled])
+    func pending(_ request: Request) async throws {
+        let f = try await QueueFixture()
+        try await f.push(#"{"url":"http://h/1","id":"1"}"#)
+        let claim = try #require(try await f.claim())
+        let moment = try await moment(f)
+        try await f.queue.request(request, of: ["1"], at: moment)
+        try await f.tick()
+        try await f.push(element(moment + 1))
+        #expect(try await f.claim() == nil)
+        try await f.settle(claim, request == .paused ? .paused : .cancelled)
+        #expect(try await f.claim()?.run.id == "1")
+        #expect(try await f.claim() == nil)
+        try await f.expectOrder()
+    }
+
+    @Test(
+        "a push that was made after a request and taken before it is not stopped",
+        arguments: [Request.paused, .cancelled, .removed])
+    func overtaken(_ request: Request) async throws {
+        let f = try await QueueFixture()
+        let moment = try await moment(f)
+        try await f.push(element(moment + 1))
+        let claim = try #require(try await f.claim())
+        try await f.queue.request(request, of: ["1"], at: moment)
+        #expect(try await f.tick([claim]).requests.isEmpty)
+        // One without a time is for whatever is there.
+        try await f.redis.send(Command("HSET", f.queue.keys.want, "1", request.rawValue))
+        #expect(try await f.tick([claim]).requests == [claim.run.token: request])
+    }
+
+    @Test("a producer's clock that is ahead keeps no request off") func ahead() async throws {
+        let f = try await QueueFixture()
+        try await f.push(element(UnixTime.milliseconds + 1_000_000))
+        let claim = try #require(try await f.claim())
+        try await f.queue.request(.cancelled, of: ["1"])
+        #expect(try await f.tick([claim]).requests.count == 1)
     }
 }

@@ -8,6 +8,9 @@ local repairing = ARGV[2] == 'repair'
 local findings, queued = {}, {}
 local TTL = { completed = ARGV[3], failed = ARGV[4], cancelled = ARGV[5] }
 
+-- Hashes of ended jobs expire by themselves, their entries are the next tick's to trim.
+local function is_over(state, score) return TTL[state] and tonumber(score) <= now - tonumber(TTL[state]) end
+
 local function judge(id, missed)
   local k = key(id)
   local function found(rule, repair)
@@ -25,8 +28,7 @@ local function judge(id, missed)
     end
     for state, index in pairs(INDEX) do
       local there = call('ZSCORE', index, id)
-      -- Hashes expire by themselves, their entries are the next tick's to trim.
-      if there and not (TTL[state] and tonumber(there) <= now - tonumber(TTL[state])) then
+      if there and not is_over(state, there) then
         found('index without job', function() call('ZREM', index, id) end)
       end
     end
@@ -44,7 +46,9 @@ local function judge(id, missed)
   if st ~= 'queued' and st ~= 'running' and not INDEX[st] then return found('unknown state') end
   for state, index in pairs(INDEX) do
     local there = call('ZSCORE', index, id)
-    if there and state ~= st then found('second place', function() call('ZREM', index, id) end) end
+    if there and state ~= st and not is_over(state, there) then
+      found('second place', function() call('ZREM', index, id) end)
+    end
     -- A final job's entry may be trimmed a moment before its hash expires.
     if not there and state == st and not (TTL[st] and call('PTTL', k) < 5000) then
       found('no place', function() call('ZADD', index, NOW, id) end)

@@ -12,6 +12,12 @@ end
 -- Whether a push of `at` is no newer than what was settled.
 local function is_old(at, asof) return at and asof and tonumber(at) <= tonumber(asof) end
 
+-- When the newest push that was taken was made, if this one is newer. Clocks differ: it was not made after now.
+local function newer(at, h)
+  local moment = at and math.min(at, now)
+  return moment and moment > h.pushed and whole(moment)
+end
+
 -- Takes the next job for `worker` under `token`. Returns {'job', …}, {'empty'} or {'closed'}; {'more'} if 100 elements
 -- in a row were none to run.
 local function take(worker, token, lease, retention)
@@ -74,6 +80,8 @@ local function take(worker, token, lease, retention)
         elseif verdict == 'refresh' then
           -- A newer url and headers replace the old ones: signed URLs expire.
           call('HSET', spec(id), 'spec', element)
+          local moment = newer(j.at, h)
+          if moment then call('HSET', k, 'pushed', moment) end
           emit(id, h, 'duplicate', ',"state":"' .. st .. '"')
         elseif verdict == 'duplicate' then
           emit(id, h, 'duplicate', ',"state":"' .. st .. '"')
@@ -101,6 +109,8 @@ local function take(worker, token, lease, retention)
               end
             end
           end
+          local moment = newer(j.at, h)
+          if moment then set('pushed', moment) end
           local due = (j.url or j.urls) and j.delay and ((j.at or now) + j.delay * 1000) or 0
           if isFinal then
             h.crashes, h.attempt = 0, 0

@@ -46,6 +46,7 @@ local wanted, applied = call('HGETALL', WANT), 0
 for k = 1, #wanted, 2 do
   local id = wanted[k]
   local want, made = string.match(wanted[k + 1], '^(%a+) ?(%d*)$')
+  local isTimed = made and made ~= ''
   -- Clocks differ: it was not there at the last look, and it is there now.
   made = whole(math.max(last, math.min(tonumber(made) or last, now)))
   local known = string.find(id, ID) and #id <= 128 and (want == 'running' or want == 'paused' or ends(want))
@@ -61,7 +62,9 @@ for k = 1, #wanted, 2 do
       break
     end
     call('HDEL', WANT, id)
-    if want == 'running' then
+    if isTimed and want ~= 'running' and j.pushed and j.pushed > tonumber(made) then
+      -- What it was for has been asked for anew, and that has been taken already.
+    elseif want == 'running' then
       -- A cancel may have been heard already, and cannot be taken back.
       if j.want == 'paused' or not st then call('HDEL', key(id), 'want', 'wantat') end
       if st == 'paused' or st == 'scheduled' then requeue(id, j, true, 'resumed', retention)

@@ -11,6 +11,7 @@ struct Facts: Equatable {
     var want: String?
     var error: String?
     var crashes = 0
+    var attempt = 0
     var deadline: Int64?
     var due: Int64?
     /// What is left of the hash's time to live, by Redis' own clock.
@@ -18,24 +19,32 @@ struct Facts: Equatable {
 
     init() {}
 
-    static func calls(_ id: String, _ keys: Keys) -> [Call] {
-        [
-            .command(
-                Command("HMGET", keys.job(id), "state", "token", "worker", "want", "error", "crashes", "deadline_at")),
-            .command(Command("ZSCORE", keys.scheduled, id)), .command(Command("PTTL", keys.job(id))),
-        ]
-    }
+    /// Reads the facts of jobs at one moment.
+    static let script = Script(
+        name: "facts",
+        source: """
+            local facts = {}
+            for n, id in ipairs(ARGV) do
+              local key = KEYS[1] .. 'job:' .. id
+              local fields = redis.call(
+                'HMGET', key, 'state', 'token', 'worker', 'want', 'error', 'crashes', 'attempt', 'deadline_at')
+              fields[9] = redis.call('ZSCORE', KEYS[1] .. 'scheduled', id)
+              fields[10] = redis.call('PTTL', key)
+              facts[n] = fields
+            end
+            return facts
+            """)
 
-    init(_ replies: ArraySlice<RedisValue>) {
-        let replies = Array(replies)
-        let fields = replies[0].array?.map(\.string) ?? []
-        guard fields.count == 7 else { return }
+    init(_ reply: RedisValue) {
+        let fields = reply.array?.map(\.string) ?? []
+        guard fields.count == 10 else { return }
         state = fields[0].flatMap(JobState.init)
         (token, worker, want, error) = (fields[1], fields[2], fields[3], fields[4])
         crashes = fields[5].flatMap { Int($0) } ?? 0
-        deadline = fields[6].flatMap { Int64($0) }
-        due = replies[1].int.map(Int64.init)
-        if let left = replies[2].int, left >= 0 { timeToLive = .milliseconds(left) }
+        attempt = fields[6].flatMap { Int($0) } ?? 0
+        deadline = fields[7].flatMap { Int64($0) }
+        due = fields[8].flatMap { Int64($0) }
+        if let left = fields[9].flatMap({ Int($0) }), left >= 0 { timeToLive = .milliseconds(left) }
     }
 }
 
@@ -44,11 +53,6 @@ extension Facts: CustomStringConvertible {
         (state?.rawValue ?? "unknown") + (token.map { " under \($0.prefix(4))" } ?? "")
             + (want.map { ", to be \($0)" } ?? "")
     }
-}
-
-extension ByteIntervals {
-    /// The byte after the last one.
-    var end: Int64 { intervals.last?.upperBound ?? 0 }
 }
 
 extension Duration {

@@ -32,7 +32,13 @@ extension Ledger {
                 state = story.settled(as: settlement, now, policy)
             }
         case .tick(let requests):
-            if let request = requests[id] { state = story.apply(request, in: state, now, policy) }
+            if let request = requests[id] {
+                if story.isOvertaken(request), after.state == state, after.want == before.want {
+                    story.asked = nil
+                } else {
+                    state = story.apply(request, in: state, now, policy)
+                }
+            }
             if state == .running, after.state != .running {
                 if now < story.lease || now < grace { complain("\(id): its worker was robbed") }
                 state = story.lost(now, policy)
@@ -82,7 +88,7 @@ extension Ledger {
             if story.isTimed, story.demand == nil { complain("\(id): it ran again, and nobody asked for it") }
             story.taken = nil
             story.expiry = nil
-            if state == nil || state!.isFinal { story.losses = 0 }
+            if state?.isFinal ?? true { story.beginAnew() }
             if let deadline = after.deadline, !story.deadlines.contains(deadline) {
                 complain("\(id): its deadline is nobody's")
             }
@@ -105,8 +111,10 @@ extension Ledger {
             complain(
                 "\(id) is \(facts) with the request \(facts.want ?? "none"), not \(String(describing: story.taken))")
         }
-        if let state = facts.state, !state.isFinal, facts.crashes != story.losses {
-            complain("\(id) is \(facts) with \(facts.crashes) crashes, and was lost \(story.losses) times")
+        if let state = facts.state, !state.isFinal, (facts.crashes, facts.attempt) != (story.losses, story.attempts) {
+            complain(
+                "\(id) is \(facts) with \(facts.crashes) crashes and \(facts.attempt) attempts, not \(story.losses) and \(story.attempts)"
+            )
         }
         let left = story.expiry.map { Duration.milliseconds($0 - now) }
         switch (left, facts.timeToLive) {

@@ -70,7 +70,7 @@ struct Ledger {
     /// Its offsets are durable.
     mutating func checkpointed(_ id: String, _ report: RunReport) {
         guard let offsets = report.offsets else { return }
-        stories[id]!.checkpoint = offsets.end
+        stories[id]!.checkpoint = offsets
         stories[id]!.losses = 0
     }
 

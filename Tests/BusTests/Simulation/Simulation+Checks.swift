@@ -60,7 +60,7 @@ extension Simulation {
         try await open()
         for index in workers.indices { workers[index].isFrozen = false }
         var quiet = 0
-        while quiet < 30, ledger.wrong.count < 20 {
+        while quiet < 60, ledger.wrong.count < 20 {
             try await advance(1000)
             var isBusy = false
             var index = 0

@@ -12,18 +12,26 @@ extension Simulation {
         return random.chance(95) ? ids.suffix(Self.window).randomElement(using: &random) : ids.first
     }
 
+    /// A job that is about to stop, if there is one; else one that is of interest.
+    private mutating func someoneStopping() -> String? {
+        let ids = ledger.ids.suffix(Self.window).filter { ledger.stories[$0]!.taken != nil }
+        return random.chance(50) ? ids.randomElement(using: &random) ?? someone() : someone()
+    }
+
     /// A new job, or a known one anew.
     mutating func push() async throws {
         try await advance(1)
         let isNew = ledger.ids.isEmpty || random.chance(60)
-        let isTimed = isNew ? random.chance(80) : true
         var members: [String] = []
-        var id = isNew ? nil : someone()
-        if let id, ledger.stories[id]?.isTimed == false { return }
+        var id = isNew ? nil : someoneStopping()
         if isNew {
             numbers += 1
             if random.chance(80) { id = "j\(numbers)" }
         }
+        let known = id.flatMap { ledger.stories[$0] }
+        if known?.isTimed == false { return }
+        // One that somebody asked for may have been pushed before its turn.
+        let isTimed = known?.element.isEmpty ?? true ? random.chance(80) : true
         if let id { members.append(#""id":"\#(id)""#) }
         members.append(#""url":"http://h/\#(id ?? String(numbers))""#)
         if isTimed { members.append(#""at":\#(ledger.now)"#) }
@@ -37,7 +45,7 @@ extension Simulation {
         let text = "{" + members.joined(separator: ",") + "}"
         var story = Story(element: text, isTimed: isTimed)
         story.deadlines = deadlines
-        story.isPoison = random.chance(3)
+        story.isPoison = random.chance(6)
         let pushed = try id ?? Element(JSON(text)).id
         ledger.pushed(pushed, story)
         try await advance(1)
@@ -67,7 +75,8 @@ extension Simulation {
         guard ledger.ids.suffix(Self.window).contains(id) || ledger.stories[id] == nil else {
             return try await ask(.removed, of: id)
         }
-        let request = [Request.paused, .paused, .cancelled, .running, .running, .removed, .deleted]
+        if ledger.stories[id]?.facts.state == .failed, random.chance(50) { return try await ask(.running, of: id) }
+        let request = [Request.paused, .paused, .cancelled, .cancelled, .running, .running, .removed, .deleted]
             .randomElement(using: &random)!
         try await ask(request, of: id)
     }

@@ -36,9 +36,10 @@ extension Simulation {
     private mutating func begin(_ claim: Claim, _ index: Int) async throws {
         note("claims")
         guard let story = ledger.stories[claim.run.id] else { return ledger.complain("\(claim.run.id): who is that?") }
-        let offsets = claim.resume?.offsets.end ?? 0
+        let offsets = claim.resume?.offsets ?? ByteIntervals()
         if offsets != story.checkpoint {
-            ledger.complain("\(claim.run.id) goes on from \(offsets), and not from \(story.checkpoint)")
+            ledger.complain(
+                "\(claim.run.id) goes on from \(offsets.intervals), and not from \(story.checkpoint.intervals)")
         }
         workers[index].runs.append(claim)
         if story.isPoison {
@@ -59,6 +60,8 @@ extension Simulation {
                 return note("names refused")
             }
             try await look(.registration(worker: worker.identity.name, known: Set(known)))
+            let held = try await redis.send(Command("LLEN", queue.keys.held(worker.identity.name)))
+            if held.int != 0 { ledger.complain("\(worker.identity.name) holds something after it registered") }
         }
     }
 
@@ -127,10 +130,11 @@ extension Simulation {
     private mutating func report(of claim: Claim, chance: Int) -> RunReport {
         var report = RunReport()
         if random.chance(chance) {
+            let start = Int64.random(in: 0...8, using: &random)
             report.set(
                 ResumePoint(
                     generation: claim.run.token, store: "s", file: "f", entity: Entity(etag: "\"e\"", total: 9),
-                    source: "u", offsets: ByteIntervals([0..<Int64.random(in: 1...9, using: &random)])))
+                    source: "u", offsets: ByteIntervals([start..<9])))
         }
         return report
     }
@@ -177,7 +181,7 @@ extension Simulation {
             return try await finish(
                 claim, of: index, as: .failed(Failure(.deadline, "m"), retryable: false, received: 0))
         }
-        guard let request = workers[index].told[claim.run.token], random.chance(70) else { return }
+        guard let request = workers[index].told[claim.run.token], random.chance(40) else { return }
         note("stopped")
         try await finish(claim, of: index, as: request == .paused ? .paused : .cancelled)
     }

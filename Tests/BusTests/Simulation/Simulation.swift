@@ -72,8 +72,8 @@ struct Simulation {
     /// Judges what a call has made of every job.
     mutating func look(_ cause: Ledger.Cause) async throws {
         let ids = ledger.ids
-        let replies = try await redis.pipeline(ids.flatMap { Facts.calls($0, queue.keys) })
-        for (index, id) in ids.enumerated() { ledger.judge(id, Facts(replies[(index * 3)..<(index * 3 + 3)]), cause) }
+        let facts = try await redis.run(Facts.script, keys: [queue.keys.prefix], arguments: ids).array ?? []
+        for (id, fact) in zip(ids, facts) { ledger.judge(id, Facts(fact), cause) }
     }
 
     // MARK: Steps

@@ -9,7 +9,7 @@ import Testing
 @Suite struct SimulationTests {
     @Test("whatever dies, and whenever, every job ends in one final state") func simulation() async throws {
         let environment = ProcessInfo.processInfo.environment
-        let steps = environment["HAUL_SIMULATION_STEPS"].flatMap { Int($0) } ?? 3000
+        let steps = environment["HAUL_SIMULATION_STEPS"].flatMap { Int($0) } ?? 2000
         let seed = environment["HAUL_SIMULATION_SEED"].flatMap { UInt64($0) } ?? UInt64.random(in: 0...999_999)
         print("simulation: seed \(seed), \(steps) steps")
         var simulation = try await Simulation(seed: seed)

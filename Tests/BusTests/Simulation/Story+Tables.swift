@@ -28,10 +28,15 @@ extension Story {
         }
     }
 
+    /// What it was to stop has been asked for anew. Whether that was taken first makes no difference in the end.
+    func isOvertaken(_ stop: Stop) -> Bool {
+        isTimed && stop.request != .running && demand.map { $0 > stop.moment } ?? false
+    }
+
     private mutating func resumed(by stop: Stop, in state: JobState?, _ now: Int64) -> JobState? {
         switch state {
         case .paused, .scheduled, .failed:
-            if state == .failed { losses = 0 }
+            if state == .failed { beginAnew() }
             demand = stop.moment
             expiry = nil
             return .queued
@@ -59,7 +64,7 @@ extension Story {
             forget()
             return nil
         }
-        checkpoint = 0
+        checkpoint = ByteIntervals()
         expiry = now + policy.keepCancelled.inMilliseconds
         return .cancelled
     }
@@ -69,7 +74,7 @@ extension Story {
         // Then the next tick forgets it.
         if let taken, taken.request.forgets { asked = taken }
         taken = nil
-        if state == .completed { checkpoint = 0 }
+        if state == .completed { checkpoint = ByteIntervals() }
         expiry = now + (state == .completed ? policy.keepCompleted : policy.keepFailed).inMilliseconds
         return state
     }
@@ -93,7 +98,10 @@ extension Story {
         case .cancelled:
             let forgets = taken?.request.forgets ?? false
             return stopped(by: Stop(request: forgets ? .removed : .cancelled, moment: now), now, policy)
-        case .retry, .parked: return taken == nil ? .scheduled : putBack(now, policy)
+        case .retry, .parked:
+            guard taken == nil else { return putBack(now, policy) }
+            if case .retry = settlement { attempts += 1 }
+            return .scheduled
         case .paused, .released: return putBack(now, policy)
         case .rejected:
             demand = nil

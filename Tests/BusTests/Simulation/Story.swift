@@ -28,8 +28,10 @@ struct Story {
     var isNoted = true
     /// Runs lost in a row without a checkpoint.
     var losses = 0
+    /// Failed attempts since it was begun anew.
+    var attempts = 0
     /// The bytes of the last checkpoint.
-    var checkpoint: Int64 = 0
+    var checkpoint = ByteIntervals()
     var deadlines: Set<Int64> = []
     /// When the hash goes.
     var expiry: Int64?
@@ -40,8 +42,11 @@ struct Story {
     /// The job is forgotten, and so is what was settled: unless something is still to be done, any old push may do it anew.
     mutating func forget() {
         if demand == nil { isTimed = false }
-        (taken, expiry, losses, checkpoint) = (nil, nil, 0, 0)
+        (taken, expiry, checkpoint) = (nil, nil, ByteIntervals())
+        beginAnew()
     }
+
+    mutating func beginAnew() { (losses, attempts) = (0, 0) }
 }
 
 extension Request {
