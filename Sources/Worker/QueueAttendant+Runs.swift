@@ -1,0 +1,86 @@
+import Bus
+import Download
+import Logging
+import Redis
+import Synchronization
+
+// What runs here: from the claim to the settling.
+extension QueueAttendant {
+    func enter(_ running: RunningJob, _ download: Download) {
+        let isFirst = state.withLock { state in
+            state.pending.remove(running.run.token)
+            state.running[running.run.token] = running
+            state.downloads[running.run.token] = download
+            defer { state.isCheckpointing = true }
+            return !state.isCheckpointing
+        }
+        if isFirst { Task { await checkpoint() } }
+    }
+
+    /// While there are runs: a checkpoint of each every 32 MiB and every second. One task looks after all of them; with very
+    /// many both the looks and the checkpoints become rarer, so that they do not drown the disk.
+    private func checkpoint() async {
+        while true {
+            try? await Task.sleep(for: .milliseconds(min(1000, max(100, 5 * runningCount))))
+            let runs = state.withLock { state in
+                state.isCheckpointing = !state.running.isEmpty
+                return state.running.values.map { ($0, state.downloads[$0.run.token]) }
+            }
+            if runs.isEmpty { return }
+            let interval = max(.seconds(1), .milliseconds(10) * runs.count)
+            for case (let running, let download?) in runs {
+                running.checkpointIfDue(download, interval: interval) { self.hurry() }
+            }
+        }
+    }
+
+    /// The run has ended; until it is settled or forgotten its claim is still ours.
+    func leave(_ running: RunningJob) {
+        state.withLock { state in
+            state.pending.insert(running.run.token)
+            state.running[running.run.token] = nil
+            state.downloads[running.run.token] = nil
+        }
+    }
+
+    /// A claim that is settled, or another's.
+    func forget(_ run: Run) { state.withLock { _ = $0.pending.remove(run.token) } }
+
+    var running: [RunningJob] { state.withLock { Array($0.running.values) } }
+    var runningCount: Int { state.withLock { $0.running.count } }
+
+    /// Tells Redis how a run ended, until Redis has heard it; a settle may be sent again. Returns the next claim, if one
+    /// was asked for and given; `isEmpty` if the queue had none.
+    func settle(
+        _ run: Run, as settlement: Settlement, report: RunReport, wantsNext: Bool
+    ) async -> (isOurs: Bool, next: Claim?, isEmpty: Bool) {
+        defer { forget(run) }
+        var next = wantsNext ? Token.make() : nil
+        while true {
+            let sent = ContinuousClock.now
+            do {
+                next = state.withLock { state in
+                    guard let next, state.mayClaim else { return nil }
+                    state.pending.insert(next)
+                    return next
+                }
+                let (isOurs, reply) = try await queue.settle(
+                    run, as: settlement, report: report, worker: identity, next: next)
+                let claim = reply.flatMap { accept($0, sent: sent) }
+                if claim == nil, let next { state.withLock { _ = $0.pending.remove(next) } }
+                return (isOurs, claim, reply != nil && claim == nil)
+            } catch {
+                // The claim of a settle whose reply was lost is put back by the next registration.
+                if let next { state.withLock { _ = $0.pending.remove(next) } }
+                next = nil
+                state.withLock { $0.isInDoubt = true }
+                if isOutOfTime {
+                    log.warning(
+                        "not settled within the grace time: it runs again elsewhere", metadata: ["id": "\(run.id)"])
+                    return (false, nil, false)
+                }
+                await pause(after: error, while: "settling a job")
+            }
+        }
+    }
+}

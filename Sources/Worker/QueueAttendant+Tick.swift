@@ -1,0 +1,130 @@
+import Bus
+import Contract
+import Download
+import Logging
+import Redis
+import Synchronization
+
+// The look after the queue: once a second, and when there is news.
+extension QueueAttendant {
+    /// Looks after the queue once a second, sooner when there is news, until the task is cancelled.
+    func tend(_ fields: @escaping @Sendable () -> [(String, String)]) async {
+        await withDiscardingTaskGroup { group in
+            group.addTask { await self.listen() }
+            group.addTask { await self.leftovers.tend() }
+            group.addTask {
+                while !Task.isCancelled {
+                    try? await Task.sleep(for: .seconds(1))
+                    self.nudge.yield()
+                }
+                self.nudge.finish()
+            }
+            for await _ in nudges {
+                if Task.isCancelled { break }
+                await tick(fields())
+            }
+            group.cancelAll()
+        }
+    }
+
+    /// Asks for a tick at once.
+    func hurry() { nudge.yield() }
+
+    /// Asks for a tick in a moment, if a run has had something to tell for as long then: a short job tells it all at its end, a
+    /// longer one is not silent until the next second.
+    func hurrySoon() {
+        let isFirst = state.withLock { state in
+            defer { state.isHurrying = true }
+            return !state.isHurrying
+        }
+        guard isFirst else { return }
+        Task {
+            try? await Task.sleep(for: .milliseconds(100))
+            state.withLock { $0.isHurrying = false }
+            guard let oldest = running.compactMap(\.newsSince).min() else { return }
+            if oldest <= .now - .milliseconds(90) { hurry() } else { hurrySoon() }
+        }
+    }
+
+    /// One tick now; false if Redis could not be asked.
+    @discardableResult
+    func tick(_ fields: [(String, String)]) async -> Bool {
+        let runs = running
+        let sent = ContinuousClock.now
+        let reports = runs.map { running in
+            var report = running.takeReport()
+            if let download = state.withLock({ $0.downloads[running.run.token] }) {
+                Progress.add(download.progress(), to: &report, of: running)
+            }
+            return report
+        }
+        do {
+            if state.withLock({ !$0.isRegistered || $0.isInDoubt }) { try await register(fields) }
+            let reply = try await queue.tick(identity, fields: fields, runs: Array(zip(runs.map(\.run), reports)))
+            state.withLock { $0.isOpen = reply.isOpen }
+            await leftovers.unlink(reply.dropped)
+            for running in runs {
+                let token = running.run.token
+                if reply.fenced.contains(token) {
+                    // Said once, however many ticks pass before the run has ended.
+                    if running.stop(.fenced) {
+                        log.warning("fenced: another worker has the job", metadata: ["id": "\(running.run.id)"])
+                    }
+                    continue
+                }
+                running.lease.extend(sent: sent)
+                switch reply.requests[token] {
+                case .paused: running.stop(.paused)
+                case .cancelled, .removed, .deleted: running.stop(.cancelled)
+                case .running, nil: break
+                }
+                if let deadline = running.claim.deadline, deadline < running.claim.clock.milliseconds {
+                    running.stop(.deadline)
+                }
+            }
+            return true
+        } catch {
+            for (running, report) in zip(runs, reports) { running.putBack(report) }
+            state.withLock { $0.isInDoubt = true }
+            await pause(after: error, while: "looking after the queue")
+            return false
+        }
+    }
+
+    /// Makes this worker known, waiting for an earlier process of the same name to be gone.
+    func register(_ fields: [(String, String)]) async throws(RedisError) {
+        let known = state.withLock { state in
+            state.isInDoubt = false
+            state.registrations += 1
+            return Array(state.pending) + Array(state.running.keys)
+        }
+        defer { state.withLock { $0.registrations -= 1 } }
+        // What a lost wait still takes would not be found by this registration.
+        try await waiter.connect()
+        var tries = 0
+        while !(try await queue.register(identity, fields: fields, known: known)) {
+            tries += 1
+            guard tries < 40 else {
+                throw RedisError(
+                    .reply, "another live worker has the name \(identity.name): give this one another with --name")
+            }
+            try? await Task.sleep(for: .milliseconds(100))
+        }
+        state.withLock { $0.isRegistered = true }
+    }
+
+    /// A message on the control channel is a hint that a request waits for one of our runs.
+    private func listen() async {
+        let subscription = Subscription(
+            queue.redis.url, name: "haul-\(identity.name)-control", channels: [queue.keys.control])
+        for await element in subscription {
+            switch element {
+            case .message(_, let payload):
+                let id = String(decoding: payload, as: UTF8.self)
+                if running.contains(where: { $0.run.id == id }) { hurry() }
+            case .interrupted(let error): note(error, while: "listening to the control channel")
+            case .subscribed: break
+            }
+        }
+    }
+}
