@@ -37,7 +37,8 @@ def report(run, check):
     for name, found in (("fetched again by the run after a kill", refetched.after_kills),
                         ("  the same " + run.topology.TROUBLE, refetched.disturbed)):
         line(name, percentiles([again / 1048576 for again, _ in found], "MiB"))
-        line("    in seconds of its speed", percentiles([again / max(speed, 1) for again, speed in found], "s"))
+        # A run that had hardly begun has no speed.
+        line("    in seconds of its speed", percentiles([again / speed for again, speed in found if speed > 1000], "s"))
     line("bytes of completed files", f"{figures['bytes'] / 1048576:.1f} MiB")
     line("sent twice, for whatever reason", f"{sum(max(0, n) for n in excess.values()) / 1048576:.1f} MiB, by "
          f"{sum(n > 0 for n in excess.values())} jobs, most by one {max(excess.values(), default=0) / 1048576:.1f} MiB")
