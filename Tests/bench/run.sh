@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Measures a release build against nginx on loopback, everything through the bus, and prints what docs/performance.md
-# quotes. Arguments choose: handover small memory many speed segments downloaders bus client peers (default: all). Needs some 10 GB in $TMPDIR and five minutes.
+# quotes. Arguments choose (default: all): handover small memory many speed segments downloaders bus client peers. Needs some
+# 10 GB in $TMPDIR and a quarter of an hour.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 # shellcheck source=deploy/lib/packages.sh
