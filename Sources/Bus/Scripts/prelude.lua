@@ -29,10 +29,21 @@ local function offsets(id) return PREFIX .. 'offsets:' .. id end
 -- What producers wrote, secrets and all: apart from the job's hash, so that who may read that need not see them.
 local function spec(id) return PREFIX .. 'spec:' .. id end
 
+-- The elements that are to be taken next, from what this worker holds and from the line; false where there is none.
+local function look() return call('LINDEX', HELD, -1), call('LINDEX', JOBS, -1) end
+
+-- Returns the settings, and what look() saw.
 local function touch()
-  call('LLEN', JOBS) call('LLEN', HELD) call('LLEN', REJECTED) call('HLEN', WORKER)
+  call('LLEN', REJECTED) call('HLEN', WORKER)
   -- One call meets all sorted sets: it looks at the type of each, and ends at the first, which is never there.
   call('ZINTER', 8, PREFIX .. 'none', LEASES, SCHEDULED, KEYS[7], KEYS[8], KEYS[9], KEYS[10], DEADLINES)
+  return call('HMGET', SETTINGS, 'paused', 'max_running'), look()
+end
+
+-- Whether no job may be started.
+local function is_closed(settings)
+  local limit = tonumber(settings[2] or nil)
+  return settings[1] == '1' or settings[1] == 'true' or (limit and call('ZCARD', LEASES) >= limit)
 end
 
 -- A quoted JSON string.

@@ -5,7 +5,7 @@
 -- outcome: completed | failed | cancelled | paused | retry (argument: delay ms) | parked (argument: delay ms) |
 --          released (argument: why) | rejected (argument: reason)
 -- Returns {'done' | 'fenced', the next claim as of claim.lua or {}}. A settle sent again answers 'done' again.
-touch()
+local settings, held, waiting = touch()
 local worker, lease = ARGV[2], tonumber(ARGV[4])
 local retention = { completed = ARGV[5], failed = ARGV[6], cancelled = ARGV[7] }
 local id, token, outcome, argument, members = ARGV[8], ARGV[9], ARGV[10], ARGV[11], ARGV[12]
@@ -48,4 +48,6 @@ else
     requeue(id, j, true, why, retention)
   end
 end
-return publish({ answer, ARGV[3] ~= '' and take(worker, ARGV[3], lease, retention) or {} })
+-- All others may have changed the line.
+if outcome ~= 'completed' then held = nil end
+return publish({ answer, ARGV[3] ~= '' and take(worker, ARGV[3], lease, retention, settings, held, waiting) or {} })

@@ -19,24 +19,19 @@ local function newer(at, h)
 end
 
 -- Takes the next job for `worker` under `token`. Returns {'job', …}, {'empty'} or {'closed'}; {'more'} if 100 elements
--- in a row were none to run.
-local function take(worker, token, lease, retention)
-  local settings = call('HMGET', SETTINGS, 'paused', 'max_running')
-  local limit = tonumber(settings[2] or nil)
-  local closed = settings[1] == '1' or settings[1] == 'true' or (limit and call('ZCARD', LEASES) >= limit)
+-- in a row were none to run. `settings`, `held` and `waiting` are what touch() returned; `held` is nil if the line has
+-- changed since.
+local function take(worker, token, lease, retention, settings, held, waiting)
+  local closed = is_closed(settings)
   for _ = 1, 100 do
-    local list = HELD
-    local element = call('LINDEX', HELD, -1)
+    if held == nil then held, waiting = look() end
     if closed then
-      if not element then return { 'closed' } end
-      call('RPUSH', JOBS, element)
+      if not held then return { 'closed' } end
+      call('RPUSH', JOBS, held)
       call('RPOP', HELD)
     else
-      if not element then
-        list = JOBS
-        element = call('LINDEX', JOBS, -1)
-        if not element then return { 'empty' } end
-      end
+      local list, element = held and HELD or JOBS, held or waiting
+      if not element then return { 'empty' } end
       local j, reason = read(element)
       local id = j and j.id
       if reason then
@@ -140,6 +135,7 @@ local function take(worker, token, lease, retention)
         call('RPOP', list)
       end
     end
+    held = nil
   end
   return { 'more' }
 end

@@ -6,7 +6,7 @@
 -- Returns {fenced tokens, {token, request, …}, '1' if the queue is open, '1' if there is more to do,
 --          {id, store, file, generation, inode, …} of what a worker of that store is to unlink: the partial file of a
 --          generation, or the finished file of an inode}.
-touch()
+local settings = touch()
 local worker, instance, lease = ARGV[2], ARGV[3], tonumber(ARGV[4])
 local retention = { completed = ARGV[5], failed = ARGV[6], cancelled = ARGV[7] }
 local crash_limit, store = tonumber(ARGV[8]), ARGV[9]
@@ -176,7 +176,4 @@ end
 -- Retention: the hashes expire by themselves, their index entries here.
 for state, ms in pairs(retention) do call('ZREMRANGEBYSCORE', INDEX[state], '-inf', now - tonumber(ms)) end
 
-local settings = call('HMGET', SETTINGS, 'paused', 'max_running')
-local limit = tonumber(settings[2] or nil)
-local closed = settings[1] == '1' or settings[1] == 'true' or (limit and call('ZCARD', LEASES) >= limit)
-return publish({ fenced, requests, closed and '0' or '1', more and '1' or '0', dropped })
+return publish({ fenced, requests, is_closed(settings) and '0' or '1', more and '1' or '0', dropped })
