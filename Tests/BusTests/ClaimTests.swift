@@ -46,12 +46,36 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("a key of the wrong type fails before anything is written") func wrongType() async throws {
+    @Test(
+        "a key of the wrong type fails before anything is written, in a claim and in a settle",
+        arguments: [
+            "jobs", "held", "rejected", "leases", "scheduled", "paused", "completed", "failed", "cancelled",
+            "deadlines",
+            "worker", "settings",
+        ])
+    func wrongType(_ name: String) async throws {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
-        try await f.redis.send(Command("SET", f.queue.keys.leases, "x"))
+        let claim = try #require(try await f.claim())
+        try await f.push(#"{"url":"http://h/2","id":"2"}"#)
+        let key = f.queue.keys.prefix + (["held", "worker"].contains(name) ? "\(name):\(f.worker.name)" : name)
+        try await f.redis.send(Command("SET", key, "x"))
+        let before = try await everything(f)
         await #expect { try await f.claim() } throws: { ($0 as? RedisError)?.code == .wrongType }
-        #expect(try await f.redis.send(Command("LLEN", f.queue.keys.jobs)).int == 1)
-        #expect(try await f.state("1") == nil)
+        await #expect {
+            try await f.queue.settle(
+                claim.run, as: QueueFixture.done, report: RunReport(), worker: f.worker, next: Token.make())
+        } throws: {
+            ($0 as? RedisError)?.code == .wrongType
+        }
+        #expect(try await everything(f) == before)
+    }
+
+    /// All keys with what they hold.
+    private func everything(_ f: QueueFixture) async throws -> [String: [UInt8]?] {
+        let keys = try await f.redis.send(Command("KEYS", "*")).array?.compactMap(\.string) ?? []
+        var contents: [String: [UInt8]?] = [:]
+        for key in keys { contents[key] = try await f.redis.send(Command("DUMP", key)).bytes }
+        return contents
     }
 }
