@@ -123,6 +123,8 @@ final class QueueAttendant: Sendable {
     // MARK: The end
 
     func close() async {
+        // Claims that Redis counts as ours, though we never heard of them, go back first.
+        if state.withLock({ $0.isInDoubt }), !isOutOfTime { try? await register([]) }
         try? await queue.leave(identity)
         await waiter.close()
         await queue.redis.close()

@@ -83,7 +83,7 @@ local function job(id)
   return { state = v[1] or nil, want = v[2] or nil, wantat = v[3] or nil, ticket = v[4] or nil, asof = v[5] or nil,
     token = v[6] or nil, again = v[7] or nil, worker = v[8] or nil, crashes = tonumber(v[9] or 0), attempt = tonumber(v[10] or 0),
     meta = v[11] or nil, reply_to = v[12] or nil, deadline = v[13] or nil, settled = v[14] or nil, waiting = v[15] or nil,
-    seq = v[16] or 0, pushed = tonumber(v[17] or 0) }
+    seq = v[16] or 0, pushed = v[17] or nil }
 end
 
 -- Pushes in line that are not newer than `moment` are duplicates of what is settled now.

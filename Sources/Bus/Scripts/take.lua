@@ -15,7 +15,7 @@ local function is_old(at, asof) return at and asof and tonumber(at) <= tonumber(
 -- When the newest push that was taken was made, if this one is newer. Clocks differ: it was not made after now.
 local function newer(at, h)
   local moment = at and math.min(at, now)
-  return moment and moment > h.pushed and whole(moment)
+  return moment and moment > tonumber(h.pushed or 0) and whole(moment)
 end
 
 -- Takes the next job for `worker` under `token`. Returns {'job', …}, {'empty'} or {'closed'}; {'more'} if 100 elements

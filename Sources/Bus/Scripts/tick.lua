@@ -62,7 +62,7 @@ for k = 1, #wanted, 2 do
       break
     end
     call('HDEL', WANT, id)
-    if isTimed and want ~= 'running' and j.pushed and j.pushed > tonumber(made) then
+    if isTimed and want ~= 'running' and tonumber(j.pushed or 0) > tonumber(made) then
       -- What it was for has been asked for anew, and that has been taken already.
     elseif want == 'running' then
       -- A cancel may have been heard already, and cannot be taken back.

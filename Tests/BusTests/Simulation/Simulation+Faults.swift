@@ -45,6 +45,7 @@ extension Simulation {
     /// A worker ends in order, and another one comes.
     mutating func depart() async throws {
         guard let index = pick() else { return }
+        if workers[index].isInDoubt { try await reconnect(index) }
         for claim in workers[index].runs { try await finish(claim, of: index, as: .released(why: "shutdown")) }
         let identity = workers.remove(at: index).identity
         try await queue.leave(identity)
