@@ -89,7 +89,7 @@ extension Simulation {
         workers[index].told[claim.run.token] = nil
         let isOurs = ledger.holds(claim.run)
         let report = report(of: claim, chance: 30)
-        let next = goesOn && random.chance(50) ? Token.make() : nil
+        let next = goesOn && !workers[index].isInDoubt && random.chance(50) ? Token.make() : nil
         if !isOurs, next == nil {
             let before = try await traces(of: claim.run.id)
             guard try await send(claim, settlement, report, index, next).isOurs else {
@@ -203,7 +203,7 @@ extension Simulation {
     /// A fenced worker's tick changes nothing of its job, once another tick at the same moment has done what was due.
     private mutating func tickAsZombie(_ index: Int, _ zombie: Claim, _ reports: [(Run, RunReport)]) async throws {
         guard let other = workers.indices.first(where: { $0 != index && !workers[$0].isInDoubt }) else { return }
-        _ = try await send(other, [])
+        repeat { _ = try await send(other, []) } while !ledger.requests.isEmpty
         let before = try await traces(of: zombie.run.id)
         _ = try await send(index, reports.filter { $0.0 == zombie.run })
         try await expect(before, zombie.run.id, "a zombie's tick")
