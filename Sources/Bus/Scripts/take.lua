@@ -44,7 +44,7 @@ local function take(worker, token, lease, retention, settings, held, waiting)
         end
         local k = key(id)
         -- Most are new, and have nothing to be read.
-        local h = call('EXISTS', k) == 1 and job(id) or { crashes = 0, attempt = 0, seq = 0, pushed = 0 }
+        local h = call('EXISTS', k) == 1 and job(id) or { crashes = 0, attempt = 0, seq = 0 }
         local st, verdict = h.state, nil
         if st then call('HLEN', offsets(id)) call('HLEN', spec(id)) end
         local isFinal = st == 'completed' or st == 'failed' or st == 'cancelled'
