@@ -15,6 +15,7 @@ enum URLFuzz: FuzzTarget {
         guard let target = url.resolve(second) else { return }
         precondition(target.scheme == "http" || target.scheme == "https")
         precondition(WebURL(target.text) == target)
-        precondition(target.hasSameOrigin(as: url) || second.contains("//"))
+        // By bytes: a combining mark makes one character of itself and the "/" before it.
+        precondition(target.hasSameOrigin(as: url) || PercentEncoding.encode(second).contains("//"))
     }
 }
