@@ -1,6 +1,6 @@
 """The bus' figures: recovery, control, pickup, a producer's delay beside 10,000 runs, commands, memory.
 
-    bus.py HAUL DIRECTORY NGINX_URL       started by run.sh; NGINX_URL serves /crawl/, a file at 1 KB/s
+    bus.py HAUL DIRECTORY NGINX_URL       started by run.sh; it serves /crawl/crawl.bin, at 1 KB/s, and /k, a file of 1 KiB
 """
 import os
 import random
@@ -26,8 +26,8 @@ def spread(samples, unit=1000):
 
 
 class Bench:
-    def __init__(self, haul, directory, crawl):
-        self.haul, self.directory, self.crawl = haul, directory, crawl
+    def __init__(self, haul, directory, nginx):
+        self.haul, self.directory, self.nginx = haul, directory, nginx
         self.root = os.path.join(directory, "bus-root")
         os.makedirs(self.root)
         blob = os.path.join(directory, "blob")
@@ -140,7 +140,7 @@ class Bench:
         for n in range(fleet):
             self.worker(f"t{n}", runs)
         for n in range(0, fleet * runs, 500):
-            self.redis.calls([("LPUSH", key("jobs"), f'{{"url":"{self.crawl}?{m}","id":"t{m}","path":"t/{m}"}}')
+            self.redis.calls([("LPUSH", key("jobs"), f'{{"url":"{self.nginx}/crawl/crawl.bin?{m}","id":"t{m}","path":"t/{m}"}}')
                               for m in range(n, n + 500)])
         try:
             until(lambda: self.redis.call("ZCARD", key("leases")) == fleet * runs, 0.1, within=90)
@@ -151,12 +151,12 @@ class Bench:
         print(f"LPUSH beside {fleet} workers and {running} running jobs: {spread(delays(20))} ms "
               f"(most to reach: 20); alone: {spread(alone)} ms")
 
-    def commands(self, jobs=2000):
+    def commands(self, jobs=10000):
         for n in range(jobs):
-            self.push(f"m{n}", 1024)
+            self.push(f"m{n}", 1024, url=f"{self.nginx}/k?{n}")
         self.redis.call("CONFIG", "RESETSTAT")
         began = time.monotonic()
-        self.worker("m", 16, "--durability", "process")
+        self.worker("m", 16, "--durability", "process", "--connections-per-host", "16")
         until(lambda: self.redis.call("ZCARD", key("completed")) == jobs, 0.02)
         seconds = time.monotonic() - began
         calls, spent = self.sent()

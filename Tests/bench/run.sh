@@ -288,8 +288,9 @@ downloaders() {
 # The bus alone, on a Redis of its own: Tests/bench/bus.py.
 bus() {
     head -c 200000 /dev/urandom >"$work/www/crawl.bin"
-    python3 -B Tests/bench/bus.py "$haul" "$(mktemp -d -p "$work")" "$base/crawl/crawl.bin"
-    rm -f "$work/www/crawl.bin"
+    head -c 1024 /dev/urandom >"$work/www/k"
+    python3 -B Tests/bench/bus.py "$haul" "$(mktemp -d -p "$work")" "$base"
+    rm -f "$work/www/crawl.bin" "$work/www/k"
 }
 
 # Our Redis client beside redis-benchmark with as many commands under way, and the system calls that a command costs it.
