@@ -127,7 +127,7 @@ small() {
         rm -rf "$work/others"
     done
     sort -k1,1 -k2,2n "$work/small" | awk '{t[$1, ++c[$1]] = $2} END {
-        for (k in c) m[k] = t[k, 2]
+        for (k in c) { m[k] = t[k, 2]; printf "small files, all 3: %s %.2f %.2f %.2f s\n", k, t[k, 1], t[k, 2], t[k, 3] }
         printf "small files, medians of 3: process %.2f s, disk %.2f s, curl -Z --parallel-max 16 %.2f s, aria2 -j16 %.2f s\n", m["process"], m["disk"], m["curl"], m["aria2"]
         printf "small files a second, of curl: process %.2f (to reach: 0.8), disk %.2f (0.5); of aria2: process %.1f, disk %.1f (3)\n",
             m["curl"] / m["process"], m["curl"] / m["disk"], m["aria2"] / m["process"], m["aria2"] / m["disk"] }'
