@@ -41,6 +41,8 @@ package final class OutputFile: Sendable {
     let path: WritePath
     let state: Mutex<State>
     let digest: RunningDigest?
+    /// Bytes that come in order are hashed along.
+    package var hasDigest: Bool { digest != nil }
     private let failure = Mutex<TransferError?>(nil)
     private let hasFailed = Atomic(false)
 

@@ -1,3 +1,4 @@
+import Executors
 import Synchronization
 
 /// Counters of one transfer, to be read from any thread at any time without waking the loop.
@@ -5,6 +6,7 @@ package final class TransferProgress: Sendable {
     private let bytes = Atomic<Int64>(0)
     private let last = Atomic<UInt64>(0)
     private let held = Atomic(false)
+    private let hindered = Atomic<UInt64>(0)
     private let stop = Atomic<Int64>(.max)
 
     /// Bytes of the body accepted so far.
@@ -13,8 +15,11 @@ package final class TransferProgress: Sendable {
     /// Monotonic nanoseconds of the last byte from the server; of the start before there is one.
     package var lastByte: UInt64 { last.load(ordering: .relaxed) }
 
-    /// Whether our own limits or the disk hold the transfer at the moment, not the server.
-    package var isHeld: Bool { held.load(ordering: .relaxed) }
+    /// Monotonic nanoseconds when it was last not the server but our own limits, the digest or the disk that held the
+    /// transfer, be it for a moment; 0 if they never did.
+    package var lastHeld: UInt64 {
+        held.load(ordering: .relaxed) ? monotonicNanoseconds() : hindered.load(ordering: .relaxed)
+    }
 
     /// The file offset to stop at; see `Transfer.shorten(to:)`.
     package var end: Int64 { stop.load(ordering: .relaxed) }
@@ -25,7 +30,9 @@ package final class TransferProgress: Sendable {
 
     func touch(_ now: UInt64) { last.store(now, ordering: .relaxed) }
 
-    func hold(_ value: Bool) { held.store(value, ordering: .relaxed) }
+    func hold(_ value: Bool) {
+        if held.exchange(value, ordering: .relaxed) { hindered.store(monotonicNanoseconds(), ordering: .relaxed) }
+    }
 
     func shorten(to end: Int64) { stop.min(end, ordering: .relaxed) }
 }

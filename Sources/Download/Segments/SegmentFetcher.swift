@@ -53,8 +53,9 @@ struct SegmentFetcher {
     private var refusals = 0
     private var asked = 0
     private var floor: SpeedFloor?
-    /// When our own limits, the digest or the disk last held a transfer: more connections would only wait with it.
-    private var held = -Self.heldFor
+    /// When our own limits, the digest or the disk last held a transfer: more connections would only wait with it. A digest
+    /// that runs along shows only after a moment that it is what holds, and what others fetched ahead of it must be read back.
+    private var held: Double
     private static let heldFor = 1.0
 
     init(_ download: Download, _ output: OutputFile, _ entity: Entity, total: Int64, refusesRanges: Bool) {
@@ -62,6 +63,7 @@ struct SegmentFetcher {
         let isWorthIt = total >= 2 * SegmentPlan.smallestPart && download.isResumable && !refusesRanges
         let limit = isWorthIt ? download.connectionLimit : 1
         isMany = limit > 1
+        held = output.hasDigest ? 0 : -Self.heldFor
         plan = SegmentPlan(missing: output.written.gaps(in: total), limit: limit)
         floor = download.job.minSpeed.map { SpeedFloor(bytesPerSecond: $0) }
         writtenAtReconnect = output.written.count
@@ -80,7 +82,9 @@ struct SegmentFetcher {
         return try result.get()
     }
 
-    private var now: Double { Double(monotonicNanoseconds() - begun) / 1e9 }
+    private var now: Double { seconds(at: monotonicNanoseconds()) }
+
+    private func seconds(at moment: UInt64) -> Double { (Double(moment) - Double(begun)) / 1e9 }
 
     private mutating func drive(
         _ first: FirstResponse?, _ group: inout TaskGroup<Note>
@@ -99,7 +103,7 @@ struct SegmentFetcher {
             for (id, connection) in connections {
                 guard let transfer = connection.transfer else { continue }
                 plan.sample(id, received: transfer.progress.received, now: now)
-                if transfer.progress.isHeld { held = now }
+                held = max(held, seconds(at: transfer.progress.lastHeld))
             }
             switch note {
             case .tick:
