@@ -13,6 +13,9 @@ struct Janitor: Sendable {
     /// a failover might have undone the settling.
     var settledAge: Int64 = 60
 
+    /// Jobs in one state of one queue that are looked at.
+    private static let most = 1_000_000
+
     let store: Store
     let blocking: BlockingPool
     let attendants: [QueueAttendant]
@@ -38,12 +41,16 @@ struct Janitor: Sendable {
         }
     }
 
-    /// Of all jobs in these states, what names their partial files; nil if Redis cannot be asked.
+    /// Of all jobs in these states, what names their partial files; nil if Redis cannot be asked, or there are too many to
+    /// know them all: a file must not go because its job was not among the first.
     private func keys(of states: [JobState]) async -> Set<String>? {
         var keys: Set<String> = []
         for attendant in attendants {
+            guard let counts = try? await attendant.queue.stats().counts else { return nil }
             for state in states {
-                guard let ids = try? await attendant.queue.ids(in: state, limit: 1_000_000) else { return nil }
+                guard counts[state] ?? 0 < Self.most,
+                    let ids = try? await attendant.queue.ids(in: state, limit: Self.most)
+                else { return nil }
                 for id in ids { keys.insert(PartialKey.of(id, in: attendant.queue.name)) }
             }
         }
