@@ -108,13 +108,14 @@ extension Download {
         let first = FirstResponse(
             transfer: transfer, host: host, entity: entity, length: length,
             suggestedName: suggestedName(transfer.head, landing.url))
-        if length.map(isSmall) != true { try await onDisk { () throws(TransferError) in try self.create(for: first) } }
+        let isSmall = length.map(isSmall) ?? false
+        if !isSmall { try await onDisk { () throws(TransferError) in try self.create(for: first) } }
         state.withLock { state in
             state.entity = entity
             state.mirrors[mirror].landing = landing
             state.mirrors[mirror].entity = entity
         }
-        report(.started(total: length, resumable: isResumable))
+        report(.started(total: length, resumable: isResumable && !isSmall))
         return first
     }
 
