@@ -50,7 +50,7 @@ package enum ClaimReply: Sendable {
         let reply = try value.get().array ?? []
         switch reply.first?.string {
         case "job":
-            guard let claim = Claim(reply) else { throw RedisError(.reply, "the claim script answered with no job") }
+            guard let claim = Claim(reply) else { throw RedisError(.reply, "the claim function answered with no job") }
             self = .job(claim)
         case "closed": self = .closed
         default: self = .empty

@@ -4,17 +4,16 @@ import Contract
 /// refused before anything is written, with a reason that names the field.
 enum Gate {
     static var lua: String {
-        // A chain of ifs, and no table of functions: that would be built anew at every call.
-        let kinds = JobField.all.map { "if name == '\($0.name)' then return \(check($0.kind)), [[\($0.rule)]] end" }
-            .joined(separator: "\n  ")
+        let checks = JobField.all.map {
+            "  \($0.name) = { function(v, element) return \(check($0.kind)) end, [[\($0.rule)]] }"
+        }
+        .joined(separator: ",\n")
         let headers = JobField.forbiddenHeaders.sorted().map { "['\($0)']=1" }.joined(separator: ",")
         return """
-            local ID = '^[A-Za-z0-9._:-]+$'
-            local NONCE = ARGV[1]
+            -- One pattern for the whole of a value: a search for what may not be there starts anew at each character.
             local function is_id(v) return type(v) == 'string' and #v <= 128 and string.find(v, ID) end
             local function is_url(v)
-              return type(v) == 'string' and #v <= 8192 and not string.find(v, '[%c ]')
-                and (string.find(v, '^[hH][tT][tT][pP]://[^/?#]') or string.find(v, '^[hH][tT][tT][pP][sS]://[^/?#]'))
+              return type(v) == 'string' and #v <= 8192 and string.find(v, '^[hH][tT][tT][pP][sS]?://[^/?#%c ][^%c ]*$')
             end
             local function is_urls(v)
               if type(v) ~= 'table' or #v < 1 or #v > 16 then return false end
@@ -23,22 +22,22 @@ enum Gate {
               return n == #v
             end
             local function is_path(v)
-              if type(v) ~= 'string' or v == '' or #v > 4096 or string.find(v, '^/') or string.find(v, '%c')
-                or string.find(v, '\\127') then return false end
+              if type(v) ~= 'string' or #v > 4096 or not string.find(v, '^[^/%c][^%c]*$') then return false end
+              if #v <= 255 and string.byte(v) ~= 46 and not string.find(v, '/.', 1, true) then return true end
               for part in string.gmatch(v, '[^/]+') do
                 if part == '..' or part == '.' or string.sub(part, 1, 5) == '.haul' or #part > 255 then return false end
               end
               return true
             end
+            local DIGITS = { md5 = 32, sha1 = 40, sha256 = 64, sha512 = 128 }
             local function is_checksum(v)
-              local DIGITS = { md5 = 32, sha1 = 40, sha256 = 64, sha512 = 128 }
               if type(v) ~= 'string' then return false end
               local a, d = string.match(v, '^(%w+):(%x+)$')
               return a and DIGITS[a] == #d
             end
             local function is_method(v) return type(v) == 'string' and #v <= 20 and string.find(v, '^[A-Z]+$') end
+            local OWN = { \(headers) }
             local function are_headers(v)
-              local OWN = { \(headers) }
               if type(v) ~= 'table' then return false end
               for name, value in pairs(v) do
                 if type(name) ~= 'string' or type(value) ~= 'string' or string.find(value, '[%z\\r\\n]')
@@ -49,10 +48,10 @@ enum Gate {
             local function is_meta(v, element)
               return #element <= 4096 or #(RAW(element, 'meta') or '') <= 4096
             end
-            -- nil for a field that is not known; else whether the value is right, and the rule.
-            local function check(name, v, element)
-              \(kinds)
-            end
+            -- By field: whether its value is right, and the rule. Others are not known, and not looked at.
+            local CHECKS = {
+            \(checks)
+            }
             local CONTINUATION = { id = 1, v = 1, at = 1, t = 1 }
             -- The element as a table, and a reason if it is no valid job or continuation.
             local function read(element)
@@ -61,8 +60,8 @@ enum Gate {
               local fine, j = pcall(cjson.decode, element)
               if not fine then return nil, 'element: must be a JSON object: ' .. string.gsub(tostring(j), '^.*: ', '') end
               for name, value in pairs(j) do
-                local right, rule = check(name, value, element)
-                if rule and not right then return j, name .. ': ' .. rule end
+                local known = CHECKS[name]
+                if known and not known[1](value, element) then return j, name .. ': ' .. known[2] end
               end
               if not j.url and not j.urls then
                 if not j.id then return j, 'url: is missing' end
@@ -77,7 +76,7 @@ enum Gate {
               return j
             end
             local function mask(url)
-              if not string.find(url, '[#?@]') then return url end
+              if string.find(url, '^[^#?@]*$') then return url end
               url = string.gsub(url, '#.*$', '')
               url = string.gsub(url, '%?.*$', '?[masked]')
               return (string.gsub(url, '^(%a+://)[^/]*@', '%1'))

@@ -96,7 +96,7 @@ extension Inspection {
         var reply: RedisValue
         repeat {
             reply = try await queue.redis.run(
-                queue.scripts.recover, keys: queue.keys.fixed(worker: worker), arguments: [Token.make(), worker])
+                queue.functions.recover, keys: queue.keys.given(to: worker), arguments: [Token.make(), worker])
         } while reply.string == "0"
     }
 }

@@ -3,10 +3,10 @@ package import Redis
 /// Looks whether a queue keeps the rules of the bus: every job is in exactly one place that agrees with its state, and no
 /// key is there without a reason.
 ///
-/// The queue may be in use, and large: it is read in pages, each job is judged at one moment by a script, and what looks
+/// The queue may be in use, and large: it is read in pages, each job is judged at one moment by a function, and what looks
 /// wrong is looked at again, since keys that are read one after the other may belong to different moments.
 package struct Inspection: Sendable {
-    /// Jobs that a script judges in one call: some milliseconds of Redis.
+    /// Jobs that a function judges in one call: some milliseconds of Redis.
     private static let batch = 200
     private static let looks = 2
     private static let pause = Duration.milliseconds(300)
@@ -17,7 +17,7 @@ package struct Inspection: Sendable {
 
     /// All findings. With `repairing` what can be put right is, after it was seen three times.
     package func run(repairing: Bool = false) async throws(RedisError) -> [Finding] {
-        // With a key of the wrong type no script works.
+        // With a key of the wrong type no function works.
         let types = try await checkTypes()
         guard types.isEmpty else { return types }
         var findings = try await checkSettings()
@@ -94,10 +94,10 @@ package struct Inspection: Sendable {
                 [Token.make(), repairing ? "repair" : ""] + queue.policy.retention
                 + ids.flatMap { [$0, suspects.missing[$0] ?? ""] }
             let reply = try await queue.redis.run(
-                queue.scripts.inspect, keys: queue.keys.fixed(worker: "-"), arguments: arguments,
+                queue.functions.inspect, keys: queue.keys.given(to: "-"), arguments: arguments,
                 timeout: .seconds(30))
             let parts = (reply.array ?? []).map { ($0.array ?? []).compactMap(\.string) }
-            guard parts.count == 2 else { throw RedisError(.reply, "the inspect script answered \(reply)") }
+            guard parts.count == 2 else { throw RedisError(.reply, "the inspect function answered \(reply)") }
             for index in stride(from: 0, to: parts[0].count - 2, by: 3) {
                 findings.append(
                     Finding(job: parts[0][index], breaks: parts[0][index + 1], isRepaired: parts[0][index + 2] == "1"))

@@ -11,6 +11,6 @@ package struct JobRecord: Sendable {
 
     package func integer(_ field: String) -> Int64? { fields[field].flatMap { Int64($0) } }
 
-    /// Fields that mean nothing outside the scripts.
+    /// Fields that mean nothing outside the functions.
     package static let hidden: Set<String> = ["again", "token", "ticket", "settled", "asof", "pushed", "wantat"]
 }

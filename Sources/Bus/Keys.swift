@@ -38,11 +38,6 @@ package struct Keys: Sendable {
         [leases, scheduled, index(.paused), index(.completed), index(.failed), index(.cancelled), deadlines]
     }
 
-    /// The fixed keys of every script, in the order of Scripts/prelude.lua.
-    func fixed(worker: String) -> [String] {
-        [
-            jobs, held(worker), want, tick, leases, scheduled, index(.paused), index(.completed), index(.failed),
-            index(.cancelled), rejected, workers, self.worker(worker), settings, deadlines,
-        ]
-    }
+    /// The keys that every function is given, in the order of Lua/prelude.lua.
+    func given(to worker: String) -> [String] { [jobs, held(worker), self.worker(worker)] }
 }

@@ -67,9 +67,9 @@ extension Queue {
             [Token.make(), worker.name, next ?? "", policy.lease.milliseconds] + policy.retention
             + [run.id, run.token, settlement.outcome, settlement.argument, settlement.announcement.members]
             + report.arguments
-        let reply = try await redis.run(scripts.settle, keys: keys.fixed(worker: worker.name), arguments: arguments)
+        let reply = try await redis.run(functions.settle, keys: keys.given(to: worker.name), arguments: arguments)
         let parts = reply.array ?? []
-        guard parts.count == 2 else { throw RedisError(.reply, "the settle script answered \(reply)") }
+        guard parts.count == 2 else { throw RedisError(.reply, "the settle function answered \(reply)") }
         return (parts[0].string == "done", next == nil ? nil : try ClaimReply(parts[1]))
     }
 
@@ -89,9 +89,9 @@ extension Queue {
             for (name, value) in fields { arguments += [name, value] }
             arguments.append(batch.count)
             for (run, report) in batch { arguments += [run.id, run.token] + report.arguments }
-            let reply = try await redis.run(scripts.tick, keys: keys.fixed(worker: worker.name), arguments: arguments)
+            let reply = try await redis.run(functions.tick, keys: keys.given(to: worker.name), arguments: arguments)
             guard let parts = reply.array, parts.count == 5 else {
-                throw RedisError(.reply, "the tick script answered \(reply)")
+                throw RedisError(.reply, "the tick function answered \(reply)")
             }
             result.fenced.formUnion((parts[0].array ?? []).compactMap(\.string))
             result.requests.merge(parts[1].dictionary.compactMapValues(Request.init)) { $1 }
@@ -117,7 +117,7 @@ extension Queue {
             [Token.make(), worker.name, worker.instance] + policy.retention + [fields.count]
         for (name, value) in fields { arguments += [name, value] }
         arguments += known
-        let reply = try await redis.run(scripts.register, keys: keys.fixed(worker: worker.name), arguments: arguments)
+        let reply = try await redis.run(functions.register, keys: keys.given(to: worker.name), arguments: arguments)
         return reply.string == "ok"
     }
 
@@ -133,13 +133,13 @@ extension Queue {
     /// Forgets a worker that ends; what it took and never claimed goes back to the front.
     package func leave(_ worker: WorkerIdentity) async throws(RedisError) {
         try await redis.run(
-            scripts.leave, keys: keys.fixed(worker: worker.name),
+            functions.leave, keys: keys.given(to: worker.name),
             arguments: [Token.make(), worker.name, worker.instance])
     }
 
     private func claimCall(_ worker: WorkerIdentity, _ token: String) -> Call {
         let arguments: [any RedisArgument] =
             [Token.make(), worker.name, token, policy.lease.milliseconds] + policy.retention
-        return .script(scripts.claim, keys: keys.fixed(worker: worker.name), arguments: arguments)
+        return .function(functions.claim, keys: keys.given(to: worker.name), arguments: arguments)
     }
 }

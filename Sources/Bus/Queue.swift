@@ -6,14 +6,14 @@ package struct Queue: Sendable {
     package let keys: Keys
     package let policy: QueuePolicy
     package let redis: Redis
-    let scripts: Scripts
+    let functions: Functions
 
     package init(_ name: QueueName, redis: Redis, policy: QueuePolicy = QueuePolicy()) {
-        self.init(name, redis: redis, policy: policy, scripts: .product)
+        self.init(name, redis: redis, policy: policy, functions: .product)
     }
 
-    init(_ name: QueueName, redis: Redis, policy: QueuePolicy, scripts: Scripts) {
-        (self.name, self.redis, self.policy, self.scripts) = (name, redis, policy, scripts)
+    init(_ name: QueueName, redis: Redis, policy: QueuePolicy, functions: Functions) {
+        (self.name, self.redis, self.policy, self.functions) = (name, redis, policy, functions)
         keys = Keys(name)
     }
 }

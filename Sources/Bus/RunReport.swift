@@ -1,7 +1,7 @@
 package import Contract
 import Redis
 
-/// An event that a worker publishes through a script, which adds the sequence number, the time and the job's meta.
+/// An event that a worker publishes through a function of Redis, which adds the sequence number, the time and the job's meta.
 package struct Announcement: Sendable {
     package let name: String
     /// JSON members, each with a leading comma.
@@ -28,7 +28,7 @@ package struct RunReport: Sendable {
         offsets = resume.offsets
     }
 
-    /// As Scripts/report.lua reads it.
+    /// As Lua/report.lua reads it.
     var arguments: [any RedisArgument] {
         var result: [any RedisArgument] = [fields.count]
         for (name, value) in fields {

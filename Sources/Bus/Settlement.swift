@@ -45,7 +45,7 @@ package enum Settlement: Sendable {
         }
     }
 
-    /// The members of the event that the script publishes.
+    /// The members of the event that the settle publishes.
     var announcement: Announcement {
         switch self {
         case .completed(let file, let seconds, let unchanged):

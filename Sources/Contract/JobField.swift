@@ -1,5 +1,5 @@
 /// The fields of a job as the contract has them. One table for two readers: `Job.init(json:)` here, and the gate in the
-/// claim script, which is rendered from it; so a raw LPUSH and the client refuse the same things with the same words.
+/// claim function, which is rendered from it; so a raw LPUSH and the client refuse the same things with the same words.
 package struct JobField: Sendable {
     package enum Kind: Sendable {
         case url, urls, id, path, checksum, method, headers, meta

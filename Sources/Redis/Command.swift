@@ -46,38 +46,42 @@ package struct Command: Sendable {
     }
 }
 
-/// A Lua script and the name by which Redis knows it.
-package struct Script: Sendable {
-    /// For messages.
+/// Lua functions that Redis keeps by name, with its data and on its replicas.
+///
+/// The name has a digest of the source in it: what another version of this program loaded stays what it was, and both work
+/// side by side while a fleet is being replaced.
+package struct Library: Sendable {
     package let name: String
-    package let source: String
-    package let sha1: String
+    let source: String
 
-    package init(name: String, source: String) {
-        (self.name, self.source) = (name, source)
-        sha1 = SHA1.hex(source)
+    /// `body` registers its functions under names that begin with the value of `LIBRARY` and "_".
+    package init(name: String, body: String) {
+        self.name = "\(name)_\(SHA1.hex(body).prefix(12))"
+        source = "#!lua name=\(self.name)\nlocal LIBRARY = '\(self.name)'\n\(body)"
     }
+
+    package func function(_ name: String) -> Function { Function(library: self, name: "\(self.name)_\(name)") }
+
+    /// Loads it; no harm is done if somebody else was faster.
+    var load: Command { Command("FUNCTION", "LOAD", "REPLACE", source) }
+}
+
+/// A function of a library.
+package struct Function: Sendable {
+    let library: Library
+    let name: String
 }
 
 /// One element of a pipeline.
 package enum Call: Sendable {
     case command(Command)
-    case script(Script, keys: [String], arguments: [any RedisArgument])
+    case function(Function, keys: [String], arguments: [any RedisArgument])
 
     var command: Command {
         switch self {
         case .command(let command): command
-        case .script(let script, let keys, let arguments):
-            Command(arguments: ["EVALSHA", script.sha1, keys.count] + keys + arguments)
-        }
-    }
-
-    /// The same with the script's text, for a server that does not know it yet.
-    var withSource: Command {
-        switch self {
-        case .command(let command): command
-        case .script(let script, let keys, let arguments):
-            Command(arguments: ["EVAL", script.source, keys.count] + keys + arguments)
+        case .function(let function, let keys, let arguments):
+            Command(arguments: ["FCALL", function.name, keys.count] + keys + arguments)
         }
     }
 }

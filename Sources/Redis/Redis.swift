@@ -4,7 +4,7 @@ import Executors
 /// a second), and pipelines the commands of concurrent callers. Blocking commands want a client of their own.
 ///
 /// A command is written at most once. If the connection fails afterwards the call throws `.closed` or `.timedOut`, and
-/// the caller decides; the bus' scripts may all be sent again. Replies that say that nothing was done yet (`LOADING`,
+/// the caller decides; the bus' functions may all be sent again. Replies that say that nothing was done yet (`LOADING`,
 /// `READONLY` after a failover, …) are waited out up to the call's timeout.
 package actor Redis {
     /// What a client's replies mean to its callers.
@@ -48,12 +48,12 @@ package actor Redis {
         try await pipeline([.command(command)], timeout: timeout)[0].get()
     }
 
-    /// Runs a script by its hash, or by its text where the server does not know it.
+    /// Runs a function, and loads its library before where the server does not know it.
     @discardableResult
     package func run(
-        _ script: Script, keys: [String], arguments: [any RedisArgument], timeout: Duration = .seconds(5)
+        _ function: Function, keys: [String], arguments: [any RedisArgument], timeout: Duration = .seconds(5)
     ) async throws(RedisError) -> RedisValue {
-        try await pipeline([.script(script, keys: keys, arguments: arguments)], timeout: timeout)[0].get()
+        try await pipeline([.function(function, keys: keys, arguments: arguments)], timeout: timeout)[0].get()
     }
 
     /// Sends the calls in one write and returns a reply for each; error replies are `.error` elements. `timeout` counts
@@ -77,10 +77,13 @@ package actor Redis {
                 throw error
             }
             for (index, answer) in answers.enumerated() {
-                guard case .error(let error) = answer, error.code == .noScript else { continue }
-                answers[index] = try await connection.call(
-                    [calls[index].withSource], timeout: max(deadline - .now, .milliseconds(50)),
-                    hearsOut: replies == .owed)[0]
+                guard case .function(let function, _, _) = calls[index], case .error(let error) = answer,
+                    error.code == .noFunction
+                else { continue }
+                let again = try await connection.call(
+                    [function.library.load, calls[index].command], timeout: max(deadline - .now, .milliseconds(50)),
+                    hearsOut: replies == .owed)
+                if case .error = again[0] { answers[index] = again[0] } else { answers[index] = again[1] }
             }
             guard case .error(let error) = answers[0], error.isPassing, calls.count == 1 || allPassing(answers),
                 !Task.isCancelled

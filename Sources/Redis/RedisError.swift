@@ -11,7 +11,7 @@ package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible {
         case certificate
         /// No reply in time: the command may or may not have been done. The connection has been dropped.
         case timedOut
-        case authentication, noPermission, wrongType, outOfMemory, noScript, readOnly, loading, moved, ask, tryAgain
+        case authentication, noPermission, wrongType, outOfMemory, noFunction, readOnly, loading, moved, ask, tryAgain
         case clusterDown, masterDown, noReplicas, misconfigured, busy, unblocked, tooManyClients
         /// The caller's task was cancelled: what it had sent may or may not have been done.
         case cancelled
@@ -64,7 +64,6 @@ package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible {
             .wrongType, "a key of the queue holds another type: look at it with TYPE, and rename or delete it"
         ),
         "OOM": (.outOfMemory, "Redis is out of memory: raise maxmemory or let the queue drain"),
-        "NOSCRIPT": (.noScript, ""),
         "READONLY": (.readOnly, "this Redis is a replica: name the primary, or its sentinels"),
         "LOADING": (.loading, "Redis is loading its data: it will be back by itself"),
         "MOVED": (.moved, "the queue's slot lives on another node of the cluster"),
@@ -81,6 +80,7 @@ package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible {
 
     private static let generic: [(beginning: String, meaning: (Code, String))] = [
         ("max number of clients", (.tooManyClients, "Redis takes no more connections: raise maxclients")),
+        ("Function not found", (.noFunction, "")),
         ("AUTH", (.authentication, "Redis has no password: take it out of the URL")),
     ]
 }

@@ -1,6 +1,6 @@
 import COpenSSL
 
-/// SHA-1, the name by which Redis knows a script.
+/// SHA-1, which tells versions of a library apart.
 package enum SHA1 {
     /// 40 lower-case hexadecimal digits.
     package static func hex(_ text: String) -> String {

@@ -49,9 +49,8 @@ import Testing
     @Test(
         "a key of the wrong type fails before anything is written, in a claim and in a settle",
         arguments: [
-            "jobs", "held", "rejected", "leases", "scheduled", "paused", "completed", "failed", "cancelled",
-            "deadlines",
-            "worker", "settings",
+            "jobs", "held", "leases", "scheduled", "paused", "completed", "failed", "cancelled", "deadlines", "worker",
+            "settings",
         ])
     func wrongType(_ name: String) async throws {
         let f = try await QueueFixture()
@@ -69,6 +68,31 @@ import Testing
             ($0 as? RedisError)?.code == .wrongType
         }
         #expect(try await everything(f) == before)
+    }
+
+    @Test("where refused elements have no place they stay in line, and what is settled is told all the same")
+    func rejectedOfTheWrongType() async throws {
+        let f = try await QueueFixture()
+        try await f.push(#"{"url":"http://h/1","id":"1","reply_to":"r"}"#)
+        let claim = try #require(try await f.claim())
+        try await f.push("no job")
+        try await f.redis.send(Command("SET", f.queue.keys.rejected, "x"))
+        for _ in 1...2 {
+            await #expect {
+                try await f.queue.settle(
+                    claim.run, as: QueueFixture.done, report: RunReport(), worker: f.worker, next: Token.make())
+            } throws: {
+                ($0 as? RedisError)?.code == .wrongType
+            }
+        }
+        let replies = try await f.redis.send(Command("LRANGE", f.queue.keys.reply("r"), 0, -1)).array ?? []
+        #expect(replies.count == 1)
+        #expect(replies.first?.string?.contains(#""event":"completed""#) == true)
+        #expect(try await f.redis.send(Command("LRANGE", f.queue.keys.jobs, 0, -1)).array?.map(\.string) == ["no job"])
+        try await f.redis.send(Command("DEL", f.queue.keys.rejected))
+        #expect(try await f.claim() == nil)
+        #expect(try await f.redis.send(Command("LLEN", f.queue.keys.rejected)).int == 1)
+        try await f.expectOrder()
     }
 
     /// All keys with what they hold.

@@ -33,7 +33,7 @@ import Testing
             let first = try await group.next()
             #expect(first == true)
             let stats = try await f.redis.send(Command("INFO", "commandstats")).string ?? ""
-            let calls = stats.split(separator: "\r\n").filter { $0.hasPrefix("cmdstat_eval") }.compactMap {
+            let calls = stats.split(separator: "\r\n").filter { $0.hasPrefix("cmdstat_fcall") }.compactMap {
                 $0.split(separator: ",").first?.split(separator: "=").last.flatMap { Int($0) }
             }
             // A waiter's script is sent with its wait, and runs when that ends.
@@ -66,9 +66,9 @@ import Testing
         }
         #expect(settled == jobs)
         let text = try #require(try await f.redis.send(Command("INFO", "commandstats")).string)
-        let line = try #require(text.split(separator: "\r\n").first { $0.hasPrefix("cmdstat_evalsha:") })
+        let line = try #require(text.split(separator: "\r\n").first { $0.hasPrefix("cmdstat_fcall:") })
         let facts = Dictionary(
-            uniqueKeysWithValues: line.dropFirst(16).split(separator: ",").map { pair in
+            uniqueKeysWithValues: line.dropFirst(14).split(separator: ",").map { pair in
                 let parts = pair.split(separator: "=")
                 return (String(parts[0]), Double(parts[1]) ?? 0)
             })

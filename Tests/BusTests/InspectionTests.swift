@@ -77,7 +77,7 @@ import Testing
     @Test("what a worker that became known holds is left to it") func known() async throws {
         let (f, _) = try await fixture()
         let recover = try await f.redis.run(
-            f.queue.scripts.recover, keys: f.queue.keys.fixed(worker: "w1"), arguments: ["n", "w1"])
+            f.queue.functions.recover, keys: f.queue.keys.given(to: "w1"), arguments: ["n", "w1"])
         #expect(recover.string == "-")
     }
 

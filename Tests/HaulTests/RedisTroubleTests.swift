@@ -93,12 +93,14 @@ import Testing
         try await fleet.end(worker)
     }
 
-    @Test("an ACL that lacks a right: a sentence that names it, and exit status 3") func lackingRight() async throws {
+    @Test(
+        "an ACL that lacks a right: a sentence that names it, and exit status 3", arguments: ["fcall", "function|load"])
+    func lackingRight(_ right: String) async throws {
         let fleet = try await ProcessFleet()
-        try await fleet.server.cli("ACL", "SETUSER", "poor", "on", ">pw", "~*", "&*", "+@all", "-evalsha", "-eval")
+        try await fleet.server.cli("ACL", "SETUSER", "poor", "on", ">pw", "~*", "&*", "+@all", "-\(right)")
         let worker = try fleet.worker("w", url: fleet.server.url + "?user=poor&password=pw")
         #expect(try await worker.wait() == 3)
-        #expect(worker.standardError.contains("evalsha"), "\(worker.standardError.suffix(500))")
+        #expect(worker.standardError.contains("'\(right)'"), "\(worker.standardError.suffix(500))")
     }
 
     @Test("nonsense in the settings, an element over the limit and a key of a wrong type stop no queue")

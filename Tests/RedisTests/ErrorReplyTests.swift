@@ -34,7 +34,7 @@ import Testing
         Meaning(text: "ERR AUTH <password> called without any password", code: .authentication),
         Meaning(text: "DENIED Redis is running in protected mode", code: .authentication),
         Meaning(text: "NOPERM this user has no permissions", code: .noPermission),
-        Meaning(text: "NOSCRIPT No matching script.", code: .noScript),
+        Meaning(text: "ERR Function not found", code: .noFunction),
         Meaning(text: "WRONGTYPE Operation against a key", code: .wrongType),
         Meaning(text: "NOPROTO unsupported protocol version", code: .reply),
         Meaning(text: "CROSSSLOT Keys in request don't hash to the same slot", code: .reply),

@@ -109,13 +109,25 @@ private actor Callers {
         }
     }
 
-    @Test("a script is sent by its text when the server has forgotten it") func scripts() async throws {
+    @Test("functions are loaded when the server does not know them, beside those of other versions")
+    func functions() async throws {
         let server = try await RedisServer()
         let redis = Redis(try RedisURL(server.url), name: "t")
-        let script = Script(name: "s", source: "return KEYS[1] .. ARGV[1]")
+        let versions = [1, 2].map { version in
+            let body =
+                "redis.register_function(LIBRARY .. '_join', function(k, a) return k[1] .. a[1] .. '\(version)' end)"
+            return Library(name: "test", body: body).function("join")
+        }
         for _ in 0..<2 {
-            #expect(try await redis.run(script, keys: ["a"], arguments: ["b"]).string == "ab")
-            try await redis.send(Command("SCRIPT", "FLUSH"))
+            for (version, join) in zip([1, 2], versions) {
+                #expect(try await redis.run(join, keys: ["a"], arguments: ["b"]).string == "ab\(version)")
+            }
+            #expect(try await redis.send(Command("FUNCTION", "LIST")).array?.count == 2)
+            try await redis.send(Command("FUNCTION", "FLUSH"))
+        }
+        let broken = Library(name: "test", body: "this is no Lua").function("join")
+        await #expect { try await redis.run(broken, keys: [], arguments: []) } throws: {
+            "\($0)".contains("Error compiling function")
         }
     }
 

@@ -95,12 +95,20 @@ import Testing
 
     @Test("each queue's commands reach the node of its slot, also while the slot moves") func cluster() async throws {
         let cluster = try await RedisCluster()
-        let script = Script(name: "count", source: "redis.call('GET', KEYS[2]) return redis.call('INCR', KEYS[1])")
+        let library = Library(
+            name: "test",
+            body: """
+                redis.register_function(LIBRARY .. '_count', function(keys)
+                  redis.call('GET', keys[2])
+                  return redis.call('INCR', keys[1])
+                end)
+                """)
+        let count = library.function("count")
         // The tags of three queues, each on another node.
         for tag in ["{a}", "{b}", "{c}"] {
             for url in [cluster.url, "redis://127.0.0.1:\(cluster.ports[0])"] {
                 let redis = Redis(try RedisURL(url), name: "test")
-                try await redis.run(script, keys: ["\(tag)n", "\(tag)m"], arguments: [])
+                try await redis.run(count, keys: ["\(tag)n", "\(tag)m"], arguments: [])
             }
         }
         let redis = Redis(try RedisURL(cluster.url), name: "test")
@@ -111,7 +119,7 @@ import Testing
         let counting = Task {
             while !isEnough.value {
                 do {
-                    try await redis.run(script, keys: ["{a}n", "{a}m"], arguments: [], timeout: .seconds(10))
+                    try await redis.run(count, keys: ["{a}n", "{a}m"], arguments: [], timeout: .seconds(10))
                     done.change { $0 += 1 }
                 } catch {
                     failed.change { $0 += 1 }

@@ -41,7 +41,7 @@ import Testing
         try await fleet.queue.redis.send(Command("PING"))
         let own = LostConnections.sockets(to: fleet.server.socket)
         try await fleet.withWorker("w") {
-            // From now on the server knows the scripts: the claim behind the lost wait would be done, too.
+            // From now on the server knows the functions: the claim behind the lost wait would be done, too.
             try await fleet.push(#"{"url":"\#(origin.url("/a"))","id":"i"}"#)
             try await fleet.wait("i", for: .completed)
             try await eventually { try await fleet.server.statistic("blocked_clients") == 1 }

@@ -150,7 +150,7 @@ import Transfer
         #expect(fleet.root.names.count == count)
         let info = try #require(try await fleet.queue.redis.send(Command("INFO", "commandstats")).string)
         let calls = info.split(separator: "\r\n").compactMap { line -> Int? in
-            guard line.hasPrefix("cmdstat_evalsha:") || line.hasPrefix("cmdstat_blmove:") else { return nil }
+            guard line.hasPrefix("cmdstat_fcall:") || line.hasPrefix("cmdstat_blmove:") else { return nil }
             return line.split(separator: ":calls=").last?.split(separator: ",").first.flatMap { Int($0) }
         }
         let perJob = Double(calls.reduce(0, +)) / Double(count)

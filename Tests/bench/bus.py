@@ -171,7 +171,7 @@ class Bench:
         """Top-level commands of workers since the last RESETSTAT, and their microseconds."""
         calls = spent = 0
         for line in self.redis.call("INFO", "commandstats").splitlines():
-            if line.startswith(("cmdstat_evalsha:", "cmdstat_eval:", "cmdstat_blmove:", "cmdstat_ping:")):
+            if line.startswith(("cmdstat_fcall:", "cmdstat_blmove:", "cmdstat_ping:")):
                 facts = dict(fact.split("=") for fact in line.split(":")[1].split(","))
                 calls, spent = calls + int(facts["calls"]), spent + int(facts["usec"])
         return calls, spent

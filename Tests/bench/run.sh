@@ -110,7 +110,7 @@ small() {
             within 120 queue_is_done
             echo "$durability $(since "$start")" >>"$work/small"
             cli INFO commandstats | tr -d '\r' | awk -F'[:=,]' -v d="$durability" \
-                '/cmdstat_(evalsha|eval|blmove):/ {c += $3; u += $5} END {printf "small files, %s: %.3f commands and %.0f µs of Redis per job besides its LPUSH\n", d, c / 2000, u / 2000}'
+                '/cmdstat_(fcall|blmove):/ {c += $3; u += $5} END {printf "small files, %s: %.3f commands and %.0f µs of Redis per job besides its LPUSH\n", d, c / 2000, u / 2000}'
             stop "$last"
             diff -r "$work/www/s" "$work/root/$durability"
             rm -rf "$work/root/$durability"

@@ -20,20 +20,22 @@ struct Facts: Equatable {
     init() {}
 
     /// Reads the facts of jobs at one moment.
-    static let script = Script(
-        name: "facts",
-        source: """
-            local facts = {}
-            for n, id in ipairs(ARGV) do
-              local key = KEYS[1] .. 'job:' .. id
-              local fields = redis.call(
-                'HMGET', key, 'state', 'token', 'worker', 'want', 'error', 'crashes', 'attempt', 'deadline_at')
-              fields[9] = redis.call('ZSCORE', KEYS[1] .. 'scheduled', id)
-              fields[10] = redis.call('PTTL', key)
-              facts[n] = fields
-            end
-            return facts
-            """)
+    static func reading(_ ids: [String], of queue: Queue) -> Command {
+        Command(arguments: ["EVAL", script, 1, queue.keys.prefix] + ids)
+    }
+
+    private static let script = """
+        local facts = {}
+        for n, id in ipairs(ARGV) do
+          local key = KEYS[1] .. 'job:' .. id
+          local fields = redis.call(
+            'HMGET', key, 'state', 'token', 'worker', 'want', 'error', 'crashes', 'attempt', 'deadline_at')
+          fields[9] = redis.call('ZSCORE', KEYS[1] .. 'scheduled', id)
+          fields[10] = redis.call('PTTL', key)
+          facts[n] = fields
+        end
+        return facts
+        """
 
     init(_ reply: RedisValue) {
         let fields = reply.array?.map(\.string) ?? []

@@ -49,7 +49,7 @@ struct Simulation {
         ledger.now = Self.dawn
         queue = Queue(
             .default, redis: redis, policy: policy,
-            scripts: Scripts(clock: "return tonumber(redis.call('GET', '\(Self.clock)'))"))
+            functions: Functions(clock: "return redis.call('GET', '\(Self.clock)')"))
         try await advance(0)
         for _ in 0..<4 { try await hire() }
     }
@@ -72,7 +72,7 @@ struct Simulation {
     /// Judges what a call has made of every job.
     mutating func look(_ cause: Ledger.Cause) async throws {
         let ids = ledger.ids
-        let facts = try await redis.run(Facts.script, keys: [queue.keys.prefix], arguments: ids).array ?? []
+        let facts = try await redis.send(Facts.reading(ids, of: queue)).array ?? []
         for (id, fact) in zip(ids, facts) { ledger.judge(id, Facts(fact), cause) }
     }
 

@@ -1,28 +1,57 @@
--- What all scripts share: keys, the clock, events, and every move of a job from one state to another.
+-- What all functions share: the call's keys and clock, events, and every move of a job from one state to another.
 --
--- KEYS of every script, in this order:
---   1 jobs  2 held:<worker>  3 want  4 tick  5 leases  6 scheduled  7 paused  8 completed  9 failed  10 cancelled
---   11 rejected  12 workers  13 worker:<worker>  14 settings  15 deadlines
--- A job's own keys (job:<id>, spec:<id>, offsets:<id>) are in the same slot by the queue's hash tag.
+-- KEYS of every function: 1 jobs  2 held:<worker>  3 worker:<worker>. All others follow from the first, and are in the same
+-- slot by the queue's hash tag.
 --
--- Scripts are not transactions: an error in the middle keeps what was done. So touch() meets every fixed key that may be
--- written, and job() every job, before the first write; a key of a wrong type fails there, with nothing changed.
-local call = redis.call
-local JOBS, HELD, WANT, TICK, LEASES, SCHEDULED = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local REJECTED, WORKERS, WORKER, SETTINGS, DEADLINES = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
-local INDEX = { scheduled = KEYS[6], paused = KEYS[7], completed = KEYS[8], failed = KEYS[9], cancelled = KEYS[10] }
-local PREFIX = string.sub(JOBS, 1, -5)
-local QUEUE = string.sub(PREFIX, 7, -3)
+-- Redis keeps these functions loaded, so they are defined once, and not at each call: what belongs to one call is in
+-- variables that begin() sets.
+--
+-- Functions are not transactions: an error in the middle keeps what was done. So touch() meets the keys that may be
+-- written, and job() every job, before the first write; a key of a wrong type fails there, with nothing changed. The
+-- worker's hash and the rejected list are the first to be written where touch() does not meet them.
+local call, ARGV, NONCE
+local JOBS, HELD, WANT, TICK, LEASES, SCHEDULED, REJECTED, WORKERS, WORKER, SETTINGS, DEADLINES
+local INDEX, PREFIX, QUEUE
+local now, NOW
+local ID = '^[A-Za-z0-9._:-]+$'
+local outbox, numbers, tickets
 
 -- Numbers of 14 digits must not become 1.7e+12.
-local function whole(number) return string.format('%.0f', number) end
+local function whole(number) return string.format('%d', number) end
+-- Milliseconds, as text.
 local function clock()
   local time = call('TIME')
-  return time[1] * 1000 + math.floor(time[2] / 1000)
+  return time[1] .. string.sub('00000' .. time[2], -6, -4)
 end
--- The time as a number, and as the text that is written: Redis would format a number at every call.
-local now = clock()
-local NOW = whole(now)
+
+local function begin(keys, args)
+  call, ARGV, NONCE = redis.call, args, args[1]
+  if keys[1] ~= JOBS then
+    JOBS = keys[1]
+    PREFIX = string.sub(JOBS, 1, -5)
+    QUEUE = string.sub(PREFIX, 7, -3)
+    local function fixed(name) return PREFIX .. name end
+    WANT, TICK, LEASES, SCHEDULED, DEADLINES = fixed('want'), fixed('tick'), fixed('leases'), fixed('scheduled'), fixed('deadlines')
+    REJECTED, WORKERS, SETTINGS = fixed('rejected'), fixed('workers'), fixed('settings')
+    INDEX = { scheduled = SCHEDULED, paused = fixed('paused'), completed = fixed('completed'), failed = fixed('failed'),
+      cancelled = fixed('cancelled') }
+  end
+  HELD, WORKER = keys[2], keys[3]
+  outbox, numbers, tickets = {}, {}, 0
+  -- The time as a number, and as the text that is written: Redis would format a number at every call.
+  NOW = clock()
+  now = tonumber(NOW)
+end
+
+-- Makes a function known to Redis; `run` is called with all of the above set.
+local function define(name, flags, run)
+  redis.register_function {
+    function_name = LIBRARY .. '_' .. name, flags = flags,
+    callback = function(keys, args)
+      begin(keys, args)
+      return run()
+    end }
+end
 
 local function key(id) return PREFIX .. 'job:' .. id end
 local function offsets(id) return PREFIX .. 'offsets:' .. id end
@@ -34,9 +63,8 @@ local function look() return call('LINDEX', HELD, -1), call('LINDEX', JOBS, -1) 
 
 -- Returns the settings, and what look() saw.
 local function touch()
-  call('LLEN', REJECTED) call('HLEN', WORKER)
   -- One call meets all sorted sets: it looks at the type of each, and ends at the first, which is never there.
-  call('ZINTER', 8, PREFIX .. 'none', LEASES, SCHEDULED, KEYS[7], KEYS[8], KEYS[9], KEYS[10], DEADLINES)
+  call('ZINTER', 8, PREFIX .. 'none', LEASES, SCHEDULED, INDEX.paused, INDEX.completed, INDEX.failed, INDEX.cancelled, DEADLINES)
   return call('HMGET', SETTINGS, 'paused', 'max_running'), look()
 end
 
@@ -51,7 +79,6 @@ local function quoted(text)
   return '"' .. string.gsub(text, '[%c"\\\127]', function(c) return string.format('\\u%04x', string.byte(c)) end) .. '"'
 end
 
-local outbox, numbers = {}, {}
 -- Puts an event into the outbox: what is published, and pushed onto the producer's list if it is given, when all else is
 -- written. `extra` is JSON members with a leading comma, or ''.
 local function emit(id, j, event, extra, worker, reply_to)
@@ -63,7 +90,7 @@ local function emit(id, j, event, extra, worker, reply_to)
     .. (meta and ',"meta":' .. meta or '') .. extra .. '}', reply_to }
 end
 
--- The last act of every script.
+-- The last act of every function, and of settling before the next job is looked at.
 local function publish(result)
   for id, seq in pairs(numbers) do call('HSET', key(id), 'seq', seq) end
   for _, e in ipairs(outbox) do
@@ -73,7 +100,15 @@ local function publish(result)
       call('LPUSH', list, e[2]) call('LTRIM', list, 0, 999) call('PEXPIRE', list, 86400000)
     end
   end
+  outbox, numbers = {}, {}
   return result
+end
+
+-- What decides about the end of a run, and what its events need: of all that job() reads, as little as does.
+local function ending(id)
+  local v = call('HMGET', key(id), 'state', 'token', 'settled', 'want', 'wantat', 'again', 'meta', 'reply_to', 'deadline_at', 'seq')
+  return { state = v[1] or nil, token = v[2] or nil, settled = v[3] or nil, want = v[4] or nil, wantat = v[5] or nil,
+    again = v[6] or nil, meta = v[7] or nil, reply_to = v[8] or nil, deadline = v[9] or nil, seq = v[10] or 0 }
 end
 
 -- Reads the fields that decide what may happen to a job, and those that its events need.
@@ -89,7 +124,6 @@ end
 -- Pushes in line that are not newer than `moment` are duplicates of what is settled now.
 local function as_of(id, moment) call('HSET', key(id), 'asof', moment or NOW) end
 
-local tickets = 0
 -- Puts a continuation in line that only counts while its ticket is the job's current one.
 local function line_up(id, front)
   tickets = tickets + 1

@@ -81,6 +81,8 @@ local function take(worker, token, lease, retention, settings, held, waiting)
         elseif verdict == 'duplicate' then
           emit(id, h, 'duplicate', ',"state":"' .. st .. '"')
         elseif not verdict then
+          local due = (j.url or j.urls) and j.delay and ((j.at or now) + j.delay * 1000) or 0
+          if not h.want and due <= now then call('HSET', WORKER, token, id) end
           local fields = {}
           local function set(name, value) fields[#fields + 1] = name fields[#fields + 1] = value end
           if j.url or j.urls then
@@ -106,7 +108,6 @@ local function take(worker, token, lease, retention, settings, held, waiting)
           end
           local moment = newer(j.at, h)
           if moment then set('pushed', moment) end
-          local due = (j.url or j.urls) and j.delay and ((j.at or now) + j.delay * 1000) or 0
           if isFinal then
             h.crashes, h.attempt = 0, 0
             call('HDEL', k, 'crashes', 'attempt', 'error', 'message', 'finished')
@@ -126,7 +127,6 @@ local function take(worker, token, lease, retention, settings, held, waiting)
             call('HSET', k, unpack(fields))
             if h.ticket or h.again or h.waiting then call('HDEL', k, 'ticket', 'again', 'waiting') end
             call('ZADD', LEASES, whole(now + lease), id)
-            call('HSET', WORKER, token, id)
             call('RPOP', list)
             return { 'job', id, token, (j.url or j.urls) and element or call('HGET', spec(id), 'spec'), st or '', NOW,
               st and call('HGETALL', k) or {}, st and call('HGETALL', offsets(id)) or {} }

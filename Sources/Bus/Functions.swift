@@ -1,0 +1,34 @@
+import Redis
+
+/// The bus' Lua, put together from the files in Lua/ to one library of Redis functions.
+struct Functions: Sendable {
+    let claim: Function
+    let settle: Function
+    let tick: Function
+    let register: Function
+    let leave: Function
+    let inspect: Function
+    let recover: Function
+
+    static let product = Functions()
+
+    /// `clock` is Lua that takes the place of the prelude's clock(): a simulation runs on a time of its own.
+    init(clock: String? = nil) {
+        let parts = [
+            PackageResources.prelude_lua, clock.map { Array("clock = function() \($0) end".utf8) } ?? [],
+            PackageResources.raw_lua, Array(Gate.lua.utf8), PackageResources.take_lua, PackageResources.report_lua,
+            PackageResources.claim_lua, PackageResources.settle_lua, PackageResources.tick_lua,
+            PackageResources.register_lua, PackageResources.leave_lua, PackageResources.inspect_lua,
+            PackageResources.recover_lua,
+        ]
+        let library = Library(
+            name: "haul", body: parts.map { String(decoding: $0, as: UTF8.self) }.joined(separator: "\n"))
+        claim = library.function("claim")
+        settle = library.function("settle")
+        tick = library.function("tick")
+        register = library.function("register")
+        leave = library.function("leave")
+        inspect = library.function("inspect")
+        recover = library.function("recover")
+    }
+}

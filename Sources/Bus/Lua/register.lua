@@ -1,0 +1,34 @@
+-- Makes a worker known on a new connection, and puts back what it holds without knowing it: claims whose reply was
+-- lost, and everything of an earlier process of the same name. Uncounted: no attempt, no crash.
+--
+-- ARGV: nonce, worker, instance, retention completed, failed, cancelled (ms), n pairs of its fields, known tokens …
+-- Returns 'ok', or {'taken', instance, ms since it was seen} while another live process has the name.
+define('register', { 'allow-oom' }, function()
+  call('HLEN', WORKER)
+  touch()
+  local worker, instance = ARGV[2], ARGV[3]
+  local retention = { completed = ARGV[4], failed = ARGV[5], cancelled = ARGV[6] }
+  local seen = call('HMGET', WORKER, 'instance', 'seen')
+  if seen[1] and seen[1] ~= instance and now - tonumber(seen[2] or 0) < 3000 then
+    return { 'taken', seen[1], whole(now - tonumber(seen[2] or 0)) }
+  end
+  local n = tonumber(ARGV[7])
+  local known = {}
+  for k = 8 + n * 2, #ARGV do known[ARGV[k]] = true end
+  local claims = call('HGETALL', WORKER)
+  call('ZADD', WORKERS, NOW, worker)
+  local mine = { 'instance', instance, 'seen', NOW }
+  for k = 1, n * 2 do mine[#mine + 1] = ARGV[7 + k] end
+  call('HSET', WORKER, unpack(mine))
+  call('PEXPIRE', WORKER, 86400000)
+  for k = 1, #claims, 2 do
+    local token, id = claims[k], claims[k + 1]
+    if #token == 32 and string.find(token, '^%x+$') and not known[token] then
+      local j = job(id)
+      if j.state == 'running' and j.token == token then requeue(id, j, true, 'unheard', retention) end
+      call('HDEL', WORKER, token)
+    end
+  end
+  give_back(HELD, 1000)
+  return publish('ok')
+end)
