@@ -3,7 +3,8 @@
     peers.py HAUL DIRECTORY JOBS          started by run.sh; DIRECTORY holds a venv for each peer
 
 Each figure is jobs per second from the first push to the last one settled: the worker is up before, Redis is the same server.
-Beside it stands what that server's process took of its core for each job, for everything from the push on.
+Beside it stands what that server's process took of its core for each job, for everything from the push on, and, where the queue
+does its work in scripts or functions, what those took of it.
 """
 import os
 import subprocess
@@ -102,15 +103,17 @@ def peer(name, directory, server, jobs):
         subprocess.run([*push, "1"], env=environment, cwd=place, check=True)
         until(lambda: redis.call("GET", "done") == "1")
         redis.call("SET", "done", 0)
+        redis.call("CONFIG", "RESETSTAT")
         began, busy = time.monotonic(), server.cpu
         pusher = subprocess.Popen([*push, str(jobs)], env=environment, cwd=place)
         until(lambda: redis.call("EXISTS", "done") and int(redis.call("GET", "done")) >= jobs, 0.01, 300)
         seconds, busy = time.monotonic() - began, server.cpu - busy
         pusher.wait(30)
+        scripts = scripted(redis)
     finally:
         worker.end()
         redis.call("FLUSHALL")
-    return jobs / seconds, busy / jobs * 1e6
+    return jobs / seconds, busy / jobs * 1e6, scripts / jobs
 
 
 def haul(program, directory, server, url, jobs, durability):
@@ -122,16 +125,29 @@ def haul(program, directory, server, url, jobs, durability):
     worker.start()
     try:
         until(lambda: worker.said("working"))
+        redis.call("CONFIG", "RESETSTAT")
         began, busy = time.monotonic(), server.cpu
         for n in range(jobs):
             redis.call("LPUSH", key("jobs"), f'{{"url":"{url}?{n}","id":"n{n}","path":"n/{n}"}}')
         until(lambda: redis.call("ZCARD", key("completed")) == jobs, 0.01, 300)
         seconds, busy = time.monotonic() - began, server.cpu - busy
+        scripts = scripted(redis)
     finally:
         worker.end()
         redis.call("FLUSHALL")
         os.unlink(worker.log)
-    return jobs / seconds, busy / jobs * 1e6
+    return jobs / seconds, busy / jobs * 1e6, scripts / jobs
+
+
+def scripted(redis):
+    """Microseconds in scripts and functions since the last RESETSTAT."""
+    return sum(
+        int(line.split("usec=")[1].split(",")[0]) for line in redis.call("INFO", "commandstats").splitlines()
+        if line.startswith(("cmdstat_fcall:", "cmdstat_eval:", "cmdstat_evalsha:")))
+
+
+def told(busy, scripts):
+    return f"{busy:.0f} µs of Redis' CPU each" + (f", {scripts:.0f} of them in scripts" if scripts else "")
 
 
 def main():
@@ -141,12 +157,11 @@ def main():
     try:
         ours = {}
         for durability in ("disk", "process"):
-            ours[durability], busy = haul(program, directory, server, url, jobs, durability)
-            print(f"peers: haul, files of 1 KiB, {durability}: {ours[durability]:.0f} jobs a second, "
-                  f"{busy:.0f} µs of Redis' CPU each", flush=True)
+            ours[durability], *busy = haul(program, directory, server, url, jobs, durability)
+            print(f"peers: haul, files of 1 KiB, {durability}: {ours[durability]:.0f} jobs a second, {told(*busy)}", flush=True)
         for name in PEERS:
-            rate, busy = peer(name, directory, server, jobs)
-            print(f"peers: {name}, no-op jobs: {rate:.0f} jobs a second, {busy:.0f} µs of Redis' CPU each; haul is {ours['process'] / rate:.1f} times "
+            rate, *busy = peer(name, directory, server, jobs)
+            print(f"peers: {name}, no-op jobs: {rate:.0f} jobs a second, {told(*busy)}; haul is {ours['process'] / rate:.1f} times "
                   f"as fast with process, {ours['disk'] / rate:.1f} with disk", flush=True)
     finally:
         server.end()
