@@ -33,18 +33,28 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("a job that takes its workers with it fails as crash_loop") func crashLoop() async throws {
+    @Test("a job that takes its workers with it fails as crash_loop, and its last run is fenced")
+    func crashLoop() async throws {
         let f = try await QueueFixture {
             $0.lease = .milliseconds(100); $0.crashLimit = 2
         }
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
+        var last: Claim?
         for _ in 0..<3 {
             try await eventually {
-                try await f.tick(); return try await f.claim("lost") != nil
+                try await f.tick()
+                last = try await f.claim("lost")
+                return last != nil
             }
         }
         try await eventually {
             try await f.tick(); return try await f.state("1") == .failed
+        }
+        let run = try #require(last).run
+        for settlement in [QueueFixture.done, .cancelled, .released(why: "shutdown")] {
+            let zombie = WorkerIdentity(name: "lost", store: "s")
+            let reply = try await f.queue.settle(run, as: settlement, report: RunReport(), worker: zombie, next: nil)
+            #expect(!reply.isOurs)
         }
         #expect(try await f.queue.job("1")?["error"] == "crash_loop")
         try await f.expectOrder()

@@ -106,19 +106,19 @@ end
 
 -- What decides about the end of a run, and what its events need: of all that job() reads, as little as does.
 local function ending(id)
-  local v = call('HMGET', key(id), 'state', 'token', 'settled', 'want', 'wantat', 'again', 'meta', 'reply_to', 'deadline_at', 'seq')
-  return { state = v[1] or nil, token = v[2] or nil, settled = v[3] or nil, want = v[4] or nil, wantat = v[5] or nil,
-    again = v[6] or nil, meta = v[7] or nil, reply_to = v[8] or nil, deadline = v[9] or nil, seq = v[10] or 0 }
+  local v = call('HMGET', key(id), 'state', 'token', 'want', 'again', 'speed', 'meta', 'reply_to', 'deadline_at', 'seq')
+  return { state = v[1] or nil, token = v[2] or nil, want = v[3] or nil, again = v[4] or nil, speed = v[5] or nil,
+    meta = v[6] or nil, reply_to = v[7] or nil, deadline = v[8] or nil, seq = v[9] or 0 }
 end
 
 -- Reads the fields that decide what may happen to a job, and those that its events need.
 local function job(id)
   local v = call('HMGET', key(id), 'state', 'want', 'wantat', 'ticket', 'asof', 'token', 'again', 'worker', 'crashes', 'attempt',
-    'meta', 'reply_to', 'deadline_at', 'settled', 'waiting', 'seq', 'pushed')
+    'meta', 'reply_to', 'deadline_at', 'waiting', 'seq', 'pushed')
   return { state = v[1] or nil, want = v[2] or nil, wantat = v[3] or nil, ticket = v[4] or nil, asof = v[5] or nil,
     token = v[6] or nil, again = v[7] or nil, worker = v[8] or nil, crashes = tonumber(v[9] or 0), attempt = tonumber(v[10] or 0),
-    meta = v[11] or nil, reply_to = v[12] or nil, deadline = v[13] or nil, settled = v[14] or nil, waiting = v[15] or nil,
-    seq = v[16] or 0, pushed = v[17] or nil }
+    meta = v[11] or nil, reply_to = v[12] or nil, deadline = v[13] or nil, waiting = v[14] or nil, seq = v[15] or 0,
+    pushed = v[16] or nil }
 end
 
 -- Pushes in line that are not newer than `moment` are duplicates of what is settled now.
@@ -173,11 +173,13 @@ local function push_again(id, j)
   call('HDEL', spec(id), 'again')
 end
 
--- completed, failed or cancelled. `extra` are the event's members, `fields` more pairs for the hash.
+-- completed, failed or cancelled. `extra` are the event's members, `fields` more pairs for the hash, if a run itself ends
+-- the job: then its token and worker stay, to know a settle that is sent again.
 local function finish(id, j, state, retention, extra, worker, fields)
   local k = key(id)
   leave(id, j)
   emit(id, j, state, extra, worker, j.reply_to)
+  local isByRun = fields ~= nil
   fields = fields or {}
   local n = #fields
   fields[n + 1], fields[n + 2], fields[n + 3], fields[n + 4] = 'state', state, 'finished', NOW
@@ -186,9 +188,11 @@ local function finish(id, j, state, retention, extra, worker, fields)
   numbers[id] = nil
   call('ZADD', INDEX[state], NOW, id)
   if j.deadline then call('ZREM', DEADLINES, id) end
-  -- A run that was claimed from the line left the others behind.
-  if j.state == 'running' and not j.want and not j.again and not j.deadline then call('HDEL', k, 'token', 'worker', 'speed')
-  else call('HDEL', k, 'token', 'worker', 'ticket', 'want', 'wantat', 'again', 'waiting', 'speed', 'deadline_at') end
+  if not isByRun then call('HDEL', k, 'token', 'worker', 'ticket') end
+  -- Most runs have none of them: what waits for a claim goes with it.
+  if not isByRun or j.speed or j.want or j.again or j.deadline then
+    call('HDEL', k, 'want', 'wantat', 'again', 'waiting', 'speed', 'deadline_at')
+  end
   call('PEXPIRE', k, retention[state])
   if state == 'cancelled' then push_again(id, j) end
   if state ~= 'failed' then

@@ -19,11 +19,12 @@ define('settle', { 'allow-oom' }, function()
     call('HDEL', WORKER, token)
   end
   if not isOurs then
-    if j.settled ~= token then answer = 'fenced' end
+    -- Not of a run that somebody else ended: that takes its token away.
+    if j.token ~= token and call('HGET', key(id), 'settled') ~= token then answer = 'fenced' end
   elseif outcome == 'completed' or outcome == 'failed' then
     local fields = r.fields
     local n = #fields
-    fields[n + 1], fields[n + 2], fields[n + 3], fields[n + 4] = 'settled', token, 'asof', NOW
+    fields[n + 1], fields[n + 2] = 'asof', NOW
     if outcome == 'failed' then write_offsets(id, r) end
     emit_report(id, j, r, worker)
     finish(id, j, outcome, retention, members, worker, fields)
@@ -33,6 +34,7 @@ define('settle', { 'allow-oom' }, function()
     call('DEL', key(id), spec(id), offsets(id))
     call('ZREM', DEADLINES, id)
   else
+    j = job(id)
     call('HSET', key(id), 'settled', token, unpack(r.fields))
     write_offsets(id, r)
     emit_report(id, j, r, worker)
