@@ -91,6 +91,16 @@ extension QueueAttendant {
         }
     }
 
+    /// The first registration, tried again for as long as what is in its way passes by itself.
+    func enroll(_ fields: [(String, String)]) async throws(RedisError) {
+        while true {
+            do throws(RedisError) { return try await register(fields) } catch {
+                guard error.isTransient, !Task.isCancelled else { throw error }
+                await pause(after: error, while: "registering")
+            }
+        }
+    }
+
     /// Makes this worker known, waiting for an earlier process of the same name to be gone.
     func register(_ fields: [(String, String)]) async throws(RedisError) {
         let known = state.withLock { state in

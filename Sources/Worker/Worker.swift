@@ -56,9 +56,11 @@ package final class Worker: Sendable {
     }
 
     /// Works until the task is cancelled, then puts every running job back with its offsets, within the grace time.
-    /// Throws if Redis cannot be reached at the start, or if another live worker has this name.
+    /// Throws if Redis cannot be reached at the start or refuses us for good, or if another live worker has this name.
     package func run() async throws {
-        for attendant in attendants { try await attendant.register(fields) }
+        // One that answers may go and come back later; one that never did is named wrongly.
+        try await attendants[0].queue.redis.connect()
+        for attendant in attendants { try await attendant.enroll(fields) }
         await RedisCheck.warn(attendants[0].queue.redis, log)
         if configuration.certificateAuthorities == nil, !CertificateStore.isInstalled {
             log.warning(

@@ -25,13 +25,10 @@ final class Fleet: Sendable {
         _ change: (inout WorkerConfiguration) -> Void = { _ in },
         _ body: () async throws -> T
     ) async throws -> T {
-        var configuration = WorkerConfiguration(redis: try RedisURL(server.url), root: root.path, name: name)
-        configuration.addressPolicy = .unrestricted
-        configuration.slots = slots
-        change(&configuration)
-        var log = Logger(label: "test", factory: { StreamLogHandler.standardError(label: $0) })
-        log.logLevel = .error
-        let worker = try Worker(configuration, log: log)
+        let worker = try worker(name) {
+            $0.slots = slots
+            change(&$0)
+        }
         let running = Task { try await worker.run() }
         do {
             let result = try await body()
@@ -44,6 +41,19 @@ final class Fleet: Sendable {
             try await running.value
             throw error
         }
+    }
+
+    /// One that is not started yet; `url` is of another Redis than the fleet's.
+    func worker(
+        _ name: String, url: String? = nil, _ change: (inout WorkerConfiguration) -> Void = { _ in }
+    ) throws -> Worker {
+        var configuration = WorkerConfiguration(
+            redis: try RedisURL(url ?? server.url), root: root.path, name: name)
+        configuration.addressPolicy = .unrestricted
+        change(&configuration)
+        var log = Logger(label: "test", factory: { StreamLogHandler.standardError(label: $0) })
+        log.logLevel = .error
+        return try Worker(configuration, log: log)
     }
 
     func push(_ element: String) async throws { try await queue.redis.send(Command("LPUSH", queue.keys.jobs, element)) }

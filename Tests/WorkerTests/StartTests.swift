@@ -1,0 +1,45 @@
+import Contract
+import Redis
+import TestSupport
+import Testing
+
+@testable import Worker
+
+/// A worker's first words with Redis.
+@Suite struct StartTests {
+    @Test("a worker whose connection is killed whenever it registers tries again until it is known") func killed()
+        async throws
+    {
+        let fleet = try await Fleet()
+        // Functions stand still, commands that read do not.
+        try await fleet.server.cli("CLIENT", "PAUSE", "600000", "WRITE")
+        let origin = try OriginServer { _ in OriginReply(body: [1]) }
+        try await fleet.withWorker("w") {
+            for _ in 1...3 {
+                try await eventually("the worker to register", every: .milliseconds(20)) {
+                    let clients = try await fleet.server.cli("CLIENT", "LIST").split(separator: "\n")
+                    let registering = clients.first { $0.contains("name=haul-w ") && $0.contains("cmd=fcall") }
+                    guard let id = registering?.split(separator: " ").first?.dropFirst("id=".count) else {
+                        return false
+                    }
+                    return try await fleet.server.cli("CLIENT", "KILL", "ID", String(id)) == "1"
+                }
+            }
+            try await fleet.server.cli("CLIENT", "UNPAUSE")
+            try await fleet.push(#"{"url":"\#(origin.url("/a"))","id":"a"}"#)
+            try await fleet.wait("a", for: .completed)
+        }
+    }
+
+    @Test("a Redis that was never reachable, or refuses the password, ends a worker", .timeLimit(.minutes(1)))
+    func final() async throws {
+        let fleet = try await Fleet(["--requirepass", "right"])
+        for (url, code) in [
+            ("unix:///nowhere/redis.sock", RedisError.Code.unreachable),
+            ("\(fleet.server.url)?password=wrong", .authentication),
+        ] {
+            let worker = try fleet.worker("w", url: url)
+            await #expect { try await worker.run() } throws: { ($0 as? RedisError)?.code == code }
+        }
+    }
+}
