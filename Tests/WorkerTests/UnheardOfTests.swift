@@ -23,8 +23,6 @@ import Testing
         let count = 150
         for index in 0..<count { try await fleet.push(#"{"url":"\#(origin.url("/\(index)"))"}"#) }
         try await fleet.withWorker("w", slots: 8) {
-            // One that cannot register at its start gives up, and says so.
-            try await eventually("the worker to be known") { try await fleet.queue.workers().count == 1 }
             try await eventually("all to be settled", within: .seconds(60), every: .milliseconds(50)) {
                 try await fleet.queue.redis.send(Command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"))
                 return try await fleet.queue.stats().counts[.completed] == count
@@ -34,10 +32,19 @@ import Testing
         #expect(origin.requests.count == count)
     }
 
+    /// Until a worker that has lost its connections has registered anew: the second tick from here on comes after that.
+    private func waitForTicks(of queue: Queue) async throws {
+        for _ in 1...2 {
+            let tick = try await queue.redis.send(Command("GET", queue.keys.tick)).string
+            try await eventually("a tick") {
+                try await queue.redis.send(Command("GET", queue.keys.tick)).string != tick
+            }
+        }
+    }
+
     @Test("a wait that only the worker knows to be lost takes no job for nobody") func lostWait() async throws {
         let fleet = try await Fleet()
         let origin = try OriginServer { .file(Self.bytes, to: $0) }
-        let keys = fleet.queue.keys
         try await fleet.queue.redis.send(Command("PING"))
         let own = LostConnections.sockets(to: fleet.server.socket)
         try await fleet.withWorker("w") {
@@ -46,19 +53,40 @@ import Testing
             try await fleet.wait("i", for: .completed)
             try await eventually { try await fleet.server.statistic("blocked_clients") == 1 }
             let connections = LostConnections(LostConnections.sockets(to: fleet.server.socket).subtracting(own))
-            // Until it has registered anew: the second tick from here on comes after that.
-            for _ in 1...2 {
-                let tick = try await fleet.queue.redis.send(Command("GET", keys.tick)).string
-                try await eventually("a tick") {
-                    try await fleet.queue.redis.send(Command("GET", keys.tick)).string != tick
-                }
-            }
+            try await waitForTicks(of: fleet.queue)
             try await eventually { try await fleet.server.statistic("blocked_clients") >= 1 }
             try await fleet.push(#"{"url":"\#(origin.url("/b"))","id":"j"}"#)
             try await fleet.wait("j", for: .completed)
             // Nobody had to wait for a lease to lapse.
             #expect(try await fleet.queue.job("j")?.integer("crashes") ?? 0 == 0)
             #expect(origin.requests.map(\.path) == ["/a", "/b"])
+            withExtendedLifetime(connections) {}
+        }
+    }
+
+    @Test("a wait that is lost while no slot is free, and so is not taken up again, takes no job either")
+    func lostIdleWait() async throws {
+        let fleet = try await Fleet()
+        let latch = Latch()
+        let origin = try OriginServer { request in
+            if request.path == "/a" { latch.wait() }
+            return .file(Self.bytes, to: request)
+        }
+        let other = Queue(QueueName("other")!, redis: fleet.queue.redis)
+        try await fleet.queue.redis.send(Command("PING"))
+        let own = LostConnections.sockets(to: fleet.server.socket)
+        try await fleet.withWorker("w", slots: 1, { $0.queues = [(.default, nil), (QueueName("other")!, nil)] }) {
+            try await eventually { try await fleet.server.statistic("blocked_clients") == 2 }
+            try await fleet.push(#"{"url":"\#(origin.url("/a"))","id":"i"}"#)
+            try await fleet.wait("i", for: .running)
+            let connections = LostConnections(LostConnections.sockets(to: fleet.server.socket).subtracting(own))
+            try await waitForTicks(of: other)
+            try await other.redis.send(
+                Command("LPUSH", other.keys.jobs, #"{"url":"\#(origin.url("/b"))","id":"j"}"#))
+            #expect(try await other.redis.send(Command("LLEN", other.keys.jobs)).int == 1)
+            latch.open()
+            try await eventually { try await other.job("j")?.state == .completed }
+            #expect(try await other.job("j")?.integer("crashes") ?? 0 == 0)
             withExtendedLifetime(connections) {}
         }
     }
