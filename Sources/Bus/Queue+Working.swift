@@ -121,15 +121,6 @@ extension Queue {
         return reply.string == "ok"
     }
 
-    /// Whether a replica has all that the server had done when it was asked.
-    package func isReplicated(by worker: WorkerIdentity) async -> Bool {
-        // WAIT counts from the connection's own last write, so there is one.
-        let write = Command("PEXPIRE", keys.worker(worker.name), 86_400_000)
-        let calls: [Call] = [.command(write), .command(Command("WAIT", 1, 100))]
-        let replies = try? await redis.pipeline(calls, timeout: .seconds(1))
-        return replies?.last?.int ?? 0 > 0
-    }
-
     /// Forgets a worker that ends; what it took and never claimed goes back to the front.
     package func leave(_ worker: WorkerIdentity) async throws(RedisError) {
         try await redis.run(

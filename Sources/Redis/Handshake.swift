@@ -34,8 +34,9 @@ struct Handshake {
                 throw RedisError(.readOnly, "Redis at \(label) is not the primary yet")
             case .id: side.id = reply.int
             case .info:
-                let line = reply.string?.split(whereSeparator: \.isNewline).first { $0.hasPrefix("run_id:") }
-                side.run = line.map { String($0.dropFirst("run_id:".count)) }
+                let facts = reply.facts
+                side.run = facts["run_id"].map(String.init)
+                side.isOfCluster = facts["redis_mode"] == "cluster"
             default: break
             }
         }
@@ -49,4 +50,6 @@ struct ServerSide: Sendable {
     var id: Int?
     /// Which run of which server that is, if it was asked for.
     var run: String?
+    /// The server is a node of a cluster, as far as it was asked.
+    var isOfCluster = false
 }

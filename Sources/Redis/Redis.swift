@@ -26,6 +26,9 @@ package actor Redis {
     private var lost: Connection?
     /// Where the live connection leads.
     private var place: RedisURL.Address?
+    /// Another server may take the place of the one that commands go to: sentinels look after it, or it is of a cluster,
+    /// whatever the URL says.
+    package private(set) var mayFailOver: Bool
     private var watch: Task<Void, Never>?
     private var connecting: Task<Result<Connection, RedisError>, Never>?
     private var isClosed = false
@@ -34,6 +37,7 @@ package actor Redis {
     /// `name` is what CLIENT LIST shows.
     package init(_ url: RedisURL, name: String, replies: Replies = .wanted) {
         (self.url, self.replies) = (url, replies)
+        mayFailOver = url.kind != .single
         locator = Locator(url, name: name)
     }
 
@@ -91,6 +95,7 @@ package actor Redis {
             let wait = Backoff.milliseconds(tries)
             if ContinuousClock.now + .milliseconds(wait) >= deadline { return answers }
             if locator.follow(error, from: place) {
+                mayFailOver = true
                 leave(connection)
                 continue
             }
@@ -109,8 +114,8 @@ package actor Redis {
     /// The server's number of the live connection (for CLIENT UNBLOCK from another one), nil while there is none.
     package var connectionID: Int? { get async { await live?.serverSide.id } }
 
-    /// The server that the live connection leads to, nil while there is none.
-    package var address: RedisURL.Address? { live == nil ? nil : place }
+    /// Which run of which server the live connection leads to; nil while there is none, or where an ACL forbids to know.
+    package var serverRun: String? { get async { await live?.serverSide.run } }
 
     package func close() async {
         isClosed = true
@@ -161,6 +166,7 @@ package actor Redis {
             try await endLost(by: connection)
             failures = 0
             place = address
+            if await connection.serverSide.isOfCluster { mayFailOver = true }
             if isClosed { await connection.close() } else { live = connection }
             watchSentinels()
             result = .success(connection)

@@ -39,6 +39,15 @@ package enum RedisValue: Sendable, Equatable {
         return result
     }
 
+    /// INFO's lines, by name.
+    package var facts: [String: Substring] {
+        let lines = string?.split(whereSeparator: \.isNewline) ?? []
+        let pairs = lines.compactMap { line in
+            line.firstIndex(of: ":").map { (String(line[..<$0]), line[line.index(after: $0)...]) }
+        }
+        return Dictionary(pairs) { $1 }
+    }
+
     /// This value, or the error that it is.
     package func get() throws(RedisError) -> RedisValue {
         if case .error(let error) = self { throw error }

@@ -12,8 +12,11 @@ import Synchronization
 final class Leftovers: Sendable {
     private struct Entry {
         let place: PartialPlace
-        let primary: RedisURL.Address
+        /// The run of the server that was told.
+        let run: String
         let settled: ContinuousClock.Instant
+        /// Where the server's stream of writes ended some time after the settling.
+        var mark: Int64?
     }
 
     /// Longer than a client stays with a primary that sentinels have replaced.
@@ -21,19 +24,18 @@ final class Leftovers: Sendable {
     private static let most = 10_000
 
     private let queue: Queue
-    private let identity: WorkerIdentity
     private let store: Store
     private let blocking: BlockingPool
     private let entries = Mutex<[Entry]>([])
 
-    init(_ queue: Queue, _ identity: WorkerIdentity, _ store: Store, _ blocking: BlockingPool) {
-        (self.queue, self.identity, self.store, self.blocking) = (queue, identity, store, blocking)
+    init(_ queue: Queue, _ store: Store, _ blocking: BlockingPool) {
+        (self.queue, self.store, self.blocking) = (queue, store, blocking)
     }
 
     /// After a run. `settlement` is nil if it was not ours to settle.
     func tidy(_ run: Run, _ download: Download, after settlement: Settlement?) async {
         switch settlement {
-        case .completed where queue.redis.url.kind != .single:
+        case .completed where await queue.redis.mayFailOver:
             if let place = download.partialPlace { await keep(place) }
         case .completed, .cancelled: await download.unlinkPartial()
         case nil:
@@ -62,32 +64,43 @@ final class Leftovers: Sendable {
 
     /// After the reply to a settling.
     func keep(_ place: PartialPlace) async {
-        guard let primary = await queue.redis.address else { return }
-        let entry = Entry(place: place, primary: primary, settled: .now)
+        guard let run = await queue.redis.serverRun else { return }
+        let entry = Entry(place: place, run: run, settled: .now)
         entries.withLock { $0.append(entry) }
     }
 
-    /// Unlinks what is old enough, every second until the task is cancelled; then the rest.
+    /// Unlinks what is old enough, every second until the task is cancelled; then the rest, of which replicas tell within
+    /// a second.
     func tend() async {
         while (try? await Task.sleep(for: .seconds(1))) != nil { await sweep(olderThan: Self.age) }
-        // A task of its own: Redis is not asked for a cancelled one.
-        await Task { await sweep(olderThan: .zero) }.value
+        // A task of its own: in a cancelled one no sleep would last.
+        await Task {
+            for _ in 1...15 where await sweep(olderThan: .zero) { try? await Task.sleep(for: .milliseconds(100)) }
+        }.value
     }
 
-    func sweep(olderThan age: Duration) async {
-        let now = ContinuousClock.now
-        guard entries.withLock({ $0.first.map { now - $0.settled >= age } ?? false }) else { return }
-        guard await queue.isReplicated(by: identity) else {
+    /// Whether there is something left for which a replica's word may come.
+    @discardableResult
+    func sweep(olderThan age: Duration) async -> Bool {
+        let asked = ContinuousClock.now
+        guard entries.withLock({ !$0.isEmpty }), let replication = await queue.replication() else { return false }
+        let (due, isLeft) = entries.withLock { entries in
+            // What another server was told, or this one before it was started again, may be forgotten.
+            entries.removeAll { $0.run != replication.run }
+            for index in entries.indices where entries[index].mark == nil && entries[index].settled <= asked {
+                entries[index].mark = replication.offset
+            }
+            let isDue = { (entry: Entry) in
+                guard let mark = entry.mark, let acknowledged = replication.acknowledged else { return false }
+                return mark <= acknowledged && asked - entry.settled >= age
+            }
+            let due = entries.filter(isDue)
+            entries.removeAll(where: isDue)
             // While there is no replica they wait, as many as are worth remembering.
-            return entries.withLock { $0.removeFirst(max(0, $0.count - Self.most)) }
+            entries.removeFirst(max(0, entries.count - Self.most))
+            return (due, !entries.isEmpty && replication.acknowledged != nil)
         }
-        let primary = await queue.redis.address
-        let due = entries.withLock { entries in
-            let due = entries.prefix { now - $0.settled >= age }
-            entries.removeFirst(due.count)
-            return due
-        }
-        let places = due.filter { $0.primary == primary }.map(\.place)
-        await blocking.run { [store] in for place in places { store.unlink(place) } }
+        if !due.isEmpty { await blocking.run { [store] in for entry in due { store.unlink(entry.place) } } }
+        return isLeft
     }
 }

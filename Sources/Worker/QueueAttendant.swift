@@ -48,7 +48,7 @@ final class QueueAttendant: Sendable {
         queue = Queue(
             name, redis: Redis(configuration.redis, name: "haul-\(identity.name)", replies: .owed),
             policy: configuration.policy)
-        leftovers = Leftovers(queue, identity, store, blocking)
+        leftovers = Leftovers(queue, store, blocking)
         waiter = Redis(configuration.redis, name: "haul-\(identity.name)-wait", replies: .owed)
         var log = log
         log[metadataKey: "queue"] = "\(name)"

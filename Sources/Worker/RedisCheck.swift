@@ -4,14 +4,9 @@ import Redis
 /// What of a Redis' settings may lose jobs: said at start. Read from INFO, which needs no right to see passwords.
 enum RedisCheck {
     static func warn(_ redis: Redis, _ log: Logger) async {
-        guard let reply = try? await redis.send(Command("INFO"), timeout: .seconds(3)), let text = reply.string else {
+        guard let facts = try? await redis.send(Command("INFO"), timeout: .seconds(3)).facts else {
             return log.info("Redis' settings cannot be read: whether it keeps jobs safe is not checked")
         }
-        let facts = Dictionary(
-            text.split(whereSeparator: \.isNewline).compactMap { line in
-                let parts = line.split(separator: ":", maxSplits: 1)
-                return parts.count == 2 ? (String(parts[0]), String(parts[1])) : nil
-            }, uniquingKeysWith: { $1 })
         if facts["aof_enabled"] == "0" {
             log.warning(
                 "appendonly is off: jobs pushed since the last snapshot are lost when Redis restarts; set appendonly yes"

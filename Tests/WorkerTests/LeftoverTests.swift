@@ -70,27 +70,84 @@ import Testing
         #expect(fleet.root.names == (isKnown ? [partial] : []))
     }
 
-    @Test("where a failover may undo a settling, the partial file stays until a replica has heard of it")
-    func replicated() async throws {
-        let port = FreePort.next()
-        let fleet = try await Fleet(["--bind", "127.0.0.1", "--port", "\(port)"])
-        let store = try Store(root: fleet.root.path)
-        let identity = WorkerIdentity(name: "w", store: store.id)
-        _ = try await fleet.queue.register(identity, fields: [], known: [])
-        let partial = leave("j", "1", as: "a", in: fleet.root)
-        let leftovers = Leftovers(fleet.queue, identity, store, blocking)
+    /// A file that was finished by a worker of `server`, and what keeps its partial file. Returns that file's name.
+    private func settle(
+        on server: RedisServer, in root: TemporaryDirectory, after prepare: (Queue) async throws -> Void = { _ in }
+    ) async throws -> (Leftovers, queue: Queue, partial: String) {
+        let queue = Queue(.default, redis: Redis(try RedisURL(server.url), name: "w", replies: .owed))
+        let leftovers = Leftovers(queue, try Store(root: root.path), blocking)
+        let partial = leave("j", "1", as: "a", in: root)
+        try await prepare(queue)
+        try await tick(queue)
         await leftovers.keep(
             PartialPlace(
                 file: "a", key: PartialKey.of("j", in: .default), generation: String(repeating: "1", count: 32)))
-        await leftovers.sweep(olderThan: .zero)
-        #expect(fleet.root.names == [partial, "a"])
-        let replica = try await RedisServer(["--replicaof", "127.0.0.1 \(port)", "--repl-diskless-sync-delay", "0"])
-        await leftovers.sweep(olderThan: .seconds(3600))
-        #expect(fleet.root.names == [partial, "a"])
+        return (leftovers, queue, partial)
+    }
+
+    /// A write, as every second brings one.
+    private func tick(_ queue: Queue) async throws { try await queue.redis.send(Command("SET", queue.keys.tick, "1")) }
+
+    @Test("where a failover may undo a settling, the partial file stays until a replica has heard of it")
+    func replicated() async throws {
+        let (port, root) = (FreePort.next(), TemporaryDirectory())
+        let server = try await RedisServer([
+            "--bind", "127.0.0.1", "--port", "\(port)", "--repl-diskless-sync-delay", "0",
+        ])
+        let (leftovers, queue, partial) = try await settle(on: server, in: root)
+        #expect(await !leftovers.sweep(olderThan: .zero))
+        #expect(root.names == [partial, "a"])
+        let replica = try await RedisServer(["--replicaof", "127.0.0.1 \(port)"])
+        try await eventually("the replica to have said something") {
+            try await tick(queue)
+            return await leftovers.sweep(olderThan: .seconds(3600))
+        }
+        #expect(root.names == [partial, "a"])
         try await eventually("the partial file to go") {
             await leftovers.sweep(olderThan: .zero)
-            return fleet.root.names == ["a"]
+            return root.names == ["a"]
         }
+        // What asks holds up nobody's work.
+        #expect(try await server.cli("INFO", "commandstats").contains("cmdstat_wait:") == false)
         withExtendedLifetime(replica) {}
+    }
+
+    @Test("a replica that lags has not heard, and what an earlier run of the server was told is left to the janitor")
+    func unheard() async throws {
+        let (port, root) = (FreePort.next(), TemporaryDirectory())
+        let server = try await RedisServer([
+            "--bind", "127.0.0.1", "--port", "\(port)", "--repl-diskless-sync-delay", "0", "--appendonly", "yes",
+        ])
+        let replica = try await RedisServer(["--replicaof", "127.0.0.1 \(port)"])
+        let (leftovers, queue, partial) = try await settle(on: server, in: root) { queue in
+            try await eventually("the replica to follow") {
+                try await tick(queue)
+                return await queue.replication()?.acknowledged != nil
+            }
+            replica.signal(SIGSTOP)
+        }
+        for _ in 1...3 { await leftovers.sweep(olderThan: .zero) }
+        #expect(root.names == [partial, "a"])
+        let mark = try #require(await queue.replication()).offset
+        try await server.restart(by: SIGKILL)
+        replica.signal(SIGCONT)
+        try await eventually("the replica to have heard of more than that") {
+            try await tick(queue)
+            return await queue.replication()?.acknowledged ?? 0 > mark
+        }
+        #expect(await !leftovers.sweep(olderThan: .zero))
+        #expect(root.names == [partial, "a"])
+    }
+
+    @Test("a plain URL that leads to a cluster is treated as one") func cluster() async throws {
+        let fleet = try await Fleet(RedisServer.clusterOfOne)
+        try await fleet.server.serveAllSlots()
+        let origin = try OriginServer { _ in OriginReply(body: [1, 2, 3]) }
+        try await fleet.withWorker("w") {
+            try await fleet.push(#"{"url":"\#(origin.url("/a"))","id":"j","path":"a"}"#)
+            try await fleet.wait("j", for: .completed)
+        }
+        // No replica has heard of it.
+        #expect(fleet.root.names.count == 2 && fleet.root.names[0].contains(PartialKey.of("j", in: .default)))
     }
 }

@@ -1,0 +1,34 @@
+import Redis
+
+/// How far replicas follow a server. INFO tells it; WAIT would hold up all that comes behind it on the connection.
+package struct Replication: Sendable, Equatable {
+    /// Which run of which server was asked.
+    package let run: String
+    /// The end of its stream of writes.
+    package let offset: Int64
+    /// Up to where the furthest replica has said to have it; nil if none has.
+    package let acknowledged: Int64?
+
+    /// nil if this is not what a primary says.
+    init?(_ facts: [String: Substring]) {
+        guard facts["role"] == "master", let run = facts["run_id"],
+            let offset = facts["master_repl_offset"].flatMap({ Int64($0) })
+        else { return nil }
+        (self.run, self.offset) = (String(run), offset)
+        acknowledged =
+            facts.compactMap { name, value -> Int64? in
+                // slave0:ip=10.0.0.6,port=6379,state=online,offset=1234,lag=0
+                guard name.hasPrefix("slave"), value.contains("state=online") else { return nil }
+                let words = value.split(separator: ",").first { $0.hasPrefix("offset=") }
+                return words.flatMap { Int64($0.dropFirst("offset=".count)) }
+            }.filter { $0 > 0 }.max()
+    }
+}
+
+extension Queue {
+    /// nil if the server cannot be asked.
+    package func replication() async -> Replication? {
+        let reply = try? await redis.send(Command("INFO", "server", "replication"), timeout: .seconds(1))
+        return reply.flatMap { Replication($0.facts) }
+    }
+}
