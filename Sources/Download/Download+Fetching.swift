@@ -28,7 +28,7 @@ extension Download {
             guard let length = response.length else {
                 return .finished(try await commit(try await fetchToEnd(response)))
             }
-            if isSmall(length) { return .finished(try await fetchAtOnce(response, length)) }
+            if isSmall(length), let outcome = try await fetchAtOnce(response, length) { return .finished(outcome) }
             first = response
         }
         while true {
@@ -67,7 +67,7 @@ extension Download {
         return (mirror.landing?.url ?? WebURL(mirror.url))?.hostAndPort ?? mirror.url
     }
 
-    /// So short that it is taken into memory and put on the disk in one go, without checkpoints: fetching it again costs less.
+    /// So short that it is taken into memory and put on the disk in one go, unless a checkpoint is due before.
     private func isSmall(_ length: Int64) -> Bool { length <= 64 << 10 && job.minSpeed == nil }
 
     /// Asks for the whole: a plain GET without a range. When this returns the response is good, and the file is open unless
@@ -115,17 +115,32 @@ extension Download {
             state.mirrors[mirror].landing = landing
             state.mirrors[mirror].entity = entity
         }
-        report(.started(total: length, resumable: isResumable && !isSmall))
+        report(.started(total: length, resumable: isResumable))
         return first
     }
 
-    /// Takes a small file into memory, then puts it on the disk at once.
-    private func fetchAtOnce(_ first: FirstResponse, _ length: Int64) async throws(TransferError) -> DownloadOutcome {
-        defer { context.hosts.leave(first.host) }
+    /// Takes a small file into memory, then puts it on the disk at once. nil if it is so slow that a checkpoint was due:
+    /// what has come is in its partial file, and the rest comes like that of any other.
+    private func fetchAtOnce(_ first: FirstResponse, _ length: Int64) async throws(TransferError) -> DownloadOutcome? {
         begin(0, first.transfer)
-        defer { end(0, first.transfer) }
+        var isWhole = true
+        defer {
+            if isWhole {
+                end(0, first.transfer)
+                context.hosts.leave(first.host)
+            }
+        }
         let bytes = try await first.transfer.collect(limit: Int(length))
-        return try await commit(length) { () throws(TransferError) in try self.create(for: first, with: bytes) }
+        if bytes.count == length {
+            return try await commit(length) { () throws(TransferError) in try self.create(for: first, with: bytes) }
+        }
+        try await onDisk { () throws(TransferError) in try self.create(for: first, with: bytes) }
+        isWhole = false
+        state.withLock { state in
+            state.transfers[0] = nil
+            state.responses -= 1
+        }
+        return nil
     }
 
     /// A response that does not tell its length: one connection, until its end. Returns how long it was.

@@ -80,9 +80,13 @@ package final class Download: Sendable {
     package var arrived: Int64 { state.withLock { $0.earlier + $0.fetched } }
 
     /// Syncs what is written and returns where another worker may go on; nil if there is nothing new. Never ahead of the
-    /// disk.
+    /// disk. A file that was thought to be too small for checkpoints is on its way to the disk then, for the next one.
     package func checkpoint() async -> ResumePoint? {
-        guard let output = state.withLock({ $0.output }) else { return nil }
+        let (output, transfers) = state.withLock { ($0.output, $0.transfers.values) }
+        guard let output else {
+            for transfer in transfers { await transfer.endCollecting() }
+            return nil
+        }
         guard let durable = try? await output.checkpoint() else { return nil }
         return await resumePoint(durable, of: output)
     }

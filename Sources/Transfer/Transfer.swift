@@ -20,8 +20,8 @@ package struct TransferEnd: Sendable, Equatable {
 
 /// A response whose head is known and whose body waits at its first byte. Dropping it cancels it.
 ///
-/// Exactly one of `receive`, `collect` and `discard` is called, once. All of them end early with `TransferError.cancelled`
-/// when the task is cancelled.
+/// Exactly one of `receive`, `collect` and `discard` is called, once; `receive` may follow a `collect` that was ended before
+/// the body. All of them end early with `TransferError.cancelled` when the task is cancelled.
 package final class Transfer: Sendable {
     package let head: ResponseHead
     /// Read it from anywhere, as often as you like.
@@ -35,7 +35,8 @@ package final class Transfer: Sendable {
 
     deinit { cancel() }
 
-    /// Writes the body to `file` from `offset` on. Returns when the bytes are written (not synced).
+    /// Writes the body to `file` from `offset` on, but for what was collected of it. Returns when the bytes are written (not
+    /// synced).
     ///
     /// - Parameter length: Exactly so many bytes are demanded; fewer are `incomplete`, more are dropped and reported. nil
     ///   demands what the response announces, if it does.
@@ -51,10 +52,14 @@ package final class Transfer: Sendable {
         return try result.get()
     }
 
-    /// The whole body, if it is at most `limit` bytes long; `too_large` otherwise.
+    /// The whole body, if it is at most `limit` bytes long, or what has come when `endCollecting` is called; `too_large`
+    /// otherwise.
     package func collect(limit: Int) async throws(TransferError) -> [UInt8] {
         try await engine.collect(id, limit: limit)
     }
+
+    /// Ends `collect`, if that is under way, where it is.
+    package func endCollecting() async { await engine.endCollecting(id) }
 
     /// Reads and drops the body if it is at most `limit` bytes long, so that the connection is used again, and gives the
     /// connection up otherwise.

@@ -83,7 +83,8 @@ package actor TransferEngine {
     func receive(
         _ id: UInt64, into file: OutputFile, at offset: Int64, length: Int64?
     ) async -> (FileWriter, Result<TransferEnd, TransferError>) {
-        let writer = FileWriter(file: file, offset: offset) { [weak self] in
+        // What was collected of the body is in the file already.
+        let writer = FileWriter(file: file, offset: offset + (tasks[id]?.taken ?? 0)) { [weak self] in
             Task { await self?.blockFree(id, file.path) }
         }
         if tasks[id]?.head?.length == .invalid, length == nil {
@@ -99,6 +100,8 @@ package actor TransferEngine {
         _ = try await body(of: id, to: .memory(limit: limit), demanding: nil).get()
         return task?.collected ?? []
     }
+
+    func endCollecting(_ id: UInt64) { tasks[id]?.endCollecting() }
 
     func discard(_ id: UInt64, limit: Int) async {
         if case .bytes(let length) = tasks[id]?.head?.length, length > limit { return cancel(id) }

@@ -179,6 +179,13 @@ final class TransferTask {
         if case .nowhere = sink { satisfied = expecting }
     }
 
+    /// Gives out what was collected so far; the body waits again, at its next byte.
+    func endCollecting() {
+        guard case .memory = sink else { return }
+        sink = .undecided
+        deliver(whole(.shortened))
+    }
+
     var writer: FileWriter? { if case .file(let writer, _) = sink { writer } else { nil } }
 
     private var isDecided: Bool { if case .undecided = sink { false } else { true } }

@@ -4,13 +4,20 @@ struct CheckpointPace {
 
     private var bytes: Int64 = 0
     private var last = ContinuousClock.now
+    private var previous: (bytes: Int64, last: ContinuousClock.Instant)?
 
     /// After 32 MiB, or when `interval` has passed since the last one. What is worth much does not wait for a tick: with what
     /// comes in meanwhile, no more than 64 MiB or a second's worth are ever untold.
     mutating func next(arrived: Int64, interval: Duration, now: ContinuousClock.Instant = .now) -> Due? {
         let untold = arrived - bytes
         guard untold >= 32 << 20 || untold > 0 && now - last >= interval else { return nil }
+        previous = (bytes, last)
         (bytes, last) = (arrived, now)
         return untold >= 16 << 20 ? .urgent : .canWait
+    }
+
+    /// The checkpoint came to nothing: it is still due.
+    mutating func takeBack() {
+        if let (bytes, last) = previous.take() { (self.bytes, self.last) = (bytes, last) }
     }
 }

@@ -94,8 +94,12 @@ final class RunningJob: Sendable {
             }
             guard let due = state.pace.next(arrived: arrived, interval: interval) else { return }
             state.checkpoint = Task {
-                note(await download.checkpoint())
-                self.state.withLock { $0.checkpoint = nil }
+                let point = await download.checkpoint()
+                note(point)
+                self.state.withLock { state in
+                    if point == nil { state.pace.takeBack() }
+                    state.checkpoint = nil
+                }
                 if due == .urgent { hurry() }
             }
         }

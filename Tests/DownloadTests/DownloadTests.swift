@@ -94,16 +94,6 @@ extension DownloadOutcome {
         return job
     }
 
-    @Test("what is taken into memory is not called resumable", arguments: [65_536: false, 65_537: true])
-    func smallIsNotResumable(_ size: Int64, _ isResumable: Bool) async throws {
-        let bench = try DownloadBench()
-        let bytes = FileBytes(seed: 8, count: size)
-        let origin = try OriginServer { .file(bytes, to: $0) }
-        #expect(await bench.run(job(origin.url("/a"))).file?.bytes == size)
-        #expect(bench.events.withLock { $0 } == ["started \(isResumable)"])
-        #expect(bench.directory.holds("a", bytes))
-    }
-
     @Test("a download is placed under its name, and no partial file is left") func simple() async throws {
         let bench = try DownloadBench()
         let origin = try OriginServer { .file(Self.bytes, to: $0) }

@@ -1,3 +1,7 @@
+import Bus
+import Contract
+import Redis
+import TestSupport
 import Testing
 
 @testable import Worker
@@ -14,5 +18,33 @@ import Testing
         #expect(pace.next(arrived: 32 << 20, interval: .zero) == .urgent)
         #expect(pace.next(arrived: 32 << 20, interval: .zero) == nil)
         #expect(pace.next(arrived: 64 << 20, interval: never) == .urgent)
+        pace.takeBack()
+        #expect(pace.next(arrived: 64 << 20, interval: never) == .urgent)
+    }
+
+    @Test(
+        "a small file that is slow has checkpoints like any other, so that lost workers bring it no nearer to crash_loop"
+    )
+    func slowAndSmall() async throws {
+        let fleet = try await Fleet()
+        let bytes = FileBytes(seed: 82, count: 40_000)
+        let latch = Latch()
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(bytes, to: request)
+            if request.number == 1 { reply.hold = (10_000, latch) }
+            return reply
+        }
+        let key = fleet.queue.keys.job("j")
+        try await fleet.withWorker("w") {
+            try await fleet.push(#"{"url":"\#(origin.url("/a"))","id":"j"}"#)
+            try await fleet.wait("j", for: .running)
+            try await fleet.queue.redis.send(Command("HSET", key, "crashes", "5"))
+            try await eventually { try await fleet.queue.job("j")?.offsets.intervals == [0..<10_000] }
+            #expect(try await fleet.queue.redis.send(Command("HEXISTS", key, "crashes")).int == 0)
+        }
+        latch.open()
+        try await fleet.withWorker("next") { try await fleet.wait("j", for: .completed) }
+        #expect(fleet.root.holds("a", bytes))
+        #expect(origin.requests.map { $0.headers["range"] } == [nil, "bytes=10000-"])
     }
 }
