@@ -56,8 +56,13 @@ struct Get: AsyncParsableCommand {
                 .usage, "another haul get is at work in \(root): wait for it, or use another directory")
         }
         let redis = try await PrivateRedis.start(in: state)
-        defer { redis.stop() }
-        try await download(elements, root: root, redis: redis.url)
+        do {
+            try await download(elements, root: root, redis: redis.url)
+        } catch {
+            await redis.stop()
+            throw error
+        }
+        await redis.stop()
     }
 
     private func download(_ elements: [Element], root: String, redis: RedisURL) async throws {

@@ -6,9 +6,11 @@ import Redis
 /// It runs under a shell that waits for the end of a pipe: however this process dies, the pipe ends, and the shell ends
 /// Redis. Nothing is left running.
 struct PrivateRedis {
-    private static let guardian = #"redis-server "$@" </dev/null & pid=$!; read -r _; kill "$pid"; wait "$pid""#
+    private static let guardian =
+        #"redis-server "$@" </dev/null & pid=$!; read -r _; kill "$pid" 2>/dev/null; wait "$pid""#
 
     let url: RedisURL
+    private let client: Redis
     private let shell: pid_t
     private let lifeline: Int32
 
@@ -25,17 +27,21 @@ struct PrivateRedis {
         ]
         let url: RedisURL
         do { url = try RedisURL("unix://\(socket)") } catch { throw ExitStatus.because(error) }
+        // One that was killed has left it: from here on it tells that Redis is there.
+        unlink(socket)
         guard let (shell, lifeline) = spawn(["/bin/sh", "-c", guardian, "sh"] + options) else {
             throw ExitStatus.because(
                 .redisUnreachable, "the private redis-server cannot be started: \(String(cString: strerror(errno)))")
         }
-        let result = PrivateRedis(url: url, shell: shell, lifeline: lifeline)
-        let redis = Redis(url, name: "haul-get")
+        let client = Redis(url, name: "haul-get")
+        let result = PrivateRedis(url: url, client: client, shell: shell, lifeline: lifeline)
+        let patience = ContinuousClock.now + .seconds(1)
+        // Sooner than the client would try again.
+        while access(socket, F_OK) != 0, .now < patience { try? await Task.sleep(for: .milliseconds(1)) }
         do {
-            _ = try await redis.send(Command("PING"), timeout: .seconds(20))
-            await redis.close()
+            try await client.send(Command("PING"), timeout: .seconds(20))
         } catch {
-            result.stop()
+            await result.stop()
             throw ExitStatus.because(
                 .redisUnreachable, "the private redis-server does not answer: see \(directory)/redis.log")
         }
@@ -43,7 +49,9 @@ struct PrivateRedis {
     }
 
     /// Ends it, with its data on disk, and waits until it is gone.
-    func stop() {
+    func stop() async {
+        // A signal, which the shell sends, is seen to at the next tenth of a second; the command at once.
+        _ = try? await client.send(Command("SHUTDOWN"), timeout: .seconds(1))
         close(lifeline)
         var status: Int32 = 0
         while waitpid(shell, &status, 0) < 0, errno == EINTR {}
