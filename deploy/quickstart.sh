@@ -25,6 +25,8 @@ fi
 work="$(mktemp -d)"
 pids=()
 finish() {
+    local status=$?
+    [ "$status" -eq 0 ] || tail -n 20 "$work"/*.log >&2 || true
     for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
     wait 2>/dev/null || true
     rm -rf "$work"

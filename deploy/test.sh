@@ -6,8 +6,36 @@ cd "$(dirname "$0")/.."
 . deploy/lib/packages.sh
 
 need_swift
-need_packages "${BUILD_PACKAGES[@]}" "${RUN_PACKAGES[@]}" nginx-light btrfs-progs
+need_packages "${BUILD_PACKAGES[@]}" "${RUN_PACKAGES[@]}" nginx-light btrfs-progs procps
 swift build --build-tests
+
+work=$(mktemp -d)
+finish() {
+    # The runner leaves its tests behind when it is ended; what they have started ends with them.
+    { pgrep -f -- "$work/events" || :; } | xargs -r kill || :
+    rm -rf "$work"
+}
+trap finish EXIT
+trap 'exit 130' INT TERM
+
+# tests_that EVENT: the tests of which the runner has told it.
+tests_that() {
+    { grep "\"kind\":\"$1\"" "$work/events" 2>/dev/null || :; } |
+        sed -nE 's/.*"testID":"([^"]*\.swift:[0-9:]*)".*/\1/p' | sed 's,\\/,/,g' | sort
+}
+
+# What went wrong, again: it is hard to find among the lines of all tests, and lost where a log is cut.
+tell_failures() {
+    printf '\n== the tests failed (exit status %s)\n' "$1"
+    # A failure's line and those that continue it, up to the next that begins with a sign of the runner's.
+    awk '/^(◇|✔|➜|━|⚠)/ { said = 0 } /^✘/ { said = 1 } /Fatal error:|^error:/ { print; said = 0 } said' "$work/output"
+    comm -23 <(tests_that testStarted) <(tests_that testEnded) | sed 's/^/started and not ended: /'
+}
+
 # A test that hangs is a failure, not a wait. Many start servers and workers: all of them at once would only wait for each
 # other on a small machine.
-timeout 1500 swift test --skip-build --parallel --experimental-maximum-parallelization-width 12 "$@"
+status=0
+timeout 1500 swift test --skip-build --parallel --experimental-maximum-parallelization-width 12 \
+    --event-stream-output-path "$work/events" "$@" 2>&1 | tee "$work/output" || status=$?
+[ "$status" -eq 0 ] || tell_failures "$status"
+exit "$status"

@@ -10,8 +10,8 @@ cd "$(dirname "$0")/../.."
 . deploy/lib/packages.sh
 need_swift
 need_packages "${BUILD_PACKAGES[@]}" "${RUN_PACKAGES[@]}" python3
-swift build -c release --product haul >/dev/null
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+swift build -c release --product haul >"$work/build.log" || { cat "$work/build.log" >&2; exit 1; }
 clang -O2 -Wall -shared -fPIC -o "$work/clock.so" Tests/chaos/clock.c
 python3 -B Tests/chaos/chaos.py "$(swift build -c release --show-bin-path)/haul" "$work/clock.so" "$@"

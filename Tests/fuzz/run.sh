@@ -22,7 +22,7 @@ for file in Sources/Contract/*.swift Sources/Transfer/{HeaderFields,HeadParser,R
 done
 swiftc -j2 -sanitize=fuzzer,address -parse-as-library -O -swift-version 6 -package-name haul -module-name HaulFuzz \
     -I Sources/CHiredis "$work"/sources/*.swift -o "$work/fuzz" 2>"$work/build.log" || {
-    grep -E 'error' "$work/build.log" >&2
+    grep -E 'error' "$work/build.log" >&2 || tail "$work/build.log" >&2
     exit 1
 }
 
