@@ -19,8 +19,9 @@ import Testing
                 group.addTask {
                     let waiter = Redis(url, name: "waiter-\(number)")
                     let worker = WorkerIdentity(name: "w\(number % 10)", store: "s")
+                    // Longer than all of them take to get there.
                     let reply = try await f.queue.waitAndClaim(
-                        worker, token: Token.make(), block: .seconds(20), on: waiter)
+                        worker, token: Token.make(), block: .seconds(120), on: waiter)
                     await waiter.close()
                     if case .job = reply { return true } else { return false }
                 }

@@ -122,13 +122,15 @@ extension DownloadOutcome {
 
     @Test("it continues on another worker, fetching only what is missing") func continued() async throws {
         let bench = try DownloadBench()
+        let latch = Latch()
         let origin = try OriginServer { request in
             var reply = OriginReply.file(Self.bytes, to: request)
-            if request.number == 1 { reply.pace = 500_000 }
+            if request.number == 1 { reply.hold = (300_000, latch) }
             return reply
         }
         let resume = try #require(try await bench.begin(job(origin.url("/a")) { $0.connections = 1 }, until: 300_000))
-        #expect(resume.offsets.intervals.first?.lowerBound == 0)
+        latch.open()
+        #expect(resume.offsets.intervals == [0..<300_000])
         #expect(await bench.run(job(origin.url("/a")) { $0.connections = 1 }, resume: resume).file != nil)
         #expect(bench.directory.holds("a", Self.bytes))
         let asked = origin.requests.last?.headers

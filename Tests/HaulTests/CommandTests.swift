@@ -93,17 +93,17 @@ struct CommandBench {
     @Test("a killed worker's job is continued by another one, byte for byte") func killed() async throws {
         let bench = try await CommandBench()
         let bytes = FileBytes(seed: 31, count: 3_000_000)
-        let isSlow = Shared(true)
+        let gate = Latch()
         let origin = try OriginServer { request in
             var reply = OriginReply.file(bytes, to: request)
-            if isSlow.value { reply.pace = 100_000 }
+            reply.hold = (100_000, gate)
             return reply
         }
         let first = try bench.worker("first")
         #expect(try await bench.haul("push", origin.url("/a"), "--id", "a").status == 0)
         try await eventually("a checkpoint") { try await bench.server.cli("EXISTS", "haul:{default}:offsets:a") == "1" }
         first.kill(SIGKILL)
-        isSlow.value = false
+        gate.open()
         _ = try await first.wait()
         let second = try bench.worker("second")
         let watch = try await bench.haul("watch", "a")
@@ -120,9 +120,10 @@ struct CommandBench {
 
     @Test("SIGTERM ends a worker within its grace time although Redis is gone") func termWithoutRedis() async throws {
         let bench = try await CommandBench()
+        let gate = Latch()
         let origin = try OriginServer { request in
             var reply = OriginReply.file(FileBytes(seed: 1, count: 2_000_000), to: request)
-            reply.pace = 100_000
+            reply.hold = (100_000, gate)
             return reply
         }
         let worker = try bench.start([
@@ -134,6 +135,7 @@ struct CommandBench {
         worker.kill(SIGTERM)
         #expect(try await worker.wait(within: .seconds(40)) == 0)
         #expect(worker.standardError.contains("within the grace time"))
+        gate.open()
     }
 
     @Test("a user who may not listen to channels is told so, without a storm of connections") func noChannels()
@@ -192,17 +194,17 @@ struct CommandBench {
     {
         let bench = try await CommandBench()
         let bytes = FileBytes(seed: 41, count: 3_000_000)
-        let isSlow = Shared(true)
+        let gate = Latch()
         let origin = try OriginServer { request in
             var reply = OriginReply.file(bytes, to: request)
-            if isSlow.value { reply.pace = 100_000 }
+            reply.hold = (100_000, gate)
             return reply
         }
         let target = TemporaryDirectory()
         let first = try bench.start(["get", origin.url("/a"), "-o", target.path + "/x.bin"])
-        try await eventually("a part") { first.standardOutput.contains("progress") }
+        try await eventually("a part") { first.standardOutput.contains("KiB of") }
         first.kill(SIGINT)
-        isSlow.value = false
+        gate.open()
         #expect(try await first.wait() == 130)
         let second = try bench.start(["get", origin.url("/a"), "-o", target.path + "/x.bin"])
         #expect(try await second.wait() == 0, "\(second.standardError)")

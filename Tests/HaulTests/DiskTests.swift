@@ -14,7 +14,7 @@ import Testing
         let worker: ChildProcess
 
         init(_ mount: String, before: String = "") async throws {
-            fleet = try await ProcessFleet(pace: nil)
+            fleet = try await ProcessFleet(held: nil)
             worker = try PrivateMounts.start(
                 "ROOT=\(fleet.root.path)\n\(mount)\n\(before)", "haul", fleet.arguments("w"))
         }
@@ -169,7 +169,7 @@ import Testing
         "a root that is gone: its jobs wait until it is back, or for a worker that has another",
         arguments: ["before", "while", "back"])
     func gone(_ moment: String) async throws {
-        let fleet = try await ProcessFleet(pace: moment == "while" ? 400_000 : nil)
+        let fleet = try await ProcessFleet(held: moment == "while" ? 800_000 : nil)
         let folder = fleet.root.file("downloads")
         mkdir(folder, 0o700)
         let arguments = fleet.arguments("w").map { $0 == fleet.root.path ? folder : $0 }
@@ -185,7 +185,7 @@ import Testing
             try? FileManager.default.removeItem(atPath: folder)
             return !FileManager.default.fileExists(atPath: folder)
         }
-        if moment != "while" { try await fleet.push("a") }
+        if moment == "while" { fleet.gate.open() } else { try await fleet.push("a") }
         try await fleet.waitUntilParked("a")
         try await fleet.wait(for: "the root is gone", from: worker)
         #expect(try await fleet.field("crashes", of: "a").isEmpty)
@@ -203,7 +203,7 @@ import Testing
     }
 
     @Test("a file over the process' limit is too large, and kills nobody") func limit() async throws {
-        let fleet = try await ProcessFleet(pace: nil)
+        let fleet = try await ProcessFleet(held: nil)
         let haul = try #require(ChildProcess.path(of: "haul"))
         let worker = try ChildProcess("prlimit", ["--fsize=1000000", haul] + fleet.arguments("w"))
         try await fleet.push("a")

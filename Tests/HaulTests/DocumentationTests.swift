@@ -15,11 +15,23 @@ import Testing
         try #require(!blocks.isEmpty)
         let bench = try await CommandBench()
         let big = FileBytes(seed: 51, count: 4_000_000)
+        // What is to be paused or cancelled does not end before: the first file goes on when its job was paused.
+        let (first, second) = (Latch(), Latch())
+        defer { second.open() }
         let origin = try OriginServer { request in
             guard request.path.hasPrefix("/big") else { return .file(FileBytes(seed: 52, count: 1000), to: request) }
             var reply = OriginReply.file(big, to: request)
-            reply.pace = 150_000
+            reply.hold = (100_000, request.path == "/big.bin" ? first : second)
             return reply
+        }
+        let events = try ChildProcess(
+            "redis-cli", ["-s", bench.server.socket, "PSUBSCRIBE", "haul:{default}:events:*"])
+        try await eventually("to listen") { events.standardOutput.contains("psubscribe") }
+        let pausing = Task {
+            defer { first.open() }
+            try await eventually("a job to be paused", within: .seconds(60)) {
+                events.standardOutput.contains(#""event":"paused""#)
+            }
         }
         let workers = [try bench.worker("one"), try bench.worker("two")]
         // redis-cli and haul as the page writes them.
@@ -34,7 +46,8 @@ import Testing
             of: "https://example.org", with: origin.url(""))
         let shell = try ChildProcess(
             "bash", ["-c", functions + session], environment: ["HAUL_REDIS": bench.server.url])
-        let status = try await shell.wait(within: .seconds(60))
+        let status = try await shell.wait(within: .seconds(90))
+        try await pausing.value
         #expect(status == 0, "\(shell.standardOutput)\n\(shell.standardError)")
         // redis-cli ends with 0 on an error reply.
         let errors = shell.standardOutput.split(separator: "\n").filter { line in

@@ -109,7 +109,7 @@ import Testing
         .enabled("needs root") { await canBeDeaf() },
         arguments: [false, true])
     func silentNameserver(_ hasProxy: Bool) async throws {
-        let fleet = try await ProcessFleet(pace: nil)
+        let fleet = try await ProcessFleet(held: nil)
         let nameserver = try #require(SilentNameserver())
         let proxy = try ProxyServer()
         let worker = try PrivateMounts.start(

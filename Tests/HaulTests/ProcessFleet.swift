@@ -9,13 +9,15 @@ struct ProcessFleet {
     let server: RedisServer
     let origin: OriginServer
     let root = TemporaryDirectory()
+    /// Until it is opened, the origin holds its files' bytes from `held` on: no download ends before the test wants it to.
+    let gate = Latch()
 
-    /// `pace` is the origin's bytes per second for each request.
-    init(_ settings: [String] = [], pace: Int? = 400_000) async throws {
+    init(_ settings: [String] = [], held: Int64? = 800_000) async throws {
         server = try await RedisServer(settings)
-        origin = try OriginServer { request in
+        origin = try OriginServer { [gate] request in
             var reply = OriginReply.file(Self.bytes, to: request)
-            reply.pace = pace
+            let start = request.range(of: Self.bytes.count)?.lowerBound ?? 0
+            if let held { reply.hold = (max(0, held - start), gate) }
             return reply
         }
     }

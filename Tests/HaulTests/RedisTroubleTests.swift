@@ -14,6 +14,7 @@ import Testing
         // The fault itself: longer than the lease of 2 s.
         try await Task.sleep(for: .seconds(3))
         fleet.server.signal(SIGCONT)
+        fleet.gate.open()
         try await fleet.wait("a", for: "completed")
         #expect(fleet.origin.requests.count == 1)
         for worker in workers { try await fleet.end(worker) }
@@ -36,6 +37,7 @@ import Testing
         }
         #expect(try await fleet.field("token", of: "a") == token)
         owner.kill(SIGCONT)
+        fleet.gate.open()
         try await fleet.wait("a", for: "completed")
         #expect(fleet.origin.requests.count == 1)
         try await fleet.end(owner, other)
@@ -53,6 +55,7 @@ import Testing
         try await fleet.wait("a", for: "paused")
         let denied = try await fleet.server.cli("ACL", "LOG").components(separatedBy: "subscribe").count - 1
         #expect((1...10).contains(denied))
+        fleet.gate.open()
         try await fleet.end(worker)
     }
 
@@ -65,6 +68,7 @@ import Testing
         try await fleet.server.cli("CONFIG", "SET", "maxmemory", "1000000")
         try await fleet.server.cli("CONFIG", "RESETSTAT")
         #expect(try await fleet.server.cli("LPUSH", "haul:{default}:jobs", "{}").contains("OOM"))
+        fleet.gate.open()
         try await fleet.wait("a", for: "completed")
         try await fleet.wait(for: "OOM", from: worker)
         let stats = try await fleet.server.cli("INFO", "commandstats")
@@ -88,6 +92,7 @@ import Testing
         try await fleet.server.cli("-a", "new", "CLIENT", "KILL", "TYPE", "normal")
         try await fleet.wait(for: "password", from: worker)
         try await fleet.server.cli("-a", "new", "CONFIG", "SET", "requirepass", "")
+        fleet.gate.open()
         try await fleet.wait("a", for: "completed")
         #expect(fleet.origin.requests.count == 1)
         try await fleet.end(worker)
@@ -105,7 +110,7 @@ import Testing
 
     @Test("nonsense in the settings, an element over the limit and a key of a wrong type stop no queue")
     func nonsense() async throws {
-        let fleet = try await ProcessFleet(pace: nil)
+        let fleet = try await ProcessFleet(held: nil)
         try await fleet.server.cli(
             "HSET", "haul:{default}:settings", "paused", "banana", "max_running", "many", "x", "y")
         let worker = try fleet.worker("w")

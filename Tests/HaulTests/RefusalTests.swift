@@ -47,7 +47,7 @@ import Testing
 
     @Test("a worker says what Redis refuses, waits without knocking too often, and goes on", arguments: refusals)
     func refusal(_ refusal: Refusal) async throws {
-        let fleet = try await ProcessFleet(refusal.settings, pace: nil)
+        let fleet = try await ProcessFleet(refusal.settings, held: nil)
         try await refusal.prepare(fleet.server)
         let worker = try fleet.worker("w")
         try await fleet.push("a")
@@ -69,7 +69,7 @@ import Testing
     }
 
     @Test("a script that keeps Redis busy: the worker says so, and goes on after it") func busy() async throws {
-        let fleet = try await ProcessFleet(["--busy-reply-threshold", "10"], pace: nil)
+        let fleet = try await ProcessFleet(["--busy-reply-threshold", "10"], held: nil)
         let worker = try fleet.worker("w")
         try await fleet.push("a")
         try await fleet.wait("a", for: "completed")
@@ -89,7 +89,7 @@ import Testing
         "waits that are ended by others, as an error or a timeout, are taken up again at once",
         arguments: ["ERROR", "TIMEOUT"])
     func unblocked(_ how: String) async throws {
-        let fleet = try await ProcessFleet(pace: nil)
+        let fleet = try await ProcessFleet(held: nil)
         let worker = try fleet.worker("w")
         for round in 1...3 {
             try await eventually("a wait to be ended") {

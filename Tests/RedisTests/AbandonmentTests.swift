@@ -95,7 +95,7 @@ import Testing
             }
         }
         try await eventually { try await server.statistic("blocked_clients") == 1 }
-        let connections = LostConnections(LostConnections.sockets(to: server.socket))
+        let connections = LostConnections(to: server.socket)
         #expect(await wait.value == .closed)
         try await redis.connect()
         try await server.cli("LPUSH", "jobs", "x")
@@ -118,7 +118,7 @@ import Testing
         }
         try await eventually { try await server.statistic("blocked_clients") == 1 }
         // The server's way of ending is no way of ending its connection to us.
-        let connections = LostConnections(LostConnections.sockets(to: server.socket))
+        let connections = LostConnections(to: server.socket)
         #expect(await wait.value == .closed)
         try await server.restart()
         // The one that now has the number, whatever it is.

@@ -1,3 +1,4 @@
+import CLinux
 import Foundation
 import Glibc
 import Synchronization
@@ -26,6 +27,9 @@ package final class ChildProcess: Sendable {
         posix_spawn_file_actions_addopen(&actions, 0, directory.file("in"), O_RDONLY, 0)
         posix_spawn_file_actions_addopen(&actions, 1, directory.file("out"), O_WRONLY | O_CREAT | O_APPEND, 0o600)
         posix_spawn_file_actions_addopen(&actions, 2, directory.file("err"), O_WRONLY | O_CREAT | O_APPEND, 0o600)
+        // Nothing else is inherited: a connection that another test closes would live on in this child, and its other side
+        // would wait for the end.
+        clinux_close_from(&actions, 3)
         // Threads of Swift's runtime block signals, and a child would inherit that: SIGTERM would not reach it.
         var attributes = posix_spawnattr_t()
         posix_spawnattr_init(&attributes)

@@ -20,10 +20,14 @@ package final class LostConnections {
             })
     }
 
-    /// Their owner reads the end of each; the server is told nothing as long as this object lives, even when the owner
-    /// closes them.
-    package init(_ sockets: Set<Int32>) {
-        kept = sockets.map { dup($0) }
+    /// Ends the connections of this process to a unix socket, but for `others`. Their owner reads the end of each; the
+    /// server is told nothing as long as this object lives, even when the owner closes them.
+    package init(to path: String, except others: Set<Int32> = []) {
+        // Their numbers may be another test's by now; those of the copies are ours.
+        let copies = Self.sockets(to: path).subtracting(others).map { dup($0) }
+        let own = Self.sockets(to: path)
+        for copy in copies where !own.contains(copy) { close(copy) }
+        kept = copies.filter(own.contains)
         for socket in kept { shutdown(socket, Int32(SHUT_RD)) }
     }
 

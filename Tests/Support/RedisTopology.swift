@@ -3,6 +3,9 @@ import Glibc
 
 /// Ports on loopback that nobody listens on.
 package enum FreePort {
+    private static let given = Shared<Set<Int>>([])
+
+    /// Never the same one twice: who has asked for it listens there later.
     package static func next() -> Int {
         while true {
             let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
@@ -18,7 +21,7 @@ package enum FreePort {
                     bind(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
                 }
             }
-            if status == 0 { return port }
+            if status == 0, given.change({ $0.insert(port).inserted }) { return port }
         }
     }
 }

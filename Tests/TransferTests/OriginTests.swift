@@ -42,6 +42,20 @@ struct OriginTests {
         #expect(try await ask(origin, range: "bytes=10000-").0.status == 416)
     }
 
+    @Test("ends a connection where it is to, though children of other tests were started meanwhile") func children()
+        async throws
+    {
+        let children = Shared<[ChildProcess]>([])
+        let origin = try OriginServer { _ in
+            if let child = try? ChildProcess("sleep", ["60"]) { children.change { $0.append(child) } }
+            var reply = OriginReply(body: [1, 2])
+            reply.framing = .close
+            return reply
+        }
+        #expect(try await fetch(localEngine(), localRequest(origin.url("/a"))) == [1, 2])
+        #expect(children.value.count == 1)
+    }
+
     @Test("streams a GiB, and nobody holds it in memory") func large() async throws {
         // In a process of its own, whose memory no other test uses.
         await #expect(processExitsWith: .success) {

@@ -76,13 +76,17 @@ struct ProxyTests {
 
     @Test("the environment's proxy is not used")
     func environment() async throws {
-        setenv("http_proxy", "http://127.0.0.1:1", 1)
-        setenv("ALL_PROXY", "http://127.0.0.1:1", 1)
-        let server = RawServer { connection in
-            _ = connection.readRequest()
-            connection.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        // In a process of its own: the environment is everybody's, and may not change while others read it.
+        await #expect(processExitsWith: .success) {
+            setenv("http_proxy", "http://127.0.0.1:1", 1)
+            setenv("ALL_PROXY", "http://127.0.0.1:1", 1)
+            let server = RawServer { connection in
+                _ = connection.readRequest()
+                connection.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+            }
+            defer { server.stop() }
+            let body = try await fetch(localEngine(), localRequest(server.url))
+            #expect(body == Array("ok".utf8))
         }
-        defer { server.stop() }
-        #expect(try await fetch(localEngine(), localRequest(server.url)) == Array("ok".utf8))
     }
 }

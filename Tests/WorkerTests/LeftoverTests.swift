@@ -51,9 +51,11 @@ import Testing
     @Test("a fenced run unlinks its partial file if nobody can go on with it", arguments: [true, false])
     func fenced(isKnown: Bool) async throws {
         let fleet = try await Fleet()
+        let gate = Latch()
+        defer { gate.open() }
         let origin = try OriginServer { request in
             var reply = OriginReply.file(FileBytes(seed: 3, count: 2_000_000), to: request)
-            reply.pace = 100_000
+            reply.hold = (100_000, gate)
             return reply
         }
         let partial = try await fleet.withWorker("w", isOrderly: false) {

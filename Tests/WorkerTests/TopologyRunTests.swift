@@ -12,10 +12,11 @@ import Transfer
 @Suite struct TopologyRunTests {
     static let bytes = FileBytes(seed: 61, count: 1_500_000)
 
-    private func slowOrigin() throws -> OriginServer {
+    /// Of each response it holds all but the beginning.
+    private func origin(until gate: Latch) throws -> OriginServer {
         try OriginServer { request in
             var reply = OriginReply.file(Self.bytes, to: request)
-            reply.pace = 300_000
+            reply.hold = (100_000, gate)
             return reply
         }
     }
@@ -36,7 +37,8 @@ import Transfer
         let cluster = try await RedisCluster()
         let url = try RedisURL(cluster.url)
         let root = TemporaryDirectory()
-        let origin = try slowOrigin()
+        let gate = Latch()
+        let origin = try origin(until: gate)
         let names = ["a", "b", "c"].map { QueueName($0)! }
         let queues = names.map { Queue($0, redis: Redis(url, name: "test")) }
         let owners = Set(try await names.asyncMap { try await cluster.owner(of: cluster.slot(of: "{\($0)}")) })
@@ -53,7 +55,9 @@ import Transfer
             for queue in queues where try await queue.stats().counts[.running] != 3 { return false }
             return true
         }
-        try await cluster.migrate(cluster.slot(of: "{a}"))
+        async let migration: Void = cluster.migrate(cluster.slot(of: "{a}"))
+        gate.open()
+        try await migration
         try await eventually("all to be completed", within: .seconds(40)) {
             for queue in queues {
                 guard (try? await queue.stats())?.counts[.completed] == 3 else { return false }
@@ -70,7 +74,8 @@ import Transfer
         let topology = try await RedisWithSentinels()
         let url = try RedisURL(topology.url)
         let root = TemporaryDirectory()
-        let origin = try slowOrigin()
+        let gate = Latch()
+        let origin = try origin(until: gate)
         let queue = Queue(.default, redis: Redis(url, name: "test"))
         let running = Task { [worker = try worker(url, root.path, [.default])] in try await worker.run() }
         for number in 0..<8 {
@@ -80,6 +85,7 @@ import Transfer
         #expect(try await queue.redis.send(Command("WAIT", 1, 5000)).int == 1)
         try await eventually("some to run") { try await queue.stats().counts[.running] ?? 0 > 3 }
         try await topology.primary().signal(9)
+        gate.open()
         try await eventually("all to be completed", within: .seconds(60)) {
             (try? await queue.stats())?.counts[.completed] == 8
         }

@@ -52,7 +52,7 @@ import Testing
             try await fleet.push(#"{"url":"\#(origin.url("/a"))","id":"i"}"#)
             try await fleet.wait("i", for: .completed)
             try await eventually { try await fleet.server.statistic("blocked_clients") == 1 }
-            let connections = LostConnections(LostConnections.sockets(to: fleet.server.socket).subtracting(own))
+            let connections = LostConnections(to: fleet.server.socket, except: own)
             try await waitForTicks(of: fleet.queue)
             try await eventually { try await fleet.server.statistic("blocked_clients") >= 1 }
             try await fleet.push(#"{"url":"\#(origin.url("/b"))","id":"j"}"#)
@@ -79,7 +79,7 @@ import Testing
             try await eventually { try await fleet.server.statistic("blocked_clients") == 2 }
             try await fleet.push(#"{"url":"\#(origin.url("/a"))","id":"i"}"#)
             try await fleet.wait("i", for: .running)
-            let connections = LostConnections(LostConnections.sockets(to: fleet.server.socket).subtracting(own))
+            let connections = LostConnections(to: fleet.server.socket, except: own)
             try await waitForTicks(of: other)
             try await other.redis.send(
                 Command("LPUSH", other.keys.jobs, #"{"url":"\#(origin.url("/b"))","id":"j"}"#))
@@ -119,11 +119,11 @@ import Testing
         async throws
     {
         let fleet = try await Fleet()
-        let isSlow = Shared(true)
+        let gate = Latch()
         let bytes = FileBytes(seed: 6, count: 2_000_000)
         let origin = try OriginServer { request in
             var reply = OriginReply.file(bytes, to: request)
-            if isSlow.value { reply.pace = 300_000 }
+            reply.hold = (100_000, gate)
             return reply
         }
         let element = #"{"url":"\#(origin.url("/a"))","id":"j","path":"a.bin"}"#
@@ -138,7 +138,7 @@ import Testing
             #expect(link(fleet.root.file(partial), fleet.root.file("a.bin")) == 0)
             try await fleet.queue.request(.cancelled, of: ["j"])
             try await fleet.wait("j", for: .cancelled)
-            isSlow.value = false
+            gate.open()
             try await fleet.push(element)
             try await fleet.wait("j", for: .completed)
             try await eventually("partial files to go") { fleet.root.names == ["a.bin"] }

@@ -45,14 +45,15 @@ import Transfer
 
     @Test("paused on one worker, continued on another, cancelled on a third") func handover() async throws {
         let fleet = try await Fleet()
-        let isSlow = Shared(true)
+        let (first, second) = (Latch(), Latch())
+        defer { second.open() }
         let origin = try OriginServer { request in
             var reply = OriginReply.file(Self.bytes, to: request)
-            if isSlow.value { reply.pace = 80_000 }
+            reply.hold = (100_000, ["/a", "/b"].contains(request.path) ? first : second)
             return reply
         }
         try await fleet.withWorker("one") {
-            try await fleet.push(#"{"url":"\#(origin.url("/a"))","id":"a"}"#)
+            try await fleet.push(#"{"url":"\#(origin.url("/a"))","id":"a","connections":1}"#)
             try await fleet.push(#"{"url":"\#(origin.url("/b"))","id":"b"}"#)
             for id in ["a", "b"] {
                 try await eventually("\(id) to have a checkpoint") {
@@ -67,7 +68,7 @@ import Transfer
         #expect(try await fleet.queue.job("b")?["attempt"] == nil)
         #expect(try await fleet.queue.workers().isEmpty)
         let offsets = try #require(try await fleet.queue.job("a")?.offsets)
-        isSlow.value = false
+        first.open()
         try await fleet.withWorker("two") {
             try await fleet.push(#"{"id":"a"}"#)
             try await fleet.wait("a", for: .completed)
@@ -75,7 +76,6 @@ import Transfer
         }
         #expect(fleet.root.holds("a", Self.bytes) && fleet.root.holds("b", Self.bytes))
         #expect(origin.requests.contains { $0.path == "/a" && $0.headers["range"] == "bytes=\(offsets.end)-" })
-        isSlow.value = true
         try await fleet.withWorker("three") {
             try await fleet.push(#"{"url":"\#(origin.url("/c"))","id":"c"}"#)
             try await eventually { try await fleet.queue.job("c")?.offsets.isEmpty == false }
@@ -160,9 +160,11 @@ import Transfer
 
     @Test("pause is heard although every pub/sub message is lost") func deaf() async throws {
         let fleet = try await Fleet()
+        let gate = Latch()
+        defer { gate.open() }
         let origin = try OriginServer { request in
             var reply = OriginReply.file(Self.bytes, to: request)
-            reply.pace = 200_000
+            reply.hold = (100_000, gate)
             return reply
         }
         try await fleet.withWorker("w") {
@@ -178,15 +180,17 @@ import Transfer
         async throws
     {
         let fleet = try await Fleet(["--appendonly", "yes", "--appendfsync", "always"])
+        let gate = Latch()
         let origin = try OriginServer { request in
             var reply = OriginReply.file(Self.bytes, to: request)
-            reply.pace = 800_000
+            reply.hold = (100_000, gate)
             return reply
         }
         try await fleet.withWorker("w") {
             try await fleet.push(#"{"url":"\#(origin.url("/a"))","id":"a","connections":1}"#)
             try await fleet.wait("a", for: .running)
             try await fleet.server.restart(by: 9)
+            gate.open()
             try await eventually(within: .seconds(30)) { (try? await fleet.state("a")) == .completed }
         }
         #expect(origin.requests.count == 1)

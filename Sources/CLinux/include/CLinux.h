@@ -20,3 +20,6 @@ int clinux_reopen_direct(int descriptor);
 /// fallocate(2) with KEEP_SIZE for the first `size` bytes; 0 or errno.
 int clinux_reserve(int descriptor, off_t size);
 
+/// posix_spawn_file_actions_addclosefrom_np(3): the child inherits no descriptor from `first` on; 0 or an error.
+/// `actions` is a posix_spawn_file_actions_t: to include spawn.h here would make its types this module's.
+int clinux_close_from(void *actions, int first);
