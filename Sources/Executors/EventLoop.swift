@@ -2,14 +2,17 @@ import CLinux
 import Glibc
 import Synchronization
 
-/// One thread with epoll and timers, as an actor's executor.
+/// One thread with epoll and timers, as an actor's executor, or a task's.
 ///
 /// An actor that names this loop as its `unownedExecutor` runs on the loop's thread: it may own sockets and C libraries
 /// that are not thread-safe, and the handlers that it registers are already isolated to it (`assumeIsolated`). Nothing
 /// that blocks may run here; `BlockingPool` is for that.
 ///
+/// A task that prefers the loop (`withTaskExecutorPreference`) runs here wherever it is not on another actor, so that it
+/// reaches the loop's actors without waking a thread.
+///
 /// The loop runs until `stop()`. An actor's deinit is the place to call it: no job can arrive after that.
-package final class EventLoop: SerialExecutor, @unchecked Sendable {
+package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable {
     /// What a file descriptor is ready for, or is asked to be.
     package struct Readiness: OptionSet, Sendable {
         package let rawValue: UInt32
@@ -52,6 +55,7 @@ package final class EventLoop: SerialExecutor, @unchecked Sendable {
     /// sockets would wake it ten thousand times a second otherwise. A busy loop never waits, and jobs never do.
     private static let gatheringThreshold = 64
     private static let gatheringMilliseconds: Int32 = 5
+    private static let rounds = 16
 
     /// Starts the loop's thread. `name` is shown by debuggers (15 bytes).
     package init(name: String) {
@@ -181,10 +185,16 @@ package final class EventLoop: SerialExecutor, @unchecked Sendable {
         watch.handler(Readiness(rawValue: event.events))
     }
 
+    /// Runs what has come in, and what that brings in its turn; after some rounds the descriptors have theirs.
     private func runJobs() {
-        inbox.withLock { swap(&$0, &batch) }
-        for job in batch { job.runSynchronously(on: asUnownedSerialExecutor()) }
-        batch.removeAll(keepingCapacity: true)
+        for _ in 0..<Self.rounds {
+            inbox.withLock { swap(&$0, &batch) }
+            if batch.isEmpty { return }
+            for job in batch {
+                job.runSynchronously(isolatedTo: asUnownedSerialExecutor(), taskExecutor: asUnownedTaskExecutor())
+            }
+            batch.removeAll(keepingCapacity: true)
+        }
     }
 
     private func runTimers() {

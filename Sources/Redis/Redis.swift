@@ -18,6 +18,9 @@ package actor Redis {
 
     package nonisolated var unownedExecutor: UnownedSerialExecutor { Connection.loop.asUnownedSerialExecutor() }
 
+    /// The thread of all connections, for tasks that mostly talk to Redis: they need no other to do so. They must not block.
+    package static var executor: any TaskExecutor { Connection.loop }
+
     package nonisolated let url: RedisURL
     private let replies: Replies
     private var locator: Locator

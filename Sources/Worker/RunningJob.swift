@@ -1,6 +1,7 @@
 import Bus
 import Contract
 import Download
+import Redis
 import Synchronization
 
 /// A claimed job while this worker runs it: its download, its lease, and what is to be told with the next tick.
@@ -39,7 +40,7 @@ final class RunningJob: Sendable {
 
     /// Starts the download; `stop` cancels it.
     func start(_ download: Download) async -> DownloadOutcome {
-        let task = Task { await download.run() }
+        let task = Task(executorPreference: Redis.executor) { await download.run() }
         let isStopped = state.withLock { state in
             state.task = task
             return state.stop != nil

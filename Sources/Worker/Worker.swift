@@ -79,14 +79,16 @@ package final class Worker: Sendable {
         let janitor = Task { await Janitor(store: store, blocking: blocking, attendants: attendants, log: log).run() }
         let (claims, feed) = AsyncStream<(QueueAttendant, Claim, ContinuousClock.Instant)>.makeStream()
         await withDiscardingTaskGroup { group in
-            for attendant in attendants { group.addTask { await self.takeJobs(attendant, feed) } }
+            for attendant in attendants {
+                group.addTask(executorPreference: Redis.executor) { await self.takeJobs(attendant, feed) }
+            }
             group.addTask {
                 // Cancelling ends the sleep; the long day is only a bound.
                 while !Task.isCancelled { try? await Task.sleep(for: .seconds(86_400)) }
                 await self.shutDown(feed)
             }
             for await (attendant, claim, sent) in claims {
-                group.addTask { await self.work(claim, attendant, sent) }
+                group.addTask(executorPreference: Redis.executor) { await self.work(claim, attendant, sent) }
             }
         }
         janitor.cancel()

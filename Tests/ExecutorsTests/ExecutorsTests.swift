@@ -10,6 +10,9 @@ private actor OnLoop {
 
     isolated deinit { loop.stop() }
 
+    static var currentThread: UInt { UInt(pthread_self()) }
+    var thread: UInt { Self.currentThread }
+
     func note(_ number: Int) { seen.append(number) }
 
     func schedule() {
@@ -55,6 +58,26 @@ private actor OnLoop {
             for index in 0..<1000 { group.addTask { await actor.note(index) } }
         }
         #expect(await Set(actor.seen) == Set(0..<1000))
+    }
+
+    @Test("a task that prefers a loop stays on its thread, on the loop's actor and off it; others leave it")
+    func preference() async {
+        let actor = OnLoop()
+        let here = await actor.thread
+        let threads = await withTaskExecutorPreference(actor.loop) {
+            var threads = [OnLoop.currentThread]
+            await actor.note(1)
+            threads.append(OnLoop.currentThread)
+            await withTaskGroup(of: UInt.self) { group in
+                group.addTask { OnLoop.currentThread }
+                for await thread in group { threads.append(thread) }
+            }
+            await Task.yield()
+            return threads + [OnLoop.currentThread]
+        }
+        #expect(threads == [here, here, here, here])
+        await actor.note(2)
+        #expect(OnLoop.currentThread != here)
     }
 
     @Test("timers fire in their order, cancelled ones never") func timers() async throws {
