@@ -33,7 +33,7 @@ package final class Transfer: Sendable {
         (self.id, self.head, self.progress, self.engine) = (id, head, progress, engine)
     }
 
-    deinit { cancel() }
+    deinit { if !progress.isOver { cancel() } }
 
     /// Writes the body to `file` from `offset` on, but for what was collected of it. Returns when the bytes are written (not
     /// synced).

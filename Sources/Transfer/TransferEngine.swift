@@ -189,6 +189,7 @@ package actor TransferEngine {
 
     private func close(_ task: TransferTask, _ result: Result<TransferEnd, TransferError>) {
         tasks[task.id] = nil
+        task.progress.finish()
         retire(task)
         task.writer?.end()
         task.deliver(result)

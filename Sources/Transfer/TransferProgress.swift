@@ -8,6 +8,7 @@ package final class TransferProgress: Sendable {
     private let held = Atomic(false)
     private let hindered = Atomic<UInt64>(0)
     private let stop = Atomic<Int64>(.max)
+    private let over = Atomic(false)
 
     /// Bytes of the body accepted so far.
     package var received: Int64 { bytes.load(ordering: .relaxed) }
@@ -24,6 +25,9 @@ package final class TransferProgress: Sendable {
     /// The file offset to stop at; see `Transfer.shorten(to:)`.
     package var end: Int64 { stop.load(ordering: .relaxed) }
 
+    /// The transfer has ended.
+    var isOver: Bool { over.load(ordering: .relaxed) }
+
     // Written by the loop's thread alone, but for `shorten`.
 
     func add(_ count: Int) { bytes.store(received + Int64(count), ordering: .relaxed) }
@@ -33,6 +37,8 @@ package final class TransferProgress: Sendable {
     func hold(_ value: Bool) {
         if held.exchange(value, ordering: .relaxed) { hindered.store(monotonicNanoseconds(), ordering: .relaxed) }
     }
+
+    func finish() { over.store(true, ordering: .relaxed) }
 
     func shorten(to end: Int64) { stop.min(end, ordering: .relaxed) }
 }
