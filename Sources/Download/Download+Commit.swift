@@ -50,10 +50,10 @@ extension Download {
 
     /// Gives the sealed file its name. Blocks.
     private func place(_ checksum: String?) throws(TransferError) -> DownloadOutcome {
-        var (target, partial, entity) = state.withLock { ($0.target!, $0.partial!, $0.entity) }
+        let (chosen, partial, entity) = state.withLock { ($0.target!, $0.partial!, $0.entity) }
+        var target = chosen
         do throws(Target.PlaceError) {
-            try target.place(
-                partial, job.ifExists, mayReplace: mayReplace(target), durable: context.durability == .disk)
+            try target.place(partial, job.ifExists, durable: context.durability == .disk) { mayReplace(chosen) }
         } catch {
             switch error {
             // The partial file is gone: by whoever has the lease now, or with all of the root.

@@ -13,6 +13,9 @@ final class Directory: Sendable {
 
     /// The directory at `path` beneath this one, made where it is missing; new ones are synced. No link leads out.
     func descend(_ path: String) throws(TransferError) -> Directory {
+        guard !path.isEmpty else { return self }
+        let found = clinux_open_beneath(descriptor, path, O_RDONLY | O_DIRECTORY, 0)
+        if found >= 0 { return Directory(owning: found) }
         var current = self
         var walked = ""
         for part in path.pathParts {

@@ -15,10 +15,10 @@ struct Target: Sendable {
     var path: String { folder + name }
 
     /// The target of a job whose response suggests `suggested` as a name.
-    init(_ path: String?, suggested: String, in store: Store) throws(TransferError) {
+    init(_ path: String?, suggested: @autoclosure () -> String, in store: Store) throws(TransferError) {
         let path = path ?? ""
         isGiven = !path.isEmpty && path.utf8.last != UInt8(ascii: "/")
-        let full = isGiven ? path : path + suggested
+        let full = isGiven ? path : path + suggested()
         let parts = full.pathParts
         name = parts.last ?? "download"
         folder = parts.dropLast().map { $0 + "/" }.joined()
@@ -52,25 +52,29 @@ struct Target: Sendable {
     }
 
     /// Looks before the download what is in the way of it.
-    func check(_ policy: Job.IfExists, mayReplace: Bool) throws(TransferError) {
-        guard let status = directory.status(of: name), !mayReplace else { return }
+    func check(_ policy: Job.IfExists, mayReplace: @autoclosure () -> Bool) throws(TransferError) {
+        guard let status = directory.status(of: name), !mayReplace() else { return }
         if status.st_mode & S_IFMT == S_IFDIR {
             throw .failed(Failure(.fileExists, "\(path) is a directory: give the path of a file"))
         }
         if policy == .fail || policy == .reuse && isGiven { throw .failed(inTheWay) }
     }
 
-    /// Gives `partial` its final name, synced. Afterwards only `completed` may be settled.
-    mutating func place(_ partial: PartialFile, _ policy: Job.IfExists, mayReplace: Bool, durable: Bool)
+    /// Gives `partial` its final name, synced. Afterwards only `completed` may be settled. `mayReplace` is asked if there
+    /// is a file of this name.
+    mutating func place(_ partial: PartialFile, _ policy: Job.IfExists, durable: Bool, mayReplace: () -> Bool)
         throws(PlaceError)
     {
         let chosen = name
+        var isOwn = false
         for number in 0...10_000 {
             if number > 0 { name = FileName.numbered(chosen, number) }
             if linkat(directory.descriptor, partial.name, directory.descriptor, name, 0) == 0 { break }
             switch errno {
-            case EEXIST where policy == .overwrite || mayReplace:
+            case EEXIST where number == 0 && mayReplace():
+                isOwn = true
                 try replace(partial)
+            case EEXIST where policy == .overwrite: try replace(partial)
             case EEXIST where policy == .rename || !isGiven && policy == .reuse: continue
             case EEXIST: throw .failed(.failed(inTheWay))
             // Somebody who holds the job's lease has unlinked it.
@@ -80,7 +84,7 @@ struct Target: Sendable {
             break
         }
         if durable { fsync(directory.descriptor) }
-        if mayReplace { partial.unlinkOthers() }
+        if isOwn { partial.unlinkOthers() }
     }
 
     enum PlaceError: Error {
