@@ -8,7 +8,8 @@ extension Download {
     /// Opens one beside the final name, with room for all of the entity, and writes `bytes` if they are here already.
     /// Blocks.
     func create(for first: FirstResponse, with bytes: [UInt8] = []) throws(TransferError) {
-        let target = try Target(job.path, suggested: first.suggestedName, in: context.store)
+        let target = try Target(
+            job.path, suggested: suggestedName(first.transfer.head, first.url), in: context.store)
         try target.check(job.ifExists, mayReplace: mayReplace(target))
         let used = state.withLock { $0.partial?.generation }
         // The token names a run's first generation; a restart within the run adds to it.

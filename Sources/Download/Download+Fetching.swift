@@ -106,8 +106,7 @@ extension Download {
         }
         if let refusal = refusal(of: transfer.head, length) { throw .failed(refusal) }
         let first = FirstResponse(
-            transfer: transfer, host: host, entity: entity, length: length,
-            suggestedName: suggestedName(transfer.head, landing.url))
+            transfer: transfer, host: host, entity: entity, length: length, url: landing.url)
         let isSmall = length.map(isSmall) ?? false
         if !isSmall { try await onDisk { () throws(TransferError) in try self.create(for: first) } }
         state.withLock { state in
@@ -185,6 +184,7 @@ extension Download {
         Failure(.tooLarge, "the file is larger than the \(limit) bytes allowed")
     }
 
+    /// The file's name, unless the job gave one.
     func suggestedName(_ head: ResponseHead, _ final: WebURL) -> String {
         head.headers["content-disposition"].flatMap(ContentDisposition.fileName).flatMap(FileName.sanitise)
             ?? WebURL(job.urls[0]).flatMap { FileName.sanitise($0.lastComponent) } ?? FileName.sanitise(
@@ -214,6 +214,6 @@ struct FirstResponse: Sendable {
     let host: String
     let entity: Entity
     let length: Int64?
-    /// The file's name, unless the job gave one.
-    let suggestedName: String
+    /// Where the redirects led.
+    let url: WebURL
 }

@@ -11,19 +11,22 @@ struct WebURL: Sendable, Equatable {
 
     /// nil for what is no absolute http or https URL.
     init?(_ text: String) {
-        let text = PercentEncoding.encode(text)
-        guard let colon = text.firstRange(of: "://") else { return nil }
-        scheme = text[..<colon.lowerBound].lowercased()
+        // By bytes, which is much quicker: it is all ASCII then.
+        let text = PercentEncoding.encode(text)[...].utf8
+        guard let colon = text.firstIndex(of: UInt8(ascii: ":")), text[colon...].starts(with: "://".utf8) else {
+            return nil
+        }
+        scheme = Substring(text[..<colon]).lowercased()
         guard scheme == "http" || scheme == "https" else { return nil }
-        let rest = text[colon.upperBound...].prefix { $0 != "#" }
-        let end = rest.firstIndex { $0 == "/" || $0 == "?" } ?? rest.endIndex
-        authority = String(rest[..<end])
+        let rest = text[colon...].dropFirst(3).prefix { $0 != UInt8(ascii: "#") }
+        let end = rest.firstIndex { $0 == UInt8(ascii: "/") || $0 == UInt8(ascii: "?") } ?? rest.endIndex
+        authority = String(Substring(rest[..<end]))
         let tail = rest[end...]
-        if let mark = tail.firstIndex(of: "?") {
-            path = String(tail[..<mark])
-            query = String(tail[tail.index(after: mark)...])
+        if let mark = tail.firstIndex(of: UInt8(ascii: "?")) {
+            path = String(Substring(tail[..<mark]))
+            query = String(Substring(tail[mark...].dropFirst()))
         } else {
-            path = String(tail)
+            path = String(Substring(tail))
         }
         guard !host.isEmpty else { return nil }
     }
@@ -62,7 +65,9 @@ struct WebURL: Sendable, Equatable {
     var hostAndPort: String { "\(host):\(port)" }
 
     /// Scheme, host and port (RFC 6454): what credentials and custom headers must not leave.
-    func hasSameOrigin(as other: WebURL) -> Bool { scheme == other.scheme && host == other.host && port == other.port }
+    func hasSameOrigin(as other: WebURL) -> Bool {
+        scheme == other.scheme && (authority == other.authority || host == other.host && port == other.port)
+    }
 
     /// Where a Location leads from here (RFC 3986 section 5.2); nil if it is no http or https URL.
     func resolve(_ reference: String) -> WebURL? {
