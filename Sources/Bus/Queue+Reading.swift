@@ -47,14 +47,14 @@ extension Queue {
         return result
     }
 
-    /// The ids in `state`, oldest first, at most `limit`. Queued jobs that no worker has seen yet are told by their
-    /// elements.
-    package func ids(in state: JobState, limit: Int) async throws(RedisError) -> [String] {
+    /// The ids in `state`, oldest first, at most `limit`, without the first `start`. Queued jobs that no worker has seen yet
+    /// are told by their elements.
+    package func ids(in state: JobState, from start: Int = 0, limit: Int) async throws(RedisError) -> [String] {
         guard state == .queued else {
-            let reply = try await redis.send(Command("ZRANGE", keys.index(state), 0, limit - 1))
+            let reply = try await redis.send(Command("ZRANGE", keys.index(state), start, start + limit - 1))
             return (reply.array ?? []).compactMap(\.string)
         }
-        let reply = try await redis.send(Command("LRANGE", keys.jobs, -limit, -1))
+        let reply = try await redis.send(Command("LRANGE", keys.jobs, -start - limit, -start - 1))
         return (reply.array ?? []).reversed().compactMap { value in
             guard let bytes = value.bytes, let json = try? JSON(bytes) else { return nil }
             return json["id"]?.string ?? (try? Element(json))?.id

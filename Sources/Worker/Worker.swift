@@ -76,7 +76,10 @@ package final class Worker: Sendable {
             ])
         // The ticks outlive the claiming: leases are kept until the last job is back in line.
         let ticks = attendants.map { attendant in Task { await attendant.tend { self.fields } } }
-        let janitor = Task { await Janitor(store: store, blocking: blocking, attendants: attendants, log: log).run() }
+        let janitor = Task {
+            var janitor = Janitor(store: store, blocking: blocking, attendants: attendants, log: log)
+            await janitor.run()
+        }
         let (claims, feed) = AsyncStream<(QueueAttendant, Claim, ContinuousClock.Instant)>.makeStream()
         await withDiscardingTaskGroup { group in
             for attendant in attendants {

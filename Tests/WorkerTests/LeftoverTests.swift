@@ -3,7 +3,6 @@ import Contract
 import Download
 import Executors
 import Glibc
-import Logging
 import Redis
 import TestSupport
 import Testing
@@ -13,40 +12,6 @@ import Testing
 /// Partial files that nobody goes on with.
 @Suite struct LeftoverTests {
     private let blocking = BlockingPool(name: "test", limit: 2)
-    private let log = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
-
-    /// A partial file of a job, and its second link if `name` is given. Returns its name.
-    private func leave(_ id: String, _ generation: Character, as name: String?, in root: TemporaryDirectory) -> String {
-        let partial = ".haul-\(PartialKey.of(id, in: .default))-\(String(repeating: generation, count: 32))"
-        close(open(root.file(partial), O_CREAT | O_WRONLY, 0o600))
-        if let name { link(root.file(partial), root.file(name)) }
-        return partial
-    }
-
-    @Test("the janitor removes what a settled job left beside its file, and nothing that may be wanted") func janitor()
-        async throws
-    {
-        let fleet = try await Fleet()
-        let origin = try OriginServer { _ in OriginReply(body: [1, 2, 3]) }
-        try await fleet.withWorker("w") {
-            try await fleet.push(#"{"url":"\#(origin.url("/a"))","id":"settled","path":"a"}"#)
-            try await fleet.wait("settled", for: .completed)
-        }
-        let left = leave("settled", "1", as: "b", in: fleet.root)
-        let unplaced = leave("settled", "2", as: nil, in: fleet.root)
-        let unknown = leave("another queue's", "3", as: "c", in: fleet.root)
-        let store = try Store(root: fleet.root.path)
-        let attendant = QueueAttendant(
-            index: 0, name: .default, identity: WorkerIdentity(name: "w", store: store.id),
-            configuration: WorkerConfiguration(redis: fleet.queue.redis.url, root: fleet.root.path, name: "w"),
-            store: store, blocking: blocking, log: log)
-        var janitor = Janitor(store: store, blocking: blocking, attendants: [attendant], log: log)
-        await janitor.sweep()
-        #expect(fleet.root.names.contains(left), "it is younger than a minute")
-        janitor.settledAge = -1
-        await janitor.sweep()
-        #expect(fleet.root.names == [unplaced, unknown, "a", "b", "c"].sorted())
-    }
 
     @Test("a fenced run unlinks its partial file if nobody can go on with it", arguments: [true, false])
     func fenced(isKnown: Bool) async throws {
@@ -78,12 +43,12 @@ import Testing
     ) async throws -> (Leftovers, queue: Queue, partial: String) {
         let queue = Queue(.default, redis: Redis(try RedisURL(server.url), name: "w", replies: .owed))
         let leftovers = Leftovers(queue, try Store(root: root.path), blocking)
-        let partial = leave("j", "1", as: "a", in: root)
+        let partial = root.leave("j", as: "a")
         try await prepare(queue)
         try await tick(queue)
         await leftovers.keep(
             PartialPlace(
-                file: "a", key: PartialKey.of("j", in: .default), generation: String(repeating: "1", count: 32)))
+                file: "a", key: PartialKey.of("j", in: .default), generation: TemporaryDirectory.generation))
         return (leftovers, queue, partial)
     }
 

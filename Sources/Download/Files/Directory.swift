@@ -32,6 +32,12 @@ final class Directory: Sendable {
         return current
     }
 
+    /// The directory at `path` beneath this one, if it is there; "" is this one. No link leads out.
+    func beneath(_ path: String) -> Directory? {
+        let next = clinux_open_beneath(descriptor, path.isEmpty ? "." : path, O_RDONLY | O_DIRECTORY, 0)
+        return next < 0 ? nil : Directory(owning: next)
+    }
+
     func status(of name: String) -> stat? {
         var status = stat()
         return fstatat(descriptor, name, &status, AT_SYMLINK_NOFOLLOW) == 0 ? status : nil
@@ -39,9 +45,11 @@ final class Directory: Sendable {
 
     func unlink(_ name: String) { unlinkat(descriptor, name, 0) }
 
+    static let probePrefix = "\(Store.hiddenPrefix)probe-"
+
     /// Makes a file in it, writes and syncs it, and takes it away again; the errno of what failed, or 0.
     func tryWriting() -> Int32 {
-        let name = "\(Store.hiddenPrefix)probe-\(getpid())-\(UInt64.random(in: 0...(.max)))"
+        let name = "\(Self.probePrefix)\(getpid())-\(UInt64.random(in: 0...(.max)))"
         let file = openat(descriptor, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
         guard file >= 0 else { return errno }
         let isWritten = write(file, "x", 1) == 1 && fsync(file) == 0

@@ -27,11 +27,15 @@ struct PartialFile: Sendable {
 
     static func name(_ key: String, _ generation: String) -> String { "\(Store.hiddenPrefix)\(key)-\(generation)" }
 
-    /// The job's key in a partial file's name; nil for other names.
-    static func key(of name: String) -> String? {
+    /// What a partial file's name says; nil for other names.
+    static func identity(of name: String) -> (key: String, generation: String)? {
+        guard name.hasPrefix(Store.hiddenPrefix) else { return nil }
         let parts = name.split(separator: "-", omittingEmptySubsequences: false)
-        return parts.count >= 3 && parts[0] == ".haul" && parts[1].utf8.count == 40 ? String(parts[1]) : nil
+        guard parts.count >= 3, parts[1].utf8.count == 40 else { return nil }
+        return (String(parts[1]), String(parts[2]))
     }
+
+    static func key(of name: String) -> String? { identity(of: name)?.key }
 
     /// A new generation. Whoever opens one first unlinks the job's others: their writers are fenced. One that has its
     /// final name already stays until that is replaced: it proves that the file there is the job's own.

@@ -47,7 +47,7 @@ package final class Store: Sendable {
         if let known = readID(directory) { return known }
         guard status == 0 else { throw refusal("the root \(root) has no room for its first file", status) }
         // Several workers may start at once: one creates it, all read it.
-        let temporary = ".haul-store-\(getpid())-\(UInt64.random(in: 0...(.max)))"
+        let temporary = "\(idName)-\(getpid())-\(UInt64.random(in: 0...(.max)))"
         let created = openat(directory.descriptor, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o644)
         guard created >= 0 else { throw refusal("the root \(root) is not writable", errno) }
         let mine = Array(
@@ -73,12 +73,21 @@ package final class Store: Sendable {
 
     /// A partial file that was found, and what tells whether it is wanted.
     package struct FoundPartial: Sendable {
-        package let path: String
+        let folder: String
+        let name: String
+        /// Empty: no partial file after all, but what a worker makes for a moment, to see if it can.
         package let key: String
-        /// Seconds since its inode changed; when it was modified says nothing, since a finished one may have the server's time.
-        package let age: Int64
+        package let generation: String
         /// It has a second link: its final name, unless that is gone.
         package let isPlaced: Bool
+        /// When its inode changed; when it was modified says nothing, since a finished one may have the server's time.
+        let changed: timespec
+        /// Seconds since then.
+        package let age: Int64
+
+        package var path: String { folder + name }
+        /// The token of the run that made it.
+        package var run: String { String(generation.prefix { $0 != "." }) }
     }
 
     /// The partial files that nobody has written to for `age` seconds. Blocks; walks the whole root.
@@ -87,28 +96,34 @@ package final class Store: Sendable {
         var found: [FoundPartial] = []
         var pending = [""]
         while let folder = pending.popLast() {
-            let descriptor = clinux_open_beneath(
-                directory.descriptor, folder.isEmpty ? "." : folder, O_RDONLY | O_DIRECTORY, 0)
-            guard descriptor >= 0 else { continue }
-            let here = Directory(owning: descriptor)
+            guard let here = directory.beneath(folder) else { continue }
             for name in here.names() {
                 guard let status = here.status(of: name) else { continue }
                 if status.st_mode & S_IFMT == S_IFDIR {
                     pending.append(folder + name + "/")
-                } else if let key = PartialFile.key(of: name), now - Int64(status.st_ctim.tv_sec) > age {
-                    found.append(
-                        FoundPartial(
-                            path: folder + name, key: key, age: now - Int64(status.st_ctim.tv_sec),
-                            isPlaced: status.st_nlink > 1))
+                    continue
                 }
+                let unchanged = now - Int64(status.st_ctim.tv_sec)
+                guard unchanged > age,
+                    let identity = PartialFile.identity(of: name)
+                        ?? (folder.isEmpty && Self.isMomentary(name) ? ("", "") : nil)
+                else { continue }
+                found.append(
+                    FoundPartial(
+                        folder: folder, name: name, key: identity.key, generation: identity.generation,
+                        isPlaced: status.st_nlink > 1, changed: status.st_ctim, age: unchanged))
             }
         }
         return found
     }
 
+    private static func isMomentary(_ name: String) -> Bool {
+        name.hasPrefix(Directory.probePrefix) || name.hasPrefix(idName + "-")
+    }
+
     /// The time in seconds as the file system tells it: only that can be compared with the age of files.
     private var now: Int64? {
-        let name = ".haul-store-now-\(UInt64.random(in: 0...(.max)))"
+        let name = "\(Self.idName)-now-\(UInt64.random(in: 0...(.max)))"
         let descriptor = openat(directory.descriptor, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else { return nil }
         var status = stat()
@@ -141,5 +156,12 @@ package final class Store: Sendable {
         target.directory.unlink(target.name)
     }
 
-    package func unlink(_ path: String) { directory.unlink(path) }
+    /// False if somebody has written to it since it was found, or it is gone. Blocks.
+    package func unlink(_ partial: FoundPartial) -> Bool {
+        guard let folder = directory.beneath(partial.folder), let status = folder.status(of: partial.name),
+            status.st_ctim.tv_sec == partial.changed.tv_sec, status.st_ctim.tv_nsec == partial.changed.tv_nsec
+        else { return false }
+        folder.unlink(partial.name)
+        return true
+    }
 }

@@ -1,0 +1,173 @@
+import Bus
+import Contract
+import Download
+import Executors
+import Glibc
+import Logging
+import Redis
+import TestSupport
+import Testing
+
+@testable import Worker
+
+/// What is swept, and above all what is not.
+@Suite struct JanitorTests {
+    /// Notes the warnings.
+    private struct Notes: LogHandler {
+        let warnings: Shared<[String]>
+        var metadata: Logger.Metadata = [:]
+        var logLevel = Logger.Level.warning
+
+        subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+            get { metadata[key] }
+            set { metadata[key] = newValue }
+        }
+
+        func log(event: LogEvent) { warnings.change { $0.append("\(event.message)") } }
+    }
+
+    private let warnings = Shared<[String]>([])
+
+    private func janitor(_ fleet: Fleet) throws -> Janitor {
+        let warnings = warnings
+        let log = Logger(label: "test", factory: { _ in Notes(warnings: warnings) })
+        let (store, blocking) = (try Store(root: fleet.root.path), BlockingPool(name: "test", limit: 2))
+        let attendant = QueueAttendant(
+            index: 0, name: .default, identity: WorkerIdentity(name: "w", store: store.id),
+            configuration: WorkerConfiguration(redis: fleet.queue.redis.url, root: fleet.root.path, name: "w"),
+            store: store, blocking: blocking, log: log)
+        var janitor = Janitor(store: store, blocking: blocking, attendants: [attendant], log: log)
+        janitor.settledAge = -1
+        return janitor
+    }
+
+    private func put(_ id: String, in state: JobState, _ queue: Queue) async throws {
+        let command =
+            state == .queued
+            ? Command("LPUSH", queue.keys.jobs, #"{"id":"\#(id)"}"#) : Command("ZADD", queue.keys.index(state), 1, id)
+        try await queue.redis.send(command)
+    }
+
+    private static func generation(_ digit: Int) -> String { String(repeating: "\(digit)", count: 32) }
+
+    /// Puts one job into each state, named by it, of generation 1, which run 2 has ended or still runs.
+    private func putJobs(_ queue: Queue) async throws {
+        for state in JobState.allCases {
+            let id = state.rawValue
+            try await put(id, in: state, queue)
+            try await queue.redis.send(
+                Command(
+                    "HSET", queue.keys.job(id), "state", id, "generation", Self.generation(1), "token",
+                    Self.generation(2)))
+        }
+    }
+
+    private static let unfinished = [JobState.queued, .scheduled, .running, .paused, .failed].map(\.rawValue)
+
+    @Test("what runs of completed and cancelled jobs left goes, and nothing that may be wanted") func settled()
+        async throws
+    {
+        let fleet = try await Fleet()
+        let root = fleet.root
+        try await putJobs(fleet.queue)
+        let wanted = Self.unfinished.flatMap { [root.leave($0), root.leave($0, "3")] }
+        // Others share the root: queues that are not served here, and queues of the same name on another Redis.
+        let foreign = [
+            root.leave("unknown"), root.leave("unknown", "2", as: "u"), root.leave("completed", queue: "other"),
+            root.leave("completed", "3"), root.leave("cancelled", "3"),
+        ]
+        let orphans = [
+            root.leave("completed"), root.leave("cancelled"), root.leave("completed", "2", as: "c"),
+            root.leave("cancelled", "4", as: "d"), root.leave("cancelled", "2.1f"),
+        ]
+        // As of a worker that was killed while it looked whether it can write.
+        let probe = ".haul-probe-1-2"
+        close(open(root.file(probe), O_CREAT | O_WRONLY, 0o600))
+        var janitor = try janitor(fleet)
+        janitor.settledAge = 60
+        await janitor.sweep()
+        #expect(Set(orphans + [probe]).isSubset(of: root.names), "they are younger than a minute")
+        janitor.settledAge = -1
+        await janitor.sweep()
+        #expect(Set(root.names) == Set(wanted + foreign + ["c", "d", "u"]))
+    }
+
+    @Test("an old file of a job that nobody knows goes, and none that may be continued") func old() async throws {
+        let fleet = try await Fleet()
+        try await putJobs(fleet.queue)
+        let wanted = Self.unfinished.map { fleet.root.leave($0) }
+        _ = [fleet.root.leave("unknown"), fleet.root.leave("completed", queue: "other")]
+        var janitor = try janitor(fleet)
+        janitor.age = -1
+        await janitor.sweep()
+        #expect(Set(fleet.root.names) == Set(wanted))
+    }
+
+    @Test("what is settled is known however many jobs there are") func many() async throws {
+        let fleet = try await Fleet()
+        let fill = """
+            for n = 1, 2500 do
+              redis.call('ZADD', KEYS[1], n, 'j' .. n)
+              redis.call('HSET', KEYS[2] .. n, 'state', 'completed', 'generation', ARGV[1])
+            end
+            """
+        let keys = fleet.queue.keys
+        try await fleet.queue.redis.send(
+            Command("EVAL", fill, 2, keys.index(.completed), keys.job("j"), Self.generation(1)))
+        let partials = [1, 1000, 1001, 2500].map { fleet.root.leave("j\($0)") }
+        var janitor = try janitor(fleet)
+        #expect(Set(fleet.root.names) == Set(partials))
+        await janitor.sweep()
+        #expect(fleet.root.names == [])
+    }
+
+    @Test("while there are too many jobs to know them all no old file goes, which is said once") func tooMany()
+        async throws
+    {
+        let fleet = try await Fleet()
+        for id in ["a", "b", "c"] { try await put(id, in: .paused, fleet.queue) }
+        let (known, unknown) = (fleet.root.leave("c"), fleet.root.leave("unknown"))
+        var janitor = try janitor(fleet)
+        janitor.age = -1
+        janitor.most = 3
+        for _ in 1...2 { await janitor.sweep() }
+        #expect(Set(fleet.root.names) == [known, unknown])
+        #expect(warnings.value == ["partial files of unknown jobs are not swept: too many jobs to know them all"])
+        janitor.most = 4
+        await janitor.sweep()
+        #expect(fleet.root.names == [known])
+    }
+
+    @Test("a file that is written to after it was found stays") func changed() async throws {
+        let fleet = try await Fleet()
+        let partial = fleet.root.leave("j")
+        let store = try Store(root: fleet.root.path)
+        let found = store.partials(olderThan: -1)
+        #expect(found.map(\.path) == [partial])
+        let file = open(fleet.root.file(partial), O_WRONLY)
+        defer { close(file) }
+        func changed() -> Int {
+            var status = stat()
+            fstat(file, &status)
+            return status.st_ctim.tv_nsec
+        }
+        let before = changed()
+        // The clock of the file system ticks some hundred times a second.
+        try await eventually("it to be changed") { write(file, "x", 1) == 1 && changed() != before }
+        #expect(!store.unlink(found[0]))
+        #expect(fleet.root.names == [partial])
+    }
+}
+
+extension TemporaryDirectory {
+    static let generation = String(repeating: "1", count: 32)
+
+    /// A partial file of a job, and its second link if `name` is given. Returns the partial file's name.
+    func leave(_ id: String, _ generation: String = "1", as name: String? = nil, queue: String = "default") -> String {
+        let key = PartialKey.of(id, in: QueueName(queue)!)
+        let partial = ".haul-\(key)-\(String(repeating: generation.first!, count: 32))\(generation.dropFirst())"
+        close(open(file(partial), O_CREAT | O_WRONLY, 0o600))
+        if let name { link(file(partial), file(name)) }
+        return partial
+    }
+}
