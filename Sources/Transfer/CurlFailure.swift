@@ -42,6 +42,12 @@ extension TransferError {
         return probe < 0 && (errno == EMFILE || errno == ENFILE)
     }
 
+    /// Whether a failure of TLS is an https proxy's: no tunnel to the server has come about yet.
+    private static func isOfProxy(_ task: TransferTask) -> Bool {
+        task.configuration.proxy?.lowercased().hasPrefix("https:") == true
+            && ccurl_get_long(task.easy.raw, CURLINFO_HTTP_CONNECTCODE) != 200
+    }
+
     private static func explain(_ task: TransferTask, _ code: CURLcode, _ systemError: Int32) -> (ErrorCode, String) {
         let target = Authority(task.request.url)
         let place = target.map { "\($0.host):\($0.port)" } ?? "the server"
@@ -69,6 +75,8 @@ extension TransferError {
             return ccurl_get_offset(task.easy.raw, CURLINFO_NAMELOOKUP_TIME_T) == 0 && target?.isNumeric == false
                 ? (.dns, "\(target?.host ?? "the host") was not resolved within \(limit) s")
                 : (hasProxy ? .proxy : .connect, "\(place) did not answer within \(limit) s of connecting")
+        case CURLE_PEER_FAILED_VERIFICATION where isOfProxy(task), CURLE_SSL_CONNECT_ERROR where isOfProxy(task):
+            return (.proxy, "TLS with the proxy failed, --ca adds authorities: \(task.easy.errorMessage)")
         case CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_CACERT_BADFILE, CURLE_SSL_ISSUER_ERROR,
             CURLE_SSL_INVALIDCERTSTATUS:
             return (.tls, "the certificate of \(place) cannot be trusted: \(task.easy.errorMessage)")

@@ -56,9 +56,9 @@ final class EasyHandle {
         try set(CURLOPT_PROXY, configuration.proxy ?? "")
         try set(CURLOPT_NOPROXY, "")
         if let file = configuration.certificateAuthorities {
-            // The system's directory stays in force beside the file.
-            try set(CURLOPT_CAINFO, file)
-            try set(CURLOPT_CAPATH, "/etc/ssl/certs")
+            // The system's directory stays in force beside the file. An https proxy is verified like a server.
+            for option in [CURLOPT_CAINFO, CURLOPT_PROXY_CAINFO] { try set(option, file) }
+            for option in [CURLOPT_CAPATH, CURLOPT_PROXY_CAPATH] { try set(option, "/etc/ssl/certs") }
         }
         try setMethod(request)
         for (name, value) in request.headers { try addHeader(name, value) }

@@ -128,4 +128,92 @@ import Transfer
             try await bench(proxy.url(scheme)).run(Job(id: "j", urls: ["http://127.0.0.1:\(port)/a"])).code == .proxy)
         #expect(proxy.connections == 1)
     }
+
+    @Test("an https proxy: its certificate is verified like any other", arguments: [true, false])
+    func sealedProxy(_ isOriginSealed: Bool) async throws {
+        let certificates = try await Certificates()
+        let proxy = try ProxyServer(credentials: "user:secret", certificates: certificates)
+        let origin = try OriginServer(certificates: isOriginSealed ? certificates : nil) { .file(Self.bytes, to: $0) }
+        let job = Job(id: "j", urls: [origin.url("/a")])
+        // Whose certificate it was is the proxy's matter, not the server's.
+        #expect(try await bench(proxy.url("https", credentials: "user:secret")).run(job).code == .proxy)
+        #expect(proxy.targets.isEmpty)
+        let bench = try bench(proxy.url("https", credentials: "user:secret"), certificates: certificates)
+        #expect(await bench.run(job).file != nil)
+        #expect(bench.directory.holds("a", Self.bytes))
+        let expected = isOriginSealed ? "CONNECT 127.0.0.1:\(origin.port)" : "GET \(origin.url("/a"))"
+        #expect(!proxy.targets.isEmpty && proxy.targets.allSatisfy { $0 == expected })
+    }
+
+    @Test("behind an https proxy a certificate that is not trusted is still the server's") func untrustedBehind()
+        async throws
+    {
+        let (trusted, other) = (try await Certificates(), try await Certificates())
+        let proxy = try ProxyServer(certificates: trusted)
+        let origin = try OriginServer(certificates: other) { .file(Self.bytes, to: $0) }
+        let job = Job(id: "j", urls: [origin.url("/a")])
+        #expect(try await bench(proxy.url("https"), certificates: trusted).run(job).code == .tls)
+        #expect(origin.requests.isEmpty)
+    }
+
+    struct Loss: Sendable, CustomTestStringConvertible {
+        let scheme: String
+        let isOriginSealed: Bool
+        let byReset: Bool
+        var testDescription: String {
+            "\(scheme), \(isOriginSealed ? "https" : "http"), \(byReset ? "reset" : "closed")"
+        }
+    }
+
+    static let losses = ["http", "https", "socks5"].flatMap { scheme in
+        [true, false].flatMap { sealed in
+            [true, false].map { Loss(scheme: scheme, isOriginSealed: sealed, byReset: $0) }
+        }
+    }
+
+    @Test("a proxy that is lost in mid-transfer costs no bytes, and no more than a question", arguments: losses)
+    func lost(_ loss: Loss) async throws {
+        let certificates = try await Certificates()
+        let proxy = try ProxyServer(certificates: loss.scheme == "https" ? certificates : nil)
+        let latch = Latch()
+        let origin = try OriginServer(certificates: loss.isOriginSealed ? certificates : nil) { request in
+            var reply = OriginReply.file(Self.bytes, to: request)
+            if request.number == 1 { reply.hold = (700_000, latch) }
+            return reply
+        }
+        defer { latch.open() }
+        let bench = try bench(proxy.url(loss.scheme), certificates: certificates)
+        var job = Job(id: "j", urls: [origin.url("/a")])
+        job.connections = 1
+        let download = bench.download(job)
+        let running = Task { await download.run() }
+        try await eventually("700,000 bytes") { download.progress().received == 700_000 }
+        proxy.cutConnections(byReset: loss.byReset)
+        #expect(await running.value.file?.bytes == Self.bytes.count)
+        #expect(bench.directory.holds("a", Self.bytes))
+        #expect(origin.requests.map { $0.headers["range"] } == [nil, "bytes=700000-"])
+        #expect(proxy.connections == 2)
+    }
+
+    @Test("a proxy that is gone for good in mid-transfer is a proxy error, and what came is kept", arguments: schemes)
+    func gone(_ scheme: String) async throws {
+        let proxy = try ProxyServer()
+        let latch = Latch()
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(Self.bytes, to: request)
+            if request.number == 1 { reply.hold = (700_000, latch) }
+            return reply
+        }
+        defer { latch.open() }
+        let bench = try bench(proxy.url(scheme))
+        var job = Job(id: "j", urls: [origin.url("/a")])
+        job.connections = 1
+        let download = bench.download(job)
+        let running = Task { await download.run() }
+        try await eventually("700,000 bytes") { download.progress().received == 700_000 }
+        proxy.leave()
+        let code = await running.value.code
+        #expect(code == .proxy && RetryPolicy.isRetryable(.proxy))
+        #expect(await download.finalCheckpoint()?.offsets.intervals == [0..<700_000])
+    }
 }

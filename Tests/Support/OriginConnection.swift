@@ -40,6 +40,9 @@ final class OriginConnection {
         session.map { SSL_read($0, &byte, 1) == 1 } ?? (recv(descriptor, &byte, 1, 0) == 1)
     }
 
+    /// There is more to be received, though nothing may come in any more.
+    var hasPending: Bool { session.map { SSL_pending($0) > 0 } ?? false }
+
     func send(_ bytes: [UInt8]) -> Bool {
         var done = 0
         while done < bytes.count {

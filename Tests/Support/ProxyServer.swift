@@ -4,12 +4,15 @@ import Glibc
 import Synchronization
 
 /// A proxy on loopback like an operator's: HTTP (CONNECT, and plain requests in absolute form) and SOCKS 5 on one port, told
-/// apart by the first byte. It leads to loopback and nowhere else, and notes what it was asked for.
+/// apart by the first byte; with certificates, both of it within TLS. It leads to loopback and nowhere else, and notes what it
+/// was asked for.
 package final class ProxyServer: Sendable {
     private struct State {
         var targets: [String] = []
         var heads: [String] = []
         var connections = 0
+        /// Sockets that are open.
+        var clients: Set<Int32> = []
     }
 
     package let port: Int
@@ -20,9 +23,10 @@ package final class ProxyServer: Sendable {
     private let credentials: String?
     private let state = Mutex(State())
 
-    package init(names: Set<String> = [], credentials: String? = nil) throws {
+    package init(names: Set<String> = [], credentials: String? = nil, certificates: Certificates? = nil) throws {
         (self.names, self.credentials) = (names, credentials)
         (listener, port) = try LoopbackSocket.listen()
+        let tls = certificates.map(ServerTLS.init)
         startThread(name: "proxy") { [weak self, listener] in
             while true {
                 let client = accept(listener, nil, nil)
@@ -30,9 +34,13 @@ package final class ProxyServer: Sendable {
                     if client >= 0 { close(client) }
                     return
                 }
-                self.state.withLock { $0.connections += 1 }
+                self.state.withLock { state in
+                    state.connections += 1
+                    state.clients.insert(client)
+                }
                 startThread(name: "proxy-client") {
-                    self.serve(client)
+                    self.serve(client, tls)
+                    self.state.withLock { _ = $0.clients.remove(client) }
                     close(client)
                 }
             }
@@ -44,7 +52,29 @@ package final class ProxyServer: Sendable {
         close(listener)
     }
 
-    /// `scheme` is http, socks5 or socks5h.
+    /// Ends every connection where it is, by a FIN or a RST.
+    package func cutConnections(byReset: Bool = false) {
+        state.withLock { state in
+            for client in state.clients {
+                guard byReset else {
+                    shutdown(client, Int32(SHUT_RDWR))
+                    continue
+                }
+                // What is connected to nobody is reset; the descriptor stays its owner's.
+                var nobody = sockaddr()
+                nobody.sa_family = sa_family_t(AF_UNSPEC)
+                Glibc.connect(client, &nobody, socklen_t(MemoryLayout<sockaddr>.size))
+            }
+        }
+    }
+
+    /// Takes no more connections, and ends those that are there.
+    package func leave() {
+        shutdown(listener, Int32(SHUT_RDWR))
+        cutConnections()
+    }
+
+    /// `scheme` is http, https, socks5 or socks5h.
     package func url(_ scheme: String, credentials: String? = nil) -> String {
         "\(scheme)://\(credentials.map { $0 + "@" } ?? "")127.0.0.1:\(port)"
     }
@@ -56,6 +86,11 @@ package final class ProxyServer: Sendable {
     package var connections: Int { state.withLock { $0.connections } }
 
     private func note(_ target: String) { state.withLock { $0.targets.append(target) } }
+
+    private func serve(_ client: Int32, _ tls: ServerTLS?) {
+        guard let tls else { return serve(client) }
+        TLSFront.open(client, tls, serve)
+    }
 
     private func serve(_ client: Int32) {
         var first: UInt8 = 0
