@@ -240,7 +240,7 @@ import Testing
     }
 
     @Test("final jobs expire with their index; nothing is left but documented keys") func retention() async throws {
-        let f = try await QueueFixture { $0.keepCompleted = .seconds(2) }
+        let f = try await QueueFixture { $0.keepCompleted = .seconds(4) }
         try await f.push(#"{"url":"http://h/1?secret=1","id":"1","reply_to":"me"}"#)
         try await f.settle(try #require(try await f.claim()), QueueFixture.done)
         #expect(try await f.queue.job("1")?.fields.values.contains { $0.contains("secret") } == false)

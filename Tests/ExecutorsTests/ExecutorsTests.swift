@@ -16,12 +16,13 @@ private actor OnLoop {
     func note(_ number: Int) { seen.append(number) }
 
     func schedule() {
+        let start = ContinuousClock.now
         for number in [3, 1, 2] {
-            _ = loop.schedule(at: .now + .milliseconds(number * 10)) { [weak self] in
+            _ = loop.schedule(at: start + .milliseconds(number * 10)) { [weak self] in
                 self?.assumeIsolated { $0.seen.append(number) }
             }
         }
-        let cancelled = loop.schedule(at: .now + .milliseconds(15)) { [weak self] in
+        let cancelled = loop.schedule(at: start + .milliseconds(15)) { [weak self] in
             self?.assumeIsolated { $0.seen.append(99) }
         }
         loop.cancel(cancelled)

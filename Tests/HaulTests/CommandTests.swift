@@ -103,8 +103,8 @@ struct CommandBench {
         #expect(try await bench.haul("push", origin.url("/a"), "--id", "a").status == 0)
         try await eventually("a checkpoint") { try await bench.server.cli("EXISTS", "haul:{default}:offsets:a") == "1" }
         first.kill(SIGKILL)
-        gate.open()
         _ = try await first.wait()
+        gate.open()
         let second = try bench.worker("second")
         let watch = try await bench.haul("watch", "a")
         #expect(watch.status == 0, "\(watch)")
@@ -204,8 +204,8 @@ struct CommandBench {
         let first = try bench.start(["get", origin.url("/a"), "-o", target.path + "/x.bin"])
         try await eventually("a part") { first.standardOutput.contains("KiB of") }
         first.kill(SIGINT)
-        gate.open()
         #expect(try await first.wait() == 130)
+        gate.open()
         let second = try bench.start(["get", origin.url("/a"), "-o", target.path + "/x.bin"])
         #expect(try await second.wait() == 0, "\(second.standardError)")
         #expect(target.holds("x.bin", bytes))

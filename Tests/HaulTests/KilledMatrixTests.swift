@@ -35,7 +35,10 @@ import Testing
     private func run(_ sample: [MatrixCase]) async throws -> (right: Int, continued: Int) {
         let fleet = try await ProcessFleet()
         var cases = try sample.enumerated().map { index, matrixCase in
-            Case(id: "c\(index)", matrixCase: matrixCase, origin: try MatrixOrigin(matrixCase, pace: 60_000))
+            // None is done before the kill.
+            Case(
+                id: "c\(index)", matrixCase: matrixCase,
+                origin: try MatrixOrigin(matrixCase, pace: 60_000, held: 150_000))
         }
         let slots = ["--slots", "64", "--connections", "8"]
         let first = try ChildProcess("haul", fleet.arguments("first") + slots)

@@ -56,6 +56,7 @@ import Testing
         try await fleet.push("a")
         try await fleet.waitForOffsets("a")
         one.kill(SIGKILL)
+        _ = try await one.wait()
         let again = try fleet.worker("one", lease: 600)
         fleet.gate.open()
         try await fleet.wait("a", for: "completed")

@@ -7,12 +7,12 @@ import Testing
 @Suite struct RedisTroubleTests {
     @Test("a Redis that stalls for longer than the lease robs no live worker") func stall() async throws {
         let fleet = try await ProcessFleet()
-        let workers = try ["one", "two"].map { try fleet.worker($0) }
+        let workers = try ["one", "two"].map { try fleet.worker($0, lease: 5) }
         try await fleet.push("a")
         try await fleet.waitForOffsets("a")
         fleet.server.signal(SIGSTOP)
-        // The fault itself: longer than the lease of 2 s.
-        try await Task.sleep(for: .seconds(3))
+        // The fault itself: longer than the lease of 5 s, which is longer than a slow machine keeps a worker from its tick.
+        try await Task.sleep(for: .seconds(6))
         fleet.server.signal(SIGCONT)
         fleet.gate.open()
         try await fleet.wait("a", for: "completed")

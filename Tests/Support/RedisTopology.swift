@@ -52,7 +52,7 @@ package final class RedisWithSentinels: Sendable {
                 bind 127.0.0.1
                 dir \(directory.path)
                 sentinel monitor main 127.0.0.1 \(ports[0]) 2
-                sentinel down-after-milliseconds main 700
+                sentinel down-after-milliseconds main 2000
                 sentinel failover-timeout main 3000
                 """
             let file = directory.file("sentinel\(number).conf")

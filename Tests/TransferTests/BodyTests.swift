@@ -146,10 +146,11 @@ struct BodyTests {
         let server = server("HTTP/1.1 200 OK\r\nContent-Length: 300000", body)
         defer { server.stop() }
         var request = localRequest(server.url)
-        request.stallTimeout = .milliseconds(300)
+        // Longer than a slow machine takes to answer.
+        request.stallTimeout = .seconds(2)
         let transfer = try await engine.start(request)
         // Longer than the stall limit: waiting for us is no stall.
-        try await Task.sleep(for: .milliseconds(700))
+        try await Task.sleep(for: .seconds(3))
         #expect(transfer.progress.received == 0)
         #expect(try await transfer.collect(limit: 300_000) == body)
     }
@@ -169,14 +170,15 @@ struct BodyTests {
         let server = server("HTTP/1.1 200 OK\r\nContent-Length: 1000", testBytes(10)) { $0.waitForClose() }
         defer { server.stop() }
         var request = localRequest(server.url)
-        request.stallTimeout = .milliseconds(400)
+        // The server's own first bytes are to come before.
+        request.stallTimeout = .seconds(2)
         let file = file()
         let start = ContinuousClock.now
         let error = await transferError { () async throws(TransferError) in
             try await engine.start(request).receive(into: file, at: 0)
         }
         #expect(error?.code == .stalled)
-        #expect(ContinuousClock.now - start >= .milliseconds(400))
+        #expect(ContinuousClock.now - start >= .seconds(2))
         // What had come is not lost.
         #expect(file.written == ByteIntervals([0..<10]))
     }

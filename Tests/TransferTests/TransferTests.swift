@@ -163,8 +163,8 @@ private struct Bench {
         let start = ContinuousClock.now
         receiving.cancel()
         await #expect(throws: TransferError.self) { try await receiving.value }
-        // A bound against hanging, far above what it takes.
-        #expect(ContinuousClock.now - start < .seconds(5))
+        // A bound against waiting for the stall limit of 20 s, far above what it takes.
+        #expect(ContinuousClock.now - start < .seconds(15))
     }
 
     @Test("many transfers share few blocks, and all arrive") func starved() async throws {

@@ -4,16 +4,19 @@ import Synchronization
 /// The server of one case: slow and honest about the old version, then as the case says about the new one.
 package final class MatrixOrigin: Sendable {
     private let state: Shared<(isNew: Bool, parts: Int)>
+    private let gate: Latch
     package let server: OriginServer
 
-    /// `pace` is what each response of the old version brings, bytes per second.
-    package init(_ matrixCase: MatrixCase, pace: Int = 400_000) throws {
+    /// Each response of the old version brings `pace` bytes per second, and no more than `held` until there is the new one.
+    package init(_ matrixCase: MatrixCase, pace: Int = 400_000, held: Int64 = .max) throws {
         let state = Shared((isNew: false, parts: 0))
-        self.state = state
+        let gate = Latch()
+        (self.state, self.gate) = (state, gate)
         server = try OriginServer { request in
             guard state.value.isNew else {
                 var reply = Self.honest(matrixCase, MatrixCase.old, isOther: false, request)
                 reply.pace = pace
+                reply.hold = (held, gate)
                 return reply
             }
             return Self.answer(matrixCase, request) {
@@ -27,7 +30,10 @@ package final class MatrixOrigin: Sendable {
     package var url: String { server.url("/f") }
 
     /// From here on there is the new version.
-    package func replace() { state.change { $0.isNew = true } }
+    package func replace() {
+        state.change { $0.isNew = true }
+        gate.open()
+    }
 
     private static func answer(
         _ matrixCase: MatrixCase, _ request: OriginRequest, countPart: () -> Int
