@@ -128,16 +128,18 @@ package final class Download: Sendable {
         return await resumePoint(durable, of: output)
     }
 
-    /// After a cancel, or after `completed` was settled: the partial file's name goes, and the file is closed.
-    package func unlinkPartial() async {
-        let (place, store) = (partialPlace, context.store)
-        await context.engine.path.blocking.run {
-            let (partial, output) = self.state.withLock { ($0.partial, $0.output.take()) }
+    /// After a cancel, or after `completed` was settled: the partial file's name goes, and the file is closed. `soon` is with
+    /// the next visit to the disk's threads, for which it does not wait.
+    package func unlinkPartial(soon: Bool = false) async {
+        let (place, blocking) = (partialPlace, context.engine.path.blocking)
+        let unlink: BlockingPool.Work = { [self] in
+            let (partial, output) = state.withLock { ($0.partial, $0.output.take()) }
             withExtendedLifetime(output) {
                 if let partial { return partial.directory.unlink(partial.name) }
-                if let place { store.unlink(place) }
+                if let place { context.store.unlink(place) }
             }
         }
+        if soon { blocking.submitWhenIdle(unlink) } else { await blocking.run(unlink) }
     }
 
     /// Where the partial file is, once it is opened, or was left by an earlier run.

@@ -13,6 +13,8 @@ package final class BlockingPool: Sendable {
     private struct State: Sendable {
         /// What waits for a thread.
         var waiting = Deque<Work>()
+        /// What a thread does before it sleeps, but wakes none.
+        var idleWork = Deque<Work>()
         var idle: [Sleeper] = []
         var threads = 0
         var isStopped = false
@@ -65,6 +67,15 @@ package final class BlockingPool: Sendable {
         if isNew { startThread(name: name) { [state] in Self.serve(state) } }
     }
 
+    /// Runs `work` when a thread has done something else and would sleep, or when `runIdleWork` is called: it wakes nobody.
+    package func submitWhenIdle(_ work: @escaping Work) { state.value.withLock { $0.idleWork.append(work) } }
+
+    /// Runs what was submitted for an idle thread and has met none.
+    package func runIdleWork() async {
+        guard state.value.withLock({ !$0.idleWork.isEmpty }) else { return }
+        await run { [state] in while let work = state.value.withLock({ $0.idleWork.popFirst() }) { work() } }
+    }
+
     /// Runs `work` at once if this is a thread of the pool, and submits it otherwise: for what merely must not run elsewhere.
     package func perform(_ work: @escaping Work) {
         if pthread_getspecific(Self.current) == UnsafeMutableRawPointer(Unmanaged.passUnretained(state).toOpaque()) {
@@ -91,7 +102,7 @@ package final class BlockingPool: Sendable {
     /// What is to be done, once there is something; nil when there will be nothing any more.
     private static func next(_ state: Box, _ sleeper: Sleeper) -> Work? {
         let (work, isLast) = state.value.withLock { state -> (Work?, Bool) in
-            if let work = state.waiting.popFirst() { return (work, false) }
+            if let work = state.waiting.popFirst() ?? state.idleWork.popFirst() { return (work, false) }
             if !state.isStopped { state.idle.append(sleeper) }
             return (nil, state.isStopped)
         }

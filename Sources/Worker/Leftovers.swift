@@ -32,12 +32,14 @@ final class Leftovers: Sendable {
         (self.queue, self.store, self.blocking) = (queue, store, blocking)
     }
 
-    /// After a run. `settlement` is nil if it was not ours to settle.
-    func tidy(_ run: Run, _ download: Download, after settlement: Settlement?) async {
+    /// After a run. `settlement` is nil if it was not ours to settle. Where the next job follows at once, its way to the disk
+    /// serves for this one's file as well.
+    func tidy(_ run: Run, _ download: Download, after settlement: Settlement?, isNextHere: Bool = false) async {
         switch settlement {
         case .completed where await queue.redis.mayFailOver:
             if let place = download.partialPlace { await keep(place) }
-        case .completed, .cancelled: await download.unlinkPartial()
+        case .completed: await download.unlinkPartial(soon: isNextHere)
+        case .cancelled: await download.unlinkPartial()
         case nil:
             // Whoever has the job goes on with the generation that Redis knows, and with no other.
             guard let place = download.partialPlace, let known = try? await queue.jobs([run.id]),
@@ -72,7 +74,11 @@ final class Leftovers: Sendable {
     /// Unlinks what is old enough, every second until the task is cancelled; then the rest, of which replicas tell within
     /// a second.
     func tend() async {
-        while (try? await Task.sleep(for: .seconds(1))) != nil { await sweep(olderThan: Self.age) }
+        while (try? await Task.sleep(for: .seconds(1))) != nil {
+            await blocking.runIdleWork()
+            await sweep(olderThan: Self.age)
+        }
+        await blocking.runIdleWork()
         // A task of its own: in a cancelled one no sleep would last.
         await Task {
             for _ in 1...15 where await sweep(olderThan: .zero) { try? await Task.sleep(for: .milliseconds(100)) }

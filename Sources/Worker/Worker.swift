@@ -158,7 +158,8 @@ package final class Worker: Sendable {
         }
         if let download = end.download {
             unlinks.addTask {
-                await attendant.leftovers.tidy(claim.run, download, after: reply.isOurs ? settlement : nil)
+                await attendant.leftovers.tidy(
+                    claim.run, download, after: reply.isOurs ? settlement : nil, isNextHere: reply.next != nil)
             }
         }
         if let next = reply.next {

@@ -130,6 +130,19 @@ private actor OnLoop {
         #expect((1...3).contains(most.value))
     }
 
+    @Test("work for an idle thread wakes none: it follows other work, or is asked for") func idleWork() async throws {
+        let busy = BlockingPool(name: "test", limit: 1)
+        let done = Shared<[Int]>([])
+        busy.submitWhenIdle { done.change { $0.append(2) } }
+        await busy.run { done.change { $0.append(1) } }
+        try await eventually { done.value == [1, 2] }
+        let idle = BlockingPool(name: "test", limit: 1)
+        idle.submitWhenIdle { done.change { $0.append(3) } }
+        #expect(done.value == [1, 2])
+        await idle.runIdleWork()
+        #expect(done.value == [1, 2, 3])
+    }
+
     @Test("what a finished call held is let go although more calls wait") func release() async {
         final class Held: Sendable {
             let gone: Shared<Bool>
