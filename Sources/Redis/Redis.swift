@@ -92,16 +92,18 @@ package actor Redis {
                     hearsOut: replies == .owed)
                 if case .error = again[0] { answers[index] = again[0] } else { answers[index] = again[1] }
             }
-            guard case .error(let error) = answers[0], error.isPassing, calls.count == 1 || allPassing(answers),
-                !Task.isCancelled
-            else { return answers }
+            guard case .error(let error) = answers[0], error.isPassing, calls.count == 1 || allPassing(answers) else {
+                return answers
+            }
             let wait = Backoff.milliseconds(tries)
             if ContinuousClock.now + .milliseconds(wait) >= deadline { return answers }
+            // Whoever is cancelled is led on, too, but waits for nothing.
             if locator.follow(error, from: place) {
                 mayFailOver = true
                 leave(connection)
                 continue
             }
+            if Task.isCancelled { return answers }
             // READONLY and its like: perhaps another server is the primary by now.
             if [.readOnly, .masterDown, .clusterDown].contains(error.code) { leave(connection) }
             tries += 1

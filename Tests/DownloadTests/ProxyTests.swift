@@ -122,8 +122,8 @@ import Transfer
     @Test("a target that the proxy cannot reach is a proxy error", arguments: ["socks5", "socks5h"])
     func unreachable(_ scheme: String) async throws {
         let proxy = try ProxyServer()
-        let (descriptor, port) = try LoopbackSocket.listen()
-        close(descriptor)
+        let (descriptor, port) = try LoopbackSocket.bind()
+        defer { close(descriptor) }
         #expect(
             try await bench(proxy.url(scheme)).run(Job(id: "j", urls: ["http://127.0.0.1:\(port)/a"])).code == .proxy)
         #expect(proxy.connections == 1)

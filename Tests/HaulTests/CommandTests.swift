@@ -194,10 +194,10 @@ struct CommandBench {
     {
         let bench = try await CommandBench()
         let bytes = FileBytes(seed: 41, count: 3_000_000)
-        let gate = Latch()
+        let (gate, end) = (Latch(), Latch())
         let origin = try OriginServer { request in
             var reply = OriginReply.file(bytes, to: request)
-            reply.hold = (100_000, gate)
+            reply.hold = (100_000, request.path == "/a" ? gate : end)
             return reply
         }
         let target = TemporaryDirectory()
@@ -222,6 +222,7 @@ struct CommandBench {
         try await eventually("the private Redis") { FileManager.default.fileExists(atPath: path) }
         third.kill(SIGKILL)
         _ = try await third.wait()
+        end.open()
         try await eventually("the private Redis to be gone after a kill") {
             !FileManager.default.fileExists(atPath: path)
         }

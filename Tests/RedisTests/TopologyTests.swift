@@ -136,4 +136,17 @@ import Testing
         // Two were counted at the start.
         #expect(try await redis.send(Command("GET", "{a}n")).string == String(done.value + 2))
     }
+
+    @Test("a cancelled caller who is owed the reply is led to where the slot has gone") func cancelled() async throws {
+        let cluster = try await RedisCluster()
+        let redis = Redis(try RedisURL(cluster.url), name: "test", replies: .owed)
+        try await redis.send(Command("SET", "{a}n", "1"))
+        try await cluster.migrate(cluster.slot(of: "{a}n"))
+        let task = Task {
+            while !Task.isCancelled { await Task.yield() }
+            return try await redis.send(Command("INCR", "{a}n")).int
+        }
+        task.cancel()
+        #expect(try await task.value == 2)
+    }
 }

@@ -32,6 +32,15 @@ package enum LoopbackSocket {
         }.descriptor
     }
 
+    /// Returns when the other side's kernel has confirmed all that was sent, or the connection has ended.
+    package static func waitUntilReceived(_ descriptor: Int32) {
+        var unconfirmed: Int32 = 1
+        var end = pollfd(fd: descriptor, events: 0, revents: 0)
+        while ioctl(descriptor, UInt(TIOCOUTQ), &unconfirmed) == 0, unconfirmed > 0, poll(&end, 1, 0) == 0 {
+            usleep(1000)
+        }
+    }
+
     private static func open(
         _ family: Family, port: Int = 0, _ use: (Int32, UnsafePointer<sockaddr>, socklen_t) -> Int?
     ) throws -> (descriptor: Int32, port: Int) {

@@ -60,8 +60,9 @@ final class OriginConnection {
     /// Says goodbye, where TLS has one: the end is meant.
     func finish() { if let session { SSL_shutdown(session) } }
 
-    /// The close that follows is a RST in place of FIN.
+    /// The close that follows is a RST in place of FIN. It overtakes bytes that have not arrived, so it waits for them.
     func reset() {
+        LoopbackSocket.waitUntilReceived(descriptor)
         var linger = linger(l_onoff: 1, l_linger: 0)
         setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &linger, socklen_t(MemoryLayout<Glibc.linger>.size))
     }

@@ -14,9 +14,8 @@ package final class OriginServer: Sendable {
         var clients: Set<Int32> = []
     }
 
-    package let port: Int
     private let base: String
-    private let listener: Int32
+    private let listener: LoopbackListener
     private let handler: @Sendable (OriginRequest) -> OriginReply
     private let state = Mutex(State())
 
@@ -26,37 +25,32 @@ package final class OriginServer: Sendable {
         _ handler: @escaping @Sendable (OriginRequest) -> OriginReply
     ) throws {
         self.handler = handler
-        let (listener, port) = try LoopbackSocket.listen(family)
-        (self.listener, self.port) = (listener, port)
-        base = "\(certificates == nil ? "http" : "https")://\(family == .v4 ? "127.0.0.1" : "[::1]"):\(port)"
+        listener = try LoopbackListener(family)
+        base = "\(certificates == nil ? "http" : "https")://\(family == .v4 ? "127.0.0.1" : "[::1]"):\(listener.port)"
         let tls = certificates.map(ServerTLS.init)
-        startThread(name: "origin") { [weak self, listener] in
-            while true {
-                let client = accept(listener, nil, nil)
-                guard client >= 0, let self else {
-                    if client >= 0 { close(client) }
-                    return
+        listener.start(name: "origin") { [weak self] client in
+            guard let self else {
+                close(client)
+                return
+            }
+            let number = state.withLock { state in
+                state.connections += 1
+                state.clients.insert(client)
+                return state.connections
+            }
+            startThread(name: "origin-\(number)") { [weak self] in
+                if let connection = OriginConnection(client, tls) {
+                    while let server = self, server.serve(connection, number) {}
                 }
-                let number = self.state.withLock { state in
-                    state.connections += 1
-                    state.clients.insert(client)
-                    return state.connections
-                }
-                startThread(name: "origin-\(number)") { [weak self] in
-                    if let connection = OriginConnection(client, tls) {
-                        while let server = self, server.serve(connection, number) {}
-                    }
-                    self?.state.withLock { _ = $0.clients.remove(client) }
-                    close(client)
-                }
+                self?.state.withLock { _ = $0.clients.remove(client) }
+                close(client)
             }
         }
     }
 
-    deinit {
-        shutdown(listener, Int32(SHUT_RDWR))
-        close(listener)
-    }
+    deinit { listener.stop() }
+
+    package var port: Int { listener.port }
 
     package func url(_ path: String) -> String { base + path }
 

@@ -15,8 +15,7 @@ package final class ProxyServer: Sendable {
         var clients: Set<Int32> = []
     }
 
-    package let port: Int
-    private let listener: Int32
+    private let listener: LoopbackListener
     /// Names that this proxy resolves, all of them to 127.0.0.1.
     private let names: Set<String>
     /// `user:password` that it wants.
@@ -25,32 +24,28 @@ package final class ProxyServer: Sendable {
 
     package init(names: Set<String> = [], credentials: String? = nil, certificates: Certificates? = nil) throws {
         (self.names, self.credentials) = (names, credentials)
-        (listener, port) = try LoopbackSocket.listen()
+        listener = try LoopbackListener()
         let tls = certificates.map(ServerTLS.init)
-        startThread(name: "proxy") { [weak self, listener] in
-            while true {
-                let client = accept(listener, nil, nil)
-                guard client >= 0, let self else {
-                    if client >= 0 { close(client) }
-                    return
-                }
-                self.state.withLock { state in
-                    state.connections += 1
-                    state.clients.insert(client)
-                }
-                startThread(name: "proxy-client") {
-                    self.serve(client, tls)
-                    self.state.withLock { _ = $0.clients.remove(client) }
-                    close(client)
-                }
+        listener.start(name: "proxy") { [weak self] client in
+            guard let self else {
+                close(client)
+                return
+            }
+            state.withLock { state in
+                state.connections += 1
+                state.clients.insert(client)
+            }
+            startThread(name: "proxy-client") {
+                self.serve(client, tls)
+                self.state.withLock { _ = $0.clients.remove(client) }
+                close(client)
             }
         }
     }
 
-    deinit {
-        shutdown(listener, Int32(SHUT_RDWR))
-        close(listener)
-    }
+    deinit { listener.stop() }
+
+    package var port: Int { listener.port }
 
     /// Ends every connection where it is, by a FIN or a RST.
     package func cutConnections(byReset: Bool = false) {
@@ -70,7 +65,7 @@ package final class ProxyServer: Sendable {
 
     /// Takes no more connections, and ends those that are there.
     package func leave() {
-        shutdown(listener, Int32(SHUT_RDWR))
+        listener.stop()
         cutConnections()
     }
 

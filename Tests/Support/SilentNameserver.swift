@@ -14,20 +14,21 @@ package final class SilentNameserver: Sendable {
     package init?() {
         // An address of its own: the port of the usual one may be in use.
         address = "127.\(Int.random(in: 1...254)).\(Int.random(in: 1...254)).\(Int.random(in: 1...254))"
-        descriptor = socket(AF_INET, Int32(SOCK_DGRAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
+        let opened = socket(AF_INET, Int32(SOCK_DGRAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
         var name = sockaddr_in()
         name.sin_family = sa_family_t(AF_INET)
         name.sin_port = UInt16(53).bigEndian
         inet_pton(AF_INET, address, &name.sin_addr)
         let status = withUnsafePointer(to: &name) {
             $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                bind(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
+                bind(opened, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
             }
         }
         guard status == 0 else {
-            close(descriptor)
+            close(opened)
             return nil
         }
+        descriptor = opened
         // One try that lasts longer than any test waits.
         try? Data("nameserver \(address)\noptions timeout:30 attempts:1\n".utf8).write(
             to: URL(fileURLWithPath: directory.file("resolv.conf")))
@@ -35,13 +36,12 @@ package final class SilentNameserver: Sendable {
         startThread(name: "nameserver") { [weak self, descriptor] in
             var question = [UInt8](repeating: 0, count: 512)
             while recv(descriptor, &question, question.count, 0) > 0 { self?.heard.withLock { $0 += 1 } }
+            // Here and nowhere else: its number may be another's at once.
+            close(descriptor)
         }
     }
 
-    deinit {
-        shutdown(descriptor, Int32(SHUT_RDWR))
-        close(descriptor)
-    }
+    deinit { shutdown(descriptor, Int32(SHUT_RDWR)) }
 
     package var questions: Int { heard.withLock { $0 } }
 

@@ -6,32 +6,26 @@ import TestSupport
 /// A server on a loopback port that treats every connection as its script says, on a thread each. It speaks no HTTP:
 /// the scripts send bytes.
 final class RawServer: Sendable {
-    let port: Int
-    private let listener: Int32
+    private let listener: LoopbackListener
     private let accepted = Mutex<[Int32]>([])
 
     init(_ script: @escaping @Sendable (RawConnection) -> Void) {
-        guard let (listener, port) = try? LoopbackSocket.listen() else { fatalError("no socket on loopback") }
-        (self.listener, self.port) = (listener, port)
-        startThread(name: "raw-server") { [listener, self] in
-            while true {
-                let descriptor = accept(listener, nil, nil)
-                guard descriptor >= 0 else { return }
-                accepted.withLock { $0.append(descriptor) }
-                startThread(name: "raw-connection") {
-                    let connection = RawConnection(descriptor: descriptor)
-                    script(connection)
-                    connection.close()
-                }
+        guard let listener = try? LoopbackListener() else { fatalError("no socket on loopback") }
+        self.listener = listener
+        listener.start(name: "raw-server") { [self] descriptor in
+            accepted.withLock { $0.append(descriptor) }
+            startThread(name: "raw-connection") {
+                let connection = RawConnection(descriptor: descriptor)
+                script(connection)
+                connection.close()
             }
         }
     }
 
     /// Ends the thread that accepts; running scripts end with their connections.
-    func stop() {
-        shutdown(listener, Int32(SHUT_RDWR))
-        close(listener)
-    }
+    func stop() { listener.stop() }
+
+    var port: Int { listener.port }
 
     var url: String { "http://127.0.0.1:\(port)/file" }
 
@@ -76,12 +70,6 @@ final class RawConnection: Sendable {
     @discardableResult
     func send(_ text: String) -> Bool { send(Array(text.utf8)) }
 
-    /// Returns when the client's kernel has confirmed all that was sent.
-    func waitUntilReceived() {
-        var unconfirmed: Int32 = 1
-        while ioctl(socket, UInt(TIOCOUTQ), &unconfirmed) == 0, unconfirmed > 0 { usleep(1000) }
-    }
-
     /// Reads until the client closes the connection.
     func waitForClose() {
         var buffer = [UInt8](repeating: 0, count: 4096)
@@ -93,8 +81,9 @@ final class RawConnection: Sendable {
         if descriptor >= 0 { Glibc.close(descriptor) }
     }
 
-    /// Closes with RST in place of FIN.
+    /// Closes with RST in place of FIN. It overtakes bytes that have not arrived, so it waits for them.
     func reset() {
+        LoopbackSocket.waitUntilReceived(socket)
         var linger = linger(l_onoff: 1, l_linger: 0)
         setsockopt(socket, SOL_SOCKET, SO_LINGER, &linger, socklen_t(MemoryLayout<Glibc.linger>.size))
         close()
