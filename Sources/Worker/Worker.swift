@@ -61,6 +61,8 @@ package final class Worker: Sendable {
         // One that answers may go and come back later; one that never did is named wrongly.
         try await attendants[0].queue.redis.connect()
         for attendant in attendants { try await attendant.enroll(fields) }
+        // Requests that were made while no worker was there come before the jobs that they are for.
+        for attendant in attendants { await attendant.tick(fields) }
         await RedisCheck.warn(attendants[0].queue.redis, log)
         if configuration.certificateAuthorities == nil, !CertificateStore.isInstalled {
             log.warning(

@@ -1,3 +1,4 @@
+import Bus
 import Contract
 import Redis
 import TestSupport
@@ -29,6 +30,21 @@ import Testing
             try await fleet.push(#"{"url":"\#(origin.url("/a"))","id":"a"}"#)
             try await fleet.wait("a", for: .completed)
         }
+    }
+
+    @Test("what was paused or cancelled while no worker was there does not run when one comes") func requested()
+        async throws
+    {
+        let fleet = try await Fleet()
+        let origin = try OriginServer { _ in OriginReply(body: [1]) }
+        for id in ["a", "b"] { try await fleet.push(#"{"url":"\#(origin.url("/a"))","id":"\#(id)"}"#) }
+        try await fleet.queue.request(.paused, of: ["a"])
+        try await fleet.queue.request(.cancelled, of: ["b"])
+        try await fleet.withWorker("w") {
+            try await fleet.wait("a", for: .paused)
+            try await fleet.wait("b", for: .cancelled)
+        }
+        #expect(origin.requests.isEmpty)
     }
 
     @Test("a Redis that was never reachable, or refuses the password, ends a worker", .timeLimit(.minutes(1)))
