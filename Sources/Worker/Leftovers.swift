@@ -81,7 +81,10 @@ final class Leftovers: Sendable {
         await blocking.runIdleWork()
         // A task of its own: in a cancelled one no sleep would last.
         await Task {
-            for _ in 1...15 where await sweep(olderThan: .zero) { try? await Task.sleep(for: .milliseconds(100)) }
+            for _ in 1...15 {
+                guard await sweep(olderThan: .zero) else { return }
+                try? await Task.sleep(for: .milliseconds(100))
+            }
         }.value
     }
 
