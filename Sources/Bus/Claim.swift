@@ -32,7 +32,7 @@ package struct Claim: Sendable {
         previous = JobState(rawValue: reply[4].string ?? "")
         clock = SharedClock(told: Int64(reply[5].int ?? 0))
         let hash = reply[6].dictionary
-        attempt = Int(hash["attempt"] ?? "") ?? 0
+        attempt = min(max(Int(hash["attempt"] ?? "") ?? 0, 0), Int(Int32.max))
         deadline = hash["deadline_at"].flatMap { Int64($0) }
         resume = ResumePoint(hash: hash, offsets: reply[7].dictionary)
         completed = CompletedFile(hash: hash)

@@ -5,12 +5,15 @@ package import Redis
 package struct Element: Sendable {
     package let id: String
     package let text: String
+    /// The first of its URLs, without secrets.
+    package let maskedURL: String
 
     /// The id is worked out as the claim does: as given, else from the URL and the path, or from the whole element if
     /// more than those decide what is downloaded.
     package init(_ json: JSON) throws(Job.Invalid) {
         let job = try Job(json: json)
         text = json.text
+        maskedURL = MaskedURL.text(job.urls[0])
         if let id = job.id {
             self.id = id
         } else if json["method"] != nil || json["headers"] != nil || json["urls"] != nil {

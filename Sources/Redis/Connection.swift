@@ -131,7 +131,7 @@ actor Connection {
 
     private func waitUntilConnected(timeout: Duration) async throws(RedisError) {
         let watchdog = Self.loop.schedule(at: .now + timeout) { [weak self] in
-            self?.assumeIsolated { $0.fail(RedisError(.unreachable, "no answer within \(timeout)")) }
+            self?.assumeIsolated { $0.fail(RedisError(.unreachable, "no answer within \(timeout.rounded)")) }
         }
         await withCheckedContinuation { continuation in
             opening = continuation
@@ -288,7 +288,7 @@ actor Connection {
         watchdog = nil
         guard let next = callers.mostUrgent else { return }
         guard next.deadline <= .now else { return watch(until: next.deadline) }
-        fail(RedisError(.timedOut, "Redis at \(label) did not answer within \(next.timeout)"))
+        fail(RedisError(.timedOut, "Redis at \(label) did not answer within \(next.timeout.rounded)"))
     }
 
     private func fail(_ reason: RedisError) {

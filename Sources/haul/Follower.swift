@@ -10,6 +10,17 @@ struct Follower {
     let json: Bool
     /// The numbers of the last events before the jobs were pushed: an end that is not later is an earlier one.
     var after: [String: Int64] = [:]
+    /// What failures are told with: events tell no URL.
+    var urls: [String: String] = [:]
+
+    init(_ queue: Queue, _ ids: [String], json: Bool) { (self.queue, self.ids, self.json) = (queue, ids, json) }
+
+    /// Of jobs that are about to be pushed.
+    init(_ queue: Queue, _ elements: [Element], json: Bool, after: [String: Int64]) {
+        self.init(queue, elements.map(\.id), json: json)
+        self.after = after
+        urls = Dictionary(elements.map { ($0.id, $0.maskedURL) }) { $1 }
+    }
 
     private enum Input: Sendable {
         case element(Subscription.Element)
@@ -18,9 +29,10 @@ struct Follower {
 
     /// Throws `.jobFailed` at the end if a job failed or was cancelled.
     func follow() async throws {
-        var display = ProgressDisplay(isTerminal: !json && Terminal.isInteractive)
+        var display = ProgressDisplay(isTerminal: !json && Terminal.isInteractive, urls: urls)
         var open = Set(ids)
         var hasFailed = false
+        var isInterrupted = false
         let subscription = queue.events(of: ids.isEmpty ? nil : ids)
         let (inputs, feed) = AsyncStream<Input>.makeStream()
         let reader = Task { for await element in subscription { feed.yield(.element(element)) } }
@@ -45,7 +57,11 @@ struct Follower {
                 if ids.contains(event.id), state != .completed { hasFailed = true }
             case .element(.interrupted(let error)):
                 if error.code == .authentication || error.code == .noPermission { throw ExitStatus.because(error) }
+                // Said once: what is published until the next `.subscribed` is not heard.
+                if !isInterrupted { Terminal.complain("haul: \(error.message); trying again") }
+                isInterrupted = true
             case .element(.subscribed), .look:
+                if case .element = input { isInterrupted = false }
                 for record in try await reaching({ () throws(RedisError) in try await queue.jobs(Array(open)) })
                 where record.state.isFinal && record.integer("seq") ?? 0 > after[record.id] ?? -1 {
                     open.remove(record.id)

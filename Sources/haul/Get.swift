@@ -33,6 +33,9 @@ struct Get: AsyncParsableCommand {
         guard Durability(rawValue: durability) != nil else {
             throw ValidationError("--durability must be disk or process.")
         }
+        guard limitRate.map((1...JobField.largest).contains) ?? true else {
+            throw ValidationError("--limit-rate must be a whole number of bytes per second, 1 or more.")
+        }
         guard (1...16).contains(connections) else { throw ValidationError("--connections must be from 1 to 16.") }
     }
 
@@ -82,7 +85,7 @@ struct Get: AsyncParsableCommand {
         let queue = Queue(.default, redis: Redis(redis, name: "haul-get"))
         let ids = elements.map(\.id)
         let after = try await reaching { () throws(RedisError) in try await queue.lastEvents(of: ids) }
-        let follower = Follower(queue: queue, ids: ids, json: json, after: after)
+        let follower = Follower(queue, elements, json: json, after: after)
         try await reaching { () throws(RedisError) in try await queue.push(elements) }
         let work = Task { try await worker.run() }
         let following = Task { try await follower.follow() }

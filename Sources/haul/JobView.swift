@@ -37,14 +37,15 @@ struct JobView {
 
     private static let numbers: Set<String> = [
         "received", "total", "speed", "attempt", "crashes", "created", "started", "updated", "finished", "seq",
-        "deadline_at",
+        "deadline_at", "validated",
     ]
 
     var json: String {
         var members = ["\"id\":\(JSON.quoted(record.id))"]
         for (name, value) in record.fields.sorted(by: { $0.key < $1.key })
         where !JobRecord.hidden.contains(name) && !value.isEmpty {
-            let isRaw = Self.numbers.contains(name) && Double(value) != nil || name == "meta"
+            // Whatever somebody has written there: what is printed is JSON.
+            let isRaw = (name == "meta" || Self.numbers.contains(name)) && (try? JSON(value)) != nil
             members.append("\(JSON.quoted(name)):\(isRaw ? value : JSON.quoted(value))")
         }
         if !record.offsets.isEmpty {

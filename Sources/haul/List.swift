@@ -13,6 +13,10 @@ struct List: AsyncParsableCommand {
     ) var state: String?
     @Option(help: "At most so many of each state.") var limit = 1000
 
+    func validate() throws {
+        guard limit >= 1 else { throw ValidationError("--limit must be 1 or more.") }
+    }
+
     func run() async throws {
         let queue = try await common.connect()
         if state == "rejected" {

@@ -3,24 +3,28 @@ import Contract
 /// Progress of several jobs: bars that are drawn in place on a terminal, lines elsewhere.
 struct ProgressDisplay {
     let isTerminal: Bool
+    /// Of jobs whose failures are to be told with their URL.
+    let urls: [String: String]
     /// Jobs with a bar, in the order they came.
     private var bars: [(id: String, text: Event)] = []
     private var drawn = 0
 
-    init(isTerminal: Bool) { self.isTerminal = isTerminal }
+    init(isTerminal: Bool, urls: [String: String]) { (self.isTerminal, self.urls) = (isTerminal, urls) }
 
     mutating func show(_ event: Event) {
+        let url = event["error"] == nil ? nil : urls[event.id].map { "  \($0)" }
+        let line = Self.line(event) + (url ?? "")
         if event.name == "progress" {
             if let index = bars.firstIndex(where: { $0.id == event.id }) {
                 bars[index].text = event
             } else {
                 bars.append((event.id, event))
             }
-            if isTerminal { redraw() } else { Terminal.line(Self.line(event)) }
+            if isTerminal { redraw() } else { Terminal.line(line) }
         } else if event.finalState != nil || event.name == "paused" {
-            end(Self.line(event), id: event.id)
+            end(line, id: event.id)
         } else {
-            say(Self.line(event))
+            say(line)
         }
     }
 
@@ -53,7 +57,7 @@ struct ProgressDisplay {
 
     /// `id  42 % [=====>    ]  1.2 GiB  88.0 MiB/s  12s`, never wider than `width`.
     static func bar(_ event: Event, width: Int) -> String {
-        let fraction = event["fraction"]?.double
+        let fraction = event["fraction"]?.double.map { min(max($0, 0), 1) }
         let percent = fraction.map { "\(Int($0 * 100)) %" } ?? "? %"
         var facts = [Units.bytes(event["received"]?.integer ?? 0), Units.speed(event["speed"]?.integer ?? 0)]
         if let eta = event["eta"]?.integer { facts.append(Units.duration(eta)) }
@@ -88,8 +92,8 @@ struct ProgressDisplay {
         case "resumed":
             parts.append("at " + Units.bytes(event["offset"]?.integer ?? 0))
         default:
-            if let delay = event["delay"]?.double {
-                parts.append("again in \(Units.duration(Int64(delay.rounded(.up))))")
+            if let delay = event["delay"]?.double, let seconds = Int64(exactly: delay.rounded(.up)) {
+                parts.append("again in \(Units.duration(seconds))")
             }
             for name in ["why", "error", "message", "reason", "state"] {
                 if let text = event[name]?.string { parts.append(text) }

@@ -35,7 +35,7 @@ struct Push: AsyncParsableCommand {
         let after = wait ? try await reaching { () throws(RedisError) in try await queue.lastEvents(of: ids) } : [:]
         try await reaching { () throws(RedisError) in try await queue.push(elements) }
         for element in elements { Terminal.line(common.json ? "{\"id\":\(JSON.quoted(element.id))}" : element.id) }
-        if wait { try await Follower(queue: queue, ids: ids, json: common.json, after: after).follow() }
+        if wait { try await Follower(queue, elements, json: common.json, after: after).follow() }
     }
 
     private func elements() throws -> [Element] {
@@ -51,23 +51,24 @@ struct Push: AsyncParsableCommand {
             number += 1
             let text = line.drop { $0 == " " || $0 == "\t" }
             guard !text.isEmpty else { continue }
-            do {
-                if text.hasPrefix("{") {
-                    let json = try JSON(String(text))
-                    let given = Set((json.members ?? []).map(\.name))
-                    let extra = try options().filter { !given.contains($0.0) }
-                    elements.append(try element((json.members ?? []).map { ($0.name, $0.raw) } + extra))
-                } else {
-                    elements.append(try element([("url", JSON.quoted(String(text)))] + options()))
+            let place = "line \(number): "
+            if text.hasPrefix("{") {
+                let members: [JSON.Member]
+                do { members = try JSON(String(text)).members ?? [] } catch {
+                    throw ExitStatus.because(.usage, "\(place)is no JSON: \(error). Nothing was pushed.")
                 }
-            } catch let error as JSON.SyntaxError {
-                throw ExitStatus.because(.usage, "line \(number) is no JSON: \(error). Nothing was pushed.")
+                let given = Set(members.map(\.name))
+                let extra = try options().filter { !given.contains($0.0) }
+                elements.append(try element(members.map { ($0.name, $0.raw) } + extra, place))
+            } else {
+                elements.append(try element([("url", JSON.quoted(String(text)))] + options(), place))
             }
         }
         return elements
     }
 
-    private func element(_ members: [(String, String)]) throws -> Element {
+    /// `place` is where the job was read, for what is said of one that is none.
+    private func element(_ members: [(String, String)], _ place: String = "") throws -> Element {
         let hasTime = members.contains { $0.0 == "at" }
         let all = members + (hasTime ? [] : [("at", String(UnixTime.milliseconds))])
         let json = try JSON("{" + all.map { "\(JSON.quoted($0.0)):\($0.1)" }.joined(separator: ",") + "}")
@@ -75,11 +76,11 @@ struct Push: AsyncParsableCommand {
             let job = try Job(json: json)
             if let unknown = job.unknownFields.first {
                 throw ExitStatus.because(
-                    .usage, "\(unknown): no such field (docs/bus.md lists them). Nothing was pushed.")
+                    .usage, "\(place)\(unknown): no such field (docs/bus.md lists them). Nothing was pushed.")
             }
             return try Element(json)
         } catch let error as Job.Invalid {
-            throw ExitStatus.because(.usage, "\(error). Nothing was pushed.")
+            throw ExitStatus.because(.usage, "\(place)\(error). Nothing was pushed.")
         }
     }
 
@@ -93,8 +94,12 @@ struct Push: AsyncParsableCommand {
         add("connections", connections.map { String($0) })
         add("limit_rate", limitRate.map { String($0) })
         add("retries", retries.map { String($0) })
-        add("delay", delay.map { String($0) })
-        add("deadline", deadline.map { String($0) })
+        for (name, seconds) in [("delay", delay), ("deadline", deadline)] {
+            guard seconds?.isFinite ?? true else {
+                throw ExitStatus.because(.usage, "--\(name) must be a number of seconds. Nothing was pushed.")
+            }
+            add(name, seconds.map { String($0) })
+        }
         add("reply_to", replyTo.map(JSON.quoted))
         if let meta {
             guard (try? JSON(meta)) != nil else {

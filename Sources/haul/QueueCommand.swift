@@ -52,14 +52,22 @@ struct QueueCommand: AsyncParsableCommand {
 
     struct DrainQueue: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            commandName: "drain", abstract: "Wait until nothing is queued, scheduled or running.")
+            commandName: "drain", abstract: "Wait until nothing is queued, scheduled or running.",
+            discussion: "What waits in line must run, or be cancelled: with the queue paused only running jobs end.")
         @OptionGroup var common: CommonOptions
         func run() async throws {
             let queue = try await common.connect()
+            var hasComplained = false
             while true {
                 let stats = try await reaching { () throws(RedisError) in try await queue.stats() }
                 let left = [JobState.queued, .scheduled, .running].reduce(0) { $0 + (stats.counts[$1] ?? 0) }
                 if left == 0 { break }
+                if !hasComplained, stats.isPaused || stats.maxRunning.map({ $0 <= 0 }) ?? false {
+                    Terminal.complain(
+                        "haul: the queue \(queue.name) starts no jobs (haul stats says why), so \(left) of them wait: "
+                            + "this goes on until they may run, or are cancelled")
+                    hasComplained = true
+                }
                 try await Task.sleep(for: .milliseconds(500))
             }
             Terminal.line(common.json ? "{\"drained\":true}" : "the queue \(queue.name) is empty")

@@ -41,7 +41,7 @@ struct Workers: AsyncParsableCommand {
             } else {
                 let seen =
                     (fields["seen"].flatMap { Int64($0) }).map {
-                        "seen \(Units.duration(max(0, (UnixTime.milliseconds - $0) / 1000))) ago"
+                        "seen \(Units.duration(max(0, UnixTime.milliseconds / 1000 - $0 / 1000))) ago"
                     } ?? ""
                 Terminal.line(
                     "\(name)  \(fields["running"] ?? "0") of \(fields["slots"] ?? "?") slots  \(seen)  \(fields["host"] ?? "")"

@@ -13,14 +13,27 @@ enum Terminal {
         return Int(size.ws_col)
     }
 
-    /// Writes to standard output at once; ends the command quietly when nobody reads any more.
+    /// Writes to standard output at once; ends the command quietly when nobody reads any more, and as failed when what it
+    /// has to say cannot be written.
     static func write(_ text: String) {
         var bytes = Array(text.utf8)[...]
         while !bytes.isEmpty {
             let count = bytes.withUnsafeBytes { Glibc.write(STDOUT_FILENO, $0.baseAddress!, $0.count) }
-            if count < 0, errno == EINTR { continue }
-            guard count > 0 else { exit(0) }
-            bytes = bytes.dropFirst(count)
+            if count >= 0 {
+                bytes = bytes.dropFirst(count)
+                continue
+            }
+            switch errno {
+            case EINTR: continue
+            case EAGAIN:
+                // A pipe that somebody has made non-blocking, and that is full.
+                var output = pollfd(fd: STDOUT_FILENO, events: Int16(POLLOUT), revents: 0)
+                poll(&output, 1, -1)
+            case EPIPE: ExitStatus.done.leave()
+            case let code:
+                complain("haul: standard output cannot be written: \(String(cString: strerror(code)))")
+                ExitStatus.jobFailed.leave()
+            }
         }
     }
 

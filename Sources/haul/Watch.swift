@@ -10,6 +10,6 @@ struct Watch: AsyncParsableCommand {
 
     func run() async throws {
         let queue = try await common.connect()
-        try await Follower(queue: queue, ids: ids, json: common.json).follow()
+        try await Follower(queue, ids, json: common.json).follow()
     }
 }

@@ -69,6 +69,9 @@ struct WorkerCommand: AsyncParsableCommand {
         }
         result.queues = try (queue.isEmpty ? [CommonOptions.environment("HAUL_QUEUE") ?? "default"] : queue).map(
             Self.queue)
+        guard Set(result.queues.map(\.name)).count == result.queues.count else {
+            throw ExitStatus.because(.usage, "--queue names a queue twice: give it once, with a weight if need be")
+        }
         if slots == "unlimited" {
             result.slots = nil
         } else {
@@ -100,7 +103,14 @@ struct WorkerCommand: AsyncParsableCommand {
             throw ExitStatus.because(.usage, "--lease must be from 2 to 3600 seconds")
         }
         result.policy.lease = .seconds(lease)
-        result.graceTime = .seconds(max(0, grace))
+        guard grace >= 0, grace <= 3600 else {
+            throw ExitStatus.because(.usage, "--grace must be from 0 to 3600 seconds")
+        }
+        result.graceTime = .seconds(grace)
+        let sizes = 1...JobField.largest
+        guard limitRate.map(sizes.contains) ?? true, maxFileSize.map(sizes.contains) ?? true else {
+            throw ExitStatus.because(.usage, "--limit-rate and --max-file-size must be whole numbers, 1 or more")
+        }
         result.limitRate = limitRate
         guard (1...16).contains(connections), connectionsPerHost >= 1 else {
             throw ExitStatus.because(

@@ -1,0 +1,127 @@
+import Glibc
+import TestSupport
+import Testing
+
+/// Arguments, lines and keys as only people and broken programs write them.
+@Suite struct OddInputTests {
+    @Test("numbers without sense are usage errors, and end no command in a crash") func numbers() async throws {
+        let bench = try await CommandBench()
+        let worker = ["worker", "--root", bench.root.path, "--name", "w"]
+        for (arguments, words) in [
+            (worker + ["--grace", "inf"], "--grace"), (worker + ["--grace=-1"], "--grace"),
+            (worker + ["--limit-rate", "0"], "--limit-rate"), (worker + ["--max-file-size=-5"], "--max-file-size"),
+            (worker + ["--max-file-size", "9223372036854775807"], "--max-file-size"),
+            (worker + ["--queue", "a", "--queue", "a=2"], "twice"),
+            (["get", "http://127.0.0.1:1/", "--limit-rate", "0"], "--limit-rate"),
+            (["push", "http://h/", "--delay", "nan"], "--delay"),
+            (["push", "http://h/", "--deadline", "inf"], "--deadline"),
+            (["list", "--limit", "0"], "--limit"),
+        ] {
+            let process = try bench.start(arguments)
+            #expect(try await process.wait() == 2, "\(arguments)")
+            #expect(process.standardError.contains(words), "\(arguments): \(process.standardError)")
+        }
+        #expect(try await bench.server.cli("KEYS", "*") == "")
+    }
+
+    @Test("a line that is no job is told by its number, and nothing is pushed") func lines() async throws {
+        let bench = try await CommandBench()
+        for bad in [
+            "ftp://h/3", "{\"url\":\"http://h/3\",\"size\":-1}", "{\"url\":", "{\"url\":\"http://h/3\",\"siez\":1}",
+        ] {
+            let push = try await bench.haul("push", "-", input: "http://h/1\n\n\(bad)\n")
+            #expect(push.status == 2 && push.err.contains("line 3: "), "\(push)")
+        }
+        #expect(try await bench.server.cli("KEYS", "*") == "")
+    }
+
+    @Test("what anybody may have published or written is shown, not crashed on") func garbage() async throws {
+        let bench = try await CommandBench()
+        let queue = "haul:{default}"
+        try await bench.server.cli("ZADD", "\(queue):workers", "1", "ghost")
+        try await bench.server.cli("HSET", "\(queue):worker:ghost", "seen", "-9223372036854775808")
+        #expect(try await bench.haul("workers").status == 0)
+        try await bench.server.cli(
+            "HSET", "\(queue):job:odd", "state", "completed", "meta", "{{", "received", "nan", "total", "0x10")
+        let show = try await bench.haul("show", "odd", "--json")
+        #expect(show.out.contains("\"meta\":\"{{\",\"received\":\"nan\",") && show.out.contains("\"total\":\"0x10\""))
+        let watch = try bench.start(["watch", "x"])
+        for event in [
+            "{\"event\":\"retrying\",\"id\":\"x\",\"delay\":1e300}",
+            "{\"event\":\"progress\",\"id\":\"x\",\"fraction\":1e300,\"eta\":-9223372036854775808}",
+        ] {
+            try await eventually("somebody to listen") {
+                try await bench.server.cli("PUBLISH", "\(queue):events:x", event) == "1"
+            }
+        }
+        _ = try await bench.server.cli("PUBLISH", "\(queue):events:x", "{\"event\":\"completed\",\"id\":\"x\"}")
+        #expect(try await watch.wait() == 0)
+    }
+
+    @Test("a job whose record counts attempts beyond all numbers runs") func attempts() async throws {
+        let bench = try await CommandBench()
+        let origin = try OriginServer { _ in OriginReply(body: [1]) }
+        try await bench.server.cli("HSET", "haul:{default}:job:a", "state", "paused", "attempt", "9223372036854775807")
+        try await bench.server.cli("ZADD", "haul:{default}:paused", "1", "a")
+        let worker = try bench.worker("w")
+        #expect(try await bench.haul("push", origin.url("/a"), "--id", "a", "--wait").status == 0)
+        worker.kill(SIGTERM)
+        #expect(try await worker.wait() == 0)
+    }
+
+    @Test("output that cannot be written is said, and is no success") func fullOutput() async throws {
+        let bench = try await CommandBench()
+        let process = try ChildProcess(
+            "/bin/sh", ["-c", "\"$0\" stats > /dev/full", try #require(ChildProcess.path(of: "haul"))],
+            environment: ["HAUL_REDIS": bench.server.url])
+        #expect(try await process.wait() == 1)
+        #expect(process.standardError.contains("standard output cannot be written"))
+    }
+
+    @Test("which of several URLs has failed is told") func failures() async throws {
+        let bench = try await CommandBench()
+        let origin = try OriginServer { request in
+            request.path == "/good" ? OriginReply(body: [1]) : OriginReply(404)
+        }
+        let target = TemporaryDirectory()
+        let get = try await bench.haul(
+            "get", origin.url("/good"), origin.url("/bad?key=secret"), "-o", target.path + "/")
+        #expect(get.status == 1)
+        let line = get.out.split(separator: "\n").first { $0.contains("http_404") }
+        #expect(line?.hasSuffix(origin.url("/bad?[masked]")) == true, "\(get.out)")
+    }
+
+    @Test("a watch that hears nothing any more says so, and goes on when Redis is back") func interruptedWatch()
+        async throws
+    {
+        let bench = try await CommandBench()
+        let watch = try bench.start(["watch"])
+        let event = "{\"event\":\"queued\",\"id\":\"x\"}"
+        let channel = "haul:{default}:events:x"
+        try await eventually { try await bench.server.cli("PUBLISH", channel, event) == "1" }
+        try await bench.server.cli("CLIENT", "KILL", "TYPE", "pubsub")
+        try await eventually { watch.standardError.contains("trying again") }
+        try await eventually { try await bench.server.cli("PUBLISH", channel, event) == "1" }
+        try await eventually { watch.standardOutput == "x  queued\nx  queued\n" }
+        watch.kill(SIGTERM)
+        _ = try await watch.wait()
+    }
+
+    @Test("a Redis that hangs is told with a time that people read") func hanging() async throws {
+        let bench = try await CommandBench()
+        bench.server.signal(SIGSTOP)
+        let stats = try await bench.haul("stats")
+        bench.server.signal(SIGCONT)
+        #expect(stats.status == 3 && stats.err.contains("within 2.0 seconds"), "\(stats)")
+    }
+
+    @Test("draining a paused queue says why it takes so long") func drain() async throws {
+        let bench = try await CommandBench()
+        #expect(try await bench.haul("queue", "pause").status == 0)
+        #expect(try await bench.haul("push", "http://h/1", "--id", "a").status == 0)
+        let drain = try bench.start(["queue", "drain"])
+        try await eventually { drain.standardError.contains("starts no jobs") }
+        try await bench.server.cli("DEL", "haul:{default}:jobs")
+        #expect(try await drain.wait() == 0)
+    }
+}
