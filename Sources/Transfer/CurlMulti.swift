@@ -10,6 +10,8 @@ final class CurlMulti {
     private let share = curl_share_init()!
     private var timer: EventLoop.Timer?
     private var watched: Set<Int32> = []
+    /// How often a socket was found ready.
+    private(set) var turns = 0
     /// Called after libcurl has had a turn; the place to look for what is done.
     var afterTurn: () -> Void = {}
 
@@ -20,7 +22,11 @@ final class CurlMulti {
         ccurl_multi_set_long(raw, CURLMOPT_MAXCONNECTS, idleConnections)
         ccurl_multi_set_callbacks(
             raw, Unmanaged.passUnretained(self).toOpaque(),
-            { _, socket, interest, context, _ in
+            { easy, socket, interest, context, _ in
+                // A closing connection has no transfer any more.
+                if interest != CURL_POLL_REMOVE, let easy, let task = ccurl_get_private(easy) {
+                    TransferTask.of(task).mark.socket = socket
+                }
                 Unmanaged<CurlMulti>.fromOpaque(context!).takeUnretainedValue().watch(socket, for: interest)
                 return 0
             },
@@ -84,6 +90,7 @@ final class CurlMulti {
         if ready.contains(.readable) { events |= CURL_CSELECT_IN }
         if ready.contains(.writable) { events |= CURL_CSELECT_OUT }
         if !ready.isDisjoint(with: .failed) { events |= CURL_CSELECT_ERR }
+        turns += 1
         run(socket, events)
     }
 

@@ -67,7 +67,11 @@ package final class Transfer: Sendable {
 
     /// Stops `receive` at this offset of the file, because another transfer fetches what follows. Bytes beyond it that
     /// have come already stay. The connection is lost unless the rest of the response is short.
-    package func shorten(to end: Int64) { progress.shorten(to: end) }
+    package func shorten(to end: Int64) {
+        progress.shorten(to: end)
+        let (engine, id) = (engine, id)
+        Task { await engine.shortened(id) }
+    }
 
     /// Ends the transfer within milliseconds. Harmless when it has ended.
     package func cancel() {

@@ -16,6 +16,8 @@ package actor TransferEngine {
         package var certificateAuthorities: String?
         /// Connections kept open for later requests.
         package var idleConnections = 64
+        /// How long bytes of a slow body may wait in its socket for more.
+        package var patience = Duration.milliseconds(500)
         package init() {}
     }
 
@@ -32,6 +34,7 @@ package actor TransferEngine {
     private let multi: CurlMulti
     let resolver = BlockingPool(name: "resolver", limit: 8)
     private let limited = LimitedTasks()
+    private let slow = SlowTasks()
     private var hostAddresses = HostAddresses()
     /// Keyed by a counter: an object's address may be used again while a message about the old one is under way.
     private var tasks: [UInt64: TransferTask] = [:]
@@ -63,6 +66,9 @@ package actor TransferEngine {
 
     /// The number of transfers that have not ended.
     package var count: Int { tasks.count }
+
+    /// How often any of its sockets was found ready.
+    package var turns: Int { multi.turns }
 
     /// Sends the request. Returns when the head of the final response is complete, with the body paused at its first byte.
     package func start(_ request: Request) async throws(TransferError) -> Transfer {
@@ -113,6 +119,9 @@ package actor TransferEngine {
         abort(task, .cancelled)
     }
 
+    /// The transfer is wanted for fewer bytes than it was, which may be waiting already.
+    func shortened(_ id: UInt64) { tasks[id]?.mark.set(1) }
+
     func currentHostAddresses() -> Set<IPAddress> { hostAddresses.current() }
 
     // MARK: One task
@@ -125,7 +134,8 @@ package actor TransferEngine {
         if let address { try easy.pin(to: address) }
         lastID += 1
         let task = TransferTask(
-            id: lastID, request: request, configuration: configuration, easy: easy, limited: limited)
+            id: lastID, request: request, configuration: configuration, easy: easy, limited: limited,
+            slow: slow)
         task.hostAddresses = hostAddresses.current()
         task.bufferSize = size
         bufferBytes += size
@@ -210,6 +220,7 @@ package actor TransferEngine {
 
     private func afterTurn() {
         while let (context, code) = multi.nextDone() { ended(TransferTask.of(context), code) }
+        slow.gather()
         scheduleLimits()
     }
 
@@ -253,6 +264,7 @@ package actor TransferEngine {
     private func runTick() {
         tick = nil
         let now = monotonicNanoseconds()
+        let patience = configuration.patience.nanoseconds
         for task in tasks.values where !task.isRetired {
             if let satisfied = task.satisfied, now > satisfied + Self.endLimit {
                 // Everything that was wanted is here; only the end of the response is missing.
@@ -263,6 +275,8 @@ package actor TransferEngine {
             } else if task.pause == .blocks {
                 // Slow transfers may hold all blocks half full.
                 for other in tasks.values { other.writer?.handOver() }
+            } else {
+                task.lookAfterPace(now, patience: patience)
             }
         }
         scheduleTick()

@@ -35,8 +35,9 @@ final class TransferTask {
     let easy: EasyHandle
     let progress = TransferProgress()
     private let limited: LimitedTasks
+    let slow: SlowTasks
     private let stallLimit: UInt64
-    private let hasLimits: Bool
+    let hasLimits: Bool
 
     // Before the head.
     private var parser = HeadParser()
@@ -50,12 +51,12 @@ final class TransferTask {
     private(set) var head: ResponseHead?
     private var hasHead = false
     /// The body's length, if the head tells it.
-    private var announced: Int64?
+    private(set) var announced: Int64?
 
     // The body.
-    private var sink = Sink.undecided
+    private(set) var sink = Sink.undecided
     /// Exactly so many bytes of the body are wanted; nil if the response says.
-    private var demanded: Int64?
+    private(set) var demanded: Int64?
     private(set) var taken: Int64 = 0
     private(set) var isOverlong = false
     private(set) var stop: Stop?
@@ -69,6 +70,11 @@ final class TransferTask {
     private(set) var expecting: UInt64
     /// Bytes that it may take although others wait for the same limit.
     private var granted = 0
+    /// Its bytes come so slowly that they gather in the socket.
+    var isSlow = false
+    var mark = LowWaterMark()
+    var takenAtLook: Int64?
+
     /// Of its receive buffer.
     var bufferSize = 0
     /// The handle has been given back.
@@ -80,10 +86,10 @@ final class TransferTask {
 
     init(
         id: UInt64, request: Request, configuration: TransferEngine.Configuration, easy: EasyHandle,
-        limited: LimitedTasks
+        limited: LimitedTasks, slow: SlowTasks
     ) {
         (self.id, self.request, self.configuration) = (id, request, configuration)
-        (self.easy, self.limited) = (easy, limited)
+        (self.easy, self.limited, self.slow) = (easy, limited, slow)
         stallLimit = request.stallTimeout.nanoseconds
         hasLimits = !request.limits.isEmpty
         expecting = monotonicNanoseconds()
@@ -104,7 +110,8 @@ final class TransferTask {
 
     /// Whether the server owes us something and has owed it for too long. Connecting has its own limit.
     func isStalled(_ now: UInt64) -> Bool {
-        isConnected && pause == nil && (!hasHead || isDecided) && now > expecting + stallLimit
+        // With a higher mark there may be bytes that nobody has seen yet.
+        isConnected && mark.bytes == 1 && pause == nil && (!hasHead || isDecided) && now > expecting + stallLimit
     }
 
     // MARK: Connecting
@@ -199,6 +206,7 @@ final class TransferTask {
         let now = monotonicNanoseconds()
         expecting = now
         progress.touch(now)
+        readWhatWaits()
         guard isDecided else { return hold(.undecided) }
         guard isWithinLimits(now) else { return hold(.limits) }
         switch sink {

@@ -1,0 +1,12 @@
+/// The slow transfers that libcurl has just read from: their sockets gather again once it is done with them, not sooner,
+/// because it asks the socket whether there is more.
+final class SlowTasks {
+    private var read: [TransferTask] = []
+
+    func join(_ task: TransferTask) { if read.last !== task { read.append(task) } }
+
+    func gather() {
+        for task in read { task.gather() }
+        read.removeAll(keepingCapacity: true)
+    }
+}

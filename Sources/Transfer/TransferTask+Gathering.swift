@@ -1,0 +1,33 @@
+// Slow bodies. A small piece costs TCP, the loop and libcurl some ten times what its bytes do, and a thousand slow servers
+// send ten thousand a second. So the bytes of a slow body gather in its socket, up to a block's worth or for half a second.
+extension TransferTask {
+    /// Of a body so many bytes are always read as they come. TLS may have taken a part of them, less than a record, out of
+    /// the socket already without showing any, so that what is still to come through the socket is less than what is missing.
+    private static let rest: Int64 = 32 << 10
+
+    /// To be called every `tick`: judges from what came since whether the body is slow, and sees that what has waited in the
+    /// socket for longer than `patience` is read. So a body that becomes slower, or stops, has shown all its bytes soon.
+    func lookAfterPace(_ now: UInt64, patience: UInt64) {
+        defer { takenAtLook = taken }
+        guard let takenAtLook, now < expecting + patience else { return mark.set(1) }
+        isSlow = taken - takenAtLook < LowWaterMark.highest
+        if !isSlow { mark.set(1) }
+    }
+
+    /// Ends the gathering until libcurl has read what there is.
+    func readWhatWaits() {
+        guard isSlow else { return }
+        mark.set(1)
+        slow.join(self)
+    }
+
+    /// Lets the bytes gather from now on, but never more than are sure to come. Only where a length tells the end, or its
+    /// sign would wait in the socket; and not with a limit of rate, which has its own pace.
+    func gather() {
+        guard isSlow, !isRetired, pause == nil, stop == nil, !hasLimits, case .file(_, let offset) = sink,
+            let announced
+        else { return }
+        let end = min(announced, demanded ?? .max, progress.end - offset)
+        mark.set(Int(max(1, min(Int64(LowWaterMark.highest), end - taken - Self.rest))))
+    }
+}
