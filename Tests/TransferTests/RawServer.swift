@@ -70,6 +70,9 @@ final class RawConnection: Sendable {
     @discardableResult
     func send(_ text: String) -> Bool { send(Array(text.utf8)) }
 
+    /// Returns when the client's kernel has confirmed all that was sent.
+    func waitUntilReceived() { LoopbackSocket.waitUntilReceived(socket) }
+
     /// Reads until the client closes the connection.
     func waitForClose() {
         var buffer = [UInt8](repeating: 0, count: 4096)
@@ -83,7 +86,7 @@ final class RawConnection: Sendable {
 
     /// Closes with RST in place of FIN. It overtakes bytes that have not arrived, so it waits for them.
     func reset() {
-        LoopbackSocket.waitUntilReceived(socket)
+        waitUntilReceived()
         var linger = linger(l_onoff: 1, l_linger: 0)
         setsockopt(socket, SOL_SOCKET, SO_LINGER, &linger, socklen_t(MemoryLayout<Glibc.linger>.size))
         close()
