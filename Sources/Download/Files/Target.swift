@@ -12,6 +12,9 @@ struct Target: Sendable {
     /// The job gave the path; a name that we chose may be changed.
     let isGiven: Bool
 
+    /// Of "name (1).ext" and so on.
+    private static let mostNumber = 10_000
+
     var path: String { folder + name }
 
     /// The target of a job whose response suggests `suggested` as a name.
@@ -65,26 +68,39 @@ struct Target: Sendable {
     mutating func place(_ partial: PartialFile, _ policy: Job.IfExists, durable: Bool, mayReplace: () -> Bool)
         throws(PlaceError)
     {
+        let isOwn = try link(partial, policy, mayReplace: mayReplace)
+        if durable { fsync(directory.descriptor) }
+        if isOwn { partial.unlinkOthers() }
+    }
+
+    /// True if it has replaced the file that this job finished before.
+    private mutating func link(_ partial: PartialFile, _ policy: Job.IfExists, mayReplace: () -> Bool)
+        throws(PlaceError) -> Bool
+    {
         let chosen = name
-        var isOwn = false
-        for number in 0...10_000 {
+        for number in 0...Self.mostNumber {
             if number > 0 { name = FileName.numbered(chosen, number) }
-            if linkat(directory.descriptor, partial.name, directory.descriptor, name, 0) == 0 { break }
+            if linkat(directory.descriptor, partial.name, directory.descriptor, name, 0) == 0 { return false }
             switch errno {
             case EEXIST where number == 0 && mayReplace():
-                isOwn = true
                 try replace(partial)
-            case EEXIST where policy == .overwrite: try replace(partial)
+                return true
+            case EEXIST where policy == .overwrite:
+                try replace(partial)
+                return false
             case EEXIST where policy == .rename || !isGiven && policy == .reuse: continue
             case EEXIST: throw .failed(.failed(inTheWay))
             // Somebody who holds the job's lease has unlinked it.
             case ENOENT: throw .fenced
             case let code: throw .failed(TransferError(file: "\(path) cannot be put in place", code))
             }
-            break
         }
-        if durable { fsync(directory.descriptor) }
-        if isOwn { partial.unlinkOthers() }
+        throw .failed(
+            .failed(
+                Failure(
+                    .fileExists,
+                    "\(folder)\(chosen) exists, and so does each of its numbered names up to \(Self.mostNumber): "
+                        + "give the job a path of its own")))
     }
 
     enum PlaceError: Error {
