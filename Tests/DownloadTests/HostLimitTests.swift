@@ -1,4 +1,5 @@
 import Contract
+import Synchronization
 import TestSupport
 import Testing
 
@@ -33,5 +34,32 @@ import Testing
         for task in running { #expect(await task.value.file?.bytes == bytes.count) }
         #expect(inside.value.most == 3)
         for index in 0..<10 { #expect(bench.directory.holds("file\(index)", bytes)) }
+    }
+
+    @Test("who is cancelled while waiting for a host's turn to continue a file frees nobody's place") func turnedAway()
+        async throws
+    {
+        let bytes = FileBytes(seed: 112, count: 2_000_000)
+        let bench = try DownloadBench()
+        let latch = Latch()
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(bytes, to: request)
+            reply.hold = (700_000, latch)
+            return reply
+        }
+        let job = Job(id: "j", urls: [origin.url("/a")])
+        let resume = try #require(try await bench.begin(job, until: 700_000))
+        latch.open()
+        let (hosts, host) = (bench.context.hosts, try #require(WebURL(origin.url("/a"))).hostAndPort)
+        while hosts.tryEnter(host) {}
+        let running = Task { await bench.download(job, resume: resume).run() }
+        try await eventually("it to continue") { bench.events.withLock { $0.contains { $0.hasPrefix("resumed") } } }
+        running.cancel()
+        guard case .stopped = await running.value else {
+            Issue.record("it was not stopped")
+            return
+        }
+        #expect(!hosts.tryEnter(host))
+        #expect(origin.requests.count == 1)
     }
 }

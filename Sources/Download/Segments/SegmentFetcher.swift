@@ -13,6 +13,8 @@ struct SegmentFetcher {
 
     private enum Note: Sendable {
         case tick
+        /// Cancelled while it waited for its host's turn: the host does not count it.
+        case turnedAway(Int)
         case opened(Int, Result<Opening, TransferError>)
         case ended(Int, Result<TransferEnd, TransferError>)
     }
@@ -118,6 +120,7 @@ struct SegmentFetcher {
                     )
                 }
                 tick(&group)
+            case .turnedAway: return .failure(.cancelled)
             case .opened(let id, let result):
                 if let outcome = opened(id, result, &group) { return outcome }
             case .ended(let id, let result):
@@ -176,7 +179,7 @@ struct SegmentFetcher {
         connections[id] = Connection(mirror: mirror, start: range.lowerBound, host: host, isOnly: isOnly)
         let (download, entity, total) = (download, entity, total)
         group.addTask {
-            if isOnly, await !download.context.hosts.enter(host) { return .opened(id, .failure(.cancelled)) }
+            if isOnly, await !download.context.hosts.enter(host) { return .turnedAway(id) }
             do throws(TransferError) {
                 return .opened(id, .success(try await Self.ask(download, range, of: entity, total, mirror, isOnly)))
             } catch {
@@ -321,7 +324,7 @@ struct SegmentFetcher {
     /// What still comes in when all is over.
     private mutating func bury(_ note: Note) {
         switch note {
-        case .tick: break
+        case .tick, .turnedAway: break
         case .opened(let id, _), .ended(let id, _):
             guard let connection = connections.removeValue(forKey: id) else { return }
             if let transfer = connection.transfer { download.end(id, transfer) }
