@@ -34,7 +34,8 @@ struct Follower {
         var hasFailed = false
         var isInterrupted = false
         let subscription = queue.events(of: ids.isEmpty ? nil : ids)
-        let (inputs, feed) = AsyncStream<Input>.makeStream()
+        // Where nobody reads what is printed, old events go: the hashes tell the ends.
+        let (inputs, feed) = AsyncStream<Input>.makeStream(bufferingPolicy: .bufferingNewest(100_000))
         let reader = Task { for await element in subscription { feed.yield(.element(element)) } }
         let clock = Task {
             while !Task.isCancelled {

@@ -42,6 +42,9 @@ struct PrivateRedis {
             try await client.send(Command("PING"), timeout: .seconds(20))
         } catch {
             await result.stop()
+            if error.code == .badURL {
+                throw ExitStatus.because(.usage, "\(error.message): set XDG_STATE_HOME to a shorter directory")
+            }
             throw ExitStatus.because(
                 .redisUnreachable, "the private redis-server does not answer: see \(directory)/redis.log")
         }
