@@ -111,6 +111,7 @@ small() {
             echo "$durability $(since "$start")" >>"$work/small"
             cli INFO commandstats | tr -d '\r' | awk -F'[:=,]' -v d="$durability" \
                 '/cmdstat_(fcall|blmove):/ {c += $3; u += $5} END {printf "small files, %s: %.3f commands and %.0f µs of Redis per job besides its LPUSH\n", d, c / 2000, u / 2000}'
+            echo "small files, $durability: $(cat "/proc/$last/task"/*/status | awk '/ctxt/ {s += $2} END {printf "%.1f", s / 2000}') changes of thread and $(awk '{print ($14 + $15) * 5}' "/proc/$last/stat") µs of the worker's CPU per job"
             stop "$last"
             diff -r "$work/www/s" "$work/root/$durability"
             rm -rf "$work/root/$durability"
