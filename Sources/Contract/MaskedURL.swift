@@ -2,17 +2,21 @@
 public enum MaskedURL {
     /// `url` without credentials and fragment, its query string replaced.
     public static func text(_ url: String) -> String {
-        // By scalars: to Swift an "@" beside a combining mark is another character.
-        var rest = url.unicodeScalars[...]
-        if let fragment = rest.firstIndex(of: "#") { rest = rest[..<fragment] }
+        // By bytes: to Swift an "@" beside a combining mark is another character.
+        var rest = url[...].utf8
+        if let fragment = rest.firstIndex(of: UInt8(ascii: "#")) { rest = rest[..<fragment] }
         var suffix = ""
-        if let query = rest.firstIndex(of: "?") {
+        if let query = rest.firstIndex(of: UInt8(ascii: "?")) {
             rest = rest[..<query]
             suffix = "?[masked]"
         }
-        guard let scheme = rest.firstRange(of: "://".unicodeScalars) else { return String(rest) + suffix }
-        let authority = rest[scheme.upperBound...].prefix { $0 != "/" }
-        guard let at = authority.lastIndex(of: "@") else { return String(rest) + suffix }
-        return String(rest[..<scheme.upperBound]) + String(rest[rest.index(after: at)...]) + suffix
+        guard let scheme = rest.indices.first(where: { rest[$0...].starts(with: "://".utf8) }) else {
+            return String(Substring(rest)) + suffix
+        }
+        let authority = rest[scheme...].dropFirst(3)
+        guard let at = authority.prefix(while: { $0 != UInt8(ascii: "/") }).lastIndex(of: UInt8(ascii: "@")) else {
+            return String(Substring(rest)) + suffix
+        }
+        return String(Substring(rest[..<authority.startIndex])) + String(Substring(rest[at...].dropFirst())) + suffix
     }
 }

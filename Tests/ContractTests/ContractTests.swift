@@ -50,6 +50,8 @@ import Testing
     @Test("secrets of a URL are masked") func masked() {
         #expect(MaskedURL.text("https://u:p@h/a?sig=1#f") == "https://h/a?[masked]")
         #expect(MaskedURL.text("http://h/a@b") == "http://h/a@b")
+        #expect(MaskedURL.text("http://u@\u{301}:p@h/a@b") == "http://h/a@b")
+        #expect(MaskedURL.text("//u:p@h?a://b@c") == "//u:p@h?[masked]")
     }
 }
 

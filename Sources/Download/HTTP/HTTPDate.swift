@@ -4,7 +4,7 @@ enum HTTPDate {
 
     /// Reads the three formats there are; nil for anything else.
     static func parse(_ text: String) -> Int64? {
-        let words = text.split { $0 == " " || $0 == "," || $0 == "-" }.map(String.init)
+        let words = text.utf8.split { " ,-".utf8.contains($0) }.map { String(Substring($0)) }
         if words.count >= 5, let day = Int64(words[1]), let month = months.firstIndex(of: words[2]),
             var year = Int64(words[3])
         {
@@ -20,7 +20,7 @@ enum HTTPDate {
     }
 
     private static func seconds(year: Int64, month: Int, day: Int64, time: String) -> Int64? {
-        let parts = time.split(separator: ":").compactMap { Int64($0) }
+        let parts = time.utf8.split(separator: UInt8(ascii: ":")).compactMap { Int64(Substring($0)) }
         guard parts.count == 3, (1...31).contains(day), (0...23).contains(parts[0]), (0...59).contains(parts[1]),
             (0...60).contains(parts[2]), (1...9999).contains(year)
         else { return nil }
