@@ -23,14 +23,19 @@ final class Block: @unchecked Sendable {
 
     init(memory: UnsafeMutableRawPointer, size: Int) { (self.memory, self.size) = (memory, size) }
 
+    static func make(_ size: Int) -> Block { Block(memory: aligned_alloc(alignment, size)!, size: size) }
+
+    /// Made to hold a rest; not of the pool.
+    var isHolder: Bool { size < Self.smallSize }
+
     var isLarge: Bool { size == Self.largeSize }
 
-    /// Starts over for bytes from `offset` on. A block ends at a multiple of its size in the file.
+    /// Starts over for bytes from `offset` on. A large block ends at a multiple of its size in the file, others at a page.
     func prepare(at offset: Int64) {
         self.offset = offset
         count = 0
         start = Int(offset % Int64(Self.alignment))
-        capacity = size - Int(offset % Int64(size))
+        capacity = isLarge ? size - Int(offset % Int64(size)) : size - start
         users.store(1, ordering: .relaxed)
     }
 
@@ -44,6 +49,20 @@ final class Block: @unchecked Sendable {
     func append(_ source: UnsafeRawPointer, _ count: Int) {
         memcpy(memory + start + self.count, source, count)
         self.count += count
+    }
+
+    /// Takes out what is not worth a write of its own: everything, or if it is at least `worthwhile` the bytes after the file's
+    /// last whole page. It goes into a block just large enough; nil if there is nothing.
+    func cutRest(worthwhile: Int) -> Block? {
+        let rest = count < worthwhile ? count : Int(end % Int64(Self.alignment))
+        guard rest > 0 else { return nil }
+        let first = end - Int64(rest)
+        let pages = (Int(first % Int64(Self.alignment)) + rest + Self.alignment - 1) / Self.alignment
+        let holder = Block.make(pages * Self.alignment)
+        holder.prepare(at: first)
+        holder.append(bytes.baseAddress! + (count - rest), rest)
+        count -= rest
+        return holder
     }
 
     func retain() { users.add(1, ordering: .relaxed) }

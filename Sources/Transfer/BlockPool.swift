@@ -3,8 +3,8 @@ import Synchronization
 
 /// The memory between the network and the disk, and its bound: when it is used up, readers wait.
 ///
-/// Fast streams get large blocks, which are worth a direct write each; slow ones small blocks, of which a thousand cost
-/// 64 MiB. Blocks are made as they are needed, and never given back.
+/// Fast streams get large blocks, which are worth a direct write each; slow ones small blocks, which they give back between
+/// two readings: a thousand of them need a few hundred. Blocks are made as they are needed, and never given back.
 final class BlockPool: Sendable {
     private struct State: Sendable {
         var large: [Block] = []
@@ -54,6 +54,7 @@ final class BlockPool: Sendable {
     func takeLarge() -> Block? { state.withLock { takeLarge(&$0) } }
 
     func give(_ block: Block) {
+        guard !block.isHolder else { return free(block.memory) }
         let wake = state.withLock { state in
             if block.isLarge { state.large.append(block) } else { state.small.append(block) }
             return state.next(large: block.isLarge)
@@ -76,15 +77,13 @@ final class BlockPool: Sendable {
         if let block = state.large.popLast() { return block }
         guard state.largeMade < largeLimit else { return nil }
         state.largeMade += 1
-        return Self.make(Block.largeSize)
+        return .make(Block.largeSize)
     }
 
     private func takeSmall(_ state: inout State) -> Block? {
         if let block = state.small.popLast() { return block }
         guard state.smallMade < smallLimit else { return nil }
         state.smallMade += 1
-        return Self.make(Block.smallSize)
+        return .make(Block.smallSize)
     }
-
-    private static func make(_ size: Int) -> Block { Block(memory: aligned_alloc(Block.alignment, size)!, size: size) }
 }

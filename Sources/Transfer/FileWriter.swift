@@ -11,6 +11,9 @@ final class FileWriter: Sendable {
     /// Streams at least this fast get large blocks: bytes per second.
     private static let fast: Double = 8_000_000
 
+    /// Slow streams write at least so much at once, in whole pages: half a small block.
+    private static let worthwhile = Block.smallSize / 2
+
     private struct State: Sendable {
         var position: Int64
         var block: Block?
@@ -40,8 +43,13 @@ final class FileWriter: Sendable {
     func append(_ bytes: UnsafeRawPointer, _ count: Int) -> Outcome {
         state.withLock { state in
             if let error = file.error { return .failed(error) }
-            if state.block == nil {
-                guard let block = takeBlock(&state, at: state.position) else { return .starved }
+            if state.block?.isHolder ?? true {
+                let rest = state.block
+                guard let block = takeBlock(&state, at: rest?.offset ?? state.position) else { return .starved }
+                if let rest {
+                    block.append(rest.bytes.baseAddress!, rest.count)
+                    path.finish(rest)
+                }
                 state.block = block
             }
             let room = state.block!.room
@@ -58,6 +66,21 @@ final class FileWriter: Sendable {
             }
             state.position += Int64(count)
             return .taken
+        }
+    }
+
+    /// No more will come for a while: the block goes to the writers or back to the pool, and what is not worth a write waits in
+    /// memory of its own size. So a thousand slow streams need few blocks.
+    func rest() {
+        state.withLock { state in
+            guard let block = state.block, !block.isHolder else { return }
+            let rest = block.cutRest(worthwhile: Self.worthwhile)
+            if block.count > 0 {
+                submit(&state)
+            } else {
+                path.finish(block)
+            }
+            state.block = rest
         }
     }
 

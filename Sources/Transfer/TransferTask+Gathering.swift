@@ -28,6 +28,7 @@ extension TransferTask {
             let announced
         else { return }
         let end = min(announced, demanded ?? .max, progress.end - offset)
+        writer?.rest()
         mark.set(Int(max(1, min(Int64(LowWaterMark.highest), end - taken - Self.rest))))
     }
 }
