@@ -1,3 +1,4 @@
+import CLinux
 import Executors
 import Glibc
 import Synchronization
@@ -20,7 +21,7 @@ package final class LoopbackListener: Sendable {
         guard let listener = descriptor.withLock(\.self) else { return }
         startThread(name: name) {
             while true {
-                let client = accept(listener, nil, nil)
+                let client = clinux_accept(listener)
                 if client >= 0 { handle(client) } else if errno != EINTR && errno != ECONNABORTED { break }
             }
             self.descriptor.withLock { $0 = nil }

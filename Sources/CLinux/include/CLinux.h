@@ -23,3 +23,6 @@ int clinux_reserve(int descriptor, off_t size);
 /// posix_spawn_file_actions_addclosefrom_np(3): the child inherits no descriptor from `first` on; 0 or an error.
 /// `actions` is a posix_spawn_file_actions_t: to include spawn.h here would make its types this module's.
 int clinux_close_from(void *actions, int first);
+
+/// accept4(2): a connection that no child inherits; -1 and errno on failure.
+int clinux_accept(int listener);

@@ -14,12 +14,13 @@ struct Facts: Equatable {
     var attempt = 0
     var deadline: Int64?
     var due: Int64?
-    /// What is left of the hash's time to live, by Redis' own clock.
+    /// The hash's time to live, by Redis' own clock: what is left of it where the last call has set it.
     var timeToLive: Duration?
 
     init() {}
 
-    /// Reads the facts of jobs at one moment.
+    /// Reads the facts of jobs at one moment. What has been read to end is kept from ending by Redis' own clock, which goes
+    /// faster than the simulation's where the machine is slow.
     static func reading(_ ids: [String], of queue: Queue) -> Command {
         Command(arguments: ["EVAL", script, 1, queue.keys.prefix] + ids)
     }
@@ -32,6 +33,9 @@ struct Facts: Equatable {
             'HMGET', key, 'state', 'token', 'worker', 'want', 'error', 'crashes', 'attempt', 'deadline_at')
           fields[9] = redis.call('ZSCORE', KEYS[1] .. 'scheduled', id)
           fields[10] = redis.call('PTTL', key)
+          for _, kind in ipairs { 'job:', 'spec:', 'offsets:' } do
+            redis.call('PEXPIREAT', KEYS[1] .. kind .. id, 9999999999999, 'GT')
+          end
           facts[n] = fields
         end
         return facts
