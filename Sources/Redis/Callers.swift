@@ -5,6 +5,7 @@ struct Callers {
     typealias Answer = Result<[RedisValue], RedisError>
 
     private struct Caller {
+        let number: Int
         let count: Int
         let timeout: Duration
         let deadline: ContinuousClock.Instant
@@ -14,37 +15,39 @@ struct Callers {
     }
 
     private var waiting = Deque<Caller>()
-    /// How many have been answered, which numbers those that wait.
-    private var answered = 0
+    private var lastNumber = 0
 
     var isEmpty: Bool { waiting.isEmpty }
 
-    /// The number of the next one who comes.
-    var nextNumber: Int { answered + waiting.count }
+    /// A number for one who is about to come.
+    mutating func drawNumber() -> Int {
+        lastNumber += 1
+        return lastNumber
+    }
 
     /// The first reply to the one who is to be answered next, while more are awaited.
     var firstReply: RedisValue? { isEmpty ? nil : waiting[0].replies.first }
 
     /// Adds one who awaits `count` replies, and returns until when.
     mutating func append(
-        _ continuation: CheckedContinuation<Answer, Never>, awaiting count: Int, for timeout: Duration
+        _ continuation: CheckedContinuation<Answer, Never>, as number: Int, awaiting count: Int, for timeout: Duration
     ) -> ContinuousClock.Instant {
         let deadline = ContinuousClock.now + timeout
-        waiting.append(Caller(count: count, timeout: timeout, deadline: deadline, continuation: continuation))
+        waiting.append(
+            Caller(number: number, count: count, timeout: timeout, deadline: deadline, continuation: continuation))
         return deadline
     }
 
     /// Lets one go who was cancelled, if it still waits.
     mutating func release(_ number: Int) {
-        guard number >= answered, number < nextNumber else { return }
-        waiting[number - answered].continuation.take()?.resume(returning: .failure(.cancelled))
+        guard let index = (0..<waiting.count).first(where: { waiting[$0].number == number }) else { return }
+        waiting[index].continuation.take()?.resume(returning: .failure(.cancelled))
     }
 
     /// Gives a reply to the one whose it is; there must be one.
     mutating func deliver(_ value: RedisValue) {
         waiting[0].replies.append(value)
         guard waiting[0].replies.count == waiting[0].count, let caller = waiting.popFirst() else { return }
-        answered += 1
         caller.continuation?.resume(returning: .success(caller.replies))
     }
 
@@ -56,7 +59,6 @@ struct Callers {
     /// Nobody will be answered any more.
     mutating func fail(_ error: RedisError) {
         while let caller = waiting.popFirst() {
-            answered += 1
             caller.continuation?.resume(returning: .failure(error))
         }
     }

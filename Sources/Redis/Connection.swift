@@ -75,19 +75,22 @@ actor Connection {
     func call(
         _ commands: [Command], timeout: Duration, hearsOut: Bool = false
     ) async throws(RedisError) -> [RedisValue] {
-        if let failure { throw failure }
-        let number = callers.nextNumber
-        guard !hearsOut else { return try await ask(commands, timeout).get() }
+        let number = callers.drawNumber()
         return try await withTaskCancellationHandler {
-            await ask(commands, timeout)
+            await ask(commands, as: number, timeout, hearsOut)
         } onCancel: {
-            Task { await self.release(number) }
+            if !hearsOut { Task { await self.release(number) } }
         }.get()
     }
 
-    private func ask(_ commands: [Command], _ timeout: Duration) async -> Callers.Answer {
+    private func ask(
+        _ commands: [Command], as number: Int, _ timeout: Duration, _ hearsOut: Bool
+    ) async -> Callers.Answer {
         await withCheckedContinuation { continuation in
-            watch(until: callers.append(continuation, awaiting: commands.count, for: timeout))
+            // Here and not before: each await may let others have a turn, who may end the connection.
+            if let failure { return continuation.resume(returning: .failure(failure)) }
+            if Task.isCancelled, !hearsOut { return continuation.resume(returning: .failure(.cancelled)) }
+            watch(until: callers.append(continuation, as: number, awaiting: commands.count, for: timeout))
             for command in commands { tell(command) }
         }
     }
@@ -134,6 +137,7 @@ actor Connection {
             self?.assumeIsolated { $0.fail(RedisError(.unreachable, "no answer within \(timeout.rounded)")) }
         }
         await withCheckedContinuation { continuation in
+            if failure != nil { return continuation.resume() }
             opening = continuation
             Self.loop.watch(descriptor, for: .writable) { [weak self] readiness in
                 self?.assumeIsolated { $0.handle(readiness) }

@@ -160,6 +160,8 @@ package actor TransferEngine {
         guard let task = tasks[id] else { return .failure(.cancelled) }
         return await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
+                // It may have been cancelled just before.
+                guard tasks[id] != nil else { return continuation.resume(returning: .failure(.cancelled)) }
                 task.bodyWaiter = continuation
                 task.direct(to: sink, demanding: length)
                 if Task.isCancelled {
