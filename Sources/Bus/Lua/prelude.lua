@@ -108,7 +108,7 @@ end
 local function ending(id)
   local v = call('HMGET', key(id), 'state', 'token', 'want', 'again', 'speed', 'meta', 'reply_to', 'deadline_at', 'seq')
   return { state = v[1] or nil, token = v[2] or nil, want = v[3] or nil, again = v[4] or nil, speed = v[5] or nil,
-    meta = v[6] or nil, reply_to = v[7] or nil, deadline = v[8] or nil, seq = v[9] or 0 }
+    meta = v[6] or nil, reply_to = v[7] or nil, deadline = v[8] or nil, seq = tonumber(v[9]) or 0 }
 end
 
 -- Reads the fields that decide what may happen to a job, and those that its events need.
@@ -116,8 +116,8 @@ local function job(id)
   local v = call('HMGET', key(id), 'state', 'want', 'wantat', 'ticket', 'asof', 'token', 'again', 'worker', 'crashes', 'attempt',
     'meta', 'reply_to', 'deadline_at', 'waiting', 'seq', 'pushed')
   return { state = v[1] or nil, want = v[2] or nil, wantat = v[3] or nil, ticket = v[4] or nil, asof = v[5] or nil,
-    token = v[6] or nil, again = v[7] or nil, worker = v[8] or nil, crashes = tonumber(v[9] or 0), attempt = tonumber(v[10] or 0),
-    meta = v[11] or nil, reply_to = v[12] or nil, deadline = v[13] or nil, waiting = v[14] or nil, seq = v[15] or 0,
+    token = v[6] or nil, again = v[7] or nil, worker = v[8] or nil, crashes = tonumber(v[9]) or 0, attempt = tonumber(v[10]) or 0,
+    meta = v[11] or nil, reply_to = v[12] or nil, deadline = v[13] or nil, waiting = v[14] or nil, seq = tonumber(v[15]) or 0,
     pushed = v[16] or nil }
 end
 
@@ -152,6 +152,8 @@ local function leave(id, j)
   end
   if j.state == 'completed' or j.state == 'failed' or j.state == 'cancelled' then
     call('PERSIST', key(id)) call('PERSIST', spec(id)) call('PERSIST', offsets(id))
+    -- Whoever ended it may yet ask again whether that was heard.
+    if j.token then call('HSET', key(id), 'settled', j.token) end
   end
 end
 

@@ -33,10 +33,16 @@ extension Ledger {
             }
         case .tick(let requests):
             if let request = requests[id] {
-                if story.isOvertaken(request), after.state == state, after.want == before.want {
+                var applied = story
+                let next = applied.apply(request, in: state, now, policy)
+                // The same tick may go on: a due job joins the line, a deadline passes, a lost run is put back.
+                let isIgnored =
+                    after.state == state && next == state
+                    ? after.want == before.want : after.state != next && after.state != request.stops
+                if story.isOvertaken(request), isIgnored {
                     story.asked = nil
                 } else {
-                    state = story.apply(request, in: state, now, policy)
+                    (story, state) = (applied, next)
                 }
             }
             if state == .running, after.state != .running {

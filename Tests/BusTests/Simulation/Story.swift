@@ -7,6 +7,9 @@ struct Story {
     struct Stop: Equatable {
         let request: Request
         let moment: Int64
+
+        /// Where it puts a job that it stops; nil: it forgets it.
+        var stops: JobState? { request == .paused ? .paused : request.forgets ? nil : .cancelled }
     }
 
     /// The producer's last element; it is pushed again and again.
