@@ -263,7 +263,8 @@ actor Connection {
         do {
             while failure == nil, let value = try reader.next() { deliver(value) }
         } catch {
-            fail(RedisError(error.code, "\(error.message), at \(label)"))
+            // At the first word: that is no Redis at all.
+            fail(RedisError(isSignedIn ? error.code : .unreachable, "\(error.message), at \(label)"))
         }
     }
 

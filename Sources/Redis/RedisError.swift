@@ -3,7 +3,7 @@ package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible {
     package enum Code: String, Sendable {
         /// The text is no Redis URL.
         case badURL
-        /// Nobody answers at the address, or its name does not resolve.
+        /// Nobody answers at the address, or something that is no Redis, or its name does not resolve.
         case unreachable
         /// The connection ended before the reply came: the command may or may not have been done.
         case closed

@@ -91,11 +91,20 @@ extension QueueAttendant {
         }
     }
 
-    /// The first registration, tried again for as long as what is in its way passes by itself.
-    func enroll(_ fields: [(String, String)]) async throws(RedisError) {
+    /// The first registration, tried again for as long as what is in its way passes by itself: a Redis that answers, be it to
+    /// refuse, will come round; where nobody ever did, the URL is wrong.
+    func enroll(_ fields: [(String, String)], wasReached: Bool) async throws(RedisError) {
+        var wasReached = wasReached
         while true {
-            do throws(RedisError) { return try await register(fields) } catch {
-                guard error.isTransient, !Task.isCancelled else { throw error }
+            do throws(RedisError) {
+                try await queue.redis.connect()
+                wasReached = true
+                return try await register(fields)
+            } catch {
+                guard error.isTransient, wasReached || error.code != .unreachable, !Task.isCancelled else {
+                    throw error
+                }
+                wasReached = true
                 await pause(after: error, while: "registering")
             }
         }

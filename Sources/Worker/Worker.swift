@@ -58,9 +58,7 @@ package final class Worker: Sendable {
     /// Works until the task is cancelled, then puts every running job back with its offsets, within the grace time.
     /// Throws if Redis cannot be reached at the start or refuses us for good, or if another live worker has this name.
     package func run() async throws {
-        // One that answers may go and come back later; one that never did is named wrongly.
-        try await attendants[0].queue.redis.connect()
-        for attendant in attendants { try await attendant.enroll(fields) }
+        for attendant in attendants { try await attendant.enroll(fields, wasReached: attendant.index > 0) }
         // Requests that were made while no worker was there come before the jobs that they are for.
         for attendant in attendants { await attendant.tick(fields) }
         await RedisCheck.warn(attendants[0].queue.redis, log)

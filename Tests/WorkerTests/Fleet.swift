@@ -45,15 +45,19 @@ final class Fleet: Sendable {
 
     /// One that is not started yet; `url` is of another Redis than the fleet's.
     func worker(
-        _ name: String, url: String? = nil, _ change: (inout WorkerConfiguration) -> Void = { _ in }
+        _ name: String, url: String? = nil, log: Logger = Fleet.errors,
+        _ change: (inout WorkerConfiguration) -> Void = { _ in }
     ) throws -> Worker {
-        var configuration = WorkerConfiguration(
-            redis: try RedisURL(url ?? server.url), root: root.path, name: name)
+        var configuration = WorkerConfiguration(redis: try RedisURL(url ?? server.url), root: root.path, name: name)
         configuration.addressPolicy = .unrestricted
         change(&configuration)
+        return try Worker(configuration, log: log)
+    }
+
+    static var errors: Logger {
         var log = Logger(label: "test", factory: { StreamLogHandler.standardError(label: $0) })
         log.logLevel = .error
-        return try Worker(configuration, log: log)
+        return log
     }
 
     func push(_ element: String) async throws { try await queue.redis.send(Command("LPUSH", queue.keys.jobs, element)) }

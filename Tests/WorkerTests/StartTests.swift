@@ -1,5 +1,7 @@
 import Bus
 import Contract
+import Executors
+import Glibc
 import Redis
 import TestSupport
 import Testing
@@ -47,11 +49,44 @@ import Testing
         #expect(origin.requests.isEmpty)
     }
 
-    @Test("a Redis that was never reachable, or refuses the password, ends a worker", .timeLimit(.minutes(1)))
+    @Test("a Redis that takes no more clients when a worker starts is waited for, which is said") func refused()
+        async throws
+    {
+        let fleet = try await Fleet()
+        let said = Shared<[String]>([])
+        let origin = try OriginServer { _ in OriginReply(body: [1]) }
+        try await fleet.queue.redis.send(Command("CONFIG", "SET", "maxclients", 1))
+        let worker = try fleet.worker("w", log: Warnings.log(to: said))
+        let running = Task { try await worker.run() }
+        try await eventually("the worker to say why it waits") { !said.value.isEmpty }
+        #expect(said.value.allSatisfy { $0.contains("raise maxclients") })
+        try await fleet.queue.redis.send(Command("CONFIG", "SET", "maxclients", 100))
+        try await fleet.push(#"{"url":"\#(origin.url("/a"))","id":"a"}"#)
+        try await fleet.wait("a", for: .completed)
+        running.cancel()
+        try await running.value
+    }
+
+    @Test(
+        "a Redis that was never reachable, that is none, or that refuses the password ends a worker",
+        .timeLimit(.minutes(1)))
     func final() async throws {
         let fleet = try await Fleet(["--requirepass", "right"])
+        let (listener, port) = try LoopbackSocket.listen()
+        defer { shutdown(listener, Int32(SHUT_RDWR)) }
+        startThread(name: "no-redis") {
+            while case let client = accept(listener, nil, nil), client >= 0 {
+                let answer = Array("HTTP/1.1 400 Bad Request\r\n\r\n".utf8)
+                send(client, answer, answer.count, Int32(MSG_NOSIGNAL))
+                var byte: UInt8 = 0
+                while recv(client, &byte, 1, 0) > 0 {}
+                close(client)
+            }
+            close(listener)
+        }
         for (url, code) in [
             ("unix:///nowhere/redis.sock", RedisError.Code.unreachable),
+            ("redis://127.0.0.1:\(port)", .unreachable),
             ("\(fleet.server.url)?password=wrong", .authentication),
         ] {
             let worker = try fleet.worker("w", url: url)

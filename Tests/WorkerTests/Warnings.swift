@@ -1,0 +1,23 @@
+import Logging
+import TestSupport
+
+/// A log of which a test sees the warnings, each with its reason if it has one.
+struct Warnings: LogHandler {
+    private let said: Shared<[String]>
+    var metadata: Logger.Metadata = [:]
+    var logLevel = Logger.Level.warning
+
+    static func log(to said: Shared<[String]>) -> Logger {
+        Logger(label: "test", factory: { _ in Warnings(said: said) })
+    }
+
+    subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+        get { metadata[key] }
+        set { metadata[key] = newValue }
+    }
+
+    func log(event: LogEvent) {
+        let reason = event.metadata?["reason"].map { ": \($0)" } ?? ""
+        said.change { $0.append("\(event.message)\(reason)") }
+    }
+}
