@@ -75,7 +75,7 @@ extension Queue {
         stats.rejected = try replies[replies.count - 2].get().int ?? 0
         let settings = try replies[replies.count - 1].get().array ?? []
         stats.isPaused = settings.first?.string == "1" || settings.first?.string == "true"
-        stats.maxRunning = settings.last?.int
+        stats.maxRunning = settings.last?.int.flatMap { $0 >= 0 ? $0 : nil }
         return stats
     }
 

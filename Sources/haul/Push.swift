@@ -52,6 +52,10 @@ struct Push: AsyncParsableCommand {
             let text = line.drop { $0 == " " || $0 == "\t" }
             guard !text.isEmpty else { continue }
             let place = "line \(number): "
+            // What is no UTF-8 has been replaced by this: it would be another URL.
+            guard !text.unicodeScalars.contains("\u{FFFD}") else {
+                throw ExitStatus.because(.usage, "\(place)is no UTF-8 text. Nothing was pushed.")
+            }
             if text.hasPrefix("{") {
                 let members: [JSON.Member]
                 do { members = try JSON(String(text)).members ?? [] } catch {

@@ -46,6 +46,15 @@ import Testing
         try await f.expectOrder()
     }
 
+    @Test("a limit that is no whole number is none, for workers as for those who look", arguments: ["-1", "1e0", "many"])
+    func nonsenseLimit(_ limit: String) async throws {
+        let f = try await QueueFixture()
+        try await f.queue.setSetting("max_running", to: limit)
+        for id in 1...2 { try await f.push(#"{"url":"http://h/","id":"\#(id)"}"#) }
+        for _ in 1...2 { #expect(try await f.claim() != nil) }
+        #expect(try await f.queue.stats().maxRunning == nil)
+    }
+
     @Test(
         "a key of the wrong type fails before anything is written, in a claim and in a settle",
         arguments: [

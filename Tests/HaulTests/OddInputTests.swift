@@ -28,6 +28,7 @@ import Testing
         let bench = try await CommandBench()
         for bad in [
             "ftp://h/3", "{\"url\":\"http://h/3\",\"size\":-1}", "{\"url\":", "{\"url\":\"http://h/3\",\"siez\":1}",
+            "http://h/\u{FFFD}",
         ] {
             let push = try await bench.haul("push", "-", input: "http://h/1\n\n\(bad)\n")
             #expect(push.status == 2 && push.err.contains("line 3: "), "\(push)")

@@ -70,7 +70,7 @@ end
 
 -- Whether no job may be started.
 local function is_closed(settings)
-  local limit = tonumber(settings[2] or nil)
+  local limit = settings[2] and string.find(settings[2], '^%d+$') and tonumber(settings[2])
   return settings[1] == '1' or settings[1] == 'true' or (limit and call('ZCARD', LEASES) >= limit)
 end
 

@@ -69,7 +69,10 @@ struct Target: Sendable {
         throws(PlaceError)
     {
         let isOwn = try link(partial, policy, mayReplace: mayReplace)
-        if durable { fsync(directory.descriptor) }
+        // Some file systems cannot sync a directory, and say so.
+        if durable, fsync(directory.descriptor) != 0, errno != EINVAL, errno != ENOTSUP {
+            throw .failed(TransferError(file: "the directory of \(path) cannot be synced", errno))
+        }
         if isOwn { partial.unlinkOthers() }
     }
 
