@@ -46,7 +46,8 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("a limit that is no whole number is none, for workers as for those who look", arguments: ["-1", "1e0", "many"])
+    @Test(
+        "a limit that is no whole number is none, for workers as for those who look", arguments: ["-1", "1e0", "many"])
     func nonsenseLimit(_ limit: String) async throws {
         let f = try await QueueFixture()
         try await f.queue.setSetting("max_running", to: limit)
