@@ -30,12 +30,14 @@ final class Block: @unchecked Sendable {
 
     var isLarge: Bool { size == Self.largeSize }
 
-    /// Starts over for bytes from `offset` on. A large block ends at a multiple of its size in the file, others at a page.
-    func prepare(at offset: Int64) {
+    /// Starts over for bytes from `offset` on, at least `least` of them. A large block ends at a multiple of its size in the
+    /// file, unless that is too soon; others at a page.
+    func prepare(at offset: Int64, for least: Int = 0) {
         self.offset = offset
         count = 0
         start = Int(offset % Int64(Self.alignment))
         capacity = isLarge ? size - Int(offset % Int64(size)) : size - start
+        if capacity < least { capacity = size - start }
         users.store(1, ordering: .relaxed)
     }
 
@@ -47,6 +49,7 @@ final class Block: @unchecked Sendable {
 
     /// Adds at most `room` bytes.
     func append(_ source: UnsafeRawPointer, _ count: Int) {
+        precondition(count >= 0 && count <= room)
         memcpy(memory + start + self.count, source, count)
         self.count += count
     }

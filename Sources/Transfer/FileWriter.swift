@@ -45,7 +45,8 @@ final class FileWriter: Sendable {
             if let error = file.error { return .failed(error) }
             if state.block?.isHolder ?? true {
                 let rest = state.block
-                guard let block = takeBlock(&state, at: rest?.offset ?? state.position) else { return .starved }
+                guard let block = takeBlock(&state, at: rest?.offset ?? state.position, for: rest?.count ?? 0)
+                else { return .starved }
                 if let rest {
                     block.append(rest.bytes.baseAddress!, rest.count)
                     path.finish(rest)
@@ -125,7 +126,7 @@ final class FileWriter: Sendable {
         }?.resume()
     }
 
-    private func takeBlock(_ state: inout State, at offset: Int64) -> Block? {
+    private func takeBlock(_ state: inout State, at offset: Int64, for least: Int = 0) -> Block? {
         if file.digestIsBehind(orCall: wake) { return nil }
         let block: Block?
         if state.isFast, let large = path.pool.takeLarge() {
@@ -135,7 +136,7 @@ final class FileWriter: Sendable {
             // of them cannot take all small blocks as well.
             block = path.pool.take(large: state.isFast && state.pending > 0, orCall: wake)
         }
-        block?.prepare(at: offset)
+        block?.prepare(at: offset, for: least)
         if state.block == nil { state.begun = monotonicNanoseconds() }
         return block
     }

@@ -38,6 +38,28 @@ struct RestTests {
         #expect(contents(file.descriptor) == all)
     }
 
+    @Test("a rest that lies across the end of a large block of the file is whole", arguments: [1, 100, 4097, 20_000])
+    func acrossTheEnd(_ before: Int) async throws {
+        let path = WritePath(blocks: 2, smallBlocks: 1)
+        let file = OutputFile(descriptor: temporaryDescriptor(), path: path)
+        let offset = Block.largeSize - before
+        let all = testBytes(60_000)
+        let writer = FileWriter(file: file, offset: Int64(offset)) {}
+        try await append(Array(all[..<30_000]), to: writer)
+        writer.rest()
+        // Takes the only small block: slow streams make do with a large one.
+        let other = FileWriter(file: OutputFile(descriptor: temporaryDescriptor(), path: path), offset: 0) {}
+        try await append([0], to: other)
+        for start in stride(from: 30_000, to: all.count, by: 15_000) {
+            try await append(Array(all[start..<start + 15_000]), to: writer)
+            writer.rest()
+        }
+        await writer.finish()
+        await other.finish()
+        #expect(file.written == ByteIntervals([Int64(offset)..<Int64(offset + all.count)]))
+        #expect(Array(contents(file.descriptor).dropFirst(offset)) == all)
+    }
+
     @Test(
         "what they write in between are whole pages of the file, and all bytes arrive", arguments: [0, 1, 4095, 70_001])
     func pages(_ offset: Int) async throws {
