@@ -6,7 +6,7 @@ import Synchronization
 /// One owner at a time may change it; while it is written and hashed both only read it.
 final class Block: @unchecked Sendable {
     static let largeSize = 1 << 20
-    static let smallSize = 64 << 10
+    static let smallSize = 96 << 10
     /// What O_DIRECT asks of addresses, offsets and lengths.
     static let alignment = 4096
 

@@ -17,7 +17,7 @@ package actor TransferEngine {
         /// Connections kept open for later requests.
         package var idleConnections = 64
         /// How long bytes of a slow body may wait in its socket for more.
-        package var patience = Duration.milliseconds(500)
+        package var patience = Duration.milliseconds(750)
         package init() {}
     }
 

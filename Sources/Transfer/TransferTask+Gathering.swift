@@ -1,5 +1,5 @@
 // Slow bodies. A small piece costs TCP, the loop and libcurl some ten times what its bytes do, and a thousand slow servers
-// send ten thousand a second. So the bytes of a slow body gather in its socket, up to a block's worth or for half a second.
+// send ten thousand a second. So the bytes of a slow body gather in its socket, up to most of a block or for as long as `patience`.
 extension TransferTask {
     /// Of a body so many bytes are always read as they come. TLS may have taken a part of them, less than a record, out of
     /// the socket already without showing any, so that what is still to come through the socket is less than what is missing.
