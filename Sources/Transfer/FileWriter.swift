@@ -56,7 +56,7 @@ final class FileWriter: Sendable {
             let room = state.block!.room
             var next: Block?
             if count > room {
-                next = takeBlock(&state, at: state.position + Int64(room))
+                next = takeBlock(&state, at: state.position + Int64(room), for: count - room)
                 guard next != nil else { return .starved }
             }
             state.block!.append(bytes, min(count, room))

@@ -60,6 +60,22 @@ struct RestTests {
         #expect(Array(contents(file.descriptor).dropFirst(offset)) == all)
     }
 
+    @Test("bytes that go on in a large block shortly before its end are whole", arguments: [1, 4096, 12_288, 15_000])
+    func shortlyBeforeTheEnd(_ before: Int) async throws {
+        // The one small block ends so long before a large one of the file would.
+        let path = WritePath(blocks: 2, smallBlocks: 1)
+        let file = OutputFile(descriptor: temporaryDescriptor(), path: path)
+        let offset = (Block.largeSize - before) / Block.alignment * Block.alignment - Block.smallSize
+        let all = testBytes(Block.smallSize + 60_000)
+        let writer = FileWriter(file: file, offset: Int64(offset)) {}
+        for start in stride(from: 0, to: all.count, by: 15_000) {
+            try await append(Array(all[start..<min(start + 15_000, all.count)]), to: writer)
+        }
+        await writer.finish()
+        #expect(file.written == ByteIntervals([Int64(offset)..<Int64(offset + all.count)]))
+        #expect(Array(contents(file.descriptor).dropFirst(offset)) == all)
+    }
+
     @Test(
         "what they write in between are whole pages of the file, and all bytes arrive", arguments: [0, 1, 4095, 70_001])
     func pages(_ offset: Int) async throws {
