@@ -7,6 +7,7 @@ Beside it stands what that server's process took of its core for each job, for e
 does its work in scripts or functions, what those took of it.
 """
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -95,7 +96,8 @@ def peer(name, directory, server, jobs):
     programs = os.path.join(place, "bin")
     worker = Process(
         [os.path.join(programs, command[0]), *(word.format(socket=server.socket) for word in command[1:])],
-        os.path.join(place, "log"), env=environment, cwd=place)
+        os.path.join(place, "log"), env=environment, cwd=place,
+        start_new_session=True)
     push = [os.path.join(programs, "python"), "peer.py"]
     redis = Redis(server.socket, 30)
     worker.start()
@@ -111,6 +113,8 @@ def peer(name, directory, server, jobs):
         pusher.wait(30)
         scripts = scripted(redis)
     finally:
+        # With the processes that it has started itself.
+        os.killpg(worker.child.pid, signal.SIGKILL)
         worker.end()
         redis.call("FLUSHALL")
     return jobs / seconds, busy / jobs * 1e6, scripts / jobs
