@@ -100,6 +100,7 @@ final class RunningDigest: @unchecked Sendable {
 
     /// Reads back what is missing and returns the digest. Only while idle.
     func finish(reading descriptor: Int32, to size: Int64, dropCache: Bool) throws(TransferError) -> String {
+        assert(state.withLock { !$0.isRunning }, "blocks are being hashed")
         let missing = Int(max(size - hashed, 0))
         let buffer = UnsafeMutableRawBufferPointer.allocate(
             byteCount: min(missing, 1 << 20), alignment: Block.alignment)
