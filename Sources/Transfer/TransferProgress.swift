@@ -5,8 +5,9 @@ import Synchronization
 package final class TransferProgress: Sendable {
     private let bytes = Atomic<Int64>(0)
     private let last = Atomic<UInt64>(0)
-    private let held = Atomic(false)
-    private let hindered = Atomic<UInt64>(0)
+    /// When the hold that lasts began; 0 without one.
+    private let holdBegun = Atomic<UInt64>(0)
+    private let heldBefore = Atomic<UInt64>(0)
     private let stop = Atomic<Int64>(.max)
     private let over = Atomic(false)
 
@@ -16,10 +17,11 @@ package final class TransferProgress: Sendable {
     /// Monotonic nanoseconds of the last byte from the server; of the start before there is one.
     package var lastByte: UInt64 { last.load(ordering: .relaxed) }
 
-    /// Monotonic nanoseconds when it was last not the server but our own limits, the digest or the disk that held the
-    /// transfer, be it for a moment; 0 if they never did.
-    package var lastHeld: UInt64 {
-        held.load(ordering: .relaxed) ? monotonicNanoseconds() : hindered.load(ordering: .relaxed)
+    /// Nanoseconds in which not the server but our own limits, the digest or the disk held the transfer, so far. A reading
+    /// while a hold ends may be without it.
+    package var held: UInt64 {
+        let begun = holdBegun.load(ordering: .relaxed)
+        return heldBefore.load(ordering: .relaxed) + (begun == 0 ? 0 : monotonicNanoseconds() - begun)
     }
 
     /// The file offset to stop at; see `Transfer.shorten(to:)`.
@@ -35,7 +37,9 @@ package final class TransferProgress: Sendable {
     func touch(_ now: UInt64) { last.store(now, ordering: .relaxed) }
 
     func hold(_ value: Bool) {
-        if held.exchange(value, ordering: .relaxed) { hindered.store(monotonicNanoseconds(), ordering: .relaxed) }
+        let now = monotonicNanoseconds()
+        let begun = holdBegun.exchange(value ? now : 0, ordering: .relaxed)
+        if begun != 0 { heldBefore.store(heldBefore.load(ordering: .relaxed) + now - begun, ordering: .relaxed) }
     }
 
     func finish() { over.store(true, ordering: .relaxed) }

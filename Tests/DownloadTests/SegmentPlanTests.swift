@@ -203,6 +203,44 @@ struct SimulatedFetch {
     }
 }
 
+@Suite struct HoldShareTests {
+    /// Looks every 20 ms, from `begin` on, at a transfer that is held for `share` of the time.
+    private func watch(_ holds: inout HoldShare, from begin: Double, for seconds: Double, held share: Double) {
+        for step in stride(from: 0.02, through: seconds, by: 0.02) {
+            holds.sample([1: 10 + step * share, 2: 10], now: begin + step)
+        }
+    }
+
+    @Test("a hold of a moment is none; one that lasts is seen at once, and gone a second after it") func holds() {
+        var holds = HoldShare(isExpected: false)
+        holds.sample([1: 10, 2: 10], now: 0)
+        watch(&holds, from: 0, for: 3, held: 0)
+        #expect(!holds.isLarge)
+        holds.sample([1: 10.05, 2: 10.03], now: 3.5)
+        #expect(!holds.isLarge, "50 ms of the disk's")
+        holds.sample([1: 10, 2: 10], now: 4)
+        watch(&holds, from: 4, for: 0.4, held: 0.5)
+        #expect(holds.isLarge)
+        watch(&holds, from: 4.4, for: 3, held: 0.5)
+        #expect(holds.isLarge)
+        holds.sample([1: 10, 2: 10], now: 7.5)
+        watch(&holds, from: 7.5, for: 2.5, held: 0)
+        #expect(!holds.isLarge)
+    }
+
+    @Test("an expected hold is believed in for a second, and longer only if there is one", arguments: [0, 0.3])
+    func expected(share: Double) {
+        var holds = HoldShare(isExpected: true)
+        #expect(holds.isLarge)
+        holds.sample([1: 0], now: 0.02)
+        watch(&holds, from: 0.02, for: 0.9, held: 0)
+        #expect(holds.isLarge)
+        holds.sample([1: 10, 2: 10], now: 1)
+        watch(&holds, from: 1, for: 2, held: share)
+        #expect(holds.isLarge == (share > 0))
+    }
+}
+
 @Suite struct HostLimitsTests {
     @Test("a host has a limit; who waits for a first connection goes before extra ones") func limit() async {
         let hosts = HostLimits(most: 2)

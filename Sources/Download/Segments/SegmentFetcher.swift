@@ -55,17 +55,14 @@ struct SegmentFetcher {
     private var refusals = 0
     private var asked = 0
     private var floor: SpeedFloor?
-    /// When our own limits, the digest or the disk last held a transfer: more connections would only wait with it. A digest
-    /// that runs along shows only after a moment that it is what holds, and what others fetched ahead of it must be read back.
-    private var held: Double
-    private static let heldFor = 1.0
+    private var holds: HoldShare
 
     init(_ download: Download, _ output: OutputFile, _ entity: Entity, total: Int64, refusesRanges: Bool) {
         (self.download, self.output, self.entity, self.total) = (download, output, entity, total)
         let isWorthIt = total >= 2 * SegmentPlan.smallestPart && download.isResumable && !refusesRanges
         let limit = isWorthIt ? download.connectionLimit : 1
         isMany = limit > 1
-        held = output.hasDigest ? 0 : -Self.heldFor
+        holds = HoldShare(isExpected: output.hasDigest)
         plan = SegmentPlan(missing: output.written.gaps(in: total), limit: limit)
         floor = download.job.minSpeed.map { SpeedFloor(bytesPerSecond: $0) }
         writtenAtReconnect = output.written.count
@@ -84,9 +81,7 @@ struct SegmentFetcher {
         return try result.get()
     }
 
-    private var now: Double { seconds(at: monotonicNanoseconds()) }
-
-    private func seconds(at moment: UInt64) -> Double { (Double(moment) - Double(begun)) / 1e9 }
+    private var now: Double { Double(monotonicNanoseconds() - begun) / 1e9 }
 
     private mutating func drive(
         _ first: FirstResponse?, _ group: inout TaskGroup<Note>
@@ -102,16 +97,18 @@ struct SegmentFetcher {
             decide(&group)
             if plan.isDone { return .success(.whole) }
             guard let note = await group.next() else { return .failure(.cancelled) }
+            var held: [Int: Double] = [:]
             for (id, connection) in connections {
                 guard let transfer = connection.transfer else { continue }
                 plan.sample(id, received: transfer.progress.received, now: now)
-                held = max(held, seconds(at: transfer.progress.lastHeld))
+                held[id] = Double(transfer.progress.held) / 1e9
             }
+            holds.sample(held, now: now)
             switch note {
             case .tick:
                 let time = now
                 if let least = floor?.bytesPerSecond,
-                    floor?.isTooSlow(arrived: download.arrived, isHeld: time - held < Self.heldFor, now: time) == true
+                    floor?.isTooSlow(arrived: download.arrived, isHeld: holds.isLarge, now: time) == true
                 {
                     return .failure(
                         .failed(
@@ -145,7 +142,7 @@ struct SegmentFetcher {
         let download = download
         let mirrors = download.mirrors
         let offset = asked
-        let isHeld = now - held < Self.heldFor
+        let isHeld = holds.isLarge
         var extras: [Int] = []
         var actions = plan.actions(now: now) {
             let mirror = mirrors.forExtra(offset + extras.count)
