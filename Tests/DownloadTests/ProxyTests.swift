@@ -56,7 +56,9 @@ import Transfer
         #expect(proxy.targets.allSatisfy { $0 == "\(scheme == "http" ? "CONNECT" : "SOCKS") 127.0.0.1:\(origin.port)" })
     }
 
-    @Test("an IPv6 origin behind a proxy", arguments: schemes) func ipv6(_ scheme: String) async throws {
+    @Test("an IPv6 origin behind a proxy", IPv6DownloadTests.available, arguments: schemes) func ipv6(_ scheme: String)
+        async throws
+    {
         let certificates = try await Certificates()
         let proxy = try ProxyServer()
         let origin = try OriginServer(.v6, certificates: certificates) { .file(Self.bytes, to: $0) }

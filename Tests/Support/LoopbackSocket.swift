@@ -4,6 +4,13 @@ import Glibc
 package enum LoopbackSocket {
     package enum Family: Sendable { case v4, v6 }
 
+    /// Whether this machine has ::1: not in every container.
+    package static let hasIPv6: Bool = {
+        guard let socket = try? bind(.v6) else { return false }
+        close(socket.descriptor)
+        return true
+    }()
+
     /// A free port of 127.0.0.1 or ::1 that nobody listens on.
     package static func bind(_ family: Family = .v4) throws -> (descriptor: Int32, port: Int) {
         try open(family) { descriptor, address, size in
