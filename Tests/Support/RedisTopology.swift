@@ -148,16 +148,21 @@ package final class RedisCluster: Sendable {
         return -1
     }
 
-    /// Moves a slot with its keys to another server, as `redis-cli --cluster reshard` does, with a pause on the way.
-    package func migrate(_ slot: Int, pause: Duration = .milliseconds(500)) async throws {
+    /// Moves a slot with its keys to another server, as `redis-cli --cluster reshard` does. If it is in use, the keys stay
+    /// until a client has met it on its way.
+    package func migrate(_ slot: Int, isInUse: Bool = true) async throws {
         let from = try await owner(of: slot)
         let to = (from + 1) % servers.count
         let (source, target) = (servers[from], servers[to])
         let sourceID = try await source.cli("CLUSTER", "MYID")
         let targetID = try await target.cli("CLUSTER", "MYID")
-        try await target.cli("CLUSTER", "SETSLOT", "\(slot)", "IMPORTING", sourceID)
-        try await source.cli("CLUSTER", "SETSLOT", "\(slot)", "MIGRATING", targetID)
-        try await Task.sleep(for: pause)
+        try await setSlot(slot, "IMPORTING", sourceID, on: target)
+        try await setSlot(slot, "MIGRATING", targetID, on: source)
+        if isInUse {
+            try await eventually("a client to be told of the slot's move", every: .milliseconds(20)) {
+                try await source.errors("ASK") + source.errors("TRYAGAIN") > 0
+            }
+        }
         while true {
             let keys = try await source.cli("CLUSTER", "GETKEYSINSLOT", "\(slot)", "100").split(separator: "\n").map(
                 String.init)
@@ -167,7 +172,12 @@ package final class RedisCluster: Sendable {
             }
         }
         for server in [target, source, servers[(from + 2) % servers.count]] {
-            try await server.cli("CLUSTER", "SETSLOT", "\(slot)", "NODE", targetID)
+            try await setSlot(slot, "NODE", targetID, on: server)
         }
+    }
+
+    private func setSlot(_ slot: Int, _ state: String, _ node: String, on server: RedisServer) async throws {
+        let reply = try await server.cli("CLUSTER", "SETSLOT", "\(slot)", state, node)
+        guard reply == "OK" else { throw ChildProcess.Missing(description: "SETSLOT \(state): \(reply)") }
     }
 }
