@@ -138,24 +138,6 @@ struct CommandBench {
         gate.open()
     }
 
-    @Test("a user who may not listen to channels is told so, without a storm of connections") func noChannels()
-        async throws
-    {
-        let bench = try await CommandBench()
-        try await bench.server.cli("ACL", "SETUSER", "w", "on", "nopass", "~*", "+@all", "resetchannels")
-        let worker = try bench.start([
-            "worker", "--root", bench.root.path, "--name", "w", "--redis", bench.server.url + "?user=w&password=x",
-        ])
-        try await eventually { worker.standardError.contains("lacks a right") }
-        try await Task.sleep(for: .seconds(2))
-        let stats = try await bench.server.cli("INFO", "stats")
-        let line = stats.split(separator: "\r\n").first { $0.hasPrefix("total_connections_received:") }
-        // Two redis-cli, two of the worker's, and the tries of the subscription at growing intervals.
-        #expect(try #require(line.flatMap { Int($0.dropFirst(27)) }) < 30)
-        worker.kill(SIGTERM)
-        #expect(try await worker.wait() == 0)
-    }
-
     @Test("a failed job makes watch and push --wait end with 1") func failed() async throws {
         let bench = try await CommandBench()
         let origin = try OriginServer { _ in OriginReply(404) }

@@ -1,6 +1,7 @@
 import Foundation
 import Glibc
 import TestSupport
+import Testing
 
 /// Workers as real processes with the shortest lease, on a Redis and an origin of their own.
 struct ProcessFleet {
@@ -9,6 +10,7 @@ struct ProcessFleet {
     let server: RedisServer
     let origin: OriginServer
     let root = TemporaryDirectory()
+    private let begun = ContinuousClock.now
     /// Until it is opened, the origin holds its files' bytes from `held` on: no download ends before the test wants it to.
     let gate = Latch()
 
@@ -66,6 +68,21 @@ struct ProcessFleet {
         try await eventually("the worker to say: \(words)", within: .seconds(30), every: .milliseconds(20)) {
             worker.standardError.contains(words)
         }
+    }
+
+    /// Until the queue has been looked after so often.
+    func waitForTicks(_ count: Int) async throws {
+        var ticks: Set<String> = []
+        try await eventually("\(count) ticks", every: .milliseconds(50)) {
+            ticks.insert(try await server.cli("GET", "haul:{default}:tick"))
+            return ticks.count > count
+        }
+    }
+
+    /// Some of what is tried again with pauses between: a busy loop makes thousands a second.
+    func expectRare(_ count: Int, _ location: SourceLocation = #_sourceLocation) {
+        let most = 20 * (1 + Int((ContinuousClock.now - begun).components.seconds))
+        #expect(count < most, sourceLocation: location)
     }
 
     func end(_ workers: ChildProcess...) async throws {

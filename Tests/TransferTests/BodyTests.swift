@@ -145,8 +145,12 @@ struct BodyTests {
         // Longer than a slow machine takes to answer.
         request.stallTimeout = .seconds(2)
         let transfer = try await engine.start(request)
-        // Longer than the stall limit: waiting for us is no stall.
-        try await Task.sleep(for: .seconds(3))
+        // Until another that began later is stalled: waiting for us is no stall.
+        let silent = RawServer { $0.waitForClose() }
+        defer { silent.stop() }
+        request.url = silent.url
+        let error = await transferError { () async throws(TransferError) in try await engine.start(request) }
+        #expect(error?.code == .stalled)
         #expect(transfer.progress.received == 0)
         #expect(try await transfer.collect(limit: 300_000) == body)
     }

@@ -105,20 +105,28 @@ struct ConnectionTests {
 
     @Test("cancelling ends a transfer within milliseconds, before the head and in the body")
     func cancel() async throws {
+        let isAsked = Shared(false)
         let server = RawServer { connection in
             guard let head = connection.readRequest() else { return }
             if head.contains("/body") { connection.send("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nabc") }
+            isAsked.value = true
             connection.waitForClose()
         }
         defer { server.stop() }
+        let started = Shared<Transfer?>(nil)
         for path in ["head", "body"] {
+            isAsked.value = false
+            let file = OutputFile(descriptor: temporaryDescriptor(), path: engine.path)
             let task = Task { [engine] in
                 await transferError { () async throws(TransferError) in
-                    try await fetch(engine, localRequest("http://127.0.0.1:\(server.port)/\(path)"))
+                    let transfer = try await engine.start(localRequest("http://127.0.0.1:\(server.port)/\(path)"))
+                    started.value = transfer
+                    return try await transfer.receive(into: file)
                 }
             }
-            try await eventually { await engine.count == 1 }
-            try await Task.sleep(for: .milliseconds(50))
+            try await eventually {
+                isAsked.value && (path == "head" || started.value?.progress.received == 3)
+            }
             let start = ContinuousClock.now
             task.cancel()
             #expect(await task.value == .cancelled)

@@ -8,17 +8,12 @@ import Testing
 
 @Suite("The output file")
 struct OutputFileTests {
-    /// Appends in pieces of at most 16 KiB, as libcurl does, and waits for blocks when there are none.
-    private func append(_ bytes: [UInt8], to writer: FileWriter) async throws {
-        for start in stride(from: 0, to: bytes.count, by: 16_000) {
-            let piece = Array(bytes[start..<min(start + 16_000, bytes.count)])
-            try await eventually("a free block") {
-                switch piece.withUnsafeBytes({ writer.append($0.baseAddress!, $0.count) }) {
-                case .taken: return true
-                case .starved: return false
-                case .failed(let error): throw error
-                }
-            }
+    /// A path that notes each write that begins, and holds it until the latch is opened.
+    private func heldPath(until gate: Latch, _ began: Shared<Int> = Shared(0)) -> WritePath {
+        WritePath(blocks: 2) { descriptor, bytes, count, offset in
+            began.change { $0 += 1 }
+            gate.wait()
+            return pwrite(descriptor, bytes, count, Int(offset))
         }
     }
 
@@ -54,19 +49,16 @@ struct OutputFileTests {
 
     @Test("a checkpoint reports no byte that pwrite has not returned for, and takes half-filled blocks along")
     func checkpoint() async throws {
-        let isOpen = Atomic(false)
-        let path = WritePath(blocks: 2) { descriptor, bytes, count, offset in
-            while !isOpen.load(ordering: .acquiring) { usleep(1000) }
-            return pwrite(descriptor, bytes, count, Int(offset))
-        }
-        let file = OutputFile(descriptor: temporaryDescriptor(), path: path, written: ByteIntervals([0..<10]))
+        let (gate, writes) = (Latch(), Shared(0))
+        let file = OutputFile(
+            descriptor: temporaryDescriptor(), path: heldPath(until: gate, writes), written: ByteIntervals([0..<10]))
         let writer = FileWriter(file: file, offset: 10) {}
         try await append(testBytes(5000), to: writer)
         let checkpoint = Task { try await file.checkpoint() }
-        try await Task.sleep(for: .milliseconds(100))
+        try await eventually { writes.value == 1 }
         #expect(file.written == ByteIntervals([0..<10]))
         #expect(file.durable == ByteIntervals([0..<10]))
-        isOpen.store(true, ordering: .releasing)
+        gate.open()
         #expect(try await checkpoint.value == ByteIntervals([0..<5010]))
         #expect(file.durable == ByteIntervals([0..<5010]))
         await writer.finish()
@@ -229,25 +221,21 @@ struct OutputFileTests {
 
     @Test("a file that is dropped is closed after its last block is written")
     func drop() async throws {
-        let isOpen = Atomic(false)
-        let path = WritePath(blocks: 2) { descriptor, bytes, count, offset in
-            while !isOpen.load(ordering: .acquiring) { usleep(1000) }
-            return pwrite(descriptor, bytes, count, Int(offset))
-        }
+        let gate = Latch()
         // The other end of a descriptor tells whether it is open, which its number does not: it may be used again.
         var ends: [Int32] = [0, 0]
         // Or another test's child would hold it open.
         socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0, &ends)
         defer { close(ends[0]) }
         do {
-            let file = OutputFile(descriptor: ends[1], path: path)
+            let file = OutputFile(descriptor: ends[1], path: heldPath(until: gate))
             let writer = FileWriter(file: file, offset: 0) {}
             try await append(testBytes(1000), to: writer)
             writer.end()
         }
         var poll = pollfd(fd: ends[0], events: 0, revents: 0)
         #expect(Glibc.poll(&poll, 1, 0) == 0)
-        isOpen.store(true, ordering: .releasing)
+        gate.open()
         try await eventually { Glibc.poll(&poll, 1, 0) == 1 && poll.revents & Int16(POLLHUP) != 0 }
     }
 

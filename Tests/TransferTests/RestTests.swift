@@ -7,16 +7,6 @@ import Testing
 
 @Suite("Streams at rest")
 struct RestTests {
-    private func append(_ bytes: [UInt8], to writer: FileWriter) async throws {
-        try await eventually("a free block") {
-            switch bytes.withUnsafeBytes({ writer.append($0.baseAddress!, $0.count) }) {
-            case .taken: return true
-            case .starved: return false
-            case .failed(let error): throw error
-            }
-        }
-    }
-
     @Test("more of them than there are blocks hold their bytes, and wait for nothing")
     func holders() async throws {
         let path = WritePath(blocks: 1, smallBlocks: 1)
