@@ -32,6 +32,19 @@ struct GatheringTests {
         return server
     }
 
+    /// The same with `count` bytes after those, and `end`; in the box is how many there were.
+    private static func server(
+        sending count: Int, _ end: @escaping @Sendable (RawConnection) -> Void
+    ) -> (RawServer, trickled: Shared<Int>) {
+        let box = Shared(0)
+        let server = server(length: 200_000) { connection, trickled in
+            box.value = trickled
+            connection.send(testBytes(count))
+            end(connection)
+        }
+        return (server, box)
+    }
+
     /// SO_RCVLOWAT of our socket that is connected to this port.
     private static func mark(ofPort port: Int) -> Int? {
         for descriptor in 3..<4096 as Range<Int32> {
@@ -126,12 +139,7 @@ struct GatheringTests {
 
     @Test("a connection that ends shows what has gathered at once")
     func cut() async throws {
-        let trickled = Shared(0)
-        let server = Self.server(length: 200_000) { connection, count in
-            trickled.value = count
-            connection.send(testBytes(5000))
-            connection.close()
-        }
+        let (server, trickled) = Self.server(sending: 5000) { $0.close() }
         defer { server.stop() }
         let (transfer, result) = try await receive(engine(patience: Self.hour), server.url)
         #expect(await failure(result) == .incomplete)
@@ -177,12 +185,7 @@ struct GatheringTests {
 
     @Test("a body that stops is stalled, when what has gathered is read")
     func stalled() async throws {
-        let trickled = Shared(0)
-        let server = Self.server(length: 200_000) { connection, count in
-            trickled.value = count
-            connection.send(testBytes(1000))
-            connection.waitForClose()
-        }
+        let (server, trickled) = Self.server(sending: 1000) { $0.waitForClose() }
         defer { server.stop() }
         // Less than the bytes may wait, and more than a slow machine keeps the server from sending.
         let (transfer, result) = try await receive(

@@ -16,8 +16,10 @@ class Faults:
         self.redis_lock = threading.Lock()
         self.names = len(run.workers)
         self.kinds = {
-            "kill -9 a worker": (22, self.kill), "freeze a worker past its lease": (8, self.freeze),
-            "stop a worker for a moment": (10, self.blink), "SIGTERM a worker, replace it": (14, self.roll),
+            "kill -9 a worker": (22, self.of_a_worker(self.kill)),
+            "freeze a worker past its lease": (8, self.of_a_worker(self.freeze)),
+            "stop a worker for a moment": (10, self.of_a_worker(self.blink)),
+            "SIGTERM a worker, replace it": (14, self.of_a_worker(self.roll)),
             "a worker's clock jumps": (8, self.jump), "CLIENT KILL": (24, self.client_kill),
             "cut origin connections": (14, self.cut),
         }
@@ -42,6 +44,15 @@ class Faults:
         self.threads.append(threading.Thread(target=body, args=arguments))
         self.threads[-1].start()
 
+    def of_a_worker(self, body):
+        def fault():
+            worker = self.victim()
+            if worker:
+                body(worker)
+            return worker is not None
+
+        return fault
+
     def victim(self):
         """A worker that no other fault has in hand; one always stays alone, so that somebody can recover the rest."""
         free = [worker for worker in self.run.workers if not worker.busy]
@@ -53,10 +64,7 @@ class Faults:
 
     # Workers.
 
-    def kill(self):
-        worker = self.victim()
-        if not worker:
-            return False
+    def kill(self, worker):
         # Stopped first, so that what it has read can be counted.
         worker.send(signal.SIGSTOP)
         time.sleep(0.05)
@@ -65,7 +73,6 @@ class Faults:
         worker.end(signal.SIGKILL)
         pause, same = self.random.uniform(0, 3), self.random.random() < 0.6
         self.later(self.replace, worker, pause, same)
-        return True
 
     def replace(self, worker, pause, same):
         time.sleep(pause)
@@ -78,20 +85,12 @@ class Faults:
         worker.start()
         worker.busy = False
 
-    def freeze(self):
-        worker = self.victim()
-        if not worker:
-            return False
+    def freeze(self, worker):
         self.run.ledger.losing(worker.name)
         self.stop_and_wake(worker, self.run.options.lease + self.random.uniform(1, 4))
-        return True
 
-    def blink(self):
-        worker = self.victim()
-        if not worker:
-            return False
+    def blink(self, worker):
         self.stop_and_wake(worker, self.random.uniform(0.1, min(2.5, self.run.options.lease / 2)))
-        return True
 
     def stop_and_wake(self, worker, seconds):
         def wake():
@@ -102,10 +101,7 @@ class Faults:
         worker.send(signal.SIGSTOP)
         self.later(wake)
 
-    def roll(self):
-        worker = self.victim()
-        if not worker:
-            return False
+    def roll(self, worker):
         same = self.random.random() < 0.6
 
         def roll():
@@ -114,7 +110,6 @@ class Faults:
             self.replace(worker, 0, same)
 
         self.later(roll)
-        return True
 
     def jump(self):
         """By a minute to some days, ahead or back, from one instant to the next."""
