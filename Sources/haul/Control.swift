@@ -11,7 +11,12 @@ struct Selection: ParsableArguments {
 
     func validate() throws {
         guard all == ids.isEmpty else { throw ValidationError("Give ids of jobs, or --all.") }
-        if let bad = ids.first(where: { !JobField.isID($0) }) { throw ValidationError("\"\(bad)\" is no job's id.") }
+        try Self.check(ids)
+    }
+
+    static func check(_ ids: [String]) throws {
+        guard let bad = ids.first(where: { !JobField.isID($0) }) else { return }
+        throw ValidationError("\"\(bad)\" is no job's id: 1 to 128 of the characters A-Z a-z 0-9 . _ : -")
     }
 
     /// The ids given, or all in `states`.

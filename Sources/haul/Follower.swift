@@ -1,6 +1,7 @@
 import Bus
 import Contract
 import Redis
+import Synchronization
 
 /// Follows jobs to their ends: by their events, and by their hashes in case that messages are lost.
 struct Follower {
@@ -29,6 +30,7 @@ struct Follower {
 
     /// Throws `.jobFailed` at the end if a job failed or was cancelled.
     func follow() async throws {
+        Terminal.isFollowing.store(true, ordering: .relaxed)
         var display = ProgressDisplay(isTerminal: !json && Terminal.isInteractive, urls: urls)
         var open = Set(ids)
         var hasFailed = false
@@ -50,9 +52,8 @@ struct Follower {
         for await input in inputs {
             switch input {
             case .element(.message(_, let payload)):
-                if json { Terminal.line(String(decoding: payload, as: UTF8.self)) }
                 guard let event = Event(payload) else { continue }
-                if !json { display.show(event) }
+                if json { Terminal.line(String(decoding: payload, as: UTF8.self)) } else { display.show(event) }
                 guard let state = event.finalState else { continue }
                 open.remove(event.id)
                 if ids.contains(event.id), state != .completed { hasFailed = true }

@@ -13,12 +13,16 @@ struct Get: AsyncParsableCommand {
         discussion: "Run again after Ctrl-C it continues. Nothing is left running.")
 
     @Argument(help: "URLs.") var urls: [String]
-    @Option(name: [.customShort("o"), .customLong("output")], help: "A file, or a directory with / at its end.")
+    @Option(
+        name: [.customShort("o", allowingJoined: true), .customLong("output")],
+        help: "A file; or a directory, which must be there.")
     var output: String?
     @Option(help: "sha256:…, sha512:…, sha1:… or md5:….") var checksum: String?
     @Option(help: "Bytes per second over all downloads.") var limitRate: Int64?
     @Option(help: "disk or process.") var durability = "disk"
-    @Option(name: [.customShort("x"), .long], help: "The most connections for one file, 1 to 16.") var connections = 4
+    @Option(
+        name: [.customShort("x", allowingJoined: true), .long], help: "The most connections for one file, 1 to 16.")
+    var connections = 4
     @Flag(name: [.customShort("R"), .long], help: "Give files the time of the server's Last-Modified.")
     var remoteTime = false
     @Option(help: "A proxy for all downloads, http:// or socks5h://.") var proxy: String?
@@ -27,8 +31,12 @@ struct Get: AsyncParsableCommand {
     @Flag(help: "One JSON object per line.") var json = false
 
     func validate() throws {
-        if let output, !output.hasSuffix("/"), urls.count > 1 {
-            throw ValidationError("-o names one file, but several URLs are given.")
+        if let output {
+            guard !output.isEmpty else { throw ValidationError("-o names neither a file nor a directory.") }
+            guard urls.count == 1 || Self.isDirectory(output) else {
+                throw ValidationError(
+                    "-o names one file, but several URLs are given: for a directory, make it first or end it in /.")
+            }
         }
         guard Durability(rawValue: durability) != nil else {
             throw ValidationError("--durability must be disk or process.")
@@ -56,7 +64,11 @@ struct Get: AsyncParsableCommand {
         let lock = open(state + "/lock", O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
         guard lock >= 0, flock(lock, LOCK_EX | LOCK_NB) == 0 else {
             throw ExitStatus.because(
-                .usage, "another haul get is at work in \(root): wait for it, or use another directory")
+                .usage,
+                errno == EWOULDBLOCK
+                    ? "another haul get is at work in \(root): wait for it, or use another directory"
+                    : "\(state)/lock cannot be locked: \(String(cString: strerror(errno))); set XDG_STATE_HOME to another directory"
+            )
         }
         let redis = try await PrivateRedis.start(in: state)
         do {
@@ -78,8 +90,7 @@ struct Get: AsyncParsableCommand {
         configuration.certificateAuthorities = certificates
         configuration.connections = connections
         configuration.connectionsPerHost = 16
-        var log = Logger(label: "haul", factory: { StreamLogHandler.standardError(label: $0) })
-        log.logLevel = .error
+        let log = Logger(label: "haul", factory: { _ in ComplaintHandler() })
         let worker: Worker
         do { worker = try Worker(configuration, log: log) } catch { throw ExitStatus.because(.usage, error.message) }
         let queue = Queue(.default, redis: Redis(redis, name: "haul-get"))
@@ -107,12 +118,18 @@ struct Get: AsyncParsableCommand {
     /// The root directory and the job's path: both from -o, the current directory without it.
     private func place() throws -> (root: String, path: String?) {
         guard let output else { return (try Self.absolute("."), nil) }
-        guard !output.hasSuffix("/") else { return (try Self.absolute(output), nil) }
+        guard !Self.isDirectory(output) else { return (try Self.absolute(output), nil) }
         let parts = output.split(separator: "/", omittingEmptySubsequences: false)
         let folder = parts.dropLast().joined(separator: "/")
         return (
             try Self.absolute(output.contains("/") ? (folder.isEmpty ? "/" : folder) : "."), parts.last.map(String.init)
         )
+    }
+
+    /// As its user sees it: what ends in "/" is meant as one, and what is one need not.
+    private static func isDirectory(_ path: String) -> Bool {
+        var status = stat()
+        return path.hasSuffix("/") || stat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFDIR
     }
 
     private static func absolute(_ path: String) throws -> String {
@@ -125,9 +142,14 @@ struct Get: AsyncParsableCommand {
 
     /// Where the private Redis keeps its data: one directory for each root.
     private static func stateDirectory(_ root: String) throws -> String {
-        let home =
-            CommonOptions.environment("XDG_STATE_HOME") ?? (CommonOptions.environment("HOME") ?? "/tmp")
-            + "/.local/state"
+        let places = [
+            CommonOptions.environment("XDG_STATE_HOME"), CommonOptions.environment("HOME").map { $0 + "/.local/state" },
+            getpwuid(getuid()).map { String(cString: $0.pointee.pw_dir) + "/.local/state" },
+        ]
+        // Relative ones are to be ignored, says the XDG specification; /tmp would be anybody's.
+        guard let home = places.compactMap(\.self).first(where: { $0.hasPrefix("/") }) else {
+            throw ExitStatus.because(.usage, "there is no home directory: set XDG_STATE_HOME to a directory of yours")
+        }
         let path = home + "/haul/" + SHA1.hex(root).prefix(16)
         var made = ""
         for part in path.split(separator: "/") {

@@ -10,14 +10,14 @@ struct Haul: AsyncParsableCommand {
         version: Version.text,
         subcommands: [
             Get.self, Push.self, WorkerCommand.self, List.self, Show.self, Watch.self, Stats.self, Workers.self,
-            Pause.self,
-            Resume.self, Cancel.self, Retry.self, Remove.self, QueueCommand.self,
-            Check.self,
+            Pause.self, Resume.self, Cancel.self, Retry.self, Remove.self, QueueCommand.self, Check.self,
         ])
 
     static func main() async {
+        Terminal.occupyClosedDescriptors()
         Signals.ignoreFailedWrites()
         do {
+            try checkArguments()
             var command = try parseAsRoot()
             if var asynchronous = command as? any AsyncParsableCommand {
                 try await asynchronous.run()
@@ -31,6 +31,15 @@ struct Haul: AsyncParsableCommand {
             guard isUsage else { exit(withError: error) }
             Terminal.complain(fullMessage(for: error))
             ExitStatus.usage.leave()
+        }
+    }
+
+    /// Swift replaces what is no UTF-8: that would be another URL, or another file.
+    private static func checkArguments() throws {
+        for index in 1..<max(1, Int(CommandLine.argc)) {
+            guard let text = CommandLine.unsafeArgv[index], String(validatingCString: text) == nil else { continue }
+            throw ExitStatus.because(
+                .usage, "argument \(index), \(String(cString: text)), is no UTF-8 text: write a URL's bytes as %XX")
         }
     }
 }

@@ -18,7 +18,7 @@ struct JobView {
         if let waiting = record["waiting"] { parts.append("waiting: \(waiting)") }
         parts.append(record["file"] ?? record["url"] ?? "")
         if let error = record["error"] { parts.append("\(error): \(record["message"] ?? "")") }
-        return parts.joined(separator: "  ")
+        return parts.joined(separator: "  ").printable
     }
 
     /// All that others may see.
@@ -26,7 +26,7 @@ struct JobView {
         let shown = record.fields.filter { !JobRecord.hidden.contains($0.key) && !$0.value.isEmpty }
         let width = (shown.keys.map(\.count).max() ?? 0) + 2
         var lines = ["id".padded(to: width) + record.id]
-        lines += shown.sorted { $0.key < $1.key }.map { $0.key.padded(to: width) + $0.value }
+        lines += shown.sorted { $0.key < $1.key }.map { ($0.key.padded(to: width) + $0.value).printable }
         if !record.offsets.isEmpty {
             lines.append(
                 "offsets".padded(to: width)
@@ -35,9 +35,10 @@ struct JobView {
         return lines.joined(separator: "\n")
     }
 
+    /// `inode` and `mtime` stay texts: they are larger than what many JSON readers keep of a number.
     private static let numbers: Set<String> = [
         "received", "total", "speed", "attempt", "crashes", "created", "started", "updated", "finished", "seq",
-        "deadline_at", "validated",
+        "deadline_at", "validated", "last_modified_strong",
     ]
 
     var json: String {
@@ -54,8 +55,4 @@ struct JobView {
         }
         return "{" + members.joined(separator: ",") + "}"
     }
-}
-
-extension String {
-    func padded(to width: Int) -> String { count >= width ? self : self + String(repeating: " ", count: width - count) }
 }

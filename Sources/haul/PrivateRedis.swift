@@ -46,7 +46,8 @@ struct PrivateRedis {
                 throw ExitStatus.because(.usage, "\(error.message): set XDG_STATE_HOME to a shorter directory")
             }
             throw ExitStatus.because(
-                .redisUnreachable, "the private redis-server does not answer: see \(directory)/redis.log")
+                .redisUnreachable,
+                "the private redis-server does not answer: see \(directory)/redis.log, and whether its disk is full")
         }
         return result
     }

@@ -49,8 +49,9 @@ struct ProgressDisplay {
     private var erasure: String { drawn == 0 ? "" : "\u{1B}[\(drawn)A\r\u{1B}[J" }
 
     private mutating func redraw() {
-        let width = Terminal.width
-        let lines = bars.suffix(20).map { Self.bar($0.text, width: width) }
+        // No more bars than rows: the cursor cannot go back to what has left the screen.
+        let (width, height) = Terminal.size
+        let lines = bars.suffix(min(20, height - 1)).map { Self.bar($0.text, width: width) }
         Terminal.write(erasure + lines.map { $0 + "\n" }.joined())
         drawn = lines.count
     }
@@ -66,7 +67,7 @@ struct ProgressDisplay {
             + percent + " "
         let right = " " + facts.joined(separator: "  ")
         let room = width - left.count - right.count - 3
-        guard room >= 5 else { return String((left + right).prefix(max(0, width - 1))) }
+        guard room >= 5 else { return String("\(event.id.prefix(6)) \(percent)\(right)".prefix(max(0, width - 1))) }
         let full = Int(Double(room) * (fraction ?? 0))
         let head = full < room && full > 0 ? ">" : ""
         let bar = String(repeating: "=", count: max(0, full - head.count)) + head
@@ -102,6 +103,6 @@ struct ProgressDisplay {
         if let worker = event.worker, event.name == "started" || event.name == "resumed" {
             parts.append("on \(worker)")
         }
-        return parts.joined(separator: "  ")
+        return parts.joined(separator: "  ").printable
     }
 }

@@ -12,13 +12,14 @@ struct Push: AsyncParsableCommand {
     @Argument(help: "URLs, or - for standard input.") var urls: [String]
     @Option(help: "The job's id.") var id: String?
     @Option(
-        name: [.customShort("o"), .customLong("path")],
+        name: [.customShort("o", allowingJoined: true), .customLong("path")],
         help: "Path beneath the workers' root; ends in / for a directory.")
     var path: String?
     @Option(help: "reuse, overwrite, rename or fail.") var ifExists: String?
     @Option(help: "sha256:…, sha512:…, sha1:… or md5:….") var checksum: String?
-    @Option(name: [.customShort("H"), .long], help: "A header, \"Name: value\". May be repeated.") var header:
-        [String] = []
+    @Option(
+        name: [.customShort("H", allowingJoined: true), .long], help: "A header, \"Name: value\". May be repeated.")
+    var header: [String] = []
     @Option(help: "Most connections for this file, 1 to 16.") var connections: Int?
     @Option(help: "Bytes per second.") var limitRate: Int64?
     @Option(help: "Attempts after the first.") var retries: Int?
@@ -40,6 +41,7 @@ struct Push: AsyncParsableCommand {
 
     private func elements() throws -> [Element] {
         guard urls == ["-"] else {
+            if urls.contains("-") { throw ExitStatus.because(.usage, "- stands for all jobs: give no URL beside it") }
             if id != nil, urls.count > 1 {
                 throw ExitStatus.because(.usage, "--id names one job, but several URLs are given")
             }

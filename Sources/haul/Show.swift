@@ -6,7 +6,9 @@ struct Show: AsyncParsableCommand {
     static let configuration = CommandConfiguration(abstract: "Show one job; secrets are left out.")
 
     @OptionGroup var common: CommonOptions
-    @Argument var id: String
+    @Argument(help: "A job's id.") var id: String
+
+    func validate() throws { try Selection.check([id]) }
 
     func run() async throws {
         let queue = try await common.connect()

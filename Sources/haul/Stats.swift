@@ -14,7 +14,7 @@ struct Stats: AsyncParsableCommand {
         let counts = JobState.allCases.map { ($0.rawValue, stats.counts[$0] ?? 0) } + [("rejected", stats.rejected)]
         if common.json {
             let members =
-                ["\"queue\":\(JSON.quoted(queue.name.text))", "\"paused\":\(stats.isPaused)"]
+                ["\"queue\":\(JSON.quoted(queue.name.text))", "\"queue_paused\":\(stats.isPaused)"]
                 + counts.map { "\"\($0)\":\($1)" } + (stats.maxRunning.map { ["\"max_running\":\($0)"] } ?? [])
             Terminal.line("{" + members.joined(separator: ",") + "}")
         } else {

@@ -1,4 +1,5 @@
 import Glibc
+import Synchronization
 
 /// Standard output and error.
 enum Terminal {
@@ -6,12 +7,26 @@ enum Terminal {
         isatty(STDOUT_FILENO) == 1 && getenv("TERM").map { String(cString: $0) } != "dumb"
     }
 
-    /// Columns; 80 if nobody knows.
-    static var width: Int {
+    /// Columns and rows; 80 and 24 if nobody knows.
+    static var size: (width: Int, height: Int) {
         var size = winsize()
-        guard ioctl(STDOUT_FILENO, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0 else { return 80 }
-        return Int(size.ws_col)
+        guard ioctl(STDOUT_FILENO, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0, size.ws_row > 0 else {
+            return (80, 24)
+        }
+        return (Int(size.ws_col), Int(size.ws_row))
     }
+
+    /// Takes the numbers 0 to 2 where the caller has closed them: else the next file or socket that is opened would have one
+    /// of them, and what is said here would be written into it.
+    static func occupyClosedDescriptors() {
+        for number in STDIN_FILENO...STDERR_FILENO where fcntl(number, F_GETFD) < 0 {
+            // Standard output cannot be written then, which is said where something is to be.
+            _ = open("/dev/null", number == STDERR_FILENO ? O_WRONLY : O_RDONLY)
+        }
+    }
+
+    /// What follows is told as it happens: a reader that goes away before its end has not seen all of it.
+    static let isFollowing = Atomic(false)
 
     /// Writes to standard output at once; ends the command quietly when nobody reads any more, and as failed when what it
     /// has to say cannot be written.
@@ -29,7 +44,7 @@ enum Terminal {
                 // A pipe that somebody has made non-blocking, and that is full.
                 var output = pollfd(fd: STDOUT_FILENO, events: Int16(POLLOUT), revents: 0)
                 poll(&output, 1, -1)
-            case EPIPE: ExitStatus.done.leave()
+            case EPIPE: (isFollowing.load(ordering: .relaxed) ? ExitStatus.jobFailed : .done).leave()
             case let code:
                 complain("haul: standard output cannot be written: \(String(cString: strerror(code)))")
                 ExitStatus.jobFailed.leave()

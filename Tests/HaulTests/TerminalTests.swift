@@ -1,0 +1,146 @@
+import Contract
+import Foundation
+import Glibc
+import TestSupport
+import Testing
+
+/// What the command prints, for whom, and where to.
+@Suite struct TerminalTests {
+    /// `haul` as `$0` of a line of sh: for what only a shell does to a program's descriptors and arguments.
+    private func shell(_ line: String, _ bench: CommandBench, _ environment: [String: String] = [:]) throws
+        -> ChildProcess
+    {
+        try ChildProcess(
+            "/bin/sh", ["-c", line, try #require(ChildProcess.path(of: "haul"))],
+            environment: ["HAUL_REDIS": bench.server.url, "XDG_STATE_HOME": bench.root.file("state")]
+                .merging(environment) { $1 })
+    }
+
+    @Test("a name occurs once in an object of --json, and numbers are numbers") func strict() async throws {
+        let bench = try await CommandBench()
+        try await bench.server.cli(
+            "HSET", "haul:{default}:job:a", "state", "completed", "last_modified_strong", "1", "received", "7")
+        for arguments in [["stats"], ["show", "a"], ["queue", "pause"], ["queue", "limit", "2"], ["stats"]] {
+            let process = try bench.start(arguments + ["--json"])
+            #expect(try await process.wait() == 0)
+            let members = try #require(try JSON(process.standardOutput).members)
+            #expect(Set(members.map(\.name)).count == members.count, "\(process.standardOutput)")
+            let texts = members.filter { $0.raw.hasPrefix("\"") && Double($0.raw.dropFirst().dropLast()) != nil }
+            #expect(texts.isEmpty, "\(process.standardOutput)")
+        }
+    }
+
+    @Test("what was published and is no event is not handed on") func strange() async throws {
+        let bench = try await CommandBench()
+        let watch = try bench.start(["watch", "--json"])
+        let channel = "haul:{default}:events:x"
+        try await eventually { try await bench.server.cli("PUBLISH", channel, "no JSON") == "1" }
+        _ = try await bench.server.cli("PUBLISH", channel, #"{"event":"queued","id":"x"}"#)
+        try await eventually { watch.standardOutput == "{\"event\":\"queued\",\"id\":\"x\"}\n" }
+        watch.kill(SIGTERM)
+        _ = try await watch.wait()
+    }
+
+    @Test("control characters of servers and producers do not reach a terminal") func controlCharacters() async throws {
+        let bench = try await CommandBench()
+        try await bench.server.cli(
+            "HSET", "haul:{default}:job:a", "state", "failed", "etag", "\u{1B}[31m", "message", "\u{9B}2Jtext")
+        try await bench.server.cli("ZADD", "haul:{default}:failed", "1", "a")
+        for output in [try await bench.haul("show", "a").out, try await bench.haul("list").out] {
+            #expect(output.hasSuffix("\n") && !output.isEmpty)
+            #expect(!output.unicodeScalars.contains { $0 == "\u{1B}" || $0 == "\u{9B}" })
+        }
+    }
+
+    @Test("a reader that goes away ends a list well, and a download unfinished") func gone() async throws {
+        let bench = try await CommandBench()
+        let gate = Latch()
+        defer { gate.open() }
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(FileBytes(seed: 1, count: 1_000_000), to: request)
+            reply.hold = (100_000, gate)
+            return reply
+        }
+        let list = try shell("(\"$0\" stats; echo $? >&2) | true", bench)
+        _ = try await list.wait()
+        #expect(list.standardError == "0\n")
+        let get = try shell(
+            "(\"$0\" get \(origin.url("/a")) -o '\(bench.root.path)'; echo $? >&2) | head -n 1", bench)
+        _ = try await get.wait()
+        #expect(get.standardOutput.contains("started"))
+        #expect(get.standardError == "1\n")
+    }
+
+    @Test("with standard output closed nothing is written into a file that took its number") func closed() async throws
+    {
+        let bench = try await CommandBench()
+        let origin = try OriginServer { request in .file(FileBytes(seed: 2, count: 1000), to: request) }
+        let line = "\"$0\" get \(origin.url("/a")) -o '\(bench.root.path)' <&- >&-"
+        let get = try shell(line, bench)
+        #expect(try await get.wait() == 1)
+        #expect(get.standardError == "haul: standard output cannot be written: Bad file descriptor\n")
+        #expect(try await shell(line + " 2>&-", bench).wait() == 1)
+    }
+
+    @Test("an argument that is no UTF-8 is refused, not replaced by another") func encoding() async throws {
+        let bench = try await CommandBench()
+        let push = try shell("\"$0\" push \"$(printf 'http://h/\\377')\"", bench)
+        #expect(try await push.wait() == 2)
+        #expect(push.standardError.contains("argument 2") && push.standardError.contains("no UTF-8"))
+        #expect(try await bench.server.cli("KEYS", "*") == "")
+    }
+
+    @Test("a directory needs no / at its end if it is there, and letters take their values joined") func directory()
+        async throws
+    {
+        let bench = try await CommandBench()
+        let origin = try OriginServer { request in .file(FileBytes(seed: 3, count: 1000), to: request) }
+        let get = try await bench.haul("get", origin.url("/a"), origin.url("/b"), "-o", bench.root.path, "-x2")
+        #expect(get.status == 0, "\(get)")
+        #expect(bench.root.holds("a", FileBytes(seed: 3, count: 1000)))
+        let several = try await bench.haul(
+            "get", origin.url("/a"), origin.url("/b"), "-o", bench.root.file("absent"))
+        #expect(several.status == 2 && several.err.contains("make it first"))
+        let none = try await bench.haul("get", origin.url("/a"), "-o", "")
+        #expect(none.status == 2 && none.err.contains("-o names neither"))
+    }
+
+    @Test("get keeps its state at home where XDG_STATE_HOME is relative") func home() async throws {
+        let bench = try await CommandBench()
+        let origin = try OriginServer { request in .file(FileBytes(seed: 4, count: 1000), to: request) }
+        let home = TemporaryDirectory()
+        let get = try shell(
+            "\"$0\" get \(origin.url("/a")) -o '\(bench.root.path)'", bench,
+            ["XDG_STATE_HOME": "relative", "HOME": home.path])
+        #expect(try await get.wait() == 0, "\(get.standardError)")
+        #expect(home.names == [".local"])
+        #expect(!FileManager.default.fileExists(atPath: "/relative"))
+    }
+
+    @Test("a watch of a job that nobody knows says that it waits, and of what is no id ends") func unknown()
+        async throws
+    {
+        let bench = try await CommandBench()
+        let watch = try bench.start(["watch", "x"])
+        try await eventually { watch.standardError.contains("no job x is known in the queue default yet") }
+        watch.kill(SIGTERM)
+        _ = try await watch.wait()
+        for verb in ["watch", "show"] {
+            let bad = try await bench.haul(verb, "a b")
+            #expect(bad.status == 2 && bad.err.contains("is no job's id"), "\(bad)")
+        }
+    }
+
+    @Test("get says why it does not begin where its disk has no room to spare", DiskTests.available)
+    func noRoom() async throws {
+        let bench = try await CommandBench()
+        let origin = try OriginServer { request in .file(FileBytes(seed: 5, count: 1000), to: request) }
+        let state = TemporaryDirectory()
+        let get = try PrivateMounts.start(
+            "mount -t tmpfs -o size=1m tmpfs '\(bench.root.path)'\nexport XDG_STATE_HOME='\(state.path)'",
+            "haul", ["get", origin.url("/a"), "-o", bench.root.path])
+        try await eventually("a reason") { get.standardError.contains("haul: no more jobs are taken for now") }
+        get.kill(SIGINT)
+        #expect(try await get.wait() == 130)
+    }
+}
