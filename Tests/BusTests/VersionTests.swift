@@ -1,0 +1,52 @@
+import Contract
+import Redis
+import TestSupport
+import Testing
+
+@testable import Bus
+
+/// A queue while its workers are replaced by those of another version: each brings its own functions.
+@Suite struct VersionTests {
+    @Test("what one version has begun another one ends, and libraries that were deleted come back") func mixed()
+        async throws
+    {
+        let f = try await QueueFixture()
+        // The same clock in other words: another library, as each version's is.
+        let newer = Queue(
+            .default, redis: f.redis, policy: QueuePolicy(),
+            functions: Functions(
+                clock: "local t = redis.call('TIME') return t[1] .. string.sub('00000' .. t[2], -6, -4)"))
+        let successor = WorkerIdentity(name: "w2", store: "s")
+        #expect(try await newer.register(successor, fields: [], known: []))
+        let libraries = Command("FUNCTION", "LIST")
+        #expect(try await f.redis.send(libraries).array?.count == 2)
+        for id in ["a", "b"] { try await f.push(#"{"url":"http://h/\#(id)","id":"\#(id)"}"#) }
+
+        let older = try #require(try await f.claim())
+        guard case .job(let claim) = try await newer.claim(successor, token: Token.make()) else {
+            Issue.record("the newer version claims nothing")
+            return
+        }
+        // A request for the older worker's run, applied by the newer one's tick, and the other way round.
+        try await newer.request(.paused, of: [older.run.id])
+        _ = try await newer.tick(successor, fields: [], runs: [(claim.run, RunReport())])
+        try await f.queue.request(.cancelled, of: [claim.run.id])
+        #expect(try await f.tick([older]).requests.count == 1)
+        #expect(try await f.settle(older, .paused))
+        #expect(try await f.state("a") == .paused)
+        let report = try await newer.settle(
+            claim.run, as: QueueFixture.done, report: RunReport(), worker: successor, next: nil)
+        #expect(report.isOurs)
+
+        try await f.redis.send(Command("FUNCTION", "FLUSH"))
+        try await newer.request(.running, of: ["a"])
+        try await f.tick()
+        let again = try #require(try await f.claim())
+        #expect(again.run.id == "a")
+        #expect(try await f.settle(again, QueueFixture.done))
+        try await f.expectOrder()
+        #expect(try await f.redis.send(libraries).array?.count == 1)
+        #expect(try await Inspection(newer).run().isEmpty)
+        #expect(try await f.redis.send(libraries).array?.count == 2)
+    }
+}
