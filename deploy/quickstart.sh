@@ -6,8 +6,22 @@ cd "$(dirname "$0")/.."
 # shellcheck source=deploy/lib/packages.sh
 . deploy/lib/packages.sh
 
-say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
-show() { printf '  $ %s\n' "$*"; "$@"; }
+# Bold on a terminal only.
+if [ -t 1 ]; then bold=$'\033[1m' plain=$'\033[0m'; else bold='' plain=''; fi
+say() { printf '\n%s%s%s\n' "$bold" "$*" "$plain"; }
+# show COMMAND…: runs it, having printed it as it can be typed.
+show() {
+    local word
+    printf '  $'
+    for word in "$@"; do
+        case $word in
+        *[!A-Za-z0-9_./:@%+=,-]* | '') printf " '%s'" "$word" ;;
+        *) printf ' %s' "$word" ;;
+        esac
+    done
+    printf '\n'
+    "$@"
+}
 
 need_swift
 need_packages "${BUILD_PACKAGES[@]}" "${RUN_PACKAGES[@]}" nginx-light
