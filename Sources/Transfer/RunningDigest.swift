@@ -6,13 +6,17 @@ import Synchronization
 
 /// A digest of a file from byte 0 on, taken from blocks as they come in order, while they are written.
 ///
-/// Blocks that do not continue it are left out; whatever is missing at the end is read back from the file.
+/// Blocks that do not continue it are left out; whatever is missing at the end is read back from the file. All of it is read
+/// back if bytes came twice: two servers may have sent different ones, and only the file knows which it has.
 final class RunningDigest: @unchecked Sendable {
     private struct State: Sendable {
         var queue: [Block] = []
         var isRunning = false
         /// The byte after the last one accepted.
         var accepted: Int64 = 0
+        /// All that came, in order or not.
+        var seen = ByteIntervals()
+        var cameTwice = false
         /// Readers that wait until fewer blocks are queued.
         var readers: [@Sendable () -> Void] = []
         var idlers: [CheckedContinuation<Void, Never>] = []
@@ -32,6 +36,10 @@ final class RunningDigest: @unchecked Sendable {
         self.algorithm = algorithm
         self.path = path
         context = EVP_MD_CTX_new()
+        begin()
+    }
+
+    private func begin() {
         let method =
             switch algorithm {
             case .sha256: EVP_sha256()
@@ -40,6 +48,7 @@ final class RunningDigest: @unchecked Sendable {
             case .md5: EVP_md5()
             }
         EVP_DigestInit_ex(context, method, nil)
+        hashed = 0
     }
 
     deinit { EVP_MD_CTX_free(context) }
@@ -47,7 +56,10 @@ final class RunningDigest: @unchecked Sendable {
     /// Keeps the block for hashing if it continues the digest.
     func offer(_ block: Block) {
         let start = state.withLock { state in
-            guard block.offset == state.accepted, block.count > 0 else { return false }
+            let range = block.offset..<block.end
+            state.cameTwice = state.cameTwice || state.seen.intervals.contains { $0.overlaps(range) }
+            state.seen.insert(range)
+            guard block.offset == state.accepted, !range.isEmpty, !state.cameTwice else { return false }
             block.retain()
             state.accepted = block.end
             state.queue.append(block)
@@ -101,6 +113,7 @@ final class RunningDigest: @unchecked Sendable {
     /// Reads back what is missing and returns the digest. Only while idle.
     func finish(reading descriptor: Int32, to size: Int64, dropCache: Bool) throws(TransferError) -> String {
         assert(state.withLock { !$0.isRunning }, "blocks are being hashed")
+        if state.withLock({ $0.cameTwice }) { begin() }
         let missing = Int(max(size - hashed, 0))
         let buffer = UnsafeMutableRawBufferPointer.allocate(
             byteCount: min(missing, 1 << 20), alignment: Block.alignment)

@@ -208,6 +208,33 @@ struct OutputFileTests {
         Glibc.close(copy)
     }
 
+    @Test(
+        "bytes that another connection has written over are judged as they are in the file", arguments: [true, false])
+    func writtenOver(_ isLast: Bool) async throws {
+        let (first, other) = (testBytes(400_000), testBytes(400_000, from: 7_000_000))
+        let file = OutputFile(
+            descriptor: temporaryDescriptor(), path: WritePath(blocks: 4, writers: 1), digest: .sha256)
+        let (running, late) = (FileWriter(file: file, offset: 0) {}, FileWriter(file: file, offset: 300_000) {})
+        if isLast {
+            try await append(first, to: running)
+            await running.finish()
+            try await append(Array(other[..<50_000]), to: late)
+            await late.finish()
+        } else {
+            try await append(Array(other[..<50_000]), to: late)
+            await late.finish()
+            try await append(first, to: running)
+            await running.finish()
+        }
+        await file.digestCaughtUp()
+        let copy = temporaryDescriptor()
+        _ = pwrite(copy, contents(file.descriptor), 400_000, 0)
+        let expected = try RunningDigest(.sha256, path: WritePath(blocks: 1))
+            .finish(reading: copy, to: 400_000, dropCache: false)
+        #expect(try file.digest(.sha256, size: 400_000) == expected)
+        Glibc.close(copy)
+    }
+
     @Test("sha256 of nothing and of abc")
     func knownDigests() async throws {
         let file = OutputFile(descriptor: temporaryDescriptor(), path: WritePath(blocks: 1), digest: .sha256)
