@@ -42,6 +42,11 @@ static inline curl_off_t ccurl_get_offset(CURL *easy, CURLINFO info) {
     curl_easy_getinfo(easy, info, &value);
     return value;
 }
+static inline struct curl_tlssessioninfo *ccurl_get_tls(CURL *easy) {
+    struct curl_tlssessioninfo *value = 0;
+    curl_easy_getinfo(easy, CURLINFO_TLS_SSL_PTR, &value);
+    return value;
+}
 static inline void *ccurl_get_private(CURL *easy) {
     void *value = 0;
     curl_easy_getinfo(easy, CURLINFO_PRIVATE, &value);

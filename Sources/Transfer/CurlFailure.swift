@@ -27,6 +27,13 @@ extension TransferError {
             .incomplete, "the connection ended after \(task.taken) of \(expected) bytes")
     }
 
+    /// The connection, whose end is all that tells the body's end, broke instead of being closed.
+    static func cut(_ task: TransferTask) -> TransferError {
+        TransferError(
+            .incomplete,
+            "the TLS connection broke off after \(task.taken) bytes, and the server did not say how many there are")
+    }
+
     /// For any result but an incomplete body of known length.
     static func failed(_ task: TransferTask, _ code: CURLcode) -> TransferError {
         let systemError = Int32(ccurl_get_long(task.easy.raw, CURLINFO_OS_ERRNO))

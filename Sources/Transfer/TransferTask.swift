@@ -47,6 +47,7 @@ final class TransferTask {
     private(set) var openedSocket = false
     private(set) var isConnected = false
     private(set) var remoteAddress = ""
+    private var closure: TLSClosure?
     var headWaiter: CheckedContinuation<Result<ResponseHead, TransferError>, Never>?
     private(set) var head: ResponseHead?
     private var hasHead = false
@@ -144,6 +145,7 @@ final class TransferTask {
     private func mayUse(_ address: String) -> Int32 {
         isConnected = true
         remoteAddress = address
+        closure = TLSClosure.of(easy)
         expect()
         if let refusal = refusal(of: IPAddress(address)) {
             connectRefusal = refusal
@@ -325,7 +327,9 @@ final class TransferTask {
             return .failure(.incomplete(self, code, of: expected))
         }
         guard code == CURLE_OK else { return .failure(.failed(self, code)) }
-        return whole(head?.length == .chunked ? .length : .close)
+        if head?.length == .chunked { return whole(.length) }
+        if closure?.isNotified == false { return .failure(.cut(self)) }
+        return whole(.close)
     }
 
     func deliver(_ result: Result<TransferEnd, TransferError>) { bodyWaiter.take()?.resume(returning: result) }

@@ -98,4 +98,22 @@ import Transfer
         #expect(bench.directory.holds("a", Self.bytes))
         #expect(origin.requests.count >= 3)
     }
+
+    @Test(
+        "where only the close tells the end, TLS' goodbye makes it one, and what is cut is incomplete",
+        arguments: [OriginReply.End.whole, .fin, .reset])
+    func untilClose(_ end: OriginReply.End) async throws {
+        let certificates = try await Certificates()
+        let bench = try bench(certificates)
+        let origin = try OriginServer(certificates: certificates) { _ in
+            var reply = OriginReply(body: FileBytes(seed: 32, count: 300_000).all)
+            reply.framing = .close
+            if end != .whole { reply.cut = 200_000 }
+            reply.end = end
+            return reply
+        }
+        let outcome = await bench.run(Job(id: "j", urls: [origin.url("/a")]))
+        #expect(outcome.code == (end == .whole ? nil : .incomplete))
+        #expect(outcome.file?.bytes == (end == .whole ? 300_000 : nil))
+    }
 }
