@@ -27,7 +27,8 @@ package struct ResponseHead: Sendable {
         case chunked
         /// By the end of the connection, which looks the same as a connection that broke.
         case untilClose
-        /// The Content-Lengths differ, or are no numbers: such a body is not accepted.
+        /// The Content-Lengths differ, or are no numbers, or the body is coded for the way as nobody has asked for: such a
+        /// body is not accepted.
         case invalid
 
         init(method: String, status: Int, headers: HeaderFields) {
@@ -35,8 +36,14 @@ package struct ResponseHead: Sendable {
                 self = .bytes(0)
                 return
             }
-            if let coding = headers.all("transfer-encoding").flatMap({ $0.split(separator: ",") }).last {
-                self = coding.trimmed.lowercased() == "chunked" ? .chunked : .untilClose
+            let codings = headers.all("transfer-encoding").flatMap { $0.split(separator: ",") }
+            if !codings.isEmpty {
+                self =
+                    switch codings.map({ $0.trimmed.lowercased() }) {
+                    case ["chunked"]: .chunked
+                    case ["identity"]: .untilClose
+                    default: .invalid
+                    }
                 return
             }
             let lengths = headers.all("content-length").flatMap { value in

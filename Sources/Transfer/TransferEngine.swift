@@ -95,7 +95,7 @@ package actor TransferEngine {
         }
         if tasks[id]?.head?.length == .invalid, length == nil {
             cancel(id)
-            let why = "the server's Content-Length fields contradict each other"
+            let why = "the server's fields about the body's length contradict each other, or say what was not asked for"
             return (writer, .failure(TransferError(.badResponse, why)))
         }
         return (writer, await body(of: id, to: .file(writer, offset: offset), demanding: length))

@@ -41,7 +41,8 @@ struct HeadTests {
             ("Content-Length:", .invalid),
             ("Content-Length: 99999999999999999999", .invalid),
             ("Transfer-Encoding: Chunked\r\nContent-Length: 5", .chunked),
-            ("Transfer-Encoding: gzip", .untilClose),
+            ("Transfer-Encoding: gzip", .invalid), ("Transfer-Encoding: gzip, chunked", .invalid),
+            ("Transfer-Encoding: identity", .untilClose),
             ("X: y", .untilClose),
         ])
     func length(_ fields: String, _ expected: ResponseHead.Length) {

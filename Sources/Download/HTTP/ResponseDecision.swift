@@ -32,7 +32,10 @@ struct Question: Sendable {
     /// Where a 206 is accepted, and everything else.
     func judge(_ head: ResponseHead) -> ResponseDecision {
         if head.length == .invalid {
-            return .fail(Failure(.badResponse, "the server sent differing or unreadable Content-Lengths"))
+            return .fail(
+                Failure(
+                    .badResponse,
+                    "the server sent differing or unreadable lengths, or a transfer coding that was not asked for"))
         }
         switch (head.status, kind) {
         case (200, .whole), (200, .changed): return whole(head)
