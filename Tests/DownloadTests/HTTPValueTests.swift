@@ -169,6 +169,15 @@ import Transfer
         else { return #expect(Bool(false)) }
     }
 
+    @Test("a weak ETag proves nothing, but another one tells a change") func weakTags() {
+        let date = "Sun, 06 Nov 1994 08:49:37 GMT"
+        var (old, new) = (Entity(etag: "W/\"1\"", lastModified: date, lastModifiedIsStrong: true, total: 9), Entity())
+        new = old
+        #expect(new.isSame(as: old))
+        new.etag = "W/\"2\""
+        #expect(!new.isSame(as: old))
+    }
+
     @Test("contradictory lengths and errors fail with their codes") func failures() {
         let pairs: [(ResponseDecision, ErrorCode)] = [
             (

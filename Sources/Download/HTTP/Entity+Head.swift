@@ -26,7 +26,8 @@ extension Entity {
         guard encoding == other.encoding, total == other.total, !contradicts(other.digest) else { return false }
         if let mine = strongETag { return mine == other.strongETag }
         guard lastModifiedIsStrong, let mine = lastModified else { return false }
-        return mine == other.lastModified && other.strongETag == nil
+        // A weak ETag proves nothing, but another one says that something has changed.
+        return mine == other.lastModified && etag == other.etag
     }
 
     /// Whether the digests say that the bytes differ; two algorithms cannot be compared.
