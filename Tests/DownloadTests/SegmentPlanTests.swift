@@ -265,4 +265,13 @@ struct SimulatedFetch {
         for _ in 0..<3 { hosts.leave("h") }
         #expect(hosts.tryEnter("h") && !hosts.tryEnter("h"))
     }
+
+    @Test("a refusal does not shorten the time that the host has asked for") func longestComplaint() {
+        let hosts = HostLimits(most: 8)
+        for _ in 0..<4 { #expect(hosts.tryEnter("h")) }
+        hosts.complain("h", retryAfter: .seconds(3600))
+        hosts.complain("h", retryAfter: .zero)
+        for _ in 0..<4 { hosts.leave("h") }
+        #expect(!hosts.tryEnter("h"))
+    }
 }

@@ -91,7 +91,8 @@ package final class HostLimits: Sendable {
         state.withLock { state in
             var entry = entry(host, state)
             entry.limit = max(1, Double(entry.active) / 2)
-            entry.closedUntil = entry.limited + UInt64((retryAfter ?? .seconds(1)).secondsValue * 1e9)
+            let closedUntil = entry.limited + UInt64((retryAfter ?? .seconds(1)).secondsValue * 1e9)
+            entry.closedUntil = max(entry.closedUntil, closedUntil)
             state.hosts[host] = entry
         }
     }
