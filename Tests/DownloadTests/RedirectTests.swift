@@ -59,6 +59,23 @@ import Transfer
         #expect(other.requests.allSatisfy { $0.headers["authorization"] == nil })
     }
 
+    @Test(
+        "after a POST, 301 to 303 lead to a plain GET; 307 and 308 ask the same again",
+        arguments: [301, 302, 303, 307, 308])
+    func method(_ status: Int) async throws {
+        let origin = try OriginServer { request in
+            request.path == "/a"
+                ? OriginReply(status, headers: [("Location", "/b")]) : OriginReply(body: [1])
+        }
+        var job = job(origin.url("/a"), headers: [("Content-Type", "text/csv")])
+        (job.method, job.body) = ("POST", "a,b")
+        #expect(try await DownloadBench().run(job).file != nil)
+        let isGet = status <= 303
+        #expect(origin.requests.map(\.method) == ["POST", isGet ? "GET" : "POST"])
+        #expect(origin.requests.map { $0.headers["content-length"] } == ["3", isGet ? nil : "3"])
+        #expect(origin.requests.map { $0.headers["content-type"] } == ["text/csv", isGet ? nil : "text/csv"])
+    }
+
     @Test("they are kept where the server names its own origin in full") func absolute() async throws {
         let address = Shared("")
         let origin = try OriginServer { request in

@@ -29,8 +29,8 @@ struct Exchange: Sendable {
         }
         var current = landing?.url ?? origin
         var cookies = landing?.cookies ?? CookieJar()
+        var (request, custom) = (template, custom)
         for _ in 0...Self.maximumRedirects {
-            var request = template
             request.url = current.text
             request.headers = headers + (current.hasSameOrigin(as: origin) ? custom : [])
             if let cookie = cookies.header(for: current) { request.headers.append(("Cookie", cookie)) }
@@ -49,6 +49,11 @@ struct Exchange: Sendable {
                 throw .failed(
                     Failure(
                         .redirectForbidden, "the server redirects from https to http (\(next.host)); that is refused"))
+            }
+            if transfer.head.status == 303 || request.method == "POST" && transfer.head.status < 303 {
+                // The answer is elsewhere, to be fetched (RFC 9110 section 15.4).
+                (request.method, request.body) = (request.method == "HEAD" ? "HEAD" : "GET", nil)
+                custom.removeAll { $0.name.lowercased().hasPrefix("content-") }
             }
             current = next.withCredentials(of: origin)
         }
