@@ -50,7 +50,7 @@ extension CompletedFile {
         entity.fields + [
             ("file", file), ("received", String(bytes)), ("store", store), ("inode", String(inode)),
             ("mtime", String(modified)), ("validated", String(validated)), ("checksum", checksum ?? ""),
-            ("generation", ""),
+            ("source", source), ("generation", ""),
         ]
     }
 
@@ -60,7 +60,7 @@ extension CompletedFile {
         else { return nil }
         self.init(
             file: file, bytes: bytes, store: hash["store"] ?? "", inode: inode, modified: modified,
-            entity: Entity(hash: hash), checksum: hash["checksum"].nonEmpty,
+            entity: Entity(hash: hash), source: hash["source"] ?? "", checksum: hash["checksum"].nonEmpty,
             validated: hash["validated"].flatMap { Int64($0) } ?? 0)
     }
 }

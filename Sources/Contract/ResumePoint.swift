@@ -60,16 +60,18 @@ public struct CompletedFile: Sendable, Equatable {
     /// Nanoseconds since 1970.
     public var modified: Int64
     public var entity: Entity
+    /// The URL (of `urls`) that the bytes came from, masked.
+    public var source: String
     /// `algorithm:hex` if one was computed.
     public var checksum: String?
     /// The unix ms at which it was last known to be what the server has.
     public var validated: Int64
 
     public init(
-        file: String, bytes: Int64, store: String, inode: UInt64, modified: Int64, entity: Entity,
+        file: String, bytes: Int64, store: String, inode: UInt64, modified: Int64, entity: Entity, source: String,
         checksum: String? = nil, validated: Int64
     ) {
         (self.file, self.bytes, self.store, self.inode, self.modified) = (file, bytes, store, inode, modified)
-        (self.entity, self.checksum, self.validated) = (entity, checksum, validated)
+        (self.entity, self.source, self.checksum, self.validated) = (entity, source, checksum, validated)
     }
 }

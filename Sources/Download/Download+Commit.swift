@@ -50,7 +50,7 @@ extension Download {
 
     /// Gives the sealed file its name. Blocks.
     private func place(_ checksum: String?) throws(TransferError) -> DownloadOutcome {
-        let (chosen, partial, entity) = state.withLock { ($0.target!, $0.partial!, $0.entity) }
+        let (chosen, partial, entity, source) = state.withLock { ($0.target!, $0.partial!, $0.entity, $0.source) }
         var target = chosen
         do throws(Target.PlaceError) {
             try target.place(partial, job.ifExists, durable: context.durability == .disk) { mayReplace(chosen) }
@@ -63,12 +63,15 @@ extension Download {
         }
         let status = target.directory.status(of: target.name) ?? stat()
         let seconds = state.withLock { $0.meter.seconds }
-        return .completed(record(target, status, entity, checksum), seconds: seconds, unchanged: false)
+        return .completed(record(target, status, entity, source, checksum), seconds: seconds, unchanged: false)
     }
 
-    func record(_ target: Target, _ status: stat, _ entity: Entity, _ checksum: String?) -> CompletedFile {
+    func record(_ target: Target, _ status: stat, _ entity: Entity, _ source: String, _ checksum: String?)
+        -> CompletedFile
+    {
         CompletedFile(
             file: target.path, bytes: Int64(status.st_size), store: context.store.id, inode: UInt64(status.st_ino),
-            modified: status.modifiedNanoseconds, entity: entity, checksum: checksum, validated: clock.milliseconds)
+            modified: status.modifiedNanoseconds, entity: entity,
+            source: source, checksum: checksum, validated: clock.milliseconds)
     }
 }

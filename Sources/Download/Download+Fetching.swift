@@ -16,10 +16,6 @@ extension Download {
         return Exchange(engine: context.engine, template: template, custom: job.headers)
     }
 
-    var limits: [TokenBucket] {
-        (job.limitRate.map { [TokenBucket(bytesPerSecond: $0)] } ?? []) + (context.limit.map { [$0] } ?? [])
-    }
-
     /// Fetches from the start (`.begin`) or what is missing (`.go`), until the file is whole and placed.
     func fetch(_ step: Step) async throws(TransferError) -> Step {
         var first: FirstResponse?
@@ -151,13 +147,41 @@ extension Download {
         if let limit { transfer.shorten(to: limit + 1) }
         begin(0, transfer)
         defer { end(0, transfer) }
-        let result = try await transfer.receive(into: output, at: 0)
+        let watch = speedFloor.map { floor in Task { await isTooSlow(transfer, floor) } }
+        let result: TransferEnd
+        do throws(TransferError) {
+            result = try await transfer.receive(into: output, at: 0)
+            watch?.cancel()
+        } catch {
+            watch?.cancel()
+            if let floor = speedFloor, await watch?.value == true { throw .failed(floor.failure) }
+            throw error
+        }
         if let limit, result.position > limit { throw .failed(tooLarge(limit)) }
         state.withLock { $0.entity.total = result.position }
         if transfer.head.length == .untilClose {
             report(.warning("the server told the file's end only by closing the connection: it may be cut short"))
         }
         return result.position
+    }
+
+    var speedFloor: SpeedFloor? {
+        job.minSpeed.map { SpeedFloor(bytesPerSecond: $0, window: context.speedWindow) }
+    }
+
+    /// Ends the transfer when it is; false if the task is cancelled before.
+    private func isTooSlow(_ transfer: Transfer, _ floor: SpeedFloor) async -> Bool {
+        var (floor, holds) = (floor, HoldShare(isExpected: false))
+        let begun = ContinuousClock.now
+        while (try? await Task.sleep(for: .seconds(1))) != nil {
+            let now = (ContinuousClock.now - begun).secondsValue
+            holds.sample([0: Double(transfer.progress.held) / 1e9], now: now)
+            if floor.isTooSlow(arrived: arrived, isHeld: holds.isLarge, now: now) {
+                transfer.cancel()
+                return true
+            }
+        }
+        return false
     }
 
     var sizeLimit: Int64? { [job.maxBytes, context.maximumSize].compactMap(\.self).min() }

@@ -9,7 +9,8 @@ extension Download {
     /// A file that this job finished before, and that is still what the server has.
     func reuse() async throws(TransferError) -> DownloadOutcome? {
         let store = context.store
-        guard let completed, resume == nil, job.ifExists == .reuse, matches(completed),
+        guard let completed, resume == nil, job.ifExists == .reuse, isOurs(completed.source),
+            matches(completed),
             let target = try? await self.target(of: completed.file),
             try await onDisk({ () throws(TransferError) in target.isOwn(completed, store: store) })
         else { return nil }
@@ -55,13 +56,14 @@ extension Download {
         case .placed(let name, let status):
             var target = target
             target.name = name
-            return .finished(.completed(record(target, status, resume.entity, nil), seconds: 0, unchanged: false))
+            return .finished(
+                .completed(record(target, status, resume.entity, resume.source, nil), seconds: 0, unchanged: false))
         case .open(let partial):
             let output = OutputFile(
                 descriptor: partial.descriptor, path: context.engine.path, durability: context.durability,
                 written: resume.offsets)
             guard resume.offsets.count > 0, resume.entity.total != nil,
-                resume.entity.strongValidator != nil || judge(of: resume.entity) != nil
+                judge(of: resume.entity) != nil || resume.entity.strongValidator != nil && isOurs(resume.source)
             else {
                 return .begin
             }

@@ -42,6 +42,8 @@ package final class Download: Sendable {
     let completed: CompletedFile?
     let isNew: Bool
     let clock: SharedClock
+    /// All connections of the job share it.
+    private let limit: TokenBucket?
     let context: DownloadContext
     let isLeaseHeld: @Sendable () -> Bool
     let mayCommit: @Sendable () async -> Bool
@@ -58,9 +60,12 @@ package final class Download: Sendable {
     ) {
         (self.job, self.token, self.key, self.resume, self.completed) = (job, token, key, resume, completed)
         (self.isNew, self.clock, self.context, self.report) = (isNew, clock, context, report)
+        limit = job.limitRate.map { TokenBucket(bytesPerSecond: $0) }
         (self.isLeaseHeld, self.mayCommit) = (isLeaseHeld, mayCommit)
         state = Mutex(
-            State(mirrors: Mirrors(urls: job.urls, source: resume?.source, mayMix: job.checksum != nil)))
+            State(
+                mirrors: Mirrors(
+                    urls: job.urls, source: resume?.source ?? completed?.source, mayMix: job.checksum != nil)))
     }
 
     // MARK: From other threads
@@ -222,6 +227,11 @@ package final class Download: Sendable {
     }
 
     // MARK: What all parts use
+
+    var limits: [TokenBucket] { [limit, context.limit].compactMap(\.self) }
+
+    /// Whether bytes from `source` are of one of the job's URLs: what one URL says of its entity says nothing of another's.
+    func isOurs(_ source: String) -> Bool { job.urls.contains { MaskedURL.text($0) == source } }
 
     /// Runs what blocks on the disk's threads.
     func onDisk<T: Sendable>(

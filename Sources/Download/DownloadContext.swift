@@ -9,6 +9,8 @@ package struct DownloadContext: Sendable {
     package var attributes = FileAttributes()
     package var connectTimeout: Duration = .seconds(15)
     package var stallTimeout: Duration = .seconds(60)
+    /// The seconds over which a job's least speed is judged.
+    package var speedWindow = 30.0
     /// The most connections for one file, unless the job says otherwise.
     package var connections = 4
     package var hosts = HostLimits(most: 8)

@@ -47,6 +47,7 @@ struct QueueFixture {
     func state(_ id: String) async throws -> JobState? { try await queue.job(id)?.state }
 
     static let file = CompletedFile(
-        file: "f", bytes: 3, store: "s", inode: 1, modified: 1, entity: Entity(etag: "\"e\"", total: 3), validated: 1)
+        file: "f", bytes: 3, store: "s", inode: 1, modified: 1, entity: Entity(etag: "\"e\"", total: 3),
+        source: "http://h/f", validated: 1)
     static let done = Settlement.completed(file, seconds: 1, unchanged: false)
 }

@@ -51,6 +51,57 @@ import Testing
         #expect(isRestarted)
     }
 
+    @Test("the ETag of one URL says nothing of another, unless a checksum judges the whole", arguments: [false, true])
+    func otherURL(_ isProven: Bool) async throws {
+        let bench = try DownloadBench()
+        let other = FileBytes(seed: 72, count: Self.bytes.count)
+        let latch = Latch()
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(request.path == "/a" ? Self.bytes : other, to: request)
+            if request.number == 1 { reply.hold = (700_000, latch) }
+            return reply
+        }
+        var job = Job(id: "j", urls: [origin.url("/a")])
+        (job.connections, job.path) = (1, "file")
+        let resume = try #require(try await bench.begin(job, until: 700_000))
+        latch.open()
+        job.urls = [origin.url("/b")]
+        if isProven { job.checksum = Job.Checksum("sha256:" + SHA256.hexadecimal(SHA256.digest(other.all))) }
+        #expect(await bench.run(job, resume: resume).file?.bytes == other.count)
+        #expect(bench.directory.holds("file", other))
+    }
+
+    @Test("a file of one URL is not taken for another's, whatever its ETag or its age", arguments: [nil, 3600.0])
+    func otherFile(_ freshFor: Double?) async throws {
+        let bench = try DownloadBench()
+        let other = FileBytes(seed: 73, count: Self.bytes.count)
+        let origin = try OriginServer { .file($0.path == "/a" ? Self.bytes : other, to: $0) }
+        var job = Job(id: "j", urls: [origin.url("/a")])
+        (job.path, job.freshFor) = ("file", freshFor)
+        let completed = await bench.run(job).file
+        job.urls = [origin.url("/b")]
+        #expect(await bench.run(job, completed: completed).file?.bytes == other.count)
+        #expect(bench.directory.holds("file", other))
+    }
+
+    @Test("a newly signed URL goes on where the old one stopped") func newQuery() async throws {
+        let bench = try DownloadBench()
+        let latch = Latch()
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(Self.bytes, to: request)
+            if request.number == 1 { reply.hold = (700_000, latch) }
+            return reply
+        }
+        var job = Job(id: "j", urls: [origin.url("/a?sign=1")])
+        job.connections = 1
+        let resume = try #require(try await bench.begin(job, until: 700_000))
+        latch.open()
+        job.urls = [origin.url("/a?sign=2")]
+        #expect(await bench.run(job, resume: resume).file != nil)
+        #expect(bench.directory.holds("a", Self.bytes))
+        #expect(origin.requests.last?.headers["range"] == "bytes=700000-")
+    }
+
     @Test("early hints and trailers are no part of what identifies the file") func aroundTheHead() async throws {
         let bench = try DownloadBench()
         let origin = try OriginServer { request in

@@ -2,6 +2,7 @@ import Contract
 import Synchronization
 import TestSupport
 import Testing
+import Transfer
 
 @testable import Download
 
@@ -46,6 +47,27 @@ import Testing
         #expect(origin.requests.dropFirst().allSatisfy { $0.headers["if-range"] == "\"v1\"" })
         #expect(origin.bytesSent("/a") - bytes.count < 8 * 512 << 10)
         await download.unlinkPartial()
+    }
+
+    @Test(
+        "slower than the job allows is too slow, with a length and without",
+        arguments: [OriginReply.Framing.length, .chunked])
+    func tooSlow(_ framing: OriginReply.Framing) async throws {
+        let bench = try DownloadBench()
+        let origin = try slowOrigin(pace: 100_000) { $1.framing = framing }
+        var context = bench.context
+        context.speedWindow = 1
+        let download = Download(
+            job: job([origin.url("/a")]) { ($0.minSpeed, $0.connections) = (1 << 40, 1) }, token: "t",
+            key: String(repeating: "a", count: 40), resume: nil, completed: nil,
+            clock: SharedClock(told: UnixTime.milliseconds), context: context, mayCommit: { true }, report: { _ in })
+        #expect(await download.run().code == .tooSlow)
+    }
+
+    @Test("all connections of a job share its limit of rate") func sharedLimit() throws {
+        let download = try DownloadBench().download(job(["http://127.0.0.1/a"]) { $0.limitRate = 1_000_000 })
+        let first = try #require(download.exchange.template.limits.first)
+        #expect(download.exchange.template.limits.first === first)
     }
 
     @Test("stopped again and again, every interval is continued, on several connections") func continued() async throws

@@ -64,7 +64,7 @@ struct SegmentFetcher {
         isMany = limit > 1
         holds = HoldShare(isExpected: output.hasDigest)
         plan = SegmentPlan(missing: output.written.gaps(in: total), limit: limit)
-        floor = download.job.minSpeed.map { SpeedFloor(bytesPerSecond: $0) }
+        floor = download.speedFloor
         writtenAtReconnect = output.written.count
     }
 
@@ -107,14 +107,8 @@ struct SegmentFetcher {
             switch note {
             case .tick:
                 let time = now
-                if let least = floor?.bytesPerSecond,
-                    floor?.isTooSlow(arrived: download.arrived, isHeld: holds.isLarge, now: time) == true
-                {
-                    return .failure(
-                        .failed(
-                            Failure(
-                                .tooSlow, "slower than the \(least) bytes per second that the job asks for, over 30 s"))
-                    )
+                if floor?.isTooSlow(arrived: download.arrived, isHeld: holds.isLarge, now: time) == true {
+                    return .failure(.failed(floor!.failure))
                 }
                 tick(&group)
             case .turnedAway: return .failure(.cancelled)
