@@ -18,8 +18,10 @@ struct Check: AsyncParsableCommand {
         for finding in findings {
             if common.json {
                 Terminal.line(
-                    "{\"subject\":\(JSON.quoted(finding.subject)),\"problem\":\(JSON.quoted(finding.problem)),"
-                        + "\"advice\":\(JSON.quoted(finding.advice)),\"repaired\":\(finding.isRepaired)}")
+                    JSON.object([
+                        ("subject", JSON.quoted(finding.subject)), ("problem", JSON.quoted(finding.problem)),
+                        ("advice", JSON.quoted(finding.advice)), ("repaired", String(finding.isRepaired)),
+                    ]))
             } else {
                 let what = finding.isRepaired ? "repaired" : finding.advice
                 Terminal.line("\(finding.subject)  \(finding.problem)  (\(what))")

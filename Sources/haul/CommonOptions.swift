@@ -2,10 +2,14 @@ import ArgumentParser
 import Bus
 import Glibc
 import Redis
+import Transfer
 
 /// What every command that talks to Redis takes.
 struct CommonOptions: ParsableArguments {
-    @Option(name: .long, help: "Where Redis is: redis://[user:password@]host[:port][/db] or unix:///path. [HAUL_REDIS]")
+    static let redisHelp: ArgumentHelp =
+        "Where Redis is: redis://[user:password@]host[:port][/db], rediss://, unix:///path, redis+sentinel:// or redis+cluster:// (docs/operations.md). [HAUL_REDIS, else 127.0.0.1]"
+
+    @Option(name: .long, help: Self.redisHelp)
     var redis: String?
 
     @Option(name: .long, help: "The queue. [HAUL_QUEUE, else default]")
@@ -52,3 +56,5 @@ func reaching<T>(_ body: () async throws(RedisError) -> T) async throws -> T {
         throw ExitStatus.because(error)
     }
 }
+
+extension Durability: ExpressibleByArgument {}

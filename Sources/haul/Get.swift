@@ -19,7 +19,8 @@ struct Get: AsyncParsableCommand {
     var output: String?
     @Option(help: "sha256:…, sha512:…, sha1:… or md5:….") var checksum: String?
     @Option(help: "Bytes per second over all downloads.") var limitRate: Int64?
-    @Option(help: "disk or process.") var durability = "disk"
+    @Option(help: "disk: files survive a loss of power. process: only the death of processes.")
+    var durability = Durability.disk
     @Option(
         name: [.customShort("x", allowingJoined: true), .long], help: "The most connections for one file, 1 to 16.")
     var connections = 4
@@ -38,9 +39,6 @@ struct Get: AsyncParsableCommand {
                     "-o names one file, but several URLs are given: for a directory, make it first or end it in /.")
             }
         }
-        guard Durability(rawValue: durability) != nil else {
-            throw ValidationError("--durability must be disk or process.")
-        }
         guard limitRate.map((1...JobField.largest).contains) ?? true else {
             throw ValidationError("--limit-rate must be a whole number of bytes per second, 1 or more.")
         }
@@ -54,7 +52,7 @@ struct Get: AsyncParsableCommand {
             if let path { members.append(("path", JSON.quoted(path))) }
             if let checksum { members.append(("checksum", JSON.quoted(checksum))) }
             do {
-                return try Element(try JSON("{" + members.map { "\"\($0)\":\($1)" }.joined(separator: ",") + "}"))
+                return try Element(try JSON(JSON.object(members)))
             } catch {
                 throw ExitStatus.because(.usage, "\(error)")
             }
@@ -83,7 +81,7 @@ struct Get: AsyncParsableCommand {
     private func download(_ elements: [Element], root: String, redis: RedisURL) async throws {
         var configuration = WorkerConfiguration(redis: redis, root: root, name: "get")
         configuration.addressPolicy = .unrestricted
-        configuration.durability = Durability(rawValue: durability)!
+        configuration.durability = durability
         configuration.keepsRemoteTime = remoteTime
         configuration.limitRate = limitRate
         configuration.proxy = proxy

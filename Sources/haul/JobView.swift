@@ -42,17 +42,17 @@ struct JobView {
     ]
 
     var json: String {
-        var members = ["\"id\":\(JSON.quoted(record.id))"]
+        var members = [("id", JSON.quoted(record.id))]
         for (name, value) in record.fields.sorted(by: { $0.key < $1.key })
         where !JobRecord.hidden.contains(name) && !value.isEmpty {
             // Whatever somebody has written there: what is printed is JSON.
             let isRaw = (name == "meta" || Self.numbers.contains(name)) && (try? JSON(value)) != nil
-            members.append("\(JSON.quoted(name)):\(isRaw ? value : JSON.quoted(value))")
+            members.append((name, isRaw ? value : JSON.quoted(value)))
         }
         if !record.offsets.isEmpty {
-            let pairs = record.offsets.intervals.map { "\"\($0.lowerBound)\":\($0.upperBound)" }
-            members.append("\"offsets\":{\(pairs.joined(separator: ","))}")
+            let pairs = record.offsets.intervals.map { (String($0.lowerBound), String($0.upperBound)) }
+            members.append(("offsets", JSON.object(pairs)))
         }
-        return "{" + members.joined(separator: ",") + "}"
+        return JSON.object(members)
     }
 }

@@ -77,7 +77,7 @@ struct Push: AsyncParsableCommand {
     private func element(_ members: [(String, String)], _ place: String = "") throws -> Element {
         let hasTime = members.contains { $0.0 == "at" }
         let all = members + (hasTime ? [] : [("at", String(UnixTime.milliseconds))])
-        let json = try JSON("{" + all.map { "\(JSON.quoted($0.0)):\($0.1)" }.joined(separator: ",") + "}")
+        let json = try JSON(JSON.object(all))
         do {
             let job = try Job(json: json)
             if let unknown = job.unknownFields.first {
@@ -114,14 +114,14 @@ struct Push: AsyncParsableCommand {
             add("meta", meta)
         }
         if !header.isEmpty {
-            let pairs = try header.map { line in
+            let fields = try header.map { line in
                 let parts = line.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
                 guard parts.count == 2 else {
                     throw ExitStatus.because(.usage, "--header wants \"Name: value\". Nothing was pushed.")
                 }
-                return "\(JSON.quoted(String(parts[0]))):\(JSON.quoted(String(parts[1].drop { $0 == " " })))"
+                return (String(parts[0]), JSON.quoted(String(parts[1].drop { $0 == " " })))
             }
-            add("headers", "{" + pairs.joined(separator: ",") + "}")
+            add("headers", JSON.object(fields))
         }
         return result
     }

@@ -13,10 +13,9 @@ struct Stats: AsyncParsableCommand {
         let stats = try await reaching { () throws(RedisError) in try await queue.stats() }
         let counts = JobState.allCases.map { ($0.rawValue, stats.counts[$0] ?? 0) } + [("rejected", stats.rejected)]
         if common.json {
-            let members =
-                ["\"queue\":\(JSON.quoted(queue.name.text))", "\"queue_paused\":\(stats.isPaused)"]
-                + counts.map { "\"\($0)\":\($1)" } + (stats.maxRunning.map { ["\"max_running\":\($0)"] } ?? [])
-            Terminal.line("{" + members.joined(separator: ",") + "}")
+            let limit = stats.maxRunning.map { [("max_running", String($0))] } ?? []
+            let state = [("queue", JSON.quoted(queue.name.text)), ("queue_paused", String(stats.isPaused))]
+            Terminal.line(JSON.object(state + counts.map { ($0, String($1)) } + limit))
         } else {
             for (name, count) in counts { Terminal.line(name.padded(to: 12) + String(count)) }
             if stats.isPaused { Terminal.line("the queue is paused: haul queue resume") }

@@ -10,14 +10,14 @@ import Worker
 struct WorkerCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(commandName: "worker", abstract: "Run a worker until SIGTERM.")
 
-    @Option(name: .long, help: "Where Redis is. [HAUL_REDIS]") var redis: String?
+    @Option(name: .long, help: CommonOptions.redisHelp) var redis: String?
     @Option(name: .long, help: "A queue, NAME or NAME=WEIGHT; the first has priority. May be repeated. [HAUL_QUEUE]")
     var queue: [String] = []
     @Option(help: "The directory that downloads go to.") var root: String
     @Option(help: "Jobs at once, or unlimited.") var slots = "3"
     @Option(help: "Unique in the fleet; a restart under the same name takes its jobs back at once.") var name: String?
     @Option(help: "disk: completed files survive a loss of power. process: only the death of processes.")
-    var durability = "disk"
+    var durability = Durability.disk
     @Option(help: "The permissions of finished files in octal, like 0640; without it 0666 less the umask.")
     var fileMode: String?
     @Flag(help: "Give finished files the time of the server's Last-Modified.") var remoteTime = false
@@ -79,9 +79,6 @@ struct WorkerCommand: AsyncParsableCommand {
                 throw ExitStatus.because(.usage, "--slots must be 1 or more, or unlimited")
             }
             result.slots = count
-        }
-        guard let durability = Durability(rawValue: durability) else {
-            throw ExitStatus.because(.usage, "--durability must be disk or process")
         }
         result.durability = durability
         result.fileMode = try fileMode.map { text in
