@@ -41,16 +41,16 @@ final class TLS {
 
     private static func load(_ options: RedisURL.TLSOptions, into context: OpaquePointer) -> String? {
         if let file = options.authorities, SSL_CTX_load_verify_locations(context, file, nil) != 1 {
-            return "the file of certificate authorities, ca=\(file), cannot be used: \(reason())"
+            return "the file of certificate authorities, ca=\(file), cannot be used: \(reason(or: "it cannot be read"))"
         }
         guard let certificate = options.certificate else { return nil }
         guard SSL_CTX_use_certificate_chain_file(context, certificate) == 1 else {
-            return "the client certificate, cert=\(certificate), cannot be used: \(reason())"
+            return "the client certificate, cert=\(certificate), cannot be used: \(reason(or: "it cannot be read"))"
         }
         let key = options.key ?? certificate
         guard SSL_CTX_use_PrivateKey_file(context, key, SSL_FILETYPE_PEM) == 1,
             SSL_CTX_check_private_key(context) == 1
-        else { return "the client certificate's key, key=\(key), cannot be used: \(reason())" }
+        else { return "the client certificate's key, key=\(key), cannot be used: \(reason(or: "it cannot be read"))" }
         return nil
     }
 
@@ -111,14 +111,15 @@ final class TLS {
                 "Redis' certificate is refused: \(why); name its authority with ?ca=FILE, and the host as the certificate does"
             )
         }
-        return RedisError(.certificate, "TLS with Redis failed: \(Self.reason())")
+        return RedisError(.certificate, "TLS with Redis failed: \(Self.reason(or: "what answers does not speak TLS"))")
     }
 
-    private static func reason() -> String {
+    /// What OpenSSL says; it has no words for what the system refused.
+    private static func reason(or other: String) -> String {
         let code = ERR_get_error()
         ERR_clear_error()
         guard code != 0, let text = ERR_reason_error_string(code) else {
-            return "the file is missing or what answers does not speak TLS"
+            return other
         }
         return String(cString: text)
     }
