@@ -39,7 +39,12 @@ package final class ChildProcess: Sendable {
         var all = sigset_t()
         sigfillset(&all)
         posix_spawnattr_setsigdefault(&attributes, &all)
-        posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF))
+        var flags = POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF
+        if let group = Lifeline.group {
+            posix_spawnattr_setpgroup(&attributes, group)
+            flags |= POSIX_SPAWN_SETPGROUP
+        }
+        posix_spawnattr_setflags(&attributes, Int16(flags))
         let merged = ProcessInfo.processInfo.environment.merging(environment) { $1 }
         var argv: [UnsafeMutablePointer<CChar>?] = ([path] + arguments).map { strdup($0) } + [nil]
         var envp: [UnsafeMutablePointer<CChar>?] = merged.map { strdup("\($0)=\($1)") } + [nil]
@@ -54,7 +59,6 @@ package final class ChildProcess: Sendable {
             throw Missing(description: "\(program) does not start: \(String(cString: strerror(code)))")
         }
         id = child
-        Lifeline.hold(child)
     }
 
     deinit {
@@ -62,7 +66,6 @@ package final class ChildProcess: Sendable {
         Glibc.kill(id, SIGKILL)
         var code: Int32 = 0
         waitpid(id, &code, 0)
-        Lifeline.release(id)
     }
 
     package var isRunning: Bool {
@@ -71,7 +74,6 @@ package final class ChildProcess: Sendable {
             var code: Int32 = 0
             guard waitpid(id, &code, WNOHANG) == id else { return true }
             status = code
-            Lifeline.release(id)
             return false
         }
     }
