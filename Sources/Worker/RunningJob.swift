@@ -116,10 +116,10 @@ final class RunningJob: Sendable {
     }
 
     /// Whether a progress event is due: one a second, however often the queue is ticked.
-    func isProgressDue() -> Bool {
+    func isProgressDue(at now: ContinuousClock.Instant = .now) -> Bool {
         state.withLock { state in
-            guard ContinuousClock.now - state.progressed >= .milliseconds(900) else { return false }
-            state.progressed = .now
+            guard now - state.progressed >= .milliseconds(900) else { return false }
+            state.progressed = now
             return true
         }
     }

@@ -239,6 +239,20 @@ import Testing
         try await f.expectOrder()
     }
 
+    @Test(
+        "completed and cancelled jobs are kept for a day, failed ones for a week",
+        arguments: [
+            (QueueFixture.done, 1), (.cancelled, 1), (.failed(Failure(.connect, "m"), retryable: true, received: 0), 7),
+        ])
+    func kept(_ settlement: Settlement, _ days: Int) async throws {
+        let f = try await QueueFixture()
+        try await f.push(#"{"url":"http://h/1","id":"1"}"#)
+        try await f.settle(try #require(try await f.claim()), settlement)
+        let left = try await f.redis.send(Command("PTTL", f.queue.keys.job("1"))).int ?? 0
+        let all = days * 86_400_000
+        #expect((all - 3_600_000...all).contains(left))
+    }
+
     @Test("final jobs expire with their index; nothing is left but documented keys") func retention() async throws {
         let f = try await QueueFixture { $0.keepCompleted = .seconds(4) }
         try await f.push(#"{"url":"http://h/1?secret=1","id":"1","reply_to":"me"}"#)

@@ -33,6 +33,18 @@ import Testing
         return point!
     }
 
+    @Test("is in memory alone until it is whole, or a checkpoint is due") func inMemory() async throws {
+        let (bench, latch) = (try DownloadBench(), Latch())
+        let origin = try origin(latch)
+        let download = bench.download(Job(id: "j", urls: [origin.url("/a")]))
+        let running = Task { await download.run() }
+        try await eventually("10,000 bytes") { download.progress().received == 10_000 }
+        #expect(bench.directory.names.isEmpty)
+        latch.open()
+        #expect(await running.value.file?.bytes == Self.bytes.count)
+        #expect(bench.directory.holds("a", Self.bytes))
+    }
+
     @Test(
         "has checkpoints from then on, and is whole by the one response",
         arguments: [true, false])

@@ -47,4 +47,19 @@ import Testing
         #expect(fleet.root.holds("a", bytes))
         #expect(origin.requests.map { $0.headers["range"] } == [nil, "bytes=10000-"])
     }
+
+    @Test("progress is told once a second, however often it is asked for") func progress() async throws {
+        let fleet = try await Fleet()
+        try await fleet.push(#"{"url":"http://h/","id":"j"}"#)
+        let reply = try await fleet.queue.claim(WorkerIdentity(name: "w", store: "s"), token: Token.make())
+        guard case .job(let claim) = reply else {
+            Issue.record("no job")
+            return
+        }
+        let job = Job(id: "j", urls: ["http://h/"])
+        let running = RunningJob(claim: claim, job: job, lease: Lease(length: .seconds(8), sent: .now))
+        let first = ContinuousClock.now + .seconds(1)
+        let due = [0, 0.1, 0.5, 0.8, 1, 1.1, 1.8, 2].filter { running.isProgressDue(at: first + .seconds($0)) }
+        #expect(due == [0, 1, 2])
+    }
 }

@@ -27,18 +27,21 @@ import Transfer
                     names.change { $0.append(event.name) }
                     #expect(event.sequence == Int64(names.value.count))
                     #expect(event["meta"]?.text == (event.name == "progress" ? nil : #"{"a":[]}"#))
+                    if event.name == "warning" {
+                        #expect(event["message"]?.string == "unknown fields are ignored: nice")
+                    }
                 case .interrupted: break
                 }
             }
         }
         try await eventually { subscribed.value }
         try await fleet.withWorker("w") {
-            try await fleet.push(#"{"url":"\#(origin.url("/d/a.bin"))","id":"j","meta":{"a":[]}}"#)
+            try await fleet.push(#"{"url":"\#(origin.url("/d/a.bin"))","id":"j","meta":{"a":[]},"nice":1}"#)
             try await fleet.wait("j", for: .completed)
         }
         try await eventually { names.value.last == "completed" }
         listening.cancel()
-        #expect(names.value.filter { $0 != "progress" } == ["started", "completed"])
+        #expect(names.value.filter { $0 != "progress" } == ["warning", "started", "completed"])
         #expect(fleet.root.holds("a.bin", Self.bytes))
         #expect(fleet.root.names == ["a.bin"])
     }
