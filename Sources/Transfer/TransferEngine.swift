@@ -267,6 +267,7 @@ package actor TransferEngine {
         tick = nil
         let now = monotonicNanoseconds()
         let patience = configuration.patience.nanoseconds
+        var isStarving = false
         for task in tasks.values where !task.isRetired {
             if let satisfied = task.satisfied, now > satisfied + Self.endLimit {
                 // Everything that was wanted is here; only the end of the response is missing.
@@ -275,12 +276,13 @@ package actor TransferEngine {
                 let seconds = task.request.stallTimeout.components.seconds
                 abort(task, TransferError(.stalled, "the server sent nothing for \(seconds) s"))
             } else if task.pause == .blocks {
-                // Slow transfers may hold all blocks half full.
-                for other in tasks.values { other.writer?.handOver() }
+                isStarving = true
             } else {
                 task.lookAfterPace(now, patience: patience)
             }
         }
+        // Slow transfers may hold all blocks half full.
+        if isStarving { for task in tasks.values { task.writer?.handOver() } }
         scheduleTick()
     }
 
