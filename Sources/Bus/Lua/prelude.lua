@@ -170,8 +170,9 @@ end
 
 -- A push that came while a pause or cancel was pending is done after it.
 local function push_again(id, j)
-  if not j.again then return end
-  call('RPUSH', JOBS, call('HGET', spec(id), 'again'))
+  local element = j.again and call('HGET', spec(id), 'again')
+  if not element then return end
+  call('RPUSH', JOBS, element)
   call('HDEL', spec(id), 'again')
 end
 
@@ -207,6 +208,14 @@ local function finish(id, j, state, retention, extra, worker, fields)
     -- A run may end well before it hears of the request: then the next tick applies it.
     if state == 'cancelled' then forget(id) else call('HSET', WANT, id, j.want) end
   end
+end
+
+-- Ends a job that nobody runs, or whose worker is lost. The message is put into JSON as it is.
+local function fail(id, j, code, message, retryable, retention)
+  as_of(id)
+  call('HSET', key(id), 'error', code, 'message', message)
+  finish(id, j, 'failed', retention, ',"error":"' .. code .. '","retryable":' .. tostring(retryable) .. ',"message":"'
+    .. message .. '"')
 end
 
 local function pause(id, j, worker)

@@ -1,4 +1,4 @@
--- The raw text of a top-level member, so that what a producer wrote is never re-encoded.
+-- The raw text of a top-level member of valid JSON, so that what a producer wrote is never re-encoded.
 local function RAW(text, name)
   local depth, at, first = 0, 1, nil
   while true do
@@ -13,8 +13,13 @@ local function RAW(text, name)
         if string.sub(text, j, j) == '"' then break end
         j = j + 2
       end
-      if depth == 1 and not first and string.sub(text, i + 1, j - 1) == name then
-        local colon = string.match(text, '^%s*:()', j + 1)
+      if depth == 1 and not first then
+        local found = string.sub(text, i + 1, j - 1)
+        -- A name may be written with escapes.
+        if #found <= 6 * #name and string.find(found, '\\', 1, true) then
+          found = cjson.decode('["' .. found .. '"]')[1]
+        end
+        local colon = found == name and string.match(text, '^%s*:()', j + 1)
         if colon then first = colon j = colon - 1 end
       end
       at = j + 1

@@ -29,7 +29,7 @@ define('settle', { 'allow-oom' }, function()
     emit_report(id, j, r, worker)
     finish(id, j, outcome, retention, members, worker, fields)
   elseif outcome == 'rejected' then
-    reject(call('HGET', spec(id), 'spec'), argument, id)
+    reject(call('HGET', spec(id), 'spec') or '', argument, id)
     leave(id, j)
     call('DEL', key(id), spec(id), offsets(id))
     call('ZREM', DEADLINES, id)

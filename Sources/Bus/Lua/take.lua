@@ -52,8 +52,9 @@ local function take(worker, token, lease, retention, settings, held, waiting)
           call('HDEL', k, 'want', 'wantat')
           h.want = nil
         end
-        if j.t then
-          if st ~= 'queued' or h.ticket ~= j.t then verdict = 'stale' end
+        if j.t and not (j.url or j.urls) then
+          if st ~= 'queued' or h.ticket ~= j.t then verdict = 'stale'
+          elseif call('HEXISTS', spec(id), 'spec') == 0 then verdict = 'gone' end
         elseif not (j.url or j.urls) then
           if not st then verdict = 'unknown'
           elseif st == 'running' then verdict = h.want == 'paused' and 'again' or 'duplicate'
@@ -69,6 +70,8 @@ local function take(worker, token, lease, retention, settings, held, waiting)
           reject(element, 'id: no job ' .. id .. ' is known; push it with its url', id)
         elseif verdict == 'spent' then
           reject(element, 'id: job ' .. id .. ' is ' .. st .. ' and its url is no longer kept; push it with its url', id)
+        elseif verdict == 'gone' then
+          fail(id, h, 'bad_job', 'what was pushed is gone from Redis; push the job again with its url', false, retention)
         elseif verdict == 'again' then
           call('HSET', spec(id), 'again', element)
           call('HSET', k, 'again', '1')

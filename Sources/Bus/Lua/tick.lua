@@ -126,11 +126,8 @@ define('tick', { 'allow-oom' }, function()
       local j = job(id)
       if j.state ~= 'running' then call('ZREM', LEASES, id)
       elseif j.crashes >= crash_limit then
-        as_of(id)
-        call('HSET', key(id), 'error', 'crash_loop', 'message', 'the job was lost with its worker ' .. (j.crashes + 1)
-          .. ' times in a row; see what kills the workers, then retry it')
-        finish(id, j, 'failed', retention, ',"error":"crash_loop","retryable":true,"message":"the job was lost with its worker '
-          .. (j.crashes + 1) .. ' times in a row"')
+        fail(id, j, 'crash_loop', 'the job was lost with its worker ' .. (j.crashes + 1)
+          .. ' times in a row; see what kills the workers, then retry it', true, retention)
       else
         call('HINCRBY', key(id), 'crashes', 1)
         if ends(j.want) then drop(id) end
@@ -167,9 +164,7 @@ define('tick', { 'allow-oom' }, function()
   for _, id in ipairs(call('ZRANGEBYSCORE', DEADLINES, '-inf', now, 'LIMIT', 0, 100)) do
     local j = job(id)
     if j.state == 'queued' or j.state == 'scheduled' or j.state == 'paused' then
-      as_of(id)
-      call('HSET', key(id), 'error', 'deadline', 'message', 'the deadline passed before the download could end')
-      finish(id, j, 'failed', retention, ',"error":"deadline","retryable":false,"message":"the deadline passed before the download could end"')
+      fail(id, j, 'deadline', 'the deadline passed before the download could end', false, retention)
     elseif j.state ~= 'running' then
       call('ZREM', DEADLINES, id)
     end

@@ -1,0 +1,43 @@
+import Bus
+import Contract
+import Redis
+import TestSupport
+import Testing
+
+/// What a hand at redis-cli, or an odd producer, may do without stopping the queue.
+@Suite struct TamperTests {
+    @Test("a field's name may be written with escapes, and is the same field") func escaped() async throws {
+        let f = try await QueueFixture()
+        try await f.push(#"{"url":"http://h/a","id":"x","\u006deta":{"a":1}}"#)
+        try await f.push(#"{"url":"http://h/a","id":"y"}"#)
+        let x = try await f.claim()
+        #expect(x?.run.id == "x")
+        let y = try await f.claim()
+        #expect(y?.run.id == "y")
+        try await f.expectOrder()
+    }
+
+    @Test("a job that has Redis' own field as well as a url is a job") func ticket() async throws {
+        let f = try await QueueFixture()
+        try await f.push(#"{"url":"http://h/a","id":"x","t":"mine"}"#)
+        #expect(try await f.claim()?.run.id == "x")
+        try await f.expectOrder()
+    }
+
+    @Test("a job whose pushed text is gone stops nobody") func specless() async throws {
+        let f = try await QueueFixture()
+        try await f.push(#"{"url":"http://h/a","id":"x"}"#)
+        let claim = try #require(try await f.claim())
+        try await f.queue.request(.paused, of: ["x"])
+        try await f.tick([claim])
+        try await f.settle(claim, .paused)
+        #expect(try await f.state("x") == .paused)
+        try await f.redis.send(Command("DEL", f.queue.keys.spec("x")))
+        try await f.queue.request(.running, of: ["x"])
+        try await f.tick()
+        try await f.push(#"{"url":"http://h/a","id":"y"}"#)
+        #expect(try await f.claim()?.run.id == "y")
+        #expect(try await f.state("x") == .failed)
+        try await f.expectOrder()
+    }
+}
