@@ -22,6 +22,8 @@ package struct TickReply: Sendable {
     /// Requests for our runs, by token.
     package var requests: [String: Request] = [:]
     package var isOpen = true
+    /// There was more to do for the queue than a tick may take time for.
+    package var isMoreToDo = false
     /// Files of jobs that were cancelled or removed while nobody ran them.
     package var dropped: [DroppedFile] = []
 }
@@ -73,14 +75,15 @@ extension Queue {
         return (parts[0].string == "done", next == nil ? nil : try ClaimReply(parts[1]))
     }
 
-    /// Looks after the queue: extends the leases of `runs` and tells of them, at most 100 a call.
+    /// Looks after the queue: extends the leases of `runs` and tells of them, at most 100 a call. What else there is to do is
+    /// done for a second at most: only the next tick extends the leases again.
     package func tick(
         _ worker: WorkerIdentity, fields: [(String, String)], runs: [(Run, RunReport)]
     ) async throws(RedisError) -> TickReply {
         var result = TickReply()
         var rest = runs[...]
-        var more = true
-        while more || !rest.isEmpty {
+        let end = ContinuousClock.now + .seconds(1)
+        repeat {
             let batch = rest.prefix(100)
             rest = rest.dropFirst(100)
             var arguments: [any RedisArgument] =
@@ -96,7 +99,7 @@ extension Queue {
             result.fenced.formUnion((parts[0].array ?? []).compactMap(\.string))
             result.requests.merge(parts[1].dictionary.compactMapValues(Request.init)) { $1 }
             result.isOpen = parts[2].string == "1"
-            more = parts[3].string == "1"
+            result.isMoreToDo = parts[3].string == "1"
             let dropped = (parts[4].array ?? []).compactMap(\.string)
             for index in stride(from: 0, to: dropped.count - 4, by: 5) {
                 result.dropped.append(
@@ -104,7 +107,7 @@ extension Queue {
                         id: dropped[index], store: dropped[index + 1], file: dropped[index + 2],
                         generation: dropped[index + 3], inode: UInt64(dropped[index + 4])))
             }
-        }
+        } while !rest.isEmpty || result.isMoreToDo && .now < end
         return result
     }
 

@@ -62,10 +62,13 @@ extension QueueAttendant {
             if state.withLock({ !$0.isRegistered || $0.isInDoubt }) { try await register(fields) }
             let reply = try await queue.tick(identity, fields: fields, runs: Array(zip(runs.map(\.run), reports)))
             state.withLock { $0.isOpen = reply.isOpen }
+            if reply.isMoreToDo { hurry() }
             await leftovers.unlink(reply.dropped)
             for running in runs {
                 let token = running.run.token
                 if reply.fenced.contains(token) {
+                    // Not of one that was settled before this tick came to it.
+                    guard state.withLock({ $0.running[token] }) != nil else { continue }
                     // Said once, however many ticks pass before the run has ended.
                     if running.stop(.fenced) {
                         log.warning("fenced: another worker has the job", metadata: ["id": "\(running.run.id)"])

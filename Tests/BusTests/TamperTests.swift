@@ -40,4 +40,31 @@ import Testing
         #expect(try await f.state("x") == .failed)
         try await f.expectOrder()
     }
+
+    @Test("however many requests there are, no tick takes long, and none of them is lost") func many() async throws {
+        let f = try await QueueFixture()
+        let ids = (0..<2_000).map { "j\($0)" }
+        try await f.queue.request(.paused, of: ids)
+        // For a finished file that is elsewhere: it waits, and holds up none.
+        try await f.push(#"{"url":"http://h/a","id":"x"}"#)
+        let claim = try #require(try await f.claim())
+        try await f.settle(claim, QueueFixture.done)
+        try await f.queue.request(.deleted, of: ["x"])
+        let elsewhere = WorkerIdentity(name: "w2", store: "other")
+        try await eventually("all but one to be applied") {
+            _ = try await f.queue.tick(elsewhere, fields: [], runs: [])
+            return try await f.redis.send(Command("HLEN", f.queue.keys.want)).int == 1
+        }
+        // Reading all of them for each two hundred would be reading half a million.
+        let read = try await f.server.cli("INFO", "commandstats").split(separator: "\n").filter {
+            $0.contains("hgetall:")
+        }
+        #expect(read.allSatisfy { $0.contains("calls=1,") || $0.contains("calls=2,") }, "\(read)")
+        try await f.tick()
+        #expect(try await f.redis.send(Command("HLEN", f.queue.keys.want)).int == 0)
+        try await f.push(#"{"url":"http://h/a","id":"j1999"}"#)
+        #expect(try await f.claim() == nil)
+        #expect(try await f.state("j1999") == .paused)
+        try await f.expectOrder()
+    }
 }

@@ -43,8 +43,10 @@ define('tick', { 'allow-oom' }, function()
   if now - last > 2500 then grace = now + lease end
   call('SET', TICK, NOW .. ' ' .. whole(grace))
 
-  -- Requests. One that does not say when it was made is as old as the last look at them.
-  local wanted, applied = call('HGETALL', WANT), 0
+  -- Requests; of many any, so that those which have to wait for another store hold up none. One that does not say when it
+  -- was made is as old as the last look at them.
+  local are_many = call('HLEN', WANT) > 200
+  local wanted = are_many and call('HRANDFIELD', WANT, 200, 'WITHVALUES') or call('HGETALL', WANT)
   for k = 1, #wanted, 2 do
     local id = wanted[k]
     local want, made = string.match(wanted[k + 1], '^(%a+) ?(%d*)$')
@@ -58,11 +60,7 @@ define('tick', { 'allow-oom' }, function()
     if not known then
       call('HDEL', WANT, id)
     elseif is_near(id, st, want) then
-      applied = applied + 1
-      if applied > 200 then
-        more = true
-        break
-      end
+      more = are_many
       call('HDEL', WANT, id)
       if isTimed and want ~= 'running' and tonumber(j.pushed or 0) > tonumber(made) then
         -- What it was for has been asked for anew, and that has been taken already.
