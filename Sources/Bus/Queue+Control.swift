@@ -19,10 +19,10 @@ extension Queue {
         for batch in stride(from: 0, to: ids.count, by: 500) {
             let ids = ids[batch..<min(batch + 500, ids.count)]
             let pairs = ids.flatMap { [$0, "\(request.rawValue) \(moment)"] }
-            let calls =
-                [Call.command(Command(arguments: ["HSET", keys.want] + pairs))]
-                + ids.map { .command(Command("PUBLISH", keys.control, $0)) }
-            for reply in try await redis.pipeline(calls) { _ = try reply.get() }
+            // First by itself: the other node of a cluster that it may have to be sent to again would take the messages.
+            try await redis.send(Command(arguments: ["HSET", keys.want] + pairs))
+            let hints = ids.map { Call.command(Command("PUBLISH", keys.control, $0)) }
+            for reply in try await redis.pipeline(hints) { _ = try reply.get() }
         }
     }
 

@@ -64,6 +64,14 @@ import Transfer
             }
             return true
         }
+        for name in names {
+            // One who has asked nothing yet, and begins at a node that another queue is on.
+            try await Queue(name, redis: Redis(url, name: "new")).request(.removed, of: ["0"])
+        }
+        try await eventually("all requests to be applied") {
+            for queue in queues where (try? await queue.job("0")) ?? nil != nil { return false }
+            return true
+        }
         running.cancel()
         try await running.value
         for name in names { for number in 0..<3 { #expect(root.holds("\(name)\(number)", Self.bytes)) } }
