@@ -23,7 +23,8 @@ final class QueueAttendant: Sendable {
         var isCheckpointing = false
         /// When the grace time is over, once the worker is told to end.
         var deadline: ContinuousClock.Instant?
-        /// The last trouble that was logged, and when: the same one is not said again within ten seconds.
+        /// The last trouble that was logged, and when: the same one is not said again within ten seconds, another one not
+        /// within one.
         var trouble: (reason: String, at: ContinuousClock.Instant)?
     }
 
@@ -138,8 +139,8 @@ final class QueueAttendant: Sendable {
 
     func note(_ error: RedisError, while what: String) {
         let isNews = state.withLock { state in
-            if let trouble = state.trouble, trouble.reason == error.message,
-                ContinuousClock.now - trouble.at < .seconds(10)
+            if let trouble = state.trouble,
+                ContinuousClock.now - trouble.at < .seconds(trouble.reason == error.message ? 10 : 1)
             {
                 return false
             }

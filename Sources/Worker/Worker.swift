@@ -113,13 +113,14 @@ package final class Worker: Sendable {
             let claim = await attendant.wait()
             order.withLock { $0.note(attendant.index, wasEmpty: claim == nil) }
             guard let claim else { continue }
-            if isDraining.withLock({ $0 }) || !slots.take() {
-                // Another queue was quicker, or the worker is told to end: back to the front, uncounted.
-                _ = await attendant.settle(
-                    claim.run, as: .released(why: "no slot"), report: RunReport(), wantsNext: false)
-            } else {
-                feed.yield((attendant, claim, sent))
+            if !isDraining.withLock({ $0 }), slots.take() {
+                // Nobody takes it any more from the moment at which the worker is told to end.
+                guard case .terminated = feed.yield((attendant, claim, sent)) else { continue }
+                slots.release()
             }
+            // Another queue was quicker, or the worker is told to end: back to the front, uncounted.
+            _ = await attendant.settle(
+                claim.run, as: .released(why: "no slot"), report: RunReport(), wantsNext: false)
         }
     }
 

@@ -44,6 +44,67 @@ import Testing
         #expect(origin.requests.count == count)
     }
 
+    @Test("what comes in the moment a worker is told to end is put back in line, or done") func lastMoment()
+        async throws
+    {
+        let fleet = try await Fleet()
+        let origin = try OriginServer { _ in OriginReply(body: Array("small".utf8)) }
+        for round in 0..<40 {
+            let worker = try fleet.worker("w\(round)") {
+                $0.slots = 8
+                $0.graceTime = .seconds(3)
+            }
+            let running = Task { try await worker.run() }
+            try await eventually(every: .milliseconds(5)) { try await fleet.server.statistic("blocked_clients") == 1 }
+            async let pushing: Void = {
+                for number in 0..<6 { try await fleet.push(#"{"url":"\#(origin.url("/\(round)-\(number)"))"}"#) }
+            }()
+            try? await Task.sleep(for: .microseconds(Int.random(in: 0...2500)))
+            running.cancel()
+            try await running.value
+            try await pushing
+            #expect(try await fleet.queue.stats().counts[.running] == 0)
+        }
+        try await fleet.expectOrder()
+    }
+
+    @Test("a run that was settled while a tick for it was held up is not called fenced") func settled() async throws {
+        let fleet = try await Fleet()
+        let gate = Latch()
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(Self.bytes, to: request)
+            reply.hold = (100, gate)
+            return reply
+        }
+        let said = Shared<[String]>([])
+        let worker = try fleet.worker("w", log: Warnings.log(to: said)) { $0.policy.lease = .seconds(120) }
+        let running = Task { try await worker.run() }
+        try await fleet.push(#"{"url":"\#(origin.url("/a"))","id":"a","path":"a"}"#)
+        try await fleet.wait("a", for: .running)
+        /// Its line in CLIENT LIST while a function of it is held up.
+        func heldUp() async throws -> Substring? {
+            try await fleet.server.cli("CLIENT", "LIST").split(separator: "\n")
+                .first { $0.contains("name=haul-w ") && $0.contains("cmd=fcall") }
+        }
+        try await fleet.server.cli("CLIENT", "PAUSE", "600000", "WRITE")
+        var lost: Substring?
+        try await eventually("a tick") {
+            lost = try await heldUp()?.split(separator: " ").first
+            return lost != nil
+        }
+        try await fleet.server.cli("CLIENT", "KILL", "ID", String(lost!.dropFirst("id=".count)))
+        // The next tick registers the worker anew before anything else.
+        try await eventually("the registration") { try await heldUp().map { !$0.hasPrefix("\(lost!) ") } ?? false }
+        gate.open()
+        try await eventually("the settling behind it") { try await heldUp().map { !$0.contains(" qbuf=0 ") } ?? false }
+        try await fleet.server.cli("CLIENT", "UNPAUSE")
+        try await fleet.wait("a", for: .completed)
+        try await waitForTicks(of: fleet.queue)
+        #expect(!said.value.contains { $0.contains("fenced") }, "\(said.value)")
+        running.cancel()
+        try await running.value
+    }
+
     /// Until a worker that has lost its connections has registered anew: the second tick from here on comes after that.
     private func waitForTicks(of queue: Queue) async throws {
         for _ in 1...2 {
