@@ -22,6 +22,12 @@ struct Locator: Sendable {
         return moved ?? addresses[next % addresses.count]
     }
 
+    /// What it means that no connection to the server that was found comes about.
+    func meaning(of error: RedisError) -> RedisError {
+        guard case .sentinel(let primary) = url.kind, error.code == .unreachable else { return error }
+        return RedisError(.noPrimary, "the sentinels name a primary \(primary) that does not answer: \(error.message)")
+    }
+
     /// Nobody answered there: another node may know more.
     mutating func failed() {
         moved = nil

@@ -97,16 +97,15 @@ package actor Redis {
             }
             let wait = Backoff.milliseconds(tries)
             if ContinuousClock.now + .milliseconds(wait) >= deadline { return answers }
-            // Whoever is cancelled is led on, too, but waits for nothing.
-            if locator.follow(error, from: place) {
-                mayFailOver = true
-                leave(connection)
-                continue
-            }
-            if Task.isCancelled { return answers }
+            let isLedOn = locator.follow(error, from: place)
+            if isLedOn { mayFailOver = true }
             // READONLY and its like: perhaps another server is the primary by now.
-            if [.readOnly, .masterDown, .clusterDown].contains(error.code) { leave(connection) }
+            if isLedOn || [.readOnly, .masterDown, .clusterDown].contains(error.code) { leave(connection) }
             tries += 1
+            // At once, but not for ever: nodes that have not agreed yet send to each other. Whoever is cancelled is led on,
+            // too, but waits for nothing.
+            if isLedOn, tries <= 2 { continue }
+            if Task.isCancelled { return answers }
             await pause(wait)
         }
     }
@@ -163,11 +162,16 @@ package actor Redis {
 
     private func open(within limit: Duration) async -> Result<Connection, RedisError> {
         let result: Result<Connection, RedisError>
-        do {
+        do throws(RedisError) {
             let address = try await locator.find(timeout: limit)
             var login = locator.login
             login.tracesServer = replies == .owed
-            let connection = try await Connection.open(address, login, timeout: limit)
+            let connection: Connection
+            do throws(RedisError) {
+                connection = try await Connection.open(address, login, timeout: limit)
+            } catch {
+                throw locator.meaning(of: error)
+            }
             try await endLost(by: connection)
             failures = 0
             place = address

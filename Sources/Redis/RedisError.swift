@@ -5,6 +5,8 @@ package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible {
         case badURL
         /// Nobody answers at the address, or something that is no Redis, or its name does not resolve.
         case unreachable
+        /// Sentinels answer, but not the server that they call the primary: a failover may be under way.
+        case noPrimary
         /// The connection ended before the reply came: the command may or may not have been done.
         case closed
         /// TLS does not come about: the certificate is not trusted, or not the server's.
@@ -51,7 +53,7 @@ package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible {
     /// Whether waiting and asking again makes sense, although an earlier try may have been executed.
     package var isTransient: Bool {
         switch code {
-        case .unreachable, .closed, .timedOut, .unblocked, .noReplicas, .misconfigured, .outOfMemory: true
+        case .unreachable, .noPrimary, .closed, .timedOut, .unblocked, .noReplicas, .misconfigured, .outOfMemory: true
         default: isPassing
         }
     }

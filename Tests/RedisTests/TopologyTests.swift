@@ -137,6 +137,22 @@ import Testing
         #expect(try await redis.send(Command("GET", "{a}n")).string == String(done.value + 2))
     }
 
+    @Test("nodes that send to each other are asked ever more rarely, until they agree") func undecided() async throws {
+        let cluster = try await RedisCluster()
+        let slot = try await cluster.slot(of: "{a}n")
+        let number = try await cluster.owner(of: slot)
+        let (owner, other) = (cluster.servers[number], cluster.servers[(number + 1) % 3])
+        let redis = Redis(try RedisURL(cluster.url), name: "test")
+        try await redis.send(Command("GET", "{a}n"))
+        try await owner.cli("CLUSTER", "SETSLOT", "\(slot)", "NODE", try await other.cli("CLUSTER", "MYID"))
+        await #expect(throws: RedisError.self) {
+            try await redis.send(Command("GET", "{a}n"), timeout: .seconds(2))
+        }
+        #expect(try await owner.errors("MOVED") + other.errors("MOVED") < 100)
+        try await owner.cli("CLUSTER", "SETSLOT", "\(slot)", "NODE", try await owner.cli("CLUSTER", "MYID"))
+        try await redis.send(Command("GET", "{a}n"), timeout: .seconds(10))
+    }
+
     @Test("a cancelled caller who is owed the reply is led to where the slot has gone") func cancelled() async throws {
         let cluster = try await RedisCluster()
         let redis = Redis(try RedisURL(cluster.url), name: "test", replies: .owed)

@@ -1,6 +1,7 @@
 import Bus
 import Contract
 import Executors
+import Foundation
 import Glibc
 import Redis
 import TestSupport
@@ -65,6 +66,54 @@ import Testing
         try await fleet.wait("a", for: .completed)
         running.cancel()
         try await running.value
+    }
+
+    @Test("a primary that sentinels name and that does not answer is waited for, which is said") func failover()
+        async throws
+    {
+        let (port, sentinelPort) = (FreePort.next(), FreePort.next())
+        let directory = TemporaryDirectory()
+        let settings = "port \(sentinelPort)\nbind 127.0.0.1\nsentinel monitor main 127.0.0.1 \(port) 1\n"
+        try settings.write(toFile: directory.file("sentinel.conf"), atomically: true, encoding: .utf8)
+        let sentinel = try ChildProcess("redis-server", [directory.file("sentinel.conf"), "--sentinel"])
+        defer { sentinel.kill(SIGKILL) }
+        let url = "redis+sentinel://127.0.0.1:\(sentinelPort)/main"
+        try await eventually("the sentinel to answer") {
+            let asking = Redis(try RedisURL(url), name: "test")
+            do {
+                try await asking.connect(timeout: .milliseconds(100))
+                return false
+            } catch { return (error as? RedisError)?.code == .noPrimary }
+        }
+        let fleet = try await Fleet()
+        let said = Shared<[String]>([])
+        let worker = try fleet.worker("w", url: url, log: Warnings.log(to: said))
+        let running = Task { try await worker.run() }
+        try await eventually("the worker to say why it waits", within: .seconds(20)) { !said.value.isEmpty }
+        #expect(said.value.allSatisfy { $0.contains("the sentinels name a primary main that does not answer") })
+        let server = try await RedisServer(["--bind", "127.0.0.1", "--port", "\(port)"])
+        let queue = Queue(.default, redis: Redis(try RedisURL(url), name: "test"))
+        try await eventually("the worker to work", within: .seconds(20)) {
+            (try? await queue.workers())?.isEmpty == false
+        }
+        running.cancel()
+        try await running.value
+        withExtendedLifetime(server) {}
+    }
+
+    @Test("a primary that no sentinel knows by its name ends a worker", .timeLimit(.minutes(1))) func unnamed()
+        async throws
+    {
+        let port = FreePort.next()
+        let directory = TemporaryDirectory()
+        try "port \(port)\nbind 127.0.0.1\n".write(
+            toFile: directory.file("sentinel.conf"), atomically: true, encoding: .utf8)
+        let sentinel = try ChildProcess("redis-server", [directory.file("sentinel.conf"), "--sentinel"])
+        defer { sentinel.kill(SIGKILL) }
+        let worker = try (try await Fleet()).worker("w", url: "redis+sentinel://127.0.0.1:\(port)/nobody")
+        await #expect { try await worker.run() } throws: {
+            ($0 as? RedisError)?.code == .unreachable && "\($0)".contains("correct the URL")
+        }
     }
 
     @Test(
