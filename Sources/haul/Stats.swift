@@ -27,6 +27,8 @@ struct Stats: AsyncParsableCommand {
 struct Workers: AsyncParsableCommand {
     static let configuration = CommandConfiguration(abstract: "List the workers.")
 
+    private static let numbers: Set<String> = ["pid", "running", "seen", "slots"]
+
     @OptionGroup var common: CommonOptions
 
     func run() async throws {
@@ -35,7 +37,11 @@ struct Workers: AsyncParsableCommand {
             if common.json {
                 let members =
                     ["\"name\":\(JSON.quoted(name))"]
-                    + fields.sorted { $0.key < $1.key }.map { "\(JSON.quoted($0.key)):\(JSON.quoted($0.value))" }
+                    + fields.sorted { $0.key < $1.key }.map { name, value in
+                        // "unlimited" slots are no number.
+                        let isNumber = Self.numbers.contains(name) && (try? JSON(value))?.integer != nil
+                        return "\(JSON.quoted(name)):\(isNumber ? value : JSON.quoted(value))"
+                    }
                 Terminal.line("{" + members.joined(separator: ",") + "}")
             } else {
                 let seen =
