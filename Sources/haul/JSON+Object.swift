@@ -5,4 +5,11 @@ extension JSON {
     static func object(_ members: [(name: String, value: String)]) -> String {
         "{" + members.map { "\(quoted($0.name)):\($0.value)" }.joined(separator: ",") + "}"
     }
+
+    /// A hash's fields in order, as members: those that are `raw` as the JSON that they are, if they are, others as texts.
+    static func members(_ fields: some Sequence<(key: String, value: String)>, raw: Set<String>) -> [(String, String)] {
+        fields.sorted { $0.key < $1.key }.map { name, value in
+            (name, raw.contains(name) && (try? JSON(value)) != nil ? value : quoted(value))
+        }
+    }
 }

@@ -21,9 +21,12 @@ struct JobView {
         return parts.joined(separator: "  ").printable
     }
 
+    private var shown: [String: String] {
+        record.fields.filter { !JobRecord.hidden.contains($0.key) && !$0.value.isEmpty }
+    }
+
     /// All that others may see.
     var text: String {
-        let shown = record.fields.filter { !JobRecord.hidden.contains($0.key) && !$0.value.isEmpty }
         let width = (shown.keys.map(\.count).max() ?? 0) + 2
         var lines = ["id".padded(to: width) + record.id]
         lines += shown.sorted { $0.key < $1.key }.map { ($0.key.padded(to: width) + $0.value).printable }
@@ -36,19 +39,13 @@ struct JobView {
     }
 
     /// `inode` and `mtime` stay texts: they are larger than what many JSON readers keep of a number.
-    private static let numbers: Set<String> = [
+    private static let raw: Set<String> = [
         "received", "total", "speed", "attempt", "crashes", "created", "started", "updated", "finished", "seq",
-        "deadline_at", "validated", "last_modified_strong",
+        "deadline_at", "validated", "last_modified_strong", "meta",
     ]
 
     var json: String {
-        var members = [("id", JSON.quoted(record.id))]
-        for (name, value) in record.fields.sorted(by: { $0.key < $1.key })
-        where !JobRecord.hidden.contains(name) && !value.isEmpty {
-            // Whatever somebody has written there: what is printed is JSON.
-            let isRaw = (name == "meta" || Self.numbers.contains(name)) && (try? JSON(value)) != nil
-            members.append((name, isRaw ? value : JSON.quoted(value)))
-        }
+        var members = [("id", JSON.quoted(record.id))] + JSON.members(shown, raw: Self.raw)
         if !record.offsets.isEmpty {
             let pairs = record.offsets.intervals.map { (String($0.lowerBound), String($0.upperBound)) }
             members.append(("offsets", JSON.object(pairs)))

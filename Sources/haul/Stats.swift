@@ -27,6 +27,7 @@ struct Stats: AsyncParsableCommand {
 struct Workers: AsyncParsableCommand {
     static let configuration = CommandConfiguration(abstract: "List the workers.")
 
+    /// "unlimited" slots are none.
     private static let numbers: Set<String> = ["pid", "running", "seen", "slots"]
 
     @OptionGroup var common: CommonOptions
@@ -35,14 +36,8 @@ struct Workers: AsyncParsableCommand {
         let queue = try await common.connect()
         for (name, fields) in try await reaching({ () throws(RedisError) in try await queue.workers() }) {
             if common.json {
-                let members =
-                    ["\"name\":\(JSON.quoted(name))"]
-                    + fields.sorted { $0.key < $1.key }.map { name, value in
-                        // "unlimited" slots are no number.
-                        let isNumber = Self.numbers.contains(name) && (try? JSON(value))?.integer != nil
-                        return "\(JSON.quoted(name)):\(isNumber ? value : JSON.quoted(value))"
-                    }
-                Terminal.line("{" + members.joined(separator: ",") + "}")
+                let members = [("name", JSON.quoted(name))] + JSON.members(fields, raw: Self.numbers)
+                Terminal.line(JSON.object(members))
             } else {
                 let seen =
                     (fields["seen"].flatMap { Int64($0) }).map {

@@ -1,7 +1,7 @@
 import Contract
 
-/// Whether a download is slower than its job allows: on average over a time, 30 s by default, not counting the time in which our own limits or
-/// the disk held it.
+/// Whether a download is slower than its job allows: on average over `window` seconds, not counting the time in which our own
+/// limits or the disk held it.
 struct SpeedFloor {
     let bytesPerSecond: Int64
     private let window: Double
