@@ -27,9 +27,16 @@ struct PrivateRedis {
         ]
         let url: RedisURL
         do { url = try RedisURL("unix://\(socket)") } catch { throw ExitStatus.because(error) }
+        // The shell and Redis hold it: an earlier run's Redis, which ends after its run, would take our socket away with it.
+        let lock = open(directory + "/redis.lock", O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
+        defer { close(lock) }
+        let limit = ContinuousClock.now + .seconds(20)
+        while flock(lock, LOCK_EX | LOCK_NB) != 0, errno == EWOULDBLOCK, .now < limit {
+            try? await Task.sleep(for: .milliseconds(5))
+        }
         // One that was killed has left it: from here on it tells that Redis is there.
         unlink(socket)
-        guard let (shell, lifeline) = spawn(["/bin/sh", "-c", guardian, "sh"] + options) else {
+        guard let (shell, lifeline) = spawn(["/bin/sh", "-c", guardian, "sh"] + options, holding: lock) else {
             throw ExitStatus.because(
                 .redisUnreachable, "the private redis-server cannot be started: \(String(cString: strerror(errno)))")
         }
@@ -68,7 +75,7 @@ struct PrivateRedis {
     }
 
     /// The child, and the end of the pipe that keeps it alive.
-    private static func spawn(_ arguments: [String]) -> (pid_t, Int32)? {
+    private static func spawn(_ arguments: [String], holding lock: Int32) -> (pid_t, Int32)? {
         var ends: [Int32] = [0, 0]
         guard pipe(&ends) == 0 else { return nil }
         // The child must not hold the end whose closing it waits for.
@@ -77,6 +84,7 @@ struct PrivateRedis {
         var actions = posix_spawn_file_actions_t()
         posix_spawn_file_actions_init(&actions)
         posix_spawn_file_actions_adddup2(&actions, ends[0], 0)
+        posix_spawn_file_actions_adddup2(&actions, lock, 3)
         var attributes = posix_spawnattr_t()
         posix_spawnattr_init(&attributes)
         // Threads of Swift's runtime block signals; Redis must hear the shell's SIGTERM. And a group of its own: Ctrl-C is
