@@ -67,4 +67,34 @@ import Testing
         #expect(try await f.state("j1999") == .paused)
         try await f.expectOrder()
     }
+
+    @Test("a key of another type in the place of a job's stops no other job", arguments: ["job", "spec", "offsets"])
+    func strange(_ kind: String) async throws {
+        let f = try await QueueFixture()
+        for id in ["run", "wait", "later", "end"] {
+            let due = id == "later" ? #","delay":1"# : ""
+            try await f.push(#"{"url":"http://h/\#(id)","id":"\#(id)","deadline":9\#(due)}"#)
+        }
+        let broken = try #require(try await f.claim())
+        _ = try await f.claim()
+        try await f.push(#"{"url":"http://h/good","id":"good"}"#)
+        while try await f.claim()?.run.id != "good" {}
+        #expect(try await f.state("later") == .scheduled)
+        for id in ["run", "wait", "later", "end"] {
+            let key = f.queue.keys.prefix + "\(kind):\(id)"
+            try await f.redis.send(Command("DEL", key))
+            try await f.redis.send(Command("SET", key, "x"))
+        }
+        try await f.queue.request(.paused, of: ["run", "wait", "later"])
+        try await f.push(#"{"url":"http://h/end","id":"end"}"#)
+        try await f.push(#"{"url":"http://h/last","id":"last"}"#)
+        let reply = try await f.queue.tick(f.worker, fields: [], runs: [(broken.run, RunReport())])
+        #expect(reply.fenced == [broken.run.token])
+        #expect(try await f.redis.send(Command("HLEN", f.queue.keys.want)).int == 0)
+        #expect(try await f.claim()?.run.id == "last")
+        let rejected = try await f.redis.send(Command("LRANGE", f.queue.keys.rejected, 0, -1)).array ?? []
+        #expect(rejected.count == 1 && rejected.first?.string?.contains("holds no hash") == true)
+        // Left as they are, for whoever put them there.
+        #expect(try await f.redis.send(Command("GET", f.queue.keys.prefix + "\(kind):end")).string == "x")
+    }
 }

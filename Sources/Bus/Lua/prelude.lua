@@ -7,8 +7,8 @@
 -- variables that begin() sets.
 --
 -- Functions are not transactions: an error in the middle keeps what was done. So touch() meets the keys that may be
--- written, and job() every job, before the first write; a key of a wrong type fails there, with nothing changed. The
--- worker's hash and the rejected list are the first to be written where touch() does not meet them.
+-- written, before the first write; a key of a wrong type fails there, with nothing changed. Jobs' own keys are met by
+-- job(), or by is_strange() where one job must not stop others. The worker's hash and the rejected list are the first to be written where touch() does not meet them.
 local call, ARGV, NONCE
 local JOBS, HELD, WANT, TICK, LEASES, SCHEDULED, REJECTED, WORKERS, WORKER, SETTINGS, DEADLINES
 local INDEX, PREFIX, QUEUE
@@ -120,6 +120,15 @@ local function job(id)
     meta = v[11] or nil, reply_to = v[12] or nil, deadline = v[13] or nil, waiting = v[14] or nil, seq = tonumber(v[15]) or 0,
     pushed = v[16] or nil }
 end
+
+-- How many fields a hash has; nil for a key of another type.
+local function size(name)
+  local count = redis.pcall('HLEN', name)
+  return type(count) == 'number' and count or nil
+end
+
+-- Whether somebody has put something else in the place of the job's hashes: it is left alone then, and stops no other.
+local function is_strange(id) return not (size(key(id)) and size(spec(id)) and size(offsets(id))) end
 
 -- Pushes in line that are not newer than `moment` are duplicates of what is settled now.
 local function as_of(id, moment) call('HSET', key(id), 'asof', moment or NOW) end

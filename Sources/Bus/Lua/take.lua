@@ -34,19 +34,22 @@ local function take(worker, token, lease, retention, settings, held, waiting)
       if not element then return { 'empty' } end
       local j, reason = read(element)
       local id = j and j.id
+      if not reason and not id then
+        if j.method ~= nil or j.headers ~= nil or j.urls ~= nil then id = string.sub(redis.sha1hex(element), 1, 16)
+        else id = string.sub(redis.sha1hex(j.url .. '\n' .. (j.path or '')), 1, 16) end
+      end
+      -- Most are new, and have nothing to be read.
+      local fields = not reason and size(key(id))
+      if not reason and fields ~= 0 and is_strange(id) then
+        reason = 'id: a key of job ' .. id .. ' holds no hash; delete it (haul check names it) and push the job again'
+      end
       if reason then
         reject(element, reason, type(id) == 'string' and string.find(id, ID) and #id <= 128 and id or nil)
         call('RPOP', list)
       else
-        if not id then
-          if j.method ~= nil or j.headers ~= nil or j.urls ~= nil then id = string.sub(redis.sha1hex(element), 1, 16)
-          else id = string.sub(redis.sha1hex(j.url .. '\n' .. (j.path or '')), 1, 16) end
-        end
         local k = key(id)
-        -- Most are new, and have nothing to be read.
-        local h = call('EXISTS', k) == 1 and job(id) or { crashes = 0, attempt = 0, seq = 0 }
+        local h = fields > 0 and job(id) or { crashes = 0, attempt = 0, seq = 0 }
         local st, verdict = h.state, nil
-        if st then call('HLEN', offsets(id)) call('HLEN', spec(id)) end
         local isFinal = st == 'completed' or st == 'failed' or st == 'cancelled'
         if h.want and (isFinal or (j.at and h.asof and not st and j.at > tonumber(h.asof))) then
           call('HDEL', k, 'want', 'wantat')

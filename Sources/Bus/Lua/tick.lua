@@ -54,6 +54,7 @@ define('tick', { 'allow-oom' }, function()
     -- Clocks differ: it was not there at the last look, and it is there now.
     made = whole(math.max(last, math.min(tonumber(made) or last, now)))
     local known = string.find(id, ID) and #id <= 128 and (want == 'running' or want == 'paused' or ends(want))
+      and not is_strange(id)
     local j = known and job(id) or {}
     local st = j.state
     local isFinal = st == 'completed' or st == 'failed' or st == 'cancelled'
@@ -105,7 +106,7 @@ define('tick', { 'allow-oom' }, function()
     local id, token = ARGV[i], ARGV[i + 1]
     local r
     i, r = read_report(i + 2)
-    local j = job(id)
+    local j = is_strange(id) and {} or job(id)
     if j.token == token and j.state == 'running' then
       call('ZADD', LEASES, whole(now + lease), id)
       if #r.fields > 0 then call('HSET', key(id), unpack(r.fields)) end
@@ -121,7 +122,7 @@ define('tick', { 'allow-oom' }, function()
   if now >= grace then
     local lost = call('ZRANGEBYSCORE', LEASES, '-inf', now, 'LIMIT', 0, 200)
     for _, id in ipairs(lost) do
-      local j = job(id)
+      local j = is_strange(id) and {} or job(id)
       if j.state ~= 'running' then call('ZREM', LEASES, id)
       elseif j.crashes >= crash_limit then
         fail(id, j, 'crash_loop', 'the job was lost with its worker ' .. (j.crashes + 1)
@@ -148,7 +149,7 @@ define('tick', { 'allow-oom' }, function()
   local due = call('ZRANGEBYSCORE', SCHEDULED, '-inf', now, 'LIMIT', 0, 200)
   for _, id in ipairs(due) do
     call('ZREM', SCHEDULED, id)
-    local j = job(id)
+    local j = is_strange(id) and {} or job(id)
     if j.state == 'scheduled' then
       call('HSET', key(id), 'state', 'queued', 'updated', NOW)
       call('HDEL', key(id), 'waiting')
@@ -160,7 +161,7 @@ define('tick', { 'allow-oom' }, function()
 
   -- Deadlines of jobs that nobody runs; a running one is ended by its worker.
   for _, id in ipairs(call('ZRANGEBYSCORE', DEADLINES, '-inf', now, 'LIMIT', 0, 100)) do
-    local j = job(id)
+    local j = is_strange(id) and {} or job(id)
     if j.state == 'queued' or j.state == 'scheduled' or j.state == 'paused' then
       fail(id, j, 'deadline', 'the deadline passed before the download could end', false, retention)
     elseif j.state ~= 'running' then
