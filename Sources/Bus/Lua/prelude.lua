@@ -8,7 +8,8 @@
 --
 -- Functions are not transactions: an error in the middle keeps what was done. So touch() meets the keys that may be
 -- written, before the first write; a key of a wrong type fails there, with nothing changed. Jobs' own keys are met by
--- job(), or by is_strange() where one job must not stop others. The worker's hash and the rejected list are the first to be written where touch() does not meet them.
+-- job(), or by is_strange() where one job must not stop others. The worker's hash and the rejected list are the first to be
+-- written where touch() does not meet them.
 local call, ARGV, NONCE
 local JOBS, HELD, WANT, TICK, LEASES, SCHEDULED, REJECTED, WORKERS, WORKER, SETTINGS, DEADLINES
 local INDEX, PREFIX, QUEUE
