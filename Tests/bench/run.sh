@@ -95,6 +95,8 @@ handover() {
     rm -f "$work"/*/g.bin
 }
 
+# Nothing is deleted before the end: ext4 looks at each inode that was freed in the last minutes for every new file, and takes
+# several times as long, whoever creates it.
 small() {
     need_packages aria2
     mkdir -p "$work/www/s"
@@ -103,7 +105,7 @@ small() {
     : >"$work/small"
     for round in 1 2 3; do
         for durability in disk process; do
-            for n in $(seq 2000); do echo "LPUSH haul:{default}:jobs '{\"url\":\"$base/s/$n\",\"id\":\"$durability-$n\",\"path\":\"$durability/$n\"}'"; done | cli >/dev/null
+            for n in $(seq 2000); do echo "LPUSH haul:{default}:jobs '{\"url\":\"$base/s/$n\",\"id\":\"$durability-$n\",\"path\":\"$durability-$round/$n\"}'"; done | cli >/dev/null
             cli CONFIG RESETSTAT >/dev/null
             start="$(now)"
             worker "s-$durability-$round" --slots 16 --connections-per-host 16 --durability "$durability"
@@ -113,19 +115,16 @@ small() {
                 '/cmdstat_(fcall|blmove):/ {c += $3; u += $5} END {printf "small files, %s: %.3f commands and %.0f µs of Redis per job besides its LPUSH\n", d, c / 2000, u / 2000}'
             echo "small files, $durability: $(cat "/proc/$last/task"/*/status | awk '/ctxt/ {s += $2} END {printf "%.1f", s / 2000}') changes of thread and $(awk '{print ($14 + $15) * 5}' "/proc/$last/stat") µs of the worker's CPU per job"
             stop "$last"
-            diff -r "$work/www/s" "$work/root/$durability"
-            rm -rf "$work/root/$durability"
+            diff -r "$work/www/s" "$work/root/$durability-$round"
             cli FLUSHALL >/dev/null
         done
-        mkdir "$work/others"
+        mkdir "$work/root/curl-$round" "$work/root/aria2-$round"
         start="$(now)"
-        ( cd "$work/others" && seq -f "url=\"$base/s/%.0f\"" 2000 | sed 'a remote-name' | timeout 120 curl -s -Z --parallel-max 16 -K - )
+        ( cd "$work/root/curl-$round" && seq -f "url=\"$base/s/%.0f\"" 2000 | sed 'a remote-name' | timeout 120 curl -s -Z --parallel-max 16 -K - )
         echo "curl $(since "$start")" >>"$work/small"
-        rm -rf "$work/others" && mkdir "$work/others"
         start="$(now)"
-        ( cd "$work/others" && seq -f "$base/s/%.0f" 2000 | timeout 120 aria2c -q -j16 --file-allocation=none -i - )
+        ( cd "$work/root/aria2-$round" && seq -f "$base/s/%.0f" 2000 | timeout 120 aria2c -q -j16 --file-allocation=none -i - )
         echo "aria2 $(since "$start")" >>"$work/small"
-        rm -rf "$work/others"
     done
     sort -k1,1 -k2,2n "$work/small" | awk '{t[$1, ++c[$1]] = $2} END {
         for (k in c) { m[k] = t[k, 2]; printf "small files, all 3: %s %.2f %.2f %.2f s\n", k, t[k, 1], t[k, 2], t[k, 3] }
