@@ -118,19 +118,22 @@ extension Download {
     /// what has come is in its partial file, and the rest comes like that of any other.
     private func fetchAtOnce(_ first: FirstResponse, _ length: Int64) async throws(TransferError) -> DownloadOutcome? {
         begin(0, first.transfer)
-        var isWhole = true
-        defer {
-            if isWhole {
-                end(0, first.transfer)
-                context.hosts.leave(first.host)
-            }
+        var isOpen = true
+        func close() {
+            guard isOpen else { return }
+            isOpen = false
+            end(0, first.transfer)
+            context.hosts.leave(first.host)
         }
+        defer { close() }
         let bytes = try await first.transfer.collect(limit: Int(length))
         if bytes.count == length {
+            // The disk may take its time: another download may have the connection.
+            close()
             return try await commit(length) { () throws(TransferError) in try self.create(for: first, with: bytes) }
         }
         try await onDisk { () throws(TransferError) in try self.create(for: first, with: bytes) }
-        isWhole = false
+        isOpen = false
         state.withLock { state in
             state.transfers[0] = nil
             state.responses -= 1
