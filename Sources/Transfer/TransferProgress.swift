@@ -20,8 +20,11 @@ package final class TransferProgress: Sendable {
     /// Nanoseconds in which not the server but our own limits, the digest or the disk held the transfer, so far. A reading
     /// while a hold ends may be without it.
     package var held: UInt64 {
+        // In this order, so that a hold that ends meanwhile is not counted twice.
+        let before = heldBefore.load(ordering: .acquiring)
         let begun = holdBegun.load(ordering: .relaxed)
-        return heldBefore.load(ordering: .relaxed) + (begun == 0 ? 0 : monotonicNanoseconds() - begun)
+        let now = monotonicNanoseconds()
+        return before + (begun == 0 || now < begun ? 0 : now - begun)
     }
 
     /// The file offset to stop at; see `Transfer.shorten(to:)`.
@@ -39,7 +42,7 @@ package final class TransferProgress: Sendable {
     func hold(_ value: Bool) {
         let now = monotonicNanoseconds()
         let begun = holdBegun.exchange(value ? now : 0, ordering: .relaxed)
-        if begun != 0 { heldBefore.store(heldBefore.load(ordering: .relaxed) + now - begun, ordering: .relaxed) }
+        if begun != 0 { heldBefore.store(heldBefore.load(ordering: .relaxed) + now - begun, ordering: .releasing) }
     }
 
     func finish() { over.store(true, ordering: .relaxed) }
