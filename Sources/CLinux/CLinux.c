@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -47,3 +48,10 @@ int clinux_close_from(void *actions, int first) {
 }
 
 int clinux_accept(int listener) { return accept4(listener, NULL, NULL, SOCK_CLOEXEC); }
+
+long clinux_file_system(int descriptor) {
+    struct statfs status;
+    return fstatfs(descriptor, &status) == 0 ? (long)status.f_type : 0;
+}
+
+int clinux_sync_file_system(int descriptor) { return syncfs(descriptor) == 0 ? 0 : errno; }

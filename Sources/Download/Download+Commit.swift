@@ -6,25 +6,44 @@ import Transfer
 
 // All bytes are in: judged, synced, named.
 extension Download {
-    /// Judges the whole, syncs it and gives it its name: in one visit to the disk's threads, which begins with `prepare`, since
-    /// for a small file the way there costs more than the work.
-    func commit(
-        _ total: Int64, after prepare: @escaping @Sendable () throws(TransferError) -> Void = {}
-    ) async throws(TransferError) -> DownloadOutcome {
+    /// Judges the whole, syncs it and gives it its name.
+    func commit(_ total: Int64) async throws(TransferError) -> DownloadOutcome {
         await state.withLock({ $0.output })?.digestCaughtUp()
-        let (checksum, outcome) = try await onDisk { () throws(TransferError) in
-            try prepare()
-            let checksum = try self.seal(total)
-            return (checksum, self.isLeaseHeld() ? try self.place(checksum) : nil)
+        let commit = fileCommit { () throws(TransferError) in
+            let output = self.state.withLock { $0.output! }
+            try output.cut(to: total)
+            return try self.judge(total, of: output)
         }
-        if let outcome { return outcome }
-        guard await mayCommit() else { return .fenced }
-        return try await onDisk { () throws(TransferError) in try self.place(checksum) }
+        return try await finish(commit, try await onDisk { () throws(TransferError) in try commit.run() })
     }
 
-    /// Judges the whole and syncs it. Returns its checksum, if there is one to have. Blocks.
-    private func seal(_ total: Int64) throws(TransferError) -> String? {
-        let (output, partial, entity) = state.withLock { ($0.output!, $0.partial!, $0.entity) }
+    /// The same for a small file that is in memory yet, together with others.
+    func commit(_ first: FirstResponse, _ bytes: [UInt8]) async throws(TransferError) -> DownloadOutcome {
+        let commit = fileCommit { () throws(TransferError) in
+            try self.judge(Int64(bytes.count), of: try self.create(for: first, with: bytes))
+        }
+        return try await finish(commit, try await context.commits.run(commit))
+    }
+
+    private func fileCommit(_ write: @escaping @Sendable () throws(TransferError) -> FileCommit.Written) -> FileCommit {
+        FileCommit(durability: context.durability, write: write, mayName: isLeaseHeld, name: name)
+    }
+
+    private func finish(
+        _ commit: FileCommit, _ end: FileCommit.End
+    ) async throws(TransferError) -> DownloadOutcome {
+        switch end {
+        case .ended(let outcome): return outcome
+        case .unsure(let written):
+            guard await mayCommit() else { return .fenced }
+            return try await onDisk { () throws(TransferError) in try commit.finish(written) }
+        }
+    }
+
+    /// Judges the whole file. Blocks.
+    private func judge(_ total: Int64, of output: OutputFile) throws(TransferError) -> FileCommit.Written {
+        let (partial, entity) = state.withLock { ($0.partial!, $0.entity) }
+        if let error = output.error { throw error }
         if let size = job.size, size != total {
             throw .failed(Failure(.sizeMismatch, "the file has \(total) bytes, the job says \(size)"))
         }
@@ -42,28 +61,31 @@ extension Download {
                         "the file's \(wanted.algorithm.rawValue) is \(digest), \(who) says \(wanted.digest)"))
             }
         }
-        try output.seal(total) { descriptor throws(TransferError) in
-            try context.attributes.apply(to: descriptor, lastModified: entity.lastModified)
-        }
-        return checksum
+        let hasAttributes = try context.attributes.apply(to: output.descriptor, lastModified: entity.lastModified)
+        return FileCommit.Written(output: output, checksum: checksum, hasAttributes: hasAttributes)
     }
 
-    /// Gives the sealed file its name. Blocks.
-    private func place(_ checksum: String?) throws(TransferError) -> DownloadOutcome {
+    /// Gives the file its name. Blocks.
+    private func name(_ file: FileCommit.Written) throws(TransferError) -> FileCommit.Named {
         let (chosen, partial, entity, source) = state.withLock { ($0.target!, $0.partial!, $0.entity, $0.source) }
         var target = chosen
+        let isOwn: Bool
         do throws(Target.PlaceError) {
-            try target.place(partial, job.ifExists, durable: context.durability == .disk) { mayReplace(chosen) }
+            isOwn = try target.place(partial, job.ifExists) { mayReplace(chosen) }
         } catch {
             switch error {
             // The partial file is gone: by whoever has the lease now, or with all of the root.
-            case .fenced: return context.store.trouble() == nil ? .fenced : .parked("disk")
+            case .fenced: return FileCommit.Named(outcome: context.store.trouble() == nil ? .fenced : .parked("disk"))
             case .failed(let error): throw error
             }
         }
-        let status = target.directory.status(of: target.name) ?? stat()
+        var status = stat()
+        fstat(file.output.descriptor, &status)
         let seconds = state.withLock { $0.meter.seconds }
-        return .completed(record(target, status, entity, source, checksum), seconds: seconds, unchanged: false)
+        return FileCommit.Named(
+            outcome: .completed(
+                record(target, status, entity, source, file.checksum), seconds: seconds, unchanged: false),
+            directory: target.directory, successor: isOwn ? partial : nil)
     }
 
     func record(_ target: Target, _ status: stat, _ entity: Entity, _ source: String, _ checksum: String?)

@@ -7,7 +7,8 @@ import Transfer
 extension Download {
     /// Opens one beside the final name, with room for all of the entity, and writes `bytes` if they are here already.
     /// Blocks.
-    func create(for first: FirstResponse, with bytes: [UInt8] = []) throws(TransferError) {
+    @discardableResult
+    func create(for first: FirstResponse, with bytes: [UInt8] = []) throws(TransferError) -> OutputFile {
         let target = try Target(
             job.path, suggested: suggestedName(first.transfer.head, first.url), in: context.store)
         try target.check(job.ifExists, mayReplace: mayReplace(target))
@@ -33,6 +34,7 @@ extension Download {
         }
         try output.reserve(first.entity.total ?? 0, keepFree: Store.keptFree)
         try output.write(bytes)
+        return output
     }
 
     /// Whether what has the final name is the job's own: what it finished before, or placed in a run that nobody heard of.

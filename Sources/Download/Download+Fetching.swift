@@ -57,12 +57,6 @@ extension Download {
     /// The most connections at once.
     var connectionLimit: Int { state.withLock { $0.isAlone } ? 1 : min(job.connections ?? context.connections, 16) }
 
-    /// The host whose connections count for a mirror.
-    func host(of mirror: Int) -> String {
-        let mirror = mirrors[mirror]
-        return (mirror.landing?.url ?? WebURL(mirror.url))?.hostAndPort ?? mirror.url
-    }
-
     /// So short that it is taken into memory and put on the disk in one go, unless a checkpoint is due before.
     private func isSmall(_ length: Int64) -> Bool { length <= 64 << 10 && job.minSpeed == nil }
 
@@ -74,11 +68,11 @@ extension Download {
             state.finished = 0
             state.responses = 0
         }
-        let mirror = mirrors.current
-        let host = host(of: mirror)
+        let mirrors = mirrors
+        let (mirror, host) = (mirrors.current, mirrors[mirrors.current].host)
         guard await context.hosts.enter(host) else { throw .cancelled }
         do {
-            let (transfer, landing) = try await exchange.ask(mirrors[mirror].url, [("Accept-Encoding", "identity")])
+            let (transfer, landing) = try await exchange.ask(mirrors[mirror], [("Accept-Encoding", "identity")])
             return try await accept(transfer, landing, from: mirror, of: host)
         } catch {
             if case .failed(let failure) = error, [.http(429), .http(503), .connect].contains(failure.code) {
@@ -104,7 +98,7 @@ extension Download {
         let first = FirstResponse(
             transfer: transfer, host: host, entity: entity, length: length, url: landing.url)
         let isSmall = length.map(isSmall) ?? false
-        if !isSmall { try await onDisk { () throws(TransferError) in try self.create(for: first) } }
+        if !isSmall { _ = try await onDisk { () throws(TransferError) in try self.create(for: first) } }
         state.withLock { state in
             state.entity = entity
             state.mirrors[mirror].landing = landing
@@ -130,9 +124,9 @@ extension Download {
         if bytes.count == length {
             // The disk may take its time: another download may have the connection.
             close()
-            return try await commit(length) { () throws(TransferError) in try self.create(for: first, with: bytes) }
+            return try await commit(first, bytes)
         }
-        try await onDisk { () throws(TransferError) in try self.create(for: first, with: bytes) }
+        _ = try await onDisk { () throws(TransferError) in try self.create(for: first, with: bytes) }
         isOpen = false
         state.withLock { state in
             state.transfers[0] = nil
@@ -214,7 +208,7 @@ extension Download {
     /// The file's name, unless the job gave one.
     func suggestedName(_ head: ResponseHead, _ final: WebURL) -> String {
         head.headers["content-disposition"].flatMap(ContentDisposition.fileName).flatMap(FileName.sanitise)
-            ?? WebURL(job.urls[0]).flatMap { FileName.sanitise($0.lastComponent) } ?? FileName.sanitise(
+            ?? mirrors[0].address.flatMap { FileName.sanitise($0.lastComponent) } ?? FileName.sanitise(
                 final.lastComponent) ?? "download"
     }
 

@@ -21,7 +21,7 @@ extension Download {
         }
         guard let condition = Self.condition(completed.entity) else { return nil }
         let (transfer, _) = try await exchange.ask(
-            mirrors[mirrors.current].url, [condition, ("Accept-Encoding", "identity")])
+            mirrors[mirrors.current], [condition, ("Accept-Encoding", "identity")])
         defer { transfer.cancel() }
         switch Question(kind: .changed(completed.entity), isProven: false).judge(transfer.head) {
         case .unchanged:

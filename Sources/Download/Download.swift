@@ -70,6 +70,9 @@ package final class Download: Sendable {
 
     // MARK: From other threads
 
+    /// The thread for `run()`, which saves it most of its ways to others.
+    package var executor: any TaskExecutor { context.engine.executor }
+
     package func progress() -> DownloadProgress {
         state.withLock { state in
             let now = state.fetched
@@ -134,7 +137,7 @@ package final class Download: Sendable {
     }
 
     /// After a cancel, or after `completed` was settled: the partial file's name goes, and the file is closed. `soon` is with
-    /// the next visit to the disk's threads, for which it does not wait.
+    /// the next files that are put there, for which it does not wait.
     package func unlinkPartial(soon: Bool = false) async {
         let (place, blocking) = (partialPlace, context.engine.path.blocking)
         let unlink: BlockingPool.Work = { [self] in
@@ -144,7 +147,7 @@ package final class Download: Sendable {
                 if let place { context.store.unlink(place) }
             }
         }
-        if soon { blocking.submitWhenIdle(unlink) } else { await blocking.run(unlink) }
+        if soon { context.commits.later(unlink) } else { await blocking.run(unlink) }
     }
 
     /// Where the partial file is, once it is opened, or was left by an earlier run.

@@ -3,8 +3,9 @@ package import Transfer
 
 /// What all downloads of a worker share.
 package struct DownloadContext: Sendable {
-    package var store: Store
-    package var engine: TransferEngine
+    package let store: Store
+    package let engine: TransferEngine
+    package let commits: GroupCommit
     package var durability: Durability = .disk
     package var attributes = FileAttributes()
     package var connectTimeout: Duration = .seconds(15)
@@ -19,7 +20,10 @@ package struct DownloadContext: Sendable {
     /// Larger files are refused.
     package var maximumSize: Int64?
 
-    package init(store: Store, engine: TransferEngine) { (self.store, self.engine) = (store, engine) }
+    package init(store: Store, engine: TransferEngine) {
+        (self.store, self.engine) = (store, engine)
+        commits = GroupCommit(store, engine.path.blocking)
+    }
 }
 
 /// What a download tells while it runs.

@@ -13,8 +13,6 @@ package final class BlockingPool: Sendable {
     private struct State: Sendable {
         /// What waits for a thread.
         var waiting = Deque<Work>()
-        /// What a thread does before it sleeps, but wakes none.
-        var idleWork = Deque<Work>()
         var idle: [Sleeper] = []
         var threads = 0
         var isStopped = false
@@ -67,13 +65,14 @@ package final class BlockingPool: Sendable {
         if isNew { startThread(name: name) { [state] in Self.serve(state) } }
     }
 
-    /// Runs `work` when a thread has done something else and would sleep, or when `runIdleWork` is called: it wakes nobody.
-    package func submitWhenIdle(_ work: @escaping Work) { state.value.withLock { $0.idleWork.append(work) } }
-
-    /// Runs what was submitted for an idle thread and has met none.
-    package func runIdleWork() async {
-        guard state.value.withLock({ !$0.idleWork.isEmpty }) else { return }
-        await run { [state] in while let work = state.value.withLock({ $0.idleWork.popFirst() }) { work() } }
+    /// Runs all of `bodies` and returns their results in order. The calling thread does what no other has begun, and blocks
+    /// until they are done.
+    package func runAll<T: Sendable>(_ bodies: [@Sendable () -> T]) -> [T] {
+        guard !bodies.isEmpty else { return [] }
+        let batch = Batch(bodies)
+        for _ in 1..<max(1, min(limit, bodies.count)) { submit(batch.work) }
+        batch.work()
+        return batch.results()
     }
 
     /// Runs `work` at once if this is a thread of the pool, and submits it otherwise: for what merely must not run elsewhere.
@@ -102,11 +101,42 @@ package final class BlockingPool: Sendable {
     /// What is to be done, once there is something; nil when there will be nothing any more.
     private static func next(_ state: Box, _ sleeper: Sleeper) -> Work? {
         let (work, isLast) = state.value.withLock { state -> (Work?, Bool) in
-            if let work = state.waiting.popFirst() ?? state.idleWork.popFirst() { return (work, false) }
+            if let work = state.waiting.popFirst() { return (work, false) }
             if !state.isStopped { state.idle.append(sleeper) }
             return (nil, state.isStopped)
         }
         return isLast ? nil : work ?? sleeper.sleep()
+    }
+}
+
+/// Work of which several threads take their share.
+private final class Batch<T: Sendable>: Sendable {
+    private let bodies: [@Sendable () -> T]
+    private let state = Mutex((next: 0, values: [Int: T]()))
+    private let finished = Sleeper()
+
+    init(_ bodies: [@Sendable () -> T]) { self.bodies = bodies }
+
+    func work() {
+        while true {
+            let index = state.withLock { state in
+                defer { state.next += 1 }
+                return state.next
+            }
+            guard index < bodies.count else { return }
+            let value = bodies[index]()
+            let isLast = state.withLock { state in
+                state.values[index] = value
+                return state.values.count == bodies.count
+            }
+            if isLast { finished.wake(nil) }
+        }
+    }
+
+    /// Waits for them.
+    func results() -> [T] {
+        _ = finished.sleep()
+        return state.withLock { state in bodies.indices.map { state.values[$0]! } }
     }
 }
 

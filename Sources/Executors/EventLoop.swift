@@ -194,6 +194,7 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
                 job.runSynchronously(isolatedTo: asUnownedSerialExecutor(), taskExecutor: asUnownedTaskExecutor())
             }
             batch.removeAll(keepingCapacity: true)
+            endTurn()
         }
     }
 

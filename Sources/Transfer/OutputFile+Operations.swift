@@ -72,24 +72,26 @@ extension OutputFile {
         state.withLock { $0.written.insert(0..<Int64(bytes.count)) }
     }
 
-    /// What is left to do once all of the file's `size` bytes are written: cuts it to them, or else what was reserved
-    /// beyond stays, and syncs it, as its durability asks. `finish` may change what the file has besides its bytes, and
-    /// returns whether it did. Blocks.
-    package func seal(
-        _ size: Int64, finish: (Int32) throws(TransferError) -> Bool = { _ in false }
-    ) throws(TransferError) {
+    /// Gives back what was reserved beyond the file's `size` bytes, once all of them are written. Blocks.
+    package func cut(to size: Int64) throws(TransferError) {
         if let error { throw error }
         guard ftruncate(descriptor, Int(size)) == 0 else {
             throw TransferError(file: "the file cannot be cut to its size", errno)
         }
-        let isChanged = try finish(descriptor)
-        if durability == .disk, (isChanged ? fsync(descriptor) : fdatasync(descriptor)) != 0 {
+    }
+
+    /// Syncs what is written, and with `attributes` all else that the file has, as its durability asks. Blocks.
+    package func sync(attributes: Bool = false) throws(TransferError) {
+        if durability == .disk, (attributes ? fsync(descriptor) : fdatasync(descriptor)) != 0 {
             let error = TransferError(file: "the file cannot be synced", errno)
             fail(error)
             throw error
         }
-        state.withLock { $0.durable = $0.written }
+        noteSynced()
     }
+
+    /// What is written is durable: the file system has been synced, and the file with it.
+    package func noteSynced() { state.withLock { $0.durable = $0.written } }
 
     /// Returns when the digest given at the start has seen all that it will see of what has been written.
     package func digestCaughtUp() async { await digest?.idle() }

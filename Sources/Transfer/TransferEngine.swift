@@ -29,6 +29,8 @@ package actor TransferEngine {
 
     private nonisolated let loop: EventLoop
     package nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
+    /// The thread of all transfers, for tasks that mostly follow them: they need no other to do so. They must not block.
+    package nonisolated var executor: any TaskExecutor { loop }
     package nonisolated let path: WritePath
     var configuration: Configuration
     private let multi: CurlMulti

@@ -3,6 +3,7 @@ import Download
 import Executors
 import Redis
 import Synchronization
+import Transfer
 
 /// Unlinks the partial files of a queue's jobs when they are of no use any more.
 ///
@@ -26,19 +27,21 @@ final class Leftovers: Sendable {
     private let queue: Queue
     private let store: Store
     private let blocking: BlockingPool
+    private let commits: GroupCommit
     private let entries = Mutex<[Entry]>([])
 
-    init(_ queue: Queue, _ store: Store, _ blocking: BlockingPool) {
-        (self.queue, self.store, self.blocking) = (queue, store, blocking)
+    init(_ queue: Queue, _ context: DownloadContext) {
+        self.queue = queue
+        (store, commits, blocking) = (context.store, context.commits, context.engine.path.blocking)
     }
 
-    /// After a run. `settlement` is nil if it was not ours to settle. Where the next job follows at once, its way to the disk
+    /// After a run. `settlement` is nil if it was not ours to settle. Where the next job follows `soon`, its way to the disk
     /// serves for this one's file as well.
-    func tidy(_ run: Run, _ download: Download, after settlement: Settlement?, isNextHere: Bool = false) async {
+    func tidy(_ run: Run, _ download: Download, after settlement: Settlement?, isSoon: Bool = false) async {
         switch settlement {
         case .completed where await queue.redis.mayFailOver:
             if let place = download.partialPlace { await keep(place) }
-        case .completed: await download.unlinkPartial(soon: isNextHere)
+        case .completed: await download.unlinkPartial(soon: isSoon)
         case .cancelled: await download.unlinkPartial()
         case nil:
             // Whoever has the job goes on with the generation that Redis knows, and with no other.
@@ -75,10 +78,10 @@ final class Leftovers: Sendable {
     /// a second.
     func tend() async {
         while (try? await Task.sleep(for: .seconds(1))) != nil {
-            await blocking.runIdleWork()
+            await commits.runChores()
             await sweep(olderThan: Self.age)
         }
-        await blocking.runIdleWork()
+        await commits.runChores()
         // A task of its own: in a cancelled one no sleep would last.
         await Task {
             for _ in 1...15 {

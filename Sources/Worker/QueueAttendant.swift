@@ -41,15 +41,15 @@ final class QueueAttendant: Sendable {
     let (nudges, nudge) = AsyncStream<Void>.makeStream(bufferingPolicy: .bufferingNewest(1))
 
     init(
-        index: Int, name: QueueName, identity: WorkerIdentity, configuration: WorkerConfiguration, store: Store,
-        blocking: BlockingPool, log: Logger
+        index: Int, name: QueueName, identity: WorkerIdentity, configuration: WorkerConfiguration,
+        context: DownloadContext, log: Logger
     ) {
         self.index = index
         self.identity = identity
         queue = Queue(
             name, redis: Redis(configuration.redis, name: "haul-\(identity.name)", replies: .owed),
             policy: configuration.policy)
-        leftovers = Leftovers(queue, store, blocking)
+        leftovers = Leftovers(queue, context)
         waiter = Redis(configuration.redis, name: "haul-\(identity.name)-wait", replies: .owed)
         var log = log
         log[metadataKey: "queue"] = "\(name)"

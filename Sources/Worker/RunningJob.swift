@@ -40,7 +40,7 @@ final class RunningJob: Sendable {
 
     /// Starts the download; `stop` cancels it.
     func start(_ download: Download) async -> DownloadOutcome {
-        let task = Task(executorPreference: Redis.executor) { await download.run() }
+        let task = Task(executorPreference: download.executor) { await download.run() }
         let isStopped = state.withLock { state in
             state.task = task
             return state.stop != nil

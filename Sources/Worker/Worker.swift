@@ -46,10 +46,10 @@ package final class Worker: Sendable {
         runner = JobRunner(context: context, lease: configuration.policy.lease, log: log)
         slots = Slots(limit: configuration.slots)
         let identity = WorkerIdentity(name: configuration.name, store: store.id)
-        attendants = configuration.queues.enumerated().map { [store, blocking] index, queue in
+        attendants = configuration.queues.enumerated().map { [context] index, queue in
             QueueAttendant(
-                index: index, name: queue.name, identity: identity, configuration: configuration, store: store,
-                blocking: blocking, log: log)
+                index: index, name: queue.name, identity: identity, configuration: configuration,
+                context: context, log: log)
         }
         order = Mutex(QueueOrder(weights: configuration.queues.map(\.weight)))
         bytes = Mutex(0)
@@ -153,15 +153,20 @@ package final class Worker: Sendable {
         let sent = ContinuousClock.now
         // The next job comes with the same command, if this queue is the one to be asked first.
         let isFirst = order.withLock { $0.candidates(in: drawn) }.first == attendant.index || attendants.count == 1
-        let reply = await attendant.settle(claim.run, as: settlement, report: end.report, wantsNext: goesOn && isFirst)
+        let reply = await attendant.settle(
+            claim.run, as: settlement, report: end.report, wantsNext: goesOn && isFirst)
         if !reply.isOurs, !attendant.isOutOfTime {
             log.warning("fenced while settling: another worker has the job", metadata: ["id": "\(claim.run.id)"])
         }
         if let download = end.download {
-            unlinks.addTask {
+            let isCompleted = if case .completed = settlement { true } else { false }
+            let isSoon = reply.next != nil && reply.isOurs && isCompleted
+            let tidy = { @Sendable in
                 await attendant.leftovers.tidy(
-                    claim.run, download, after: reply.isOurs ? settlement : nil, isNextHere: reply.next != nil)
+                    claim.run, download, after: reply.isOurs ? settlement : nil, isSoon: isSoon)
             }
+            // What is left for the next job's way to the disk waits for nothing.
+            if isSoon { await tidy() } else { unlinks.addTask(operation: tidy) }
         }
         if let next = reply.next {
             order.withLock { $0.note(attendant.index, wasEmpty: false) }

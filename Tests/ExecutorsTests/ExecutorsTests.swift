@@ -130,17 +130,32 @@ private actor OnLoop {
         #expect((1...3).contains(most.value))
     }
 
-    @Test("work for an idle thread wakes none: it follows other work, or is asked for") func idleWork() async throws {
-        let busy = BlockingPool(name: "test", limit: 1)
-        let done = Shared<[Int]>([])
-        busy.submitWhenIdle { done.change { $0.append(2) } }
-        await busy.run { done.change { $0.append(1) } }
-        try await eventually { done.value == [1, 2] }
-        let idle = BlockingPool(name: "test", limit: 1)
-        idle.submitWhenIdle { done.change { $0.append(3) } }
-        #expect(done.value == [1, 2])
-        await idle.runIdleWork()
-        #expect(done.value == [1, 2, 3])
+    @Test(
+        "work that several threads share is done once, in time even where all threads are busy", .timeLimit(.minutes(1))
+    )
+    func shared() async throws {
+        let pool = BlockingPool(name: "test", limit: 2)
+        let counts = Shared([Int](repeating: 0, count: 100))
+        // Both threads wait for all of theirs: each must be able to do it alone.
+        async let first = pool.run {
+            pool.runAll(
+                (0..<50).map { index in
+                    {
+                        counts.change { $0[index] += 1 }; return index
+                    }
+                })
+        }
+        async let second = pool.run {
+            pool.runAll(
+                (50..<100).map { index in
+                    {
+                        counts.change { $0[index] += 1 }; return index
+                    }
+                })
+        }
+        #expect(await first + second == Array(0..<100))
+        #expect(counts.value.allSatisfy { $0 == 1 })
+        #expect(await pool.run { pool.runAll([@Sendable () -> Int]()) } == [])
     }
 
     @Test("what a finished call held is let go although more calls wait") func release() async {

@@ -16,12 +16,13 @@ import Testing
 
     private func janitor(_ fleet: Fleet) throws -> Janitor {
         let log = Warnings.log(to: warnings)
-        let (store, blocking) = (try Store(root: fleet.root.path), BlockingPool(name: "test", limit: 2))
+        let context = try DownloadContext(root: fleet.root)
         let attendant = QueueAttendant(
-            index: 0, name: .default, identity: WorkerIdentity(name: "w", store: store.id),
+            index: 0, name: .default, identity: WorkerIdentity(name: "w", store: context.store.id),
             configuration: WorkerConfiguration(redis: fleet.queue.redis.url, root: fleet.root.path, name: "w"),
-            store: store, blocking: blocking, log: log)
-        var janitor = Janitor(store: store, blocking: blocking, attendants: [attendant], log: log)
+            context: context, log: log)
+        var janitor = Janitor(
+            store: context.store, blocking: BlockingPool(name: "test", limit: 2), attendants: [attendant], log: log)
         janitor.settledAge = -1
         return janitor
     }

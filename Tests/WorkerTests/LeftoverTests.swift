@@ -1,7 +1,6 @@
 import Bus
 import Contract
 import Download
-import Executors
 import Glibc
 import Redis
 import TestSupport
@@ -11,8 +10,6 @@ import Testing
 
 /// Partial files that nobody goes on with.
 @Suite struct LeftoverTests {
-    private let blocking = BlockingPool(name: "test", limit: 2)
-
     @Test("a fenced run unlinks its partial file if nobody can go on with it", arguments: [true, false])
     func fenced(isKnown: Bool) async throws {
         let fleet = try await Fleet()
@@ -42,7 +39,7 @@ import Testing
         on server: RedisServer, in root: TemporaryDirectory, after prepare: (Queue) async throws -> Void = { _ in }
     ) async throws -> (Leftovers, queue: Queue, partial: String) {
         let queue = Queue(.default, redis: Redis(try RedisURL(server.url), name: "w", replies: .owed))
-        let leftovers = Leftovers(queue, try Store(root: root.path), blocking)
+        let leftovers = Leftovers(queue, try DownloadContext(root: root))
         let partial = root.leave("j", as: "a")
         try await prepare(queue)
         try await tick(queue)

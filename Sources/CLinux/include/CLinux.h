@@ -26,3 +26,9 @@ int clinux_close_from(void *actions, int first);
 
 /// accept4(2): a connection that no child inherits; -1 and errno on failure.
 int clinux_accept(int listener);
+
+/// The kind of file system that `descriptor` is on, as in statfs(2); 0 on failure.
+long clinux_file_system(int descriptor);
+
+/// syncfs(2); 0 or errno.
+int clinux_sync_file_system(int descriptor);

@@ -45,6 +45,16 @@ final class Directory: Sendable {
 
     func unlink(_ name: String) { unlinkat(descriptor, name, 0) }
 
+    /// Makes the names in it durable. Blocks.
+    func sync() throws(TransferError) {
+        // Some file systems cannot sync a directory, and say so.
+        if fsync(descriptor) != 0, errno != EINVAL, errno != ENOTSUP {
+            throw TransferError(file: "the file's directory cannot be synced", errno)
+        }
+    }
+
+    var fileIdentity: FileIdentity? { FileIdentity(of: descriptor) }
+
     static let probePrefix = "\(Store.hiddenPrefix)probe-"
 
     /// Makes a file in it, writes and syncs it, and takes it away again; the errno of what failed, or 0.

@@ -11,6 +11,8 @@ package final class Store: Sendable {
 
     package let root: String
     package let id: String
+    /// It is on a file system of this system's own disks, of a kind that we know.
+    let isLocal: Bool
     private let current: Mutex<Directory>
 
     var directory: Directory { current.withLock { $0 } }
@@ -24,6 +26,7 @@ package final class Store: Sendable {
         self.root = root
         let directory = Directory(owning: descriptor)
         id = try Self.identify(directory, root)
+        isLocal = Volume.isLocal(descriptor)
         current = Mutex(directory)
     }
 

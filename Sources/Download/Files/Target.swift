@@ -63,21 +63,10 @@ struct Target: Sendable {
         if policy == .fail || policy == .reuse && isGiven { throw .failed(inTheWay) }
     }
 
-    /// Gives `partial` its final name, synced. Afterwards only `completed` may be settled. `mayReplace` is asked if there
-    /// is a file of this name.
-    mutating func place(_ partial: PartialFile, _ policy: Job.IfExists, durable: Bool, mayReplace: () -> Bool)
-        throws(PlaceError)
-    {
-        let isOwn = try link(partial, policy, mayReplace: mayReplace)
-        // Some file systems cannot sync a directory, and say so.
-        if durable, fsync(directory.descriptor) != 0, errno != EINVAL, errno != ENOTSUP {
-            throw .failed(TransferError(file: "the directory of \(path) cannot be synced", errno))
-        }
-        if isOwn { partial.unlinkOthers() }
-    }
-
-    /// True if it has replaced the file that this job finished before.
-    private mutating func link(_ partial: PartialFile, _ policy: Job.IfExists, mayReplace: () -> Bool)
+    /// Gives `partial` its final name, which is not synced. Afterwards only `completed` may be settled. `mayReplace` is asked if
+    /// there is a file of this name. True if it has replaced the file that this job finished before: what earlier runs left
+    /// is to be unlinked then, once the name is synced.
+    mutating func place(_ partial: PartialFile, _ policy: Job.IfExists, mayReplace: () -> Bool)
         throws(PlaceError) -> Bool
     {
         let chosen = name

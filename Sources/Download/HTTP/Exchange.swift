@@ -22,10 +22,10 @@ struct Exchange: Sendable {
 
     /// The response that ends the chain, and where that is. With `landing` the chain begins where an earlier one ended.
     func ask(
-        _ url: String, _ headers: [(name: String, value: String)], from landing: Landing? = nil
+        _ mirror: Mirrors.Mirror, _ headers: [(name: String, value: String)], from landing: Landing? = nil
     ) async throws(TransferError) -> (Transfer, Landing) {
-        guard let origin = landing?.origin ?? WebURL(url) else {
-            throw .failed(Failure(.badJob, "\(MaskedURL.text(url)) is no http or https URL"))
+        guard let origin = landing?.origin ?? mirror.address else {
+            throw .failed(Failure(.badJob, "\(MaskedURL.text(mirror.url)) is no http or https URL"))
         }
         var current = landing?.url ?? origin
         var cookies = landing?.cookies ?? CookieJar()

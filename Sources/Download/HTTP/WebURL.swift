@@ -3,7 +3,11 @@ struct WebURL: Sendable, Equatable {
     /// Lower case.
     var scheme: String
     /// With credentials and port.
-    var authority: String
+    private(set) var authority: String
+    /// Lower case, without credentials and port.
+    let host: String
+    /// What a limit of connections is counted by.
+    let hostAndPort: String
     /// Begins with "/", or is empty.
     var path: String
     /// Without "?"; nil if there is none.
@@ -21,6 +25,14 @@ struct WebURL: Sendable, Equatable {
         let rest = text[colon...].dropFirst(3).prefix { $0 != UInt8(ascii: "#") }
         let end = rest.firstIndex { $0 == UInt8(ascii: "/") || $0 == UInt8(ascii: "?") } ?? rest.endIndex
         authority = String(Substring(rest[..<end]))
+        let bare =
+            rest[..<end].lastIndex(of: UInt8(ascii: "@")).map { rest[rest.index(after: $0)..<end] } ?? rest[..<end]
+        // An IPv6 address has colons of its own, in brackets.
+        let bracket = bare.lastIndex(of: UInt8(ascii: "]")) ?? bare.startIndex
+        let beforePort = bare[bracket...].lastIndex(of: UInt8(ascii: ":")) ?? bare.endIndex
+        host = Substring(bare[..<beforePort]).lowercased()
+        let port = Substring(bare[beforePort...].dropFirst())
+        hostAndPort = "\(host):\(port.isEmpty ? scheme == "https" ? "443" : "80" : port)"
         let tail = rest[end...]
         if let mark = tail.firstIndex(of: UInt8(ascii: "?")) {
             path = String(Substring(tail[..<mark]))
@@ -33,15 +45,6 @@ struct WebURL: Sendable, Equatable {
 
     var text: String { "\(scheme)://\(authority)\(path)" + (query.map { "?\($0)" } ?? "") }
 
-    /// Lower case, without credentials and port.
-    var host: String {
-        var host = authority[...]
-        if let at = host.lastIndex(of: "@") { host = host[host.index(after: at)...] }
-        let bracket = host.lastIndex(of: "]")
-        if let colon = host.lastIndex(of: ":"), bracket.map({ $0 < colon }) ?? true { host = host[..<colon] }
-        return host.lowercased()
-    }
-
     /// `user:password` before the host, as written; nil without.
     private var credentials: Substring? { authority.lastIndex(of: "@").map { authority[..<$0] } }
 
@@ -53,20 +56,9 @@ struct WebURL: Sendable, Equatable {
         return result
     }
 
-    private var port: String {
-        let afterCredentials = authority.split(separator: "@", omittingEmptySubsequences: false).last ?? ""
-        let afterBracket = afterCredentials.split(separator: "]", omittingEmptySubsequences: false).last ?? ""
-        let parts = afterBracket.split(separator: ":", omittingEmptySubsequences: false)
-        if parts.count > 1, let port = parts.last, !port.isEmpty { return String(port) }
-        return scheme == "https" ? "443" : "80"
-    }
-
-    /// What a limit of connections is counted by.
-    var hostAndPort: String { "\(host):\(port)" }
-
     /// Scheme, host and port (RFC 6454): what credentials and custom headers must not leave.
     func hasSameOrigin(as other: WebURL) -> Bool {
-        scheme == other.scheme && (authority == other.authority || host == other.host && port == other.port)
+        scheme == other.scheme && hostAndPort == other.hostAndPort
     }
 
     /// Where a Location leads from here (RFC 3986 section 5.2); nil if it is no http or https URL.

@@ -8,6 +8,8 @@ import Transfer
 struct Mirrors: Sendable {
     struct Mirror: Sendable {
         let url: String
+        /// nil if `url` is no http or https URL.
+        let address: WebURL?
         /// Where its redirects led, for further connections.
         var landing: Landing?
         /// What it says of the entity, once it has said it.
@@ -16,6 +18,11 @@ struct Mirrors: Sendable {
         var honoursIfRange = true
         /// It failed, or what it sent was no part of the entity.
         var isBad = false
+
+        init(_ url: String) { (self.url, address) = (url, WebURL(url)) }
+
+        /// The host whose connections count.
+        var host: String { (landing?.url ?? address)?.hostAndPort ?? url }
     }
 
     private(set) var all: [Mirror]
@@ -25,7 +32,7 @@ struct Mirrors: Sendable {
 
     /// `source` is the masked URL that bytes came from before.
     init(urls: [String], source: String?, mayMix: Bool) {
-        all = urls.map { Mirror(url: $0) }
+        all = urls.map(Mirror.init)
         self.mayMix = mayMix
         current = source.flatMap { source in urls.firstIndex { MaskedURL.text($0) == source } } ?? 0
     }

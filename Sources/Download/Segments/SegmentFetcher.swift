@@ -140,7 +140,7 @@ struct SegmentFetcher {
         var extras: [Int] = []
         var actions = plan.actions(now: now) {
             let mirror = mirrors.forExtra(offset + extras.count)
-            guard !isHeld, download.context.hosts.tryEnter(download.host(of: mirror)) else { return false }
+            guard !isHeld, download.context.hosts.tryEnter(mirrors[mirror].host) else { return false }
             extras.append(mirror)
             return true
         }
@@ -166,7 +166,7 @@ struct SegmentFetcher {
     ) {
         let isOnly = extra == nil
         let mirror = extra ?? download.mirrors.current
-        let host = download.host(of: mirror)
+        let host = download.mirrors[mirror].host
         connections[id] = Connection(mirror: mirror, start: range.lowerBound, host: host, isOnly: isOnly)
         let (download, entity, total) = (download, entity, total)
         group.addTask {
@@ -194,7 +194,7 @@ struct SegmentFetcher {
         if let validator { headers.append(("If-Range", validator)) }
         // A retry goes to the original URL: what it led to may have expired.
         let (transfer, landing) = try await download.exchange.ask(
-            mirror.url, headers, from: isOnly ? nil : mirror.landing)
+            mirror, headers, from: isOnly ? nil : mirror.landing)
         var expected = known ?? Entity(transfer.head, total: total)
         (expected.encoding, expected.digest) = (entity.encoding, entity.digest)
         let question = Question(

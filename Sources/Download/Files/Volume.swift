@@ -1,0 +1,50 @@
+import CLinux
+import Glibc
+
+/// What a file system is good for.
+enum Volume {
+    /// ext2 to ext4, XFS, Btrfs and tmpfs (statfs(2)). They make the entries of a directory one at a time, however many
+    /// threads ask, and syncfs(2) makes all of their files and directories durable. Of others nothing is taken for granted:
+    /// over a network many threads are quicker, and FUSE does not pass syncfs on.
+    private static let local: Set<UInt32> = [0xEF53, 0x5846_5342, 0x9123_683E, 0x0102_1994]
+
+    /// Since Linux 5.8 syncfs tells of data that could not be written.
+    private static let isSyncTold: Bool = {
+        var system = utsname()
+        uname(&system)
+        let release = withUnsafeBytes(of: &system.release) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
+        let version = release.split(separator: ".").prefix(2).compactMap { Int($0.prefix { $0.isNumber }) }
+        return version.count == 2 && (version[0], version[1]) >= (5, 8)
+    }()
+
+    /// So much of others' data may be written with our own.
+    private static let muchDirty = 128 << 20
+
+    static func isLocal(_ descriptor: Int32) -> Bool {
+        local.contains(UInt32(truncatingIfNeeded: clinux_file_system(descriptor)))
+    }
+
+    /// Makes durable all that has been written to the file system of `descriptor`; false if that failed, or would be no good:
+    /// it would take long, since somebody has written much.
+    static func sync(_ descriptor: Int32) -> Bool {
+        isSyncTold && isLocal(descriptor) && dirtyBytes < muchDirty && clinux_sync_file_system(descriptor) == 0
+    }
+
+    /// What this system has yet to write to its disks. The most there can be where that cannot be read.
+    private static var dirtyBytes: Int {
+        let file = open("/proc/meminfo", O_RDONLY | O_CLOEXEC)
+        guard file >= 0 else { return .max }
+        defer { close(file) }
+        var bytes = [UInt8](repeating: 0, count: 1024)
+        let count = read(file, &bytes, bytes.count)
+        var sum: Int?
+        for line in bytes.prefix(max(0, count)).split(separator: UInt8(ascii: "\n")) {
+            let words = line.split(separator: UInt8(ascii: " ")).map { String(decoding: $0, as: UTF8.self) }
+            guard words.count > 1, ["Dirty:", "Writeback:"].contains(words[0]), let kibibytes = Int(words[1]) else {
+                continue
+            }
+            sum = (sum ?? 0) + kibibytes << 10
+        }
+        return sum ?? .max
+    }
+}
