@@ -58,21 +58,22 @@ extension Queue {
         try ClaimReply(try await redis.pipeline([claimCall(worker, token)])[0])
     }
 
-    /// Ends `run`, and claims the next job of this queue under `next` if it is given. Safe to be sent again.
-    /// The first result is false if the run was no longer ours.
+    /// Ends runs, and claims as many next jobs of this queue as there are tokens in `next`. Safe to be sent again. Each answer
+    /// is false if the run was no longer ours; the claims end with what else there was to say, if they are fewer.
     package func settle(
-        _ run: Run, as settlement: Settlement, report: RunReport, worker: WorkerIdentity, next: String?
-    ) async throws(RedisError) -> (isOurs: Bool, next: ClaimReply?) {
-        var report = report
-        report.fields += settlement.fields
-        let arguments: [any RedisArgument] =
-            [Token.make(), worker.name, next ?? "", policy.lease.milliseconds] + policy.retention
-            + [run.id, run.token, settlement.outcome, settlement.argument, settlement.announcement.members]
-            + report.arguments
+        _ ends: [RunEnd], worker: WorkerIdentity, next: [String]
+    ) async throws(RedisError) -> (isOurs: [Bool], next: [ClaimReply]) {
+        var arguments: [any RedisArgument] =
+            [Token.make(), worker.name, policy.lease.milliseconds] + policy.retention + [ends.count]
+        for end in ends { arguments += end.arguments }
+        arguments += next
         let reply = try await redis.run(functions.settle, keys: keys.given(to: worker.name), arguments: arguments)
-        let parts = reply.array ?? []
-        guard parts.count == 2 else { throw RedisError(.reply, "the settle function answered \(reply)") }
-        return (parts[0].string == "done", next == nil ? nil : try ClaimReply(parts[1]))
+        guard let parts = reply.array, parts.count == 2, let answers = parts[0].array, answers.count == ends.count,
+            let claims = parts[1].array
+        else { throw RedisError(.reply, "the settle function answered \(reply)") }
+        var replies: [ClaimReply] = []
+        for claim in claims { replies.append(try ClaimReply(claim)) }
+        return (answers.map { $0.string == "done" }, replies)
     }
 
     /// Looks after the queue: extends the leases of `runs` and tells of them, at most 100 a call. What else there is to do is

@@ -1,4 +1,5 @@
 package import Contract
+import Redis
 
 /// How a run ended.
 package enum Settlement: Sendable {
@@ -22,6 +23,8 @@ package enum Settlement: Sendable {
         default: false
         }
     }
+
+    package var isCompleted: Bool { if case .completed = self { true } else { false } }
 
     var outcome: String {
         switch self {
@@ -83,5 +86,26 @@ package enum Settlement: Sendable {
             [("error", failure.code.rawValue), ("message", failure.message)]
         default: []
         }
+    }
+}
+
+/// What Redis is told of the end of a run.
+package struct RunEnd: Sendable {
+    package let run: Run
+    let settlement: Settlement
+    let report: RunReport
+    /// Nothing has been told of the job before: what is empty needs not be written over what was.
+    let isFirst: Bool
+
+    package init(_ run: Run, _ settlement: Settlement, _ report: RunReport = RunReport(), isFirst: Bool = false) {
+        (self.run, self.settlement, self.report, self.isFirst) = (run, settlement, report, isFirst)
+    }
+
+    /// As Lua/settle.lua reads them.
+    var arguments: [any RedisArgument] {
+        var report = report
+        report.fields += isFirst ? settlement.fields.filter { !$0.1.isEmpty } : settlement.fields
+        return [run.id, run.token, settlement.outcome, settlement.argument, settlement.announcement.members]
+            + report.arguments
     }
 }

@@ -2,9 +2,14 @@
 package enum Token {
     package static func make() -> String {
         var generator = SystemRandomNumberGenerator()
-        return (0..<2).map { _ in
-            let digits = String(generator.next() as UInt64, radix: 16)
-            return String(repeating: "0", count: 16 - digits.count) + digits
-        }.joined()
+        var bits = (generator.next() as UInt64, generator.next() as UInt64)
+        return String(unsafeUninitializedCapacity: 32) { text in
+            for index in 0..<32 {
+                let nibble = UInt8(truncatingIfNeeded: bits.0 & 15)
+                text[index] = nibble < 10 ? 48 + nibble : 87 + nibble
+                bits = (bits.0 >> 4 | (bits.1 & 15) << 60, bits.1 >> 4)
+            }
+            return 32
+        }
     }
 }

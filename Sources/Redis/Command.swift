@@ -22,11 +22,20 @@ extension Int64: RedisArgument {
 
 extension Collection where Element == UInt8 {
     fileprivate func encodeBulk(into bytes: inout [UInt8]) {
-        bytes.append(UInt8(ascii: "$"))
-        bytes.append(contentsOf: String(count).utf8)
-        bytes.append(contentsOf: [13, 10])
+        bytes.appendHead("$", count)
         bytes.append(contentsOf: self)
-        bytes.append(contentsOf: [13, 10])
+        bytes.append(13)
+        bytes.append(10)
+    }
+}
+
+extension [UInt8] {
+    fileprivate mutating func appendHead(_ kind: Unicode.Scalar, _ number: Int) {
+        append(UInt8(ascii: kind))
+        // Most are short.
+        if number < 10 { append(UInt8(ascii: "0") + UInt8(number)) } else { append(contentsOf: String(number).utf8) }
+        append(13)
+        append(10)
     }
 }
 
@@ -39,9 +48,7 @@ package struct Command: Sendable {
 
     /// Appends the command in Redis' wire format: an array of length-prefixed strings.
     func encode(into bytes: inout [UInt8]) {
-        bytes.append(UInt8(ascii: "*"))
-        bytes.append(contentsOf: String(arguments.count).utf8)
-        bytes.append(contentsOf: [13, 10])
+        bytes.appendHead("*", arguments.count)
         for argument in arguments { argument.encode(into: &bytes) }
     }
 }

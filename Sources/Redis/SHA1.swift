@@ -7,6 +7,13 @@ package enum SHA1 {
         var digest = [UInt8](repeating: 0, count: 20)
         var bytes = Array(text.utf8)
         EVP_Digest(&bytes, bytes.count, &digest, nil, EVP_sha1(), nil)
-        return digest.map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()
+        return String(unsafeUninitializedCapacity: 40) { text in
+            for (index, byte) in digest.enumerated() {
+                for (half, nibble) in [byte >> 4, byte & 15].enumerated() {
+                    text[2 * index + half] = nibble < 10 ? 48 + nibble : 87 + nibble
+                }
+            }
+            return 40
+        }
     }
 }

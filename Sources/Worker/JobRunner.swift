@@ -15,6 +15,8 @@ struct JobRunner: Sendable {
         /// nil: fenced, nothing may be said.
         var settlement: Settlement?
         var report = RunReport()
+        /// Redis knows nothing of the job yet but what its claim has written.
+        var isFirst = false
         /// None if it did not come so far. What is left of it is for `Leftovers`.
         var download: Download?
         /// The disk is full, or the root cannot be written: no more jobs for now.
@@ -99,6 +101,7 @@ struct JobRunner: Sendable {
         await running.endCheckpoints()
         if end.settlement?.isLast == false { running.note(await download.finalCheckpoint()) }
         if running.stopReason == .fenced { return End(download: download) }
+        end.isFirst = running.claim.previous == nil && !running.hasResume
         end.report = running.takeReport()
         if case .completed = end.settlement { end.report.offsets = nil }
         return end

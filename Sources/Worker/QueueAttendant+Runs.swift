@@ -52,7 +52,7 @@ extension QueueAttendant {
     /// Tells Redis how a run ended, until Redis has heard it; a settle may be sent again. Returns the next claim, if one
     /// was asked for and given; `isEmpty` if the queue had none.
     func settle(
-        _ run: Run, as settlement: Settlement, report: RunReport, wantsNext: Bool
+        _ run: Run, as settlement: Settlement, report: RunReport, isFirst: Bool = false, wantsNext: Bool
     ) async -> (isOurs: Bool, next: Claim?, isEmpty: Bool) {
         defer { forget(run) }
         var next = wantsNext ? Token.make() : nil
@@ -64,11 +64,10 @@ extension QueueAttendant {
                     state.pending.insert(next)
                     return next
                 }
-                let (isOurs, reply) = try await queue.settle(
-                    run, as: settlement, report: report, worker: identity, next: next)
-                let claim = reply.flatMap { accept($0, sent: sent) }
+                let reply = try await settler.settle(RunEnd(run, settlement, report, isFirst: isFirst), next: next)
+                let claim = reply.next.flatMap { accept($0, sent: sent) }
                 if claim == nil, let next { state.withLock { _ = $0.pending.remove(next) } }
-                return (isOurs, claim, reply != nil && claim == nil)
+                return (reply.isOurs, claim, reply.next != nil && claim == nil)
             } catch {
                 // The claim of a settle whose reply was lost is put back by the next registration.
                 if let next { state.withLock { _ = $0.pending.remove(next) } }

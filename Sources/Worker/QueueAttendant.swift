@@ -33,6 +33,7 @@ final class QueueAttendant: Sendable {
 
     let index: Int
     let queue: Queue
+    let settler: Settler
     let waiter: Redis
     let identity: WorkerIdentity
     let log: Logger
@@ -49,6 +50,7 @@ final class QueueAttendant: Sendable {
         queue = Queue(
             name, redis: Redis(configuration.redis, name: "haul-\(identity.name)", replies: .owed),
             policy: configuration.policy)
+        settler = Settler(queue, identity)
         leftovers = Leftovers(queue, context)
         waiter = Redis(configuration.redis, name: "haul-\(identity.name)-wait", replies: .owed)
         var log = log

@@ -106,6 +106,9 @@ final class RunningJob: Sendable {
         }
     }
 
+    /// Whether there is something to go on from that Redis may have been told.
+    var hasResume: Bool { state.withLock { $0.resume != nil } }
+
     /// Waits for the checkpoint that is under way; there are no more after it.
     func endCheckpoints() async {
         let checkpoint = state.withLock { state in

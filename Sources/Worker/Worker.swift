@@ -154,13 +154,12 @@ package final class Worker: Sendable {
         // The next job comes with the same command, if this queue is the one to be asked first.
         let isFirst = order.withLock { $0.candidates(in: drawn) }.first == attendant.index || attendants.count == 1
         let reply = await attendant.settle(
-            claim.run, as: settlement, report: end.report, wantsNext: goesOn && isFirst)
+            claim.run, as: settlement, report: end.report, isFirst: end.isFirst, wantsNext: goesOn && isFirst)
         if !reply.isOurs, !attendant.isOutOfTime {
             log.warning("fenced while settling: another worker has the job", metadata: ["id": "\(claim.run.id)"])
         }
         if let download = end.download {
-            let isCompleted = if case .completed = settlement { true } else { false }
-            let isSoon = reply.next != nil && reply.isOurs && isCompleted
+            let isSoon = reply.next != nil && reply.isOurs && settlement.isCompleted
             let tidy = { @Sendable in
                 await attendant.leftovers.tidy(
                     claim.run, download, after: reply.isOurs ? settlement : nil, isSoon: isSoon)

@@ -51,3 +51,16 @@ struct QueueFixture {
         source: "http://h/f", validated: 1)
     static let done = Settlement.completed(file, seconds: 1, unchanged: false)
 }
+
+extension Queue {
+    /// Ends one run.
+    @discardableResult
+    func settle(
+        _ run: Run, as settlement: Settlement, report: RunReport = RunReport(), worker: WorkerIdentity,
+        next: String? = nil
+    ) async throws(RedisError) -> (isOurs: Bool, next: ClaimReply?) {
+        let reply = try await settle(
+            [RunEnd(run, settlement, report)], worker: worker, next: next.map { [$0] } ?? [])
+        return (reply.isOurs[0], reply.next.first)
+    }
+}

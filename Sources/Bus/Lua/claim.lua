@@ -5,5 +5,5 @@
 --         {'empty'}, {'closed'} (the queue is paused or at max_running), or {'more'} (call again).
 define('claim', {}, function()
   local retention = { completed = ARGV[5], failed = ARGV[6], cancelled = ARGV[7] }
-  return publish(take(ARGV[2], ARGV[3], tonumber(ARGV[4]), retention, touch()))
+  return publish(take(ARGV[2], { ARGV[3] }, tonumber(ARGV[4]), retention, touch())[1])
 end)

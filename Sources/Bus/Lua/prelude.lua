@@ -98,16 +98,22 @@ local function publish(result)
     call('PUBLISH', PREFIX .. 'events:' .. e[1], e[2])
     if e[3] then
       local list = PREFIX .. 'reply:' .. e[3]
-      call('LPUSH', list, e[2]) call('LTRIM', list, 0, 999) call('PEXPIRE', list, 86400000)
+      -- A key of another type in its place is the producer's own doing, and keeps nothing from others.
+      if type(redis.pcall('LPUSH', list, e[2])) == 'number' then
+        call('LTRIM', list, 0, 999)
+        call('PEXPIRE', list, 86400000)
+      end
     end
   end
   outbox, numbers = {}, {}
   return result
 end
 
--- What decides about the end of a run, and what its events need: of all that job() reads, as little as does.
+-- What decides about the end of a run, and what its events need: of all that job() reads, as little as does. nil for a key of
+-- another type.
 local function ending(id)
-  local v = call('HMGET', key(id), 'state', 'token', 'want', 'again', 'speed', 'meta', 'reply_to', 'deadline_at', 'seq')
+  local v = redis.pcall('HMGET', key(id), 'state', 'token', 'want', 'again', 'speed', 'meta', 'reply_to', 'deadline_at', 'seq')
+  if v.err then return nil end
   return { state = v[1] or nil, token = v[2] or nil, want = v[3] or nil, again = v[4] or nil, speed = v[5] or nil,
     meta = v[6] or nil, reply_to = v[7] or nil, deadline = v[8] or nil, seq = tonumber(v[9]) or 0 }
 end
@@ -180,8 +186,8 @@ end
 
 -- A push that came while a pause or cancel was pending is done after it.
 local function push_again(id, j)
-  local element = j.again and call('HGET', spec(id), 'again')
-  if not element then return end
+  local element = j.again and redis.pcall('HGET', spec(id), 'again')
+  if type(element) ~= 'string' then return end
   call('RPUSH', JOBS, element)
   call('HDEL', spec(id), 'again')
 end

@@ -1,27 +1,21 @@
--- Ends a run, and takes the next job in the same round trip.
+-- Ends runs, and takes as many next jobs as are asked for, in the same round trip.
 --
--- ARGV: nonce, worker, next token ('' for none), lease (ms), retention completed, failed, cancelled (ms),
---       id, token, outcome, argument, members of the outcome's event, then a report (report.lua)
+-- ARGV: nonce, worker, lease (ms), retention completed, failed, cancelled (ms),
+--       n runs, each: id, token, outcome, argument, members of the outcome's event, a report (report.lua); next tokens …
 -- outcome: completed | failed | cancelled | paused | retry (argument: delay ms) | parked (argument: delay ms) |
 --          released (argument: why) | rejected (argument: reason)
--- Returns {'done' | 'fenced', the next claim as of claim.lua or {}}. A settle sent again answers 'done' again.
-define('settle', { 'allow-oom' }, function()
-  local settings, held, waiting = touch()
-  local worker, lease = ARGV[2], tonumber(ARGV[4])
-  local retention = { completed = ARGV[5], failed = ARGV[6], cancelled = ARGV[7] }
-  local id, token, outcome, argument, members = ARGV[8], ARGV[9], ARGV[10], ARGV[11], ARGV[12]
-  local _, r = read_report(13)
-  local j = ending(id)
-  local answer = 'done'
-  local isOurs = j.token == token and j.state == 'running'
-  if isOurs then
-    if outcome == 'rejected' then call('LLEN', REJECTED) end
-    call('HDEL', WORKER, token)
-  end
-  if not isOurs then
+-- Returns {of each run 'done' | 'fenced'}, {the next claims, and what ended them (take.lua)}. A settle sent again answers 'done'
+-- again.
+local function end_run(worker, retention, run)
+  local id, token, j, r = run.id, run.token, run.j, run.report
+  local outcome, argument, members = run.outcome, run.argument, run.members
+  if not run.is_ours then
     -- Not of a run that somebody else ended: that takes its token away.
-    if j.token ~= token and call('HGET', key(id), 'settled') ~= token then answer = 'fenced' end
-  elseif outcome == 'completed' or outcome == 'failed' then
+    return j and (j.token == token or call('HGET', key(id), 'settled') == token) and 'done' or 'fenced'
+  end
+  if outcome == 'completed' or outcome == 'failed' then
+    -- Its lease and its token have gone with those of the others.
+    j.state = nil
     local fields = r.fields
     local n = #fields
     fields[n + 1], fields[n + 2] = 'asof', NOW
@@ -29,7 +23,7 @@ define('settle', { 'allow-oom' }, function()
     emit_report(id, j, r, worker)
     finish(id, j, outcome, retention, members, worker, fields)
   elseif outcome == 'rejected' then
-    reject(call('HGET', spec(id), 'spec') or '', argument, id)
+    reject(redis.pcall('HGET', spec(id), 'spec'), argument, id)
     leave(id, j)
     call('DEL', key(id), spec(id), offsets(id))
     call('ZREM', DEADLINES, id)
@@ -55,9 +49,37 @@ define('settle', { 'allow-oom' }, function()
       requeue(id, j, true, why, retention)
     end
   end
-  -- All others may have changed the line.
-  if outcome ~= 'completed' then held = nil end
-  -- What is settled is told before the next job is looked at, whatever is wrong with that.
-  publish()
-  return publish({ answer, ARGV[3] ~= '' and take(worker, ARGV[3], lease, retention, settings, held, waiting) or {} })
+  return 'done'
+end
+
+define('settle', { 'allow-oom' }, function()
+  local settings, held, waiting = touch()
+  local worker, lease = ARGV[2], tonumber(ARGV[3])
+  local retention = { completed = ARGV[4], failed = ARGV[5], cancelled = ARGV[6] }
+  local runs, ids, tokens, answers, i = {}, {}, {}, {}, 8
+  for n = 1, tonumber(ARGV[7]) do
+    local id, token, outcome, argument, members = unpack(ARGV, i, i + 4)
+    local after, report = read_report(i + 5)
+    local j = ending(id)
+    local is_ours = j and j.token == token and j.state == 'running'
+    runs[n] = { id = id, token = token, outcome = outcome, argument = argument, members = members, report = report, j = j,
+      is_ours = is_ours }
+    if is_ours then
+      ids[#ids + 1], tokens[#tokens + 1] = id, token
+      if outcome == 'rejected' then call('LLEN', REJECTED) end
+    end
+    -- All others may change the line.
+    if outcome ~= 'completed' then held, waiting = nil, nil end
+    i = after
+  end
+  if #ids > 0 then
+    call('HDEL', WORKER, unpack(tokens))
+    call('ZREM', LEASES, unpack(ids))
+  end
+  for n, run in ipairs(runs) do
+    answers[n] = end_run(worker, retention, run)
+    -- It is told before anything else is looked at, whatever is wrong with that.
+    publish()
+  end
+  return publish({ answers, i <= #ARGV and take(worker, { unpack(ARGV, i) }, lease, retention, settings, held, waiting) or {} })
 end)

@@ -1,7 +1,7 @@
 -- Taking the next element: from what this worker holds, else from the line. Used by claim.lua and settle.lua.
 
 local function reject(element, reason, id)
-  local shown = string.sub(element, 1, 4096)
+  local shown = type(element) == 'string' and string.sub(element, 1, 4096) or ''
   call('LPUSH', REJECTED, '{"at":' .. NOW .. ',"reason":' .. quoted(reason) .. ',"element":' .. quoted(shown) .. '}')
   call('LTRIM', REJECTED, 0, 999)
   id = id or 'unknown'
@@ -18,20 +18,28 @@ local function newer(at, h)
   return moment and moment > tonumber(h.pushed or 0) and whole(moment)
 end
 
--- Takes the next job for `worker` under `token`. Returns {'job', …}, {'empty'} or {'closed'}; {'more'} if 100 elements
--- in a row were none to run. `settings`, `held` and `waiting` are what touch() returned; `held` is nil if the line has
--- changed since.
-local function take(worker, token, lease, retention, settings, held, waiting)
-  local closed = is_closed(settings)
-  for _ = 1, 100 do
-    if held == nil then held, waiting = look() end
-    if closed then
-      if not held then return { 'closed' } end
+-- Takes the next jobs for `worker`, one for each of `tokens`. Returns them, {'job', …} each; behind the last one is what ended
+-- it before there was a job for each: {'empty'}, {'closed'}, or {'more'} if 100 elements in a row were none to run. `settings`,
+-- `held` and `waiting` are what touch() returned; the latter are nil if the line has changed since.
+local function take(worker, tokens, lease, retention, settings, held, waiting)
+  local claims, token = {}, tokens[1]
+  local function ended(how)
+    claims[#claims + 1] = { how }
+    return claims
+  end
+  local patience = 100
+  while patience > 0 do
+    patience = patience - 1
+    -- Nothing that happens here gives the worker more to hold.
+    if held == nil then held = call('LINDEX', HELD, -1) end
+    if waiting == nil and not held then waiting = call('LINDEX', JOBS, -1) end
+    if is_closed(settings) then
+      if not held then return ended('closed') end
       call('RPUSH', JOBS, held)
       call('RPOP', HELD)
     else
       local list, element = held and HELD or JOBS, held or waiting
-      if not element then return { 'empty' } end
+      if not element then return ended('empty') end
       local j, reason = read(element)
       local id = j and j.id
       if not reason and not id then
@@ -133,15 +141,16 @@ local function take(worker, token, lease, retention, settings, held, waiting)
             call('HSET', k, unpack(fields))
             if h.ticket or h.again or h.waiting then call('HDEL', k, 'ticket', 'again', 'waiting') end
             call('ZADD', LEASES, whole(now + lease), id)
-            call('RPOP', list)
-            return { 'job', id, token, (j.url or j.urls) and element or call('HGET', spec(id), 'spec'), st or '', NOW,
+            claims[#claims + 1] = { 'job', id, token, (j.url or j.urls) and element or call('HGET', spec(id), 'spec'), st or '', NOW,
               st and call('HGETALL', k) or {}, st and call('HGETALL', offsets(id)) or {} }
+            token = tokens[#claims + 1]
           end
         end
         call('RPOP', list)
+        if not token then return claims end
       end
     end
-    held = nil
+    held, waiting = held and nil, nil
   end
-  return { 'more' }
+  return ended('more')
 end

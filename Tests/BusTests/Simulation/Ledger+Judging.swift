@@ -6,7 +6,7 @@ extension Ledger {
     /// What was called.
     enum Cause {
         case claim
-        case settle(Run, Settlement)
+        case settle([(run: Run, settlement: Settlement)])
         /// The requests that it took, by job.
         case tick([String: Story.Stop])
         case registration(worker: String, known: Set<String>)
@@ -14,7 +14,8 @@ extension Ledger {
         var name: String {
             switch self {
             case .claim: "claim"
-            case .settle(let run, let settlement): "settling \(run.id) as \(settlement.outcome)"
+            case .settle(let ends):
+                "settling " + ends.map { "\($0.run.id) as \($0.settlement.outcome)" }.joined(separator: ", ")
             case .tick(let requests): "tick with \(requests.mapValues(\.request.rawValue))"
             case .registration(let worker, _): "\(worker) registers"
             }
@@ -27,8 +28,8 @@ extension Ledger {
         let before = story.facts
         var state = before.state
         switch cause {
-        case .settle(let run, let settlement):
-            if run.id == id, state == .running, run.token == before.token {
+        case .settle(let ends):
+            for (run, settlement) in ends where run.id == id && state == .running && run.token == before.token {
                 state = story.settled(as: settlement, now, policy)
             }
         case .tick(let requests):

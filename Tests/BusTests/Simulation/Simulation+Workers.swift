@@ -67,64 +67,90 @@ extension Simulation {
 
     // MARK: Settling
 
+    /// One run, or several that end together.
     mutating func settle() async throws {
-        guard let index = pick(), let claim = workers[index].runs.randomElement(using: &random) else { return }
-        let settlement: Settlement =
-            switch Int.random(in: 0..<20, using: &random) {
-            case 0, 1: .failed(Failure(.http(404), "m"), retryable: false, received: 0)
-            case 2, 3: .retry(after: .seconds(Int64.random(in: 0...5, using: &random)), Failure(.connect, "m"))
-            case 4: .parked(after: .seconds(2), reason: "disk")
-            case 5, 6: .released(why: "test")
-            case 7: .rejected(reason: "test")
-            default: QueueFixture.done
-            }
-        try await finish(claim, of: index, as: settlement, goesOn: true)
+        guard let index = pick(), !workers[index].runs.isEmpty else { return }
+        let count = random.chance(60) ? 1 : Int.random(in: 1...3, using: &random)
+        let ends = workers[index].runs.shuffled(using: &random).prefix(count).map { ($0, settlement()) }
+        try await finish(ends, of: index, goesOn: true)
     }
 
-    /// Settles a run; perhaps the reply is lost, and it is settled again.
-    mutating func finish(
-        _ claim: Claim, of index: Int, as settlement: Settlement, goesOn: Bool = false
-    ) async throws {
-        workers[index].runs.removeAll { $0.run == claim.run }
-        workers[index].told[claim.run.token] = nil
-        let isOurs = ledger.holds(claim.run)
-        let report = report(of: claim, chance: 30)
-        let next = goesOn && !workers[index].isInDoubt && random.chance(50) ? Token.make() : nil
-        if !isOurs, next == nil {
-            let before = try await traces(of: claim.run.id)
-            guard try await send(claim, settlement, report, index, next).isOurs else {
-                note("fenced settles")
-                return try await expect(before, claim.run.id, "a fenced settle")
-            }
-            // Sent again, as far as Redis knows.
-            return note("settled before")
+    private mutating func settlement() -> Settlement {
+        switch Int.random(in: 0..<20, using: &random) {
+        case 0, 1: .failed(Failure(.http(404), "m"), retryable: false, received: 0)
+        case 2, 3: .retry(after: .seconds(Int64.random(in: 0...5, using: &random)), Failure(.connect, "m"))
+        case 4: .parked(after: .seconds(2), reason: "disk")
+        case 5, 6: .released(why: "test")
+        case 7: .rejected(reason: "test")
+        default: QueueFixture.done
         }
-        let reply = try await send(claim, settlement, report, index, next)
-        if isOurs != reply.isOurs, isOurs { ledger.complain("\(claim.run.id): its own worker was fenced") }
-        if isOurs, settlement.keepsOffsets { ledger.checkpointed(claim.run.id, report) }
-        try await look(.settle(claim.run, settlement))
-        note("settles")
-        guard random.chance(6) else {
-            if case .job(let next) = reply.next { try await begin(next, index) }
+    }
+
+    mutating func finish(_ claim: Claim, of index: Int, as settlement: Settlement) async throws {
+        try await finish([(claim, settlement)], of: index, goesOn: false)
+    }
+
+    /// Settles runs; perhaps the reply is lost, and they are settled again.
+    private mutating func finish(
+        _ ends: [(claim: Claim, settlement: Settlement)], of index: Int, goesOn: Bool
+    ) async throws {
+        for (claim, _) in ends {
+            workers[index].runs.removeAll { $0.run == claim.run }
+            workers[index].told[claim.run.token] = nil
+        }
+        let areOurs = ends.map { ledger.holds($0.claim.run) }
+        var reports: [RunReport] = []
+        for (claim, _) in ends { reports.append(report(of: claim, chance: 30)) }
+        let mayGoOn = goesOn && !workers[index].isInDoubt && random.chance(50)
+        let next = mayGoOn ? (0..<Int.random(in: 1...ends.count, using: &random)).map { _ in Token.make() } : []
+        let runEnds = zip(ends, reports).map { RunEnd($0.claim.run, $0.settlement, $1) }
+        let worker = workers[index].identity
+        let isAnyOurs = areOurs.contains(true)
+        let before = try await traces(of: ends)
+        let reply = try await queue.settle(runEnds, worker: worker, next: next)
+        if !isAnyOurs, next.isEmpty {
+            // An answer of "done" was settled before, as far as Redis knows.
+            for isOurs in reply.isOurs { note(isOurs ? "settled before" : "fenced settles") }
+            if reply.isOurs.contains(false) { try await expect(before, ends, "a fenced settle") }
             return
         }
-        // The reply is lost, with the claim in it. Others may go on before it is sent again.
-        note(next == nil ? "settled twice" : "settled twice, with a lost claim")
+        if ends.count > 1 { note("settled together") }
+        for (index, end) in ends.enumerated() where areOurs[index] {
+            if !reply.isOurs[index] { ledger.complain("\(end.claim.run.id): its own worker was fenced") }
+            if end.settlement.keepsOffsets { ledger.checkpointed(end.claim.run.id, reports[index]) }
+        }
+        try await look(.settle(ends.map { ($0.claim.run, $0.settlement) }))
+        note("settles")
+        guard random.chance(6) else {
+            // A job may be the end of its worker, which does not come to the others then.
+            for case .job(let next) in reply.next where workers[index].identity.instance == worker.instance {
+                try await begin(next, index)
+            }
+            return
+        }
+        // The reply is lost, with the claims in it. Others may go on before it is sent again.
+        note(next.isEmpty ? "settled twice" : "settled twice, with a lost claim")
         if random.chance(50) { try await reconnect(index) } else { workers[index].isInDoubt = true }
-        let before = try await traces(of: claim.run.id)
-        if try await send(claim, settlement, report, index, nil).isOurs != isOurs, settlement.leavesHash {
-            if isOurs, ledger.remembers(claim.run.id) {
-                ledger.complain("\(claim.run.id): a settle sent again was refused")
+        let after = try await traces(of: ends)
+        let again = try await queue.settle(runEnds, worker: worker, next: [])
+        for (index, end) in ends.enumerated() where again.isOurs[index] != areOurs[index] && end.settlement.leavesHash {
+            if areOurs[index], ledger.remembers(end.claim.run.id) {
+                ledger.complain("\(end.claim.run.id): a settle sent again was refused")
             }
         }
-        try await expect(before, claim.run.id, "a settle sent again")
+        try await expect(after, ends, "a settle sent again")
     }
 
-    private func send(
-        _ claim: Claim, _ settlement: Settlement, _ report: RunReport, _ index: Int, _ next: String?
-    ) async throws -> (isOurs: Bool, next: ClaimReply?) {
-        try await queue.settle(
-            claim.run, as: settlement, report: report, worker: workers[index].identity, next: next)
+    private func traces(of ends: [(claim: Claim, settlement: Settlement)]) async throws -> [[RedisValue]] {
+        var result: [[RedisValue]] = []
+        for end in ends { result.append(try await traces(of: end.claim.run.id)) }
+        return result
+    }
+
+    private mutating func expect(
+        _ before: [[RedisValue]], _ ends: [(claim: Claim, settlement: Settlement)], _ what: String
+    ) async throws {
+        for (before, end) in zip(before, ends) { try await expect(before, end.claim.run.id, what) }
     }
 
     private mutating func report(of claim: Claim, chance: Int) -> RunReport {

@@ -1,0 +1,89 @@
+import Bus
+import Redis
+import Synchronization
+
+/// Tells Redis how runs ended. While it is being told of some, those that end meanwhile are gathered, and told together with
+/// the next call: the busier a worker is, the less each job costs Redis.
+final class Settler: Sendable {
+    struct Reply: Sendable {
+        /// False if the run was no longer ours.
+        let isOurs: Bool
+        /// The next claim, or why there is none; nil if none was asked for.
+        let next: ClaimReply?
+    }
+
+    private struct Entry: Sendable {
+        let end: RunEnd
+        let next: String?
+        let answer: CheckedContinuation<Result<Reply, RedisError>, Never>
+    }
+
+    private struct State: Sendable {
+        var waiting: [Entry] = []
+        /// Calls that are under way.
+        var calls = 0
+    }
+
+    /// While Redis works on one, this worker works on the reply to the other.
+    private static let mostCalls = 2
+
+    /// Redis does nothing else meanwhile: this takes it some 2 ms.
+    private static let most = 32
+
+    private let queue: Queue
+    private let worker: WorkerIdentity
+    private let state = Mutex(State())
+
+    init(_ queue: Queue, _ worker: WorkerIdentity) { (self.queue, self.worker) = (queue, worker) }
+
+    /// Ends a run, and claims a job under the token `next` if that is given.
+    func settle(_ end: RunEnd, next: String?) async throws(RedisError) -> Reply {
+        try await withCheckedContinuation { continuation in
+            let isCalling = state.withLock { state in
+                state.waiting.append(Entry(end: end, next: next, answer: continuation))
+                guard state.calls < Self.mostCalls else { return false }
+                state.calls += 1
+                return true
+            }
+            if isCalling { Task(executorPreference: Redis.executor) { await self.tell() } }
+        }.get()
+    }
+
+    private func tell() async {
+        while true {
+            let batch = state.withLock { state in
+                let batch = Array(state.waiting.prefix(Self.most))
+                state.waiting.removeFirst(batch.count)
+                if batch.isEmpty { state.calls -= 1 }
+                return batch
+            }
+            if batch.isEmpty { return }
+            if let error = await tell(batch) {
+                // What Redis refuses one of them should not keep it from hearing of the others.
+                for entry in batch {
+                    guard batch.count > 1, !error.isTransient else {
+                        entry.answer.resume(returning: .failure(error))
+                        continue
+                    }
+                    if let error = await tell([entry]) { entry.answer.resume(returning: .failure(error)) }
+                }
+            }
+        }
+    }
+
+    /// Tells of these, and answers them unless there is an error.
+    private func tell(_ batch: [Entry]) async -> RedisError? {
+        do throws(RedisError) {
+            let reply = try await queue.settle(batch.map(\.end), worker: worker, next: batch.compactMap(\.next))
+            // Claims come in the order of their tokens; the last reply says why there are no more.
+            var claims = reply.next[...]
+            for (entry, isOurs) in zip(batch, reply.isOurs) {
+                let next = entry.next == nil ? nil : claims.count > 1 ? claims.popFirst() : claims.first
+                entry.answer.resume(returning: .success(Reply(isOurs: isOurs, next: next)))
+            }
+            return nil
+        } catch {
+            return error
+        }
+    }
+}

@@ -1,0 +1,82 @@
+import Bus
+import Contract
+import Redis
+import TestSupport
+import Testing
+
+@testable import Worker
+
+/// Runs that end at the same time.
+@Suite struct SettlerTests {
+    private static let running = 100
+    private static let done = Settlement.completed(
+        CompletedFile(
+            file: "f", bytes: 3, store: "s", inode: 1, modified: 1, entity: Entity(), source: "http://h/f", validated: 1
+        ),
+        seconds: 1, unchanged: false)
+
+    private let fleet: Fleet
+    private let worker = WorkerIdentity(name: "w", store: "s")
+    private let runs: [Run]
+
+    init() async throws {
+        fleet = try await Fleet()
+        _ = try await fleet.queue.register(worker, fields: [], known: [])
+        for index in 0..<Self.running { try await fleet.push(#"{"url":"http://h/\#(index)","id":"r\#(index)"}"#) }
+        var runs: [Run] = []
+        while case .job(let claim) = try await fleet.queue.claim(worker, token: Token.make()) { runs.append(claim.run) }
+        self.runs = runs
+    }
+
+    private func settle(
+        _ ends: [RunEnd], wantsNext: Bool
+    ) async -> (replies: [Settler.Reply], errors: [RedisError]) {
+        let settler = Settler(fleet.queue, worker)
+        return await withTaskGroup(of: Result<Settler.Reply, RedisError>.self) { group in
+            for end in ends {
+                group.addTask {
+                    do throws(RedisError) {
+                        return .success(try await settler.settle(end, next: wantsNext ? Token.make() : nil))
+                    } catch {
+                        return .failure(error)
+                    }
+                }
+            }
+            return await group.reduce(into: ([], [])) { result, one in
+                switch one {
+                case .success(let reply): result.0.append(reply)
+                case .failure(let error): result.1.append(error)
+                }
+            }
+        }
+    }
+
+    @Test("are told with few commands, and each gets a job as long as there are any") func together() async throws {
+        let waiting = Self.running / 2
+        for index in 0..<waiting { try await fleet.push(#"{"url":"http://h/\#(index)","id":"w\#(index)"}"#) }
+        try await fleet.queue.redis.send(Command("CONFIG", "RESETSTAT"))
+        let (replies, errors) = await settle(runs.map { RunEnd($0, Self.done) }, wantsNext: true)
+        #expect(errors.isEmpty && replies.allSatisfy(\.isOurs))
+        let next = replies.compactMap { if case .job(let claim)? = $0.next { claim.run } else { nil } }
+        #expect(Set(next.map(\.id)) == Set((0..<waiting).map { "w\($0)" }))
+        #expect(Set(next.map(\.token)).count == waiting)
+        let statistics = try await fleet.server.cli("INFO", "commandstats")
+        let calls = try #require(statistics.firstMatch(of: /cmdstat_fcall:calls=(\d+)/).flatMap { Int($0.1) })
+        // Two may go out before there is anything to gather.
+        #expect(calls <= 2 + Self.running / 8, "\(calls)")
+        for run in runs { #expect(try await fleet.queue.job(run.id)?["state"] == "completed") }
+    }
+
+    @Test("do not keep Redis from hearing of each other where it refuses one") func refused() async throws {
+        try await fleet.queue.redis.send(Command("SET", fleet.queue.keys.rejected, "no list"))
+        let ends = runs.enumerated().map { index, run in
+            RunEnd(run, index == 50 ? .rejected(reason: "test") : Self.done)
+        }
+        let (replies, errors) = await settle(ends, wantsNext: false)
+        #expect(errors.map(\.code) == [.wrongType])
+        #expect(replies.count == Self.running - 1 && replies.allSatisfy(\.isOurs))
+        for (index, run) in runs.enumerated() {
+            #expect(try await fleet.queue.job(run.id)?["state"] == (index == 50 ? "running" : "completed"))
+        }
+    }
+}
