@@ -58,11 +58,11 @@ extension Queue {
         try ClaimReply(try await redis.pipeline([claimCall(worker, token)])[0])
     }
 
-    /// Ends runs, and claims as many next jobs of this queue as there are tokens in `next`. Safe to be sent again. Each answer
-    /// is false if the run was no longer ours; the claims end with what else there was to say, if they are fewer.
+    /// Ends runs, and claims as many next jobs of this queue as there are tokens in `next`. Safe to be sent again. Each run has
+    /// an answer of its own, false if it was no longer ours; the claims end with what else there was to say, if they are fewer.
     package func settle(
         _ ends: [RunEnd], worker: WorkerIdentity, next: [String]
-    ) async throws(RedisError) -> (isOurs: [Bool], next: [ClaimReply]) {
+    ) async throws(RedisError) -> (isOurs: [Result<Bool, RedisError>], next: [ClaimReply]) {
         var arguments: [any RedisArgument] =
             [Token.make(), worker.name, policy.lease.milliseconds] + policy.retention + [ends.count]
         for end in ends { arguments += end.arguments }
@@ -73,7 +73,11 @@ extension Queue {
         else { throw RedisError(.reply, "the settle function answered \(reply)") }
         var replies: [ClaimReply] = []
         for claim in claims { replies.append(try ClaimReply(claim)) }
-        return (answers.map { $0.string == "done" }, replies)
+        return (
+            answers.map { answer in
+                if case .error(let error) = answer { .failure(error) } else { .success(answer.string == "done") }
+            }, replies
+        )
     }
 
     /// Looks after the queue: extends the leases of `runs` and tells of them, at most 100 a call. What else there is to do is

@@ -58,32 +58,21 @@ final class Settler: Sendable {
                 return batch
             }
             if batch.isEmpty { return }
-            if let error = await tell(batch) {
-                // What Redis refuses one of them should not keep it from hearing of the others.
-                for entry in batch {
-                    guard batch.count > 1, !error.isTransient else {
-                        entry.answer.resume(returning: .failure(error))
-                        continue
-                    }
-                    if let error = await tell([entry]) { entry.answer.resume(returning: .failure(error)) }
-                }
-            }
+            await tell(batch)
         }
     }
 
-    /// Tells of these, and answers them unless there is an error.
-    private func tell(_ batch: [Entry]) async -> RedisError? {
+    private func tell(_ batch: [Entry]) async {
         do throws(RedisError) {
             let reply = try await queue.settle(batch.map(\.end), worker: worker, next: batch.compactMap(\.next))
             // Claims come in the order of their tokens; the last reply says why there are no more.
             var claims = reply.next[...]
             for (entry, isOurs) in zip(batch, reply.isOurs) {
                 let next = entry.next == nil ? nil : claims.count > 1 ? claims.popFirst() : claims.first
-                entry.answer.resume(returning: .success(Reply(isOurs: isOurs, next: next)))
+                entry.answer.resume(returning: isOurs.map { Reply(isOurs: $0, next: next) })
             }
-            return nil
         } catch {
-            return error
+            for entry in batch { entry.answer.resume(returning: .failure(error)) }
         }
     }
 }

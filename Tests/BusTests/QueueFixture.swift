@@ -61,6 +61,6 @@ extension Queue {
     ) async throws(RedisError) -> (isOurs: Bool, next: ClaimReply?) {
         let reply = try await settle(
             [RunEnd(run, settlement, report)], worker: worker, next: next.map { [$0] } ?? [])
-        return (reply.isOurs[0], reply.next.first)
+        return (try reply.isOurs[0].get(), reply.next.first)
     }
 }

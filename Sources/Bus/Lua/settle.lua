@@ -4,8 +4,8 @@
 --       n runs, each: id, token, outcome, argument, members of the outcome's event, a report (report.lua); next tokens …
 -- outcome: completed | failed | cancelled | paused | retry (argument: delay ms) | parked (argument: delay ms) |
 --          released (argument: why) | rejected (argument: reason)
--- Returns {of each run 'done' | 'fenced'}, {the next claims, and what ended them (take.lua)}. A settle sent again answers 'done'
--- again.
+-- Returns {of each run 'done', 'fenced', or an error}, {the next claims, and what ended them (take.lua)}. A settle sent again
+-- answers 'done' again. An error is one run's own: the others are settled.
 local function end_run(worker, retention, run)
   local id, token, j, r = run.id, run.token, run.j, run.report
   local outcome, argument, members = run.outcome, run.argument, run.members
@@ -14,7 +14,7 @@ local function end_run(worker, retention, run)
     return j and (j.token == token or call('HGET', key(id), 'settled') == token) and 'done' or 'fenced'
   end
   if outcome == 'completed' or outcome == 'failed' then
-    -- Its lease and its token have gone with those of the others.
+    -- Its lease and its token go with those of the others.
     j.state = nil
     local fields = r.fields
     local n = #fields
@@ -23,6 +23,7 @@ local function end_run(worker, retention, run)
     emit_report(id, j, r, worker)
     finish(id, j, outcome, retention, members, worker, fields)
   elseif outcome == 'rejected' then
+    call('LLEN', REJECTED)
     reject(redis.pcall('HGET', spec(id), 'spec'), argument, id)
     leave(id, j)
     call('DEL', key(id), spec(id), offsets(id))
@@ -49,37 +50,35 @@ local function end_run(worker, retention, run)
       requeue(id, j, true, why, retention)
     end
   end
-  return 'done'
+  -- It is told before anything else is looked at, whatever is wrong with that.
+  return publish('done')
 end
 
 define('settle', { 'allow-oom' }, function()
   local settings, held, waiting = touch()
   local worker, lease = ARGV[2], tonumber(ARGV[3])
   local retention = { completed = ARGV[4], failed = ARGV[5], cancelled = ARGV[6] }
+  call('HLEN', WORKER)
   local runs, ids, tokens, answers, i = {}, {}, {}, {}, 8
   for n = 1, tonumber(ARGV[7]) do
     local id, token, outcome, argument, members = unpack(ARGV, i, i + 4)
     local after, report = read_report(i + 5)
     local j = ending(id)
-    local is_ours = j and j.token == token and j.state == 'running'
     runs[n] = { id = id, token = token, outcome = outcome, argument = argument, members = members, report = report, j = j,
-      is_ours = is_ours }
-    if is_ours then
-      ids[#ids + 1], tokens[#tokens + 1] = id, token
-      if outcome == 'rejected' then call('LLEN', REJECTED) end
-    end
+      is_ours = j and j.token == token and j.state == 'running' }
     -- All others may change the line.
     if outcome ~= 'completed' then held, waiting = nil, nil end
     i = after
   end
+  for n, run in ipairs(runs) do
+    local fine, answer = pcall(end_run, worker, retention, run)
+    -- To pcall an error is a text or a table, by Redis' version.
+    answers[n] = fine and answer or { err = type(answer) == 'table' and answer.err or tostring(answer) }
+    if fine and run.is_ours then ids[#ids + 1], tokens[#tokens + 1] = run.id, run.token end
+  end
   if #ids > 0 then
     call('HDEL', WORKER, unpack(tokens))
     call('ZREM', LEASES, unpack(ids))
-  end
-  for n, run in ipairs(runs) do
-    answers[n] = end_run(worker, retention, run)
-    -- It is told before anything else is looked at, whatever is wrong with that.
-    publish()
   end
   return publish({ answers, i <= #ARGV and take(worker, { unpack(ARGV, i) }, lease, retention, settings, held, waiting) or {} })
 end)

@@ -108,15 +108,16 @@ extension Simulation {
         let isAnyOurs = areOurs.contains(true)
         let before = try await traces(of: ends)
         let reply = try await queue.settle(runEnds, worker: worker, next: next)
+        let answers = try reply.isOurs.map { try $0.get() }
         if !isAnyOurs, next.isEmpty {
             // An answer of "done" was settled before, as far as Redis knows.
-            for isOurs in reply.isOurs { note(isOurs ? "settled before" : "fenced settles") }
-            if reply.isOurs.contains(false) { try await expect(before, ends, "a fenced settle") }
+            for isOurs in answers { note(isOurs ? "settled before" : "fenced settles") }
+            if answers.contains(false) { try await expect(before, ends, "a fenced settle") }
             return
         }
         if ends.count > 1 { note("settled together") }
         for (index, end) in ends.enumerated() where areOurs[index] {
-            if !reply.isOurs[index] { ledger.complain("\(end.claim.run.id): its own worker was fenced") }
+            if !answers[index] { ledger.complain("\(end.claim.run.id): its own worker was fenced") }
             if end.settlement.keepsOffsets { ledger.checkpointed(end.claim.run.id, reports[index]) }
         }
         try await look(.settle(ends.map { ($0.claim.run, $0.settlement) }))
@@ -132,8 +133,8 @@ extension Simulation {
         note(next.isEmpty ? "settled twice" : "settled twice, with a lost claim")
         if random.chance(50) { try await reconnect(index) } else { workers[index].isInDoubt = true }
         let after = try await traces(of: ends)
-        let again = try await queue.settle(runEnds, worker: worker, next: [])
-        for (index, end) in ends.enumerated() where again.isOurs[index] != areOurs[index] && end.settlement.leavesHash {
+        let again = try await queue.settle(runEnds, worker: worker, next: []).isOurs.map { try $0.get() }
+        for (index, end) in ends.enumerated() where again[index] != areOurs[index] && end.settlement.leavesHash {
             if areOurs[index], ledger.remembers(end.claim.run.id) {
                 ledger.complain("\(end.claim.run.id): a settle sent again was refused")
             }

@@ -97,6 +97,8 @@ extension Story {
         case .failed: return ended(.failed, now, policy)
         case .cancelled:
             let forgets = taken?.request.forgets ?? false
+            // Its worker has heard of a request that Redis has forgotten since, with its last seconds.
+            if taken == nil { demand = nil }
             return stopped(by: Stop(request: forgets ? .removed : .cancelled, moment: now), now, policy)
         case .retry, .parked:
             guard taken == nil else { return putBack(now, policy) }
