@@ -32,7 +32,7 @@ public struct Entity: Sendable, Equatable {
     public var etag: String?
     /// Byte for byte as sent.
     public var lastModified: String?
-    /// Whether `lastModified` is strong: at least 60 s older than the response's Date.
+    /// Whether `lastModified` is strong: at least 60 s older than the response's Date. False where a strong ETag is better.
     public var lastModifiedIsStrong: Bool
     /// Bytes; nil if the server did not say.
     public var total: Int64?

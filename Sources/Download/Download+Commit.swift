@@ -20,7 +20,7 @@ extension Download {
     /// The same for a small file that is in memory yet, together with others.
     func commit(_ first: FirstResponse, _ bytes: [UInt8]) async throws(TransferError) -> DownloadOutcome {
         let commit = fileCommit { () throws(TransferError) in
-            try self.judge(Int64(bytes.count), of: try self.create(for: first, with: bytes))
+            try self.judge(Int64(bytes.count), of: try self.create(for: first, with: bytes, isWhole: true))
         }
         return try await finish(commit, try await context.commits.run(commit))
     }

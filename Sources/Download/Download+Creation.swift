@@ -5,13 +5,15 @@ import Transfer
 
 // A new generation of the partial file.
 extension Download {
-    /// Opens one beside the final name, with room for all of the entity, and writes `bytes` if they are here already.
-    /// Blocks.
+    /// Opens one beside the final name, with room for all of the entity, and writes `bytes` if they are here already. What is
+    /// in the way of a file that `isWhole` shows when it gets its name. Blocks.
     @discardableResult
-    func create(for first: FirstResponse, with bytes: [UInt8] = []) throws(TransferError) -> OutputFile {
+    func create(
+        for first: FirstResponse, with bytes: [UInt8] = [], isWhole: Bool = false
+    ) throws(TransferError) -> OutputFile {
         let target = try Target(
             job.path, suggested: suggestedName(first.transfer.head, first.url), in: context.store)
-        try target.check(job.ifExists, mayReplace: mayReplace(target))
+        if !isWhole { try target.check(job.ifExists, mayReplace: mayReplace(target)) }
         let used = state.withLock { $0.partial?.generation }
         // The token names a run's first generation; a restart within the run adds to it.
         let generation =

@@ -36,8 +36,8 @@ struct HeadParser {
         let text = Self.text(line)
         if first == UInt8(ascii: " ") || first == UInt8(ascii: "\t") {
             headers.extendLast(text[...])
-        } else if let colon = text.firstIndex(of: ":") {
-            headers.append(name: text[..<colon], value: text[text.index(after: colon)...])
+        } else if let colon = text.utf8.firstIndex(of: UInt8(ascii: ":")) {
+            headers.append(name: text[..<colon], value: text[text.utf8.index(after: colon)...])
         }
         // A line without a colon is no field; others ignore it too.
         return .more

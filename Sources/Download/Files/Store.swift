@@ -102,7 +102,7 @@ package final class Store: Sendable {
             guard let here = directory.beneath(folder) else { continue }
             for name in here.names() {
                 guard let status = here.status(of: name) else { continue }
-                if status.st_mode & S_IFMT == S_IFDIR {
+                if status.isDirectory {
                     pending.append(folder + name + "/")
                     continue
                 }

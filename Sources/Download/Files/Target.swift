@@ -57,10 +57,9 @@ struct Target: Sendable {
     /// Looks before the download what is in the way of it.
     func check(_ policy: Job.IfExists, mayReplace: @autoclosure () -> Bool) throws(TransferError) {
         guard let status = directory.status(of: name), !mayReplace() else { return }
-        if status.st_mode & S_IFMT == S_IFDIR {
-            throw .failed(Failure(.fileExists, "\(path) is a directory: give the path of a file"))
+        if policy == .fail || policy == .reuse && isGiven || policy == .overwrite && status.isDirectory {
+            throw .failed(inTheWay)
         }
-        if policy == .fail || policy == .reuse && isGiven { throw .failed(inTheWay) }
     }
 
     /// Gives `partial` its final name, which is not synced. Afterwards only `completed` may be settled. `mayReplace` is asked if
@@ -101,9 +100,7 @@ struct Target: Sendable {
     }
 
     private func replace(_ partial: PartialFile) throws(PlaceError) {
-        if directory.status(of: name).map({ $0.st_mode & S_IFMT == S_IFDIR }) == true {
-            throw .failed(.failed(inTheWay))
-        }
+        if directory.status(of: name)?.isDirectory == true { throw .failed(.failed(inTheWay)) }
         let second = partial.name + "-placing"
         directory.unlink(second)
         guard linkat(directory.descriptor, partial.name, directory.descriptor, second, 0) == 0 else {
@@ -117,11 +114,17 @@ struct Target: Sendable {
     }
 
     private var inTheWay: Failure {
-        Failure(
-            .fileExists, "\(path) exists and is not this job's: choose another path, or if_exists overwrite or rename")
+        let isDirectory = directory.status(of: name)?.isDirectory == true
+        return Failure(
+            .fileExists,
+            isDirectory
+                ? "\(path) is a directory: give the path of a file"
+                : "\(path) exists and is not this job's: choose another path, or if_exists overwrite or rename")
     }
 }
 
 extension stat {
+    var isDirectory: Bool { st_mode & S_IFMT == S_IFDIR }
+
     var modifiedNanoseconds: Int64 { Int64(st_mtim.tv_sec) * 1_000_000_000 + Int64(st_mtim.tv_nsec) }
 }

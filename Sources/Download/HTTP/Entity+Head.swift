@@ -4,15 +4,15 @@ import Transfer
 extension Entity {
     /// What a response tells of the version of the bytes that it carries. `total` is the whole entity's length.
     init(_ head: ResponseHead, total: Int64?) {
-        let modified = head.headers["last-modified"]
-        var isStrong = false
-        if let modified = modified.flatMap(HTTPDate.parse), let date = head.headers["date"].flatMap(HTTPDate.parse) {
-            // RFC 9110 section 8.8.2.2 asks for a second; clocks and file systems are coarser than that.
-            isStrong = date - modified >= 60
-        }
         self.init(
-            etag: head.headers["etag"], lastModified: modified, lastModifiedIsStrong: isStrong, total: total,
+            etag: head.headers["etag"], lastModified: head.headers["last-modified"], total: total,
             encoding: head.headers["content-encoding"] ?? "", digest: DigestFields.checksum(head))
+        if strongETag == nil, let modified = lastModified.flatMap(HTTPDate.parse),
+            let date = head.headers["date"].flatMap(HTTPDate.parse)
+        {
+            // RFC 9110 section 8.8.2.2 asks for a second; clocks and file systems are coarser than that.
+            lastModifiedIsStrong = date - modified >= 60
+        }
     }
 
     /// A strong ETag (RFC 9110 section 8.8.3), nil if it is weak or absent.
