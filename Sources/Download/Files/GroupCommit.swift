@@ -5,8 +5,8 @@ import Transfer
 /// Puts small files on the disk together (group commit).
 ///
 /// A directory takes one name at a time, however many threads have one, and a sync takes about as long for fifty files as for
-/// one. So one thread has all of them: in a round it names the files whose bytes the sync before has made durable, writes
-/// those that have come meanwhile, and syncs names and bytes at once.
+/// one. So one thread writes all of them, and another one makes durable what has been written meanwhile: in each round it syncs
+/// these files' bytes and the names of those before at once, and then gives these theirs.
 package final class GroupCommit: Sendable {
     private struct Entry: Sendable {
         let commit: FileCommit
@@ -29,16 +29,48 @@ package final class GroupCommit: Sendable {
         func end(_ end: FileCommit.End) { answer.resume(returning: .success(end)) }
     }
 
+    private typealias Written = (entry: Entry, file: FileCommit.Written)
+    private typealias Named = (entry: Entry, file: FileCommit.Named)
+
+    /// What one thread at a time does; more gathers meanwhile.
+    private struct Stage<T: Sendable>: Sendable {
+        private var waiting: [T] = []
+        private(set) var isRunning = false
+
+        /// Whether a thread is to be started.
+        mutating func add(_ one: T) -> Bool {
+            waiting.append(one)
+            defer { isRunning = true }
+            return !isRunning
+        }
+
+        /// What has gathered; nil if that is nothing, and the thread has nothing else to do: it ends.
+        mutating func take(orEnds: Bool = true) -> [T]? {
+            isRunning = !waiting.isEmpty || !orEnds
+            return isRunning ? exchange(&waiting, with: []) : nil
+        }
+    }
+
     private struct State: Sendable {
-        var arrived: [Entry] = []
+        var arrived = Stage<Entry>()
+        var written = Stage<Written>()
         var chores: [BlockingPool.Work] = []
-        var isRunning = false
         /// Files that are on their way.
         var count = 0
+        /// Until when there are so many that they go together, even if for a moment there are not: monotonic nanoseconds.
+        var busyUntil: UInt64 = 0
+
+        /// Counts one more. Whether it goes by itself.
+        mutating func isNextAlone(_ now: UInt64) -> Bool {
+            count += 1
+            if count > (now < busyUntil ? GroupCommit.few / 2 : GroupCommit.few) { busyUntil = now + GroupCommit.pace }
+            return now >= busyUntil && !arrived.isRunning && !written.isRunning
+        }
     }
 
     /// So many that are to be durable are quicker side by side, each at its own pace.
     private static let few = 16
+    private static let pace: UInt64 = 20_000_000
 
     private let store: Store
     private let blocking: BlockingPool
@@ -57,14 +89,12 @@ package final class GroupCommit: Sendable {
     }
 
     func run(_ commit: FileCommit) async throws(TransferError) -> FileCommit.End {
-        let isAlone = state.withLock { state in
-            state.count += 1
-            return !groups || commit.durability == .disk && !state.isRunning && state.count <= Self.few
-        }
+        let isAlone = state.withLock { $0.isNextAlone(monotonicNanoseconds()) && commit.durability == .disk } || !groups
         defer { state.withLock { $0.count -= 1 } }
         if isAlone { return try await blocking.run { () throws(TransferError) in try commit.run() } }
         return try await withCheckedContinuation { continuation in
-            start { $0.arrived.append(Entry(commit: commit, answer: continuation)) }
+            let entry = Entry(commit: commit, answer: continuation)
+            if state.withLock({ $0.arrived.add(entry) }) { blocking.submit { self.write() } }
         }.get()
     }
 
@@ -77,67 +107,49 @@ package final class GroupCommit: Sendable {
     /// Runs what has met no files until now.
     package func runChores() async {
         guard state.withLock({ !$0.chores.isEmpty }) else { return }
-        await blocking.run { for chore in self.state.withLock({ exchange(&$0.chores, with: []) }) { chore() } }
+        await blocking.run { self.takeChores() }
     }
 
     /// Files that are on their way.
     var count: Int { state.withLock { $0.count } }
 
-    // MARK: The thread
+    // MARK: The two threads
 
-    private func start(_ change: (inout State) -> Void) {
-        let isFirst = state.withLock { state in
-            change(&state)
-            defer { state.isRunning = true }
-            return !state.isRunning
-        }
-        if isFirst { blocking.submit { self.runRounds() } }
-    }
-
-    private func runRounds() {
-        var written: [(entry: Entry, file: FileCommit.Written)] = []
-        while let arrived = next(isLast: written.isEmpty) {
-            var named: [(entry: Entry, file: FileCommit.Named)] = []
-            for (entry, file) in written {
-                guard entry.commit.mayName() else {
-                    entry.end(.unsure(file))
+    private func write() {
+        while let arrived = state.withLock({ $0.arrived.take() }) {
+            takeChores()
+            for entry in arrived {
+                guard entry.commit.durability == .disk else {
+                    entry.attempt(entry.commit.run).map(entry.end)
                     continue
                 }
-                entry.attempt { () throws(TransferError) in try entry.commit.name(file) }.map {
-                    named.append((entry, $0))
-                }
+                guard let file = entry.attempt(entry.commit.write) else { continue }
+                if state.withLock({ $0.written.add((entry, file)) }) { blocking.submit { self.makeDurable() } }
             }
-            written = []
-            for entry in arrived {
-                if entry.commit.durability == .disk {
-                    entry.attempt(entry.commit.write).map { written.append((entry, $0)) }
-                } else {
-                    entry.attempt(entry.commit.run).map(entry.end)
-                }
-            }
+        }
+    }
+
+    private func makeDurable() {
+        var named: [Named] = []
+        while var written = state.withLock({ $0.written.take(orEnds: named.isEmpty) }) {
             sync(&written, &named)
             for (entry, file) in named { entry.end(.ended(file.end())) }
+            named = written.compactMap(name)
         }
     }
 
-    /// What has arrived since it was asked last; nil if that is nothing, and `isLast`.
-    private func next(isLast: Bool) -> [Entry]? {
-        let (arrived, chores) = state.withLock { state in
-            state.isRunning = !isLast || !state.arrived.isEmpty
-            return (
-                state.isRunning ? exchange(&state.arrived, with: []) : nil,
-                state.isRunning ? exchange(&state.chores, with: []) : []
-            )
+    private func name(_ entry: Entry, _ file: FileCommit.Written) -> Named? {
+        guard entry.commit.mayName() else {
+            entry.end(.unsure(file))
+            return nil
         }
-        for chore in chores { chore() }
-        return arrived
+        return entry.attempt { () throws(TransferError) in try entry.commit.name(file) }.map { (entry, $0) }
     }
+
+    private func takeChores() { for chore in state.withLock({ exchange(&$0.chores, with: []) }) { chore() } }
 
     /// Makes the bytes of the one and the names of the other durable. Those that fail are told, and taken out.
-    private func sync(
-        _ written: inout [(entry: Entry, file: FileCommit.Written)],
-        _ named: inout [(entry: Entry, file: FileCommit.Named)]
-    ) {
+    private func sync(_ written: inout [Written], _ named: inout [Named]) {
         if written.count + named.count > 1, syncVolume(written.map(\.file), named.map(\.file)) {
             for (_, file) in written { file.output.noteSynced() }
             return
