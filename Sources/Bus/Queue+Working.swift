@@ -41,21 +41,28 @@ package struct DroppedFile: Sendable {
 }
 
 extension Queue {
-    /// Waits up to `block` for an element and claims it, in one round trip on `waiter`, a client of its own.
+    /// Waits up to `block` for an element and claims it, and more if there are more tokens and elements, in one round trip on
+    /// `waiter`, a client of its own.
     package func waitAndClaim(
-        _ worker: WorkerIdentity, token: String, block: Duration, on waiter: Redis
-    ) async throws(RedisError) -> ClaimReply {
+        _ worker: WorkerIdentity, tokens: [String], block: Duration, on waiter: Redis
+    ) async throws(RedisError) -> [ClaimReply] {
         let wait = Command("BLMOVE", keys.jobs, keys.held(worker.name), "RIGHT", "LEFT", String(block.secondsValue))
         let replies = try await waiter.pipeline(
-            [.command(wait), claimCall(worker, token)], timeout: .seconds(1), blocking: block)
+            [.command(wait), claimCall(worker, tokens)], timeout: .seconds(1), blocking: block)
         // A wait that CLIENT UNBLOCK ended is no failure; the claim behind it counts.
         if case .error(let error) = replies[0], error.code != .unblocked { throw error }
-        return try ClaimReply(replies[1])
+        return try Self.claims(try replies[1].get())
     }
 
-    /// Claims what waits now.
-    package func claim(_ worker: WorkerIdentity, token: String) async throws(RedisError) -> ClaimReply {
-        try ClaimReply(try await redis.pipeline([claimCall(worker, token)])[0])
+    /// Claims what waits now, a job for each token. If there are fewer, what follows them says why.
+    package func claim(_ worker: WorkerIdentity, tokens: [String]) async throws(RedisError) -> [ClaimReply] {
+        try Self.claims(try await redis.pipeline([claimCall(worker, tokens)])[0].get())
+    }
+
+    private static func claims(_ reply: RedisValue) throws(RedisError) -> [ClaimReply] {
+        var claims: [ClaimReply] = []
+        for claim in reply.array ?? [] { claims.append(try ClaimReply(claim)) }
+        return claims
     }
 
     /// Ends runs, and claims as many next jobs of this queue as there are tokens in `next`. Safe to be sent again. Each run has
@@ -68,15 +75,12 @@ extension Queue {
         for end in ends { arguments += end.arguments }
         arguments += next
         let reply = try await redis.run(functions.settle, keys: keys.given(to: worker.name), arguments: arguments)
-        guard let parts = reply.array, parts.count == 2, let answers = parts[0].array, answers.count == ends.count,
-            let claims = parts[1].array
+        guard let parts = reply.array, parts.count == 2, let answers = parts[0].array, answers.count == ends.count
         else { throw RedisError(.reply, "the settle function answered \(reply)") }
-        var replies: [ClaimReply] = []
-        for claim in claims { replies.append(try ClaimReply(claim)) }
         return (
             answers.map { answer in
                 if case .error(let error) = answer { .failure(error) } else { .success(answer.string == "done") }
-            }, replies
+            }, try Self.claims(parts[1])
         )
     }
 
@@ -136,9 +140,9 @@ extension Queue {
             arguments: [Token.make(), worker.name, worker.instance])
     }
 
-    private func claimCall(_ worker: WorkerIdentity, _ token: String) -> Call {
+    private func claimCall(_ worker: WorkerIdentity, _ tokens: [String]) -> Call {
         let arguments: [any RedisArgument] =
-            [Token.make(), worker.name, token, policy.lease.milliseconds] + policy.retention
+            [Token.make(), worker.name, policy.lease.milliseconds] + policy.retention + tokens
         return .function(functions.claim, keys: keys.given(to: worker.name), arguments: arguments)
     }
 }

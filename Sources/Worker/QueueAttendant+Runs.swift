@@ -57,7 +57,6 @@ extension QueueAttendant {
         defer { forget(run) }
         var next = wantsNext ? Token.make() : nil
         while true {
-            let sent = ContinuousClock.now
             do {
                 next = state.withLock { state in
                     guard let next, state.mayClaim else { return nil }
@@ -65,7 +64,7 @@ extension QueueAttendant {
                     return next
                 }
                 let reply = try await settler.settle(RunEnd(run, settlement, report, isFirst: isFirst), next: next)
-                let claim = reply.next.flatMap { accept($0, sent: sent) }
+                let claim = reply.next.flatMap(accept)
                 if claim == nil, let next { state.withLock { _ = $0.pending.remove(next) } }
                 return (reply.isOurs, claim, reply.next != nil && claim == nil)
             } catch {

@@ -60,30 +60,31 @@ final class QueueAttendant: Sendable {
 
     // MARK: Claims
 
-    /// Waits for a job and claims it. nil: there was none, or Redis could not be asked (a pause has passed then).
-    func wait() async -> Claim? {
+    /// Waits for a job and claims it, and up to `most` if they are there. None: there was none, or Redis could not be asked (a
+    /// pause has passed then).
+    func wait(most: Int) async -> [Claim] {
         guard state.withLock({ $0.mayClaim }) else {
             try? await Task.sleep(for: .milliseconds(100))
-            return nil
+            return []
         }
-        let sent = ContinuousClock.now
-        return await claiming { token throws(RedisError) in
-            try await self.queue.waitAndClaim(self.identity, token: token, block: Self.block, on: self.waiter)
-        }.flatMap { self.accept($0, sent: sent) }
+        return await claiming(most) { tokens throws(RedisError) in
+            try await self.queue.waitAndClaim(self.identity, tokens: tokens, block: Self.block, on: self.waiter)
+        }?.compactMap(accept) ?? []
     }
 
     /// Claims what waits now; nil if nothing does.
     func claimNow() async -> (claim: Claim?, isEmpty: Bool) {
         guard state.withLock({ $0.mayClaim }) else { return (nil, true) }
-        let reply = await claiming { token throws(RedisError) in try await self.queue.claim(self.identity, token: token)
+        let replies = await claiming(1) { tokens throws(RedisError) in
+            try await self.queue.claim(self.identity, tokens: tokens)
         }
-        guard let reply else { return (nil, false) }
-        if case .job(let claim) = reply { return (claim, false) }
-        return (accept(reply, sent: .now), true)
+        guard let replies else { return (nil, false) }
+        let claim = replies.lazy.compactMap(self.accept).first
+        return (claim, claim == nil)
     }
 
     /// The claim that a reply holds; what else it says is noted.
-    func accept(_ reply: ClaimReply, sent: ContinuousClock.Instant) -> Claim? {
+    func accept(_ reply: ClaimReply) -> Claim? {
         switch reply {
         case .job(let claim): return claim
         case .empty: return nil
@@ -93,18 +94,24 @@ final class QueueAttendant: Sendable {
         }
     }
 
-    private func claiming(_ ask: (String) async throws(RedisError) -> ClaimReply) async -> ClaimReply? {
-        let token = Token.make()
+    private func claiming(
+        _ count: Int, _ ask: ([String]) async throws(RedisError) -> [ClaimReply]
+    ) async -> [ClaimReply]? {
+        let tokens = (0..<count).map { _ in Token.make() }
         // Until its run is entered, a claim is known by its token only.
-        let mayClaim = state.withLock { $0.mayClaim && $0.pending.insert(token).inserted }
+        let mayClaim = state.withLock { state in
+            if state.mayClaim { state.pending.formUnion(tokens) }
+            return state.mayClaim
+        }
         guard mayClaim else { return nil }
         do {
-            let reply = try await ask(token)
-            if case .job = reply {} else { state.withLock { _ = $0.pending.remove(token) } }
-            return reply
+            let replies = try await ask(tokens)
+            let claimed = replies.compactMap { if case .job(let claim) = $0 { claim.run.token } else { nil } }
+            state.withLock { $0.pending.subtract(Set(tokens).subtracting(claimed)) }
+            return replies
         } catch {
             state.withLock { state in
-                state.pending.remove(token)
+                state.pending.subtract(tokens)
                 state.isInDoubt = true
             }
             await pause(after: error, while: "waiting for jobs")

@@ -18,6 +18,9 @@ final class Slots: Sendable {
 
     var taken: Int { state.withLock { $0.taken } }
 
+    /// How many are free.
+    var free: Int { state.withLock { isFree($0) ? (limit ?? .max) - $0.taken : 0 } }
+
     /// Takes a free slot; false if there is none.
     func take() -> Bool {
         state.withLock { state in

@@ -20,6 +20,9 @@ package final class Worker: Sendable {
     private let bytes: Mutex<Int64>
     private let isDraining = Mutex(false)
 
+    /// So many jobs are claimed at once.
+    private static let largestAppetite = 16
+
     /// Opens the root. Throws `Failure` with a sentence about what is wrong with it, with the operator's authorities or proxy.
     package init(_ configuration: WorkerConfiguration, log: Logger) throws(Failure) {
         self.configuration = configuration
@@ -106,21 +109,26 @@ package final class Worker: Sendable {
     private func takeJobs(
         _ attendant: QueueAttendant, _ feed: AsyncStream<(QueueAttendant, Claim, ContinuousClock.Instant)>.Continuation
     ) async {
+        // A line that has more is taken ever faster, but one by one where workers share a few.
+        var appetite = 1
         while !Task.isCancelled {
             await slots.waitUntilFree()
             if Task.isCancelled { return }
             let sent = ContinuousClock.now
-            let claim = await attendant.wait()
-            order.withLock { $0.note(attendant.index, wasEmpty: claim == nil) }
-            guard let claim else { continue }
-            if !isDraining.withLock({ $0 }), slots.take() {
-                // Nobody takes it any more from the moment at which the worker is told to end.
-                guard case .terminated = feed.yield((attendant, claim, sent)) else { continue }
-                slots.release()
+            let most = min(appetite, slots.free)
+            let claims = await attendant.wait(most: max(1, most))
+            appetite = claims.count < most ? 1 : min(2 * appetite, Self.largestAppetite)
+            order.withLock { $0.note(attendant.index, wasEmpty: claims.isEmpty) }
+            for claim in claims {
+                if !isDraining.withLock({ $0 }), slots.take() {
+                    // Nobody takes it any more from the moment at which the worker is told to end.
+                    guard case .terminated = feed.yield((attendant, claim, sent)) else { continue }
+                    slots.release()
+                }
+                // Another queue was quicker, or the worker is told to end: back to the front, uncounted.
+                _ = await attendant.settle(
+                    claim.run, as: .released(why: "no slot"), report: RunReport(), wantsNext: false)
             }
-            // Another queue was quicker, or the worker is told to end: back to the front, uncounted.
-            _ = await attendant.settle(
-                claim.run, as: .released(why: "no slot"), report: RunReport(), wantsNext: false)
         }
     }
 

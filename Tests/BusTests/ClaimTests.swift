@@ -56,6 +56,34 @@ import Testing
         #expect(try await f.queue.stats().maxRunning == nil)
     }
 
+    @Test("several jobs come with one claim, in their order, as many as there are and may run")
+    func several() async throws {
+        let f = try await QueueFixture()
+        for id in ["1", "2", "3", "4", "5"] { try await f.push(#"{"url":"http://h/","id":"\#(id)"}"#) }
+        // One that is held comes before those in line.
+        try await f.redis.send(Command("LMOVE", f.queue.keys.jobs, f.queue.keys.held(f.worker.name), "RIGHT", "LEFT"))
+        func claim(_ count: Int) async throws -> [String] {
+            let tokens = (0..<count).map { _ in Token.make() }
+            let replies = try await f.queue.claim(f.worker, tokens: tokens)
+            let runs = replies.compactMap { if case .job(let claim) = $0 { claim.run } else { nil } }
+            #expect(runs.map(\.token) == Array(tokens.prefix(runs.count)))
+            let others = replies.compactMap { reply -> String? in
+                switch reply {
+                case .job: nil
+                case .empty: "empty"
+                case .closed: "closed"
+                }
+            }
+            return runs.map(\.id) + others
+        }
+        #expect(try await claim(2) == ["1", "2"])
+        try await f.redis.send(Command("HSET", f.queue.keys.settings, "max_running", 4))
+        #expect(try await claim(3) == ["3", "4", "closed"])
+        try await f.redis.send(Command("HDEL", f.queue.keys.settings, "max_running"))
+        #expect(try await claim(3) == ["5", "empty"])
+        try await f.expectOrder()
+    }
+
     @Test(
         "a key of the wrong type fails before anything is written, in a claim and in a settle",
         arguments: [

@@ -53,6 +53,18 @@ struct QueueFixture {
 }
 
 extension Queue {
+    /// Claims one job.
+    func claim(_ worker: WorkerIdentity, token: String) async throws(RedisError) -> ClaimReply {
+        try await claim(worker, tokens: [token]).first ?? .empty
+    }
+
+    /// Waits for one job.
+    func waitAndClaim(
+        _ worker: WorkerIdentity, token: String, block: Duration, on waiter: Redis
+    ) async throws(RedisError) -> ClaimReply {
+        try await waitAndClaim(worker, tokens: [token], block: block, on: waiter).first ?? .empty
+    }
+
     /// Ends one run.
     @discardableResult
     func settle(

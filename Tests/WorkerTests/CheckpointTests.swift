@@ -51,8 +51,8 @@ import Testing
     @Test("progress is told once a second, however often it is asked for") func progress() async throws {
         let fleet = try await Fleet()
         try await fleet.push(#"{"url":"http://h/","id":"j"}"#)
-        let reply = try await fleet.queue.claim(WorkerIdentity(name: "w", store: "s"), token: Token.make())
-        guard case .job(let claim) = reply else {
+        let replies = try await fleet.queue.claim(WorkerIdentity(name: "w", store: "s"), tokens: [Token.make()])
+        guard case .job(let claim)? = replies.first else {
             Issue.record("no job")
             return
         }

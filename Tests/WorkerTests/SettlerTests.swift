@@ -24,7 +24,8 @@ import Testing
         _ = try await fleet.queue.register(worker, fields: [], known: [])
         for index in 0..<Self.running { try await fleet.push(#"{"url":"http://h/\#(index)","id":"r\#(index)"}"#) }
         var runs: [Run] = []
-        while case .job(let claim) = try await fleet.queue.claim(worker, token: Token.make()) { runs.append(claim.run) }
+        let claims = try await fleet.queue.claim(worker, tokens: (0...Self.running).map { _ in Token.make() })
+        for case .job(let claim) in claims { runs.append(claim.run) }
         self.runs = runs
     }
 

@@ -72,7 +72,7 @@ state_is() { within 300 has_state "$@"; }
 running_are() { [ "$(cli ZCARD 'haul:{default}:leases')" = "$1" ]; }
 queue_is_done() { [ "$(cli LLEN 'haul:{default}:jobs')$(cli ZCARD 'haul:{default}:leases')" = 00 ]; }
 now() { date +%s.%N; }
-since() { echo "$(now) $1" | awk '{printf "%.2f", $1 - $2}'; }
+since() { echo "$(now) $1" | awk '{printf "%.3f", $1 - $2}'; }
 
 handover() {
     head -c 1073741824 /dev/urandom >"$work/www/g.bin"
@@ -95,8 +95,16 @@ handover() {
     rm -f "$work"/*/g.bin
 }
 
+# From the first claim to the last settling of 2,000 jobs, by Redis' clock: seconds.
+took() {
+    cli --raw EVAL "local a, b = math.huge, 0 for n = 1, 2000 do local v = redis.call('HMGET', 'haul:{default}:job:$1-' .. n, 'started', 'finished')
+        a, b = math.min(a, v[1]), math.max(b, v[2]) end return tostring((b - a) / 1000)" 0
+}
+
+# As many connections as curl and aria2 have, and more slots, for what is on its way to the disk or to Redis.
+#
 # Nothing is deleted before the end: ext4 looks at each inode that was freed in the last minutes for every new file, and takes
-# several times as long, whoever creates it.
+# several times as long, whoever creates it. And what others have left in the page cache is written before, by sync.
 small() {
     need_packages aria2
     mkdir -p "$work/www/s"
@@ -106,11 +114,11 @@ small() {
     for round in 1 2 3; do
         for durability in disk process; do
             for n in $(seq 2000); do echo "LPUSH haul:{default}:jobs '{\"url\":\"$base/s/$n\",\"id\":\"$durability-$n\",\"path\":\"$durability-$round/$n\"}'"; done | cli >/dev/null
+            sync
             cli CONFIG RESETSTAT >/dev/null
-            start="$(now)"
-            worker "s-$durability-$round" --slots 16 --connections-per-host 16 --durability "$durability"
+            worker "s-$durability-$round" --slots 64 --connections-per-host 16 --durability "$durability"
             within 120 queue_is_done
-            echo "$durability $(since "$start")" >>"$work/small"
+            echo "$durability $(took "$durability")" >>"$work/small"
             cli INFO commandstats | tr -d '\r' | awk -F'[:=,]' -v d="$durability" \
                 '/cmdstat_(fcall|blmove):/ {c += $3; u += $5} END {printf "small files, %s: %.3f commands and %.0f µs of Redis per job besides its LPUSH\n", d, c / 2000, u / 2000}'
             echo "small files, $durability: $(cat "/proc/$last/task"/*/status | awk '/ctxt/ {s += $2} END {printf "%.1f", s / 2000}') changes of thread and $(awk '{print ($14 + $15) * 5}' "/proc/$last/stat") µs of the worker's CPU per job"
@@ -119,16 +127,18 @@ small() {
             cli FLUSHALL >/dev/null
         done
         mkdir "$work/root/curl-$round" "$work/root/aria2-$round"
+        sync
         start="$(now)"
         ( cd "$work/root/curl-$round" && seq -f "url=\"$base/s/%.0f\"" 2000 | sed 'a remote-name' | timeout 120 curl -s -Z --parallel-max 16 -K - )
         echo "curl $(since "$start")" >>"$work/small"
+        sync
         start="$(now)"
         ( cd "$work/root/aria2-$round" && seq -f "$base/s/%.0f" 2000 | timeout 120 aria2c -q -j16 --file-allocation=none -i - )
         echo "aria2 $(since "$start")" >>"$work/small"
     done
     sort -k1,1 -k2,2n "$work/small" | awk '{t[$1, ++c[$1]] = $2} END {
-        for (k in c) { m[k] = t[k, 2]; printf "small files, all 3: %s %.2f %.2f %.2f s\n", k, t[k, 1], t[k, 2], t[k, 3] }
-        printf "small files, medians of 3: process %.2f s, disk %.2f s, curl -Z --parallel-max 16 %.2f s, aria2 -j16 %.2f s\n", m["process"], m["disk"], m["curl"], m["aria2"]
+        for (k in c) { m[k] = t[k, 2]; printf "small files, all 3: %s %.3f %.3f %.3f s\n", k, t[k, 1], t[k, 2], t[k, 3] }
+        printf "small files, medians of 3: process %.3f s, disk %.3f s, curl -Z --parallel-max 16 %.3f s, aria2 -j16 %.3f s\n", m["process"], m["disk"], m["curl"], m["aria2"]
         printf "small files a second, of curl: process %.2f (to reach: 0.8), disk %.2f (0.5); of aria2: process %.1f, disk %.1f (3)\n",
             m["curl"] / m["process"], m["curl"] / m["disk"], m["aria2"] / m["process"], m["aria2"] / m["disk"] }'
     rm -rf "$work/www/s" "$work/root"/*

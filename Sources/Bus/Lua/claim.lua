@@ -1,9 +1,9 @@
--- Takes the next job for a worker that has a free slot; sent behind the BLMOVE that woke it.
+-- Takes the next jobs for a worker that has free slots; sent behind the BLMOVE that woke it.
 --
--- ARGV: nonce, worker, token, lease (ms), retention of completed, failed and cancelled jobs (ms)
--- Returns {'job', id, token, spec, previous state or '', now (ms), hash as pairs, offsets as pairs},
---         {'empty'}, {'closed'} (the queue is paused or at max_running), or {'more'} (call again).
+-- ARGV: nonce, worker, lease (ms), retention of completed, failed and cancelled jobs (ms), a token for each job that is wanted
+-- Returns {'job', id, token, spec, previous state or '', now (ms), hash as pairs, offsets as pairs} for each job, and behind them,
+--         if they are fewer, {'empty'}, {'closed'} (the queue is paused or at max_running), or {'more'} (call again).
 define('claim', {}, function()
-  local retention = { completed = ARGV[5], failed = ARGV[6], cancelled = ARGV[7] }
-  return publish(take(ARGV[2], { ARGV[3] }, tonumber(ARGV[4]), retention, touch())[1])
+  local retention = { completed = ARGV[4], failed = ARGV[5], cancelled = ARGV[6] }
+  return publish(take(ARGV[2], { unpack(ARGV, 7) }, tonumber(ARGV[3]), retention, touch()))
 end)

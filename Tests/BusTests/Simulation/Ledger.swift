@@ -45,7 +45,7 @@ struct Ledger {
         let isFirst = stories[id]?.element.isEmpty ?? true
         stories[id, default: story].element = story.element
         if isFirst { (stories[id]!.isTimed, stories[id]!.isPoison) = (story.isTimed, story.isPoison) }
-        stories[id]!.demand = now
+        (stories[id]!.demand, stories[id]!.pushed) = (now, now)
         tell(id, "pushed: \(story.element)")
         stories[id]!.deadlines.formUnion(story.deadlines)
     }

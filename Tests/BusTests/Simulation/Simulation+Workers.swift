@@ -23,14 +23,21 @@ extension Simulation {
             // It dies, or its connection does, before the claim.
             if random.chance(5) { return note("half claims") }
         }
-        let reply = try await queue.claim(worker, token: Token.make())
+        let count = Int.random(in: 1...(3 - workers[index].runs.count), using: &random)
+        let replies = try await queue.claim(worker, tokens: (0..<count).map { _ in Token.make() })
         try await look(.claim)
-        guard case .job(let claim) = reply else { return }
-        if random.chance(4) {
+        let claims = replies.compactMap { if case .job(let claim) = $0 { claim } else { nil } }
+        if claims.count > 1 { note("claimed together") }
+        if !claims.isEmpty, random.chance(4) {
             note("claims unheard")
             return try await reconnect(index)
         }
-        try await begin(claim, index)
+        try await begin(claims, index, worker)
+    }
+
+    /// A job may be the end of its worker, which does not come to the others then.
+    private mutating func begin(_ claims: [Claim], _ index: Int, _ worker: WorkerIdentity) async throws {
+        for claim in claims where workers[index].identity.instance == worker.instance { try await begin(claim, index) }
     }
 
     private mutating func begin(_ claim: Claim, _ index: Int) async throws {
@@ -123,11 +130,8 @@ extension Simulation {
         try await look(.settle(ends.map { ($0.claim.run, $0.settlement) }))
         note("settles")
         guard random.chance(6) else {
-            // A job may be the end of its worker, which does not come to the others then.
-            for case .job(let next) in reply.next where workers[index].identity.instance == worker.instance {
-                try await begin(next, index)
-            }
-            return
+            let claims = reply.next.compactMap { if case .job(let claim) = $0 { claim } else { nil } }
+            return try await begin(claims, index, worker)
         }
         // The reply is lost, with the claims in it. Others may go on before it is sent again.
         note(next.isEmpty ? "settled twice" : "settled twice, with a lost claim")

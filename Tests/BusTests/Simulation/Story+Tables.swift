@@ -28,9 +28,10 @@ extension Story {
         }
     }
 
-    /// What it was to stop has been asked for anew. Whether that was taken first makes no difference in the end.
+    /// What it was to stop has been asked for anew. Whether that was taken first, or has even been done, makes no difference in
+    /// the end.
     func isOvertaken(_ stop: Stop) -> Bool {
-        isTimed && stop.request != .running && demand.map { $0 > stop.moment } ?? false
+        isTimed && stop.request != .running && max(demand ?? 0, pushed) > stop.moment
     }
 
     private mutating func resumed(by stop: Stop, in state: JobState?, _ now: Int64) -> JobState? {

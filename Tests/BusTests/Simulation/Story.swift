@@ -21,6 +21,8 @@ struct Story {
     var isPoison = false
     /// When what is still to be done was asked for.
     var demand: Int64?
+    /// When it was pushed last.
+    var pushed: Int64 = 0
     /// The request that waits for a tick.
     var asked: Stop?
     /// The request that waits for its run to hear of it, or for its job to come.
