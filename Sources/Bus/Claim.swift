@@ -43,8 +43,18 @@ package struct Claim: Sendable {
 package enum ClaimReply: Sendable {
     case job(Claim)
     case empty
+    /// There is more than one call may take time for: ask again.
+    case more
     /// The queue is paused or at `max_running`: ask again when a tick says that it is open.
     case closed
+
+    /// There is nothing to be had now.
+    package var isEmpty: Bool {
+        switch self {
+        case .empty, .closed: true
+        case .job, .more: false
+        }
+    }
 
     init(_ value: RedisValue) throws(RedisError) {
         let reply = try value.get().array ?? []
@@ -52,6 +62,7 @@ package enum ClaimReply: Sendable {
         case "job":
             guard let claim = Claim(reply) else { throw RedisError(.reply, "the claim function answered with no job") }
             self = .job(claim)
+        case "more": self = .more
         case "closed": self = .closed
         default: self = .empty
         }

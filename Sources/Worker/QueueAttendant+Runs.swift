@@ -66,7 +66,7 @@ extension QueueAttendant {
                 let reply = try await settler.settle(RunEnd(run, settlement, report, isFirst: isFirst), next: next)
                 let claim = reply.next.flatMap(accept)
                 if claim == nil, let next { state.withLock { _ = $0.pending.remove(next) } }
-                return (reply.isOurs, claim, reply.next != nil && claim == nil)
+                return (reply.isOurs, claim, reply.next?.isEmpty ?? false)
             } catch {
                 // The claim of a settle whose reply was lost is put back by the next registration.
                 if let next { state.withLock { _ = $0.pending.remove(next) } }

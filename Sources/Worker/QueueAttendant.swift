@@ -75,19 +75,21 @@ final class QueueAttendant: Sendable {
     /// Claims what waits now; nil if nothing does.
     func claimNow() async -> (claim: Claim?, isEmpty: Bool) {
         guard state.withLock({ $0.mayClaim }) else { return (nil, true) }
-        let replies = await claiming(1) { tokens throws(RedisError) in
-            try await self.queue.claim(self.identity, tokens: tokens)
+        while true {
+            let replies = await claiming(1) { tokens throws(RedisError) in
+                try await self.queue.claim(self.identity, tokens: tokens)
+            }
+            guard let reply = replies?.first else { return (nil, false) }
+            if case .more = reply { continue }
+            return (accept(reply), reply.isEmpty)
         }
-        guard let replies else { return (nil, false) }
-        let claim = replies.lazy.compactMap(self.accept).first
-        return (claim, claim == nil)
     }
 
     /// The claim that a reply holds; what else it says is noted.
     func accept(_ reply: ClaimReply) -> Claim? {
         switch reply {
         case .job(let claim): return claim
-        case .empty: return nil
+        case .empty, .more: return nil
         case .closed:
             state.withLock { $0.isOpen = false }
             return nil

@@ -19,17 +19,18 @@ local function newer(at, h)
 end
 
 -- Takes the next jobs for `worker`, one for each of `tokens`. Returns them, {'job', …} each; behind the last one is what ended
--- it before there was a job for each: {'empty'}, {'closed'}, or {'more'} if 100 elements in a row were none to run. `settings`,
--- `held` and `waiting` are what touch() returned; the latter are nil if the line has changed since.
+-- it before there was a job for each: {'empty'}, {'closed'}, or {'more'} after 100 elements or 128 KiB of them: Redis does
+-- nothing else meanwhile. `settings`, `held` and `waiting` are what touch() returned; the latter are nil if the line has changed
+-- since.
 local function take(worker, tokens, lease, retention, settings, held, waiting)
   local claims, token = {}, tokens[1]
   local function ended(how)
     claims[#claims + 1] = { how }
     return claims
   end
-  local patience = 100
-  while patience > 0 do
-    patience = patience - 1
+  local elements, bytes = 0, 0
+  while elements < 100 and bytes < 131072 do
+    elements = elements + 1
     -- Nothing that happens here gives the worker more to hold.
     if held == nil then held = call('LINDEX', HELD, -1) end
     if waiting == nil and not held then waiting = call('LINDEX', JOBS, -1) end
@@ -40,6 +41,7 @@ local function take(worker, tokens, lease, retention, settings, held, waiting)
     else
       local list, element = held and HELD or JOBS, held or waiting
       if not element then return ended('empty') end
+      bytes = bytes + #element
       local j, reason = read(element)
       local id = j and j.id
       if not reason and not id then
