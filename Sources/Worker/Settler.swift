@@ -72,7 +72,12 @@ final class Settler: Sendable {
                 entry.answer.resume(returning: isOurs.map { Reply(isOurs: $0, next: next) })
             }
         } catch {
-            for entry in batch { entry.answer.resume(returning: .failure(error)) }
+            // Where Redis itself ails, those behind would learn it one call after another, and outlast any grace time.
+            let behind = state.withLock { state in
+                defer { if error.isTransient { state.waiting = [] } }
+                return error.isTransient ? state.waiting : []
+            }
+            for entry in batch + behind { entry.answer.resume(returning: .failure(error)) }
         }
     }
 }

@@ -80,4 +80,34 @@ import Testing
             #expect(try await fleet.queue.job(run.id)?["state"] == (index == 50 ? "running" : "completed"))
         }
     }
+
+    @Test("learn all at once that Redis can do nothing for them") func ailing() async throws {
+        try await fleet.server.cli("CLIENT", "PAUSE", "600000", "WRITE")
+        let settler = Settler(fleet.queue, worker)
+        let begun = Shared(0)
+        async let codes = withTaskGroup(of: RedisError.Code?.self) { group in
+            for run in runs {
+                group.addTask {
+                    begun.change { $0 += 1 }
+                    do throws(RedisError) {
+                        _ = try await settler.settle(RunEnd(run, Self.done), next: nil)
+                        return nil
+                    } catch {
+                        return error.code
+                    }
+                }
+            }
+            return await group.reduce(into: []) { $0.append($1) }
+        }
+        try await eventually("all to be told") { begun.value == Self.running }
+        try await fleet.server.cli("CONFIG", "SET", "min-replicas-to-write", "1")
+        try await fleet.server.cli("CONFIG", "RESETSTAT")
+        try await fleet.server.cli("CLIENT", "UNPAUSE")
+        #expect(await codes.allSatisfy { $0 == .noReplicas })
+        let statistics = try await fleet.server.cli("INFO", "commandstats")
+        let calls = try #require(
+            statistics.firstMatch(of: /cmdstat_fcall:.*rejected_calls=(\d+)/).flatMap { Int($0.1) })
+        // One after another they would be six.
+        #expect(calls <= 4, "\(calls)")
+    }
 }
