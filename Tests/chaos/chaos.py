@@ -47,8 +47,8 @@ class Run:
         self.producing.set()
 
     def worker(self, name):
-        return Worker(self.options.haul, self.options.shim, self.directory, name, self.topology.url, self.root, 8,
-                      self.options.lease)
+        return Worker(self.options.haul, self.options.shim, self.directory, name, self.topology.url, self.root,
+                      self.options.slots, self.options.lease)
 
     # The load: each of these is a thread.
 
@@ -77,9 +77,12 @@ class Run:
         large = pick.random() * 100 < self.options.large
         # The large ones are fast as well: of the others a kill can never cost what is allowed.
         least, most = (100 << 20, 256 << 20) if large else (1024, 4 << 20 if pick.random() < 0.8 else 50 << 20)
+        small = pick.random() * 100 < self.options.small
+        if small:
+            least, most = 1024, 64 << 10
         size = int(math.exp(pick.uniform(math.log(least), math.log(most))))
         offset = pick.randrange(origin_module.BLOB - size)
-        rate = 0 if pick.random() < 0.25 else max(2000, int(size / pick.uniform(0.5, 8)))
+        rate = 0 if pick.random() < 0.25 or small else max(2000, int(size / pick.uniform(0.5, 8)))
         paced_by_origin = pick.random() < 0.5
         id, source = f"job-{number}", f"/f/{offset}/{size}/{rate if paced_by_origin else 0}"
         path = f"d{number % 16}/{id}.bin"
@@ -263,6 +266,8 @@ def main():
     parser.add_argument("--workers", type=int, default=6)
     parser.add_argument("--load", type=int, default=30, help="jobs waiting or running at any time")
     parser.add_argument("--large", type=float, default=2, help="percent of the jobs that are 100 to 256 MiB")
+    parser.add_argument("--small", type=float, default=0, help="percent of the jobs that are at most 64 KiB, unpaced")
+    parser.add_argument("--slots", type=int, default=8, help="of each worker")
     parser.add_argument("--lease", type=float, default=8)
     parser.add_argument("--pace", type=float, default=0.6, help="mean seconds between faults")
     parser.add_argument("--limit", type=float, default=3600, help="most seconds of faults")
