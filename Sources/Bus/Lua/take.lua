@@ -19,7 +19,7 @@ local function newer(at, h)
 end
 
 -- Takes the next jobs for `worker`, one for each of `tokens`. Returns them, {'job', …} each; behind the last one is what ended
--- it before there was a job for each: {'empty'}, {'closed'}, or {'more'} after 100 elements or 128 KiB of them: Redis does
+-- it before there was a job for each: {'empty'}, {'closed'}, or {'more'} after 100 elements or 64 KiB of them: Redis does
 -- nothing else meanwhile. `settings`, `held` and `waiting` are what touch() returned; the latter are nil if the line has changed
 -- since.
 local function take(worker, tokens, lease, retention, settings, held, waiting)
@@ -29,7 +29,7 @@ local function take(worker, tokens, lease, retention, settings, held, waiting)
     return claims
   end
   local elements, bytes = 0, 0
-  while elements < 100 and bytes < 131072 do
+  while elements < 100 and bytes < 65536 do
     elements = elements + 1
     -- Nothing that happens here gives the worker more to hold.
     if held == nil then held = call('LINDEX', HELD, -1) end
