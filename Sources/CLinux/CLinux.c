@@ -55,3 +55,7 @@ long clinux_file_system(int descriptor) {
 }
 
 int clinux_sync_file_system(int descriptor) { return syncfs(descriptor) == 0 ? 0 : errno; }
+
+int clinux_wait_for_writeback(int descriptor) {
+    return sync_file_range(descriptor, 0, 0, SYNC_FILE_RANGE_WAIT_BEFORE) == 0 ? 0 : errno;
+}

@@ -82,16 +82,20 @@ extension OutputFile {
 
     /// Syncs what is written, and with `attributes` all else that the file has, as its durability asks. Blocks.
     package func sync(attributes: Bool = false) throws(TransferError) {
-        if durability == .disk, (attributes ? fsync(descriptor) : fdatasync(descriptor)) != 0 {
-            let error = TransferError(file: "the file cannot be synced", errno)
-            fail(error)
-            throw error
-        }
-        noteSynced()
+        let isSynced = durability != .disk || (attributes ? fsync(descriptor) : fdatasync(descriptor)) == 0
+        try noteSync(isSynced ? 0 : errno)
     }
 
-    /// What is written is durable: the file system has been synced, and the file with it.
-    package func noteSynced() { state.withLock { $0.durable = $0.written } }
+    /// What is written is durable: the whole file system has been synced. That tells of data that were lost once only, and
+    /// so perhaps when it was asked to sync others; but the file still knows. Blocks.
+    package func confirmSync() throws(TransferError) { try noteSync(clinux_wait_for_writeback(descriptor)) }
+
+    private func noteSync(_ systemError: Int32) throws(TransferError) {
+        if systemError != 0 { fail(TransferError(file: "the file cannot be synced", systemError)) }
+        // A checkpoint at the same time may have been told instead of us.
+        if let error { throw error }
+        state.withLock { $0.durable = $0.written }
+    }
 
     /// Returns when the digest given at the start has seen all that it will see of what has been written.
     package func digestCaughtUp() async { await digest?.idle() }

@@ -32,3 +32,7 @@ long clinux_file_system(int descriptor);
 
 /// syncfs(2); 0 or errno.
 int clinux_sync_file_system(int descriptor);
+
+/// Waits for what is being written of a file. 0, or the errno of what of it has been lost since it was opened, unless this
+/// descriptor has told of it.
+int clinux_wait_for_writeback(int descriptor);

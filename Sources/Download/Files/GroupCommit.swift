@@ -151,7 +151,9 @@ package final class GroupCommit: Sendable {
     /// Makes the bytes of the one and the names of the other durable. Those that fail are told, and taken out.
     private func sync(_ written: inout [Written], _ named: inout [Named]) {
         if written.count + named.count > 1, syncVolume(written.map(\.file), named.map(\.file)) {
-            for (_, file) in written { file.output.noteSynced() }
+            written = written.filter { one in
+                one.entry.isSound(Self.failure { () throws(TransferError) in try one.file.output.confirmSync() })
+            }
             return
         }
         // Each directory once.
