@@ -56,6 +56,11 @@ extension Download {
         case .placed(let name, let status):
             var target = target
             target.name = name
+            if context.durability == .disk {
+                // Whoever gave it the name may not have come to sync that.
+                let directory = target.directory
+                try await onDisk { () throws(TransferError) in try directory.sync() }
+            }
             return .finished(
                 .completed(record(target, status, resume.entity, resume.source, nil), seconds: 0, unchanged: false))
         case .open(let partial):

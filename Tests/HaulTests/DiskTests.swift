@@ -202,6 +202,50 @@ import Testing
         try await fleet.end(next)
     }
 
+    /// Preloaded: no directory can be synced while the file `$UNSYNCED` is there.
+    private static let unsynced = """
+        #define _GNU_SOURCE
+        #include <dlfcn.h>
+        #include <errno.h>
+        #include <stdlib.h>
+        #include <sys/stat.h>
+        #include <unistd.h>
+        int fsync(int descriptor) {
+            struct stat status;
+            if (fstat(descriptor, &status) == 0 && S_ISDIR(status.st_mode) && access(getenv("UNSYNCED"), F_OK) == 0) {
+                errno = EIO;
+                return -1;
+            }
+            return ((int (*)(int))dlsym(RTLD_NEXT, "fsync"))(descriptor);
+        }
+        """
+
+    @Test("a file whose name was not synced is not completed by the next run before it is") func unsyncedName()
+        async throws
+    {
+        let fleet = try await ProcessFleet(held: nil)
+        let others = TemporaryDirectory()
+        let library = try ChildProcess(
+            "clang", ["-shared", "-fPIC", "-x", "c", "-", "-o", others.file("unsynced.so")], input: Self.unsynced)
+        #expect(try await library.wait() == 0)
+        let worker = try ChildProcess(
+            "haul", fleet.arguments("w"),
+            environment: ["LD_PRELOAD": others.file("unsynced.so"), "UNSYNCED": others.file("flag")])
+        try await fleet.wait(for: "working", from: worker)
+        try Data().write(to: URL(fileURLWithPath: others.file("flag")))
+        try await fleet.push("a")
+        try await eventually("the second run to end", every: .milliseconds(50)) {
+            let attempt = try await fleet.field("attempt", of: "a")
+            return try await fleet.field("state", of: "a") == "completed" || attempt == "2"
+        }
+        #expect(fleet.root.holds("a", ProcessFleet.bytes))
+        #expect(try await fleet.field("error", of: "a") == "io")
+        unlink(others.file("flag"))
+        try await fleet.wait("a", for: "completed")
+        #expect(fleet.origin.requests.count == 1)
+        try await fleet.end(worker)
+    }
+
     @Test("a file over the process' limit is too large, and kills nobody") func limit() async throws {
         let fleet = try await ProcessFleet(held: nil)
         let haul = try #require(ChildProcess.path(of: "haul"))
