@@ -119,13 +119,17 @@ package final class Worker: Sendable {
             let claims = await attendant.wait(most: max(1, most))
             appetite = claims.count < most ? 1 : min(2 * appetite, Self.largestAppetite)
             order.withLock { $0.note(attendant.index, wasEmpty: claims.isEmpty) }
-            for claim in claims {
-                if !isDraining.withLock({ $0 }), slots.take() {
-                    // Nobody takes it any more from the moment at which the worker is told to end.
-                    guard case .terminated = feed.yield((attendant, claim, sent)) else { continue }
+            var left = claims[...]
+            while let claim = left.first, !isDraining.withLock({ $0 }), slots.take() {
+                // Nobody takes it any more from the moment at which the worker is told to end.
+                if case .terminated = feed.yield((attendant, claim, sent)) {
                     slots.release()
+                    break
                 }
-                // Another queue was quicker, or the worker is told to end: back to the front, uncounted.
+                left.removeFirst()
+            }
+            // Another queue was quicker, or the worker is told to end: back to the front, uncounted, and in their order.
+            for claim in left.reversed() {
                 _ = await attendant.settle(
                     claim.run, as: .released(why: "no slot"), report: RunReport(), wantsNext: false)
             }
