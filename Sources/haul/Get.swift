@@ -70,7 +70,7 @@ struct Get: AsyncParsableCommand {
         }
         let redis = try await PrivateRedis.start(in: state)
         do {
-            try await download(elements, root: root, redis: redis.url)
+            try await download(elements, root: root, redis: redis)
         } catch {
             await redis.stop()
             throw error
@@ -78,8 +78,8 @@ struct Get: AsyncParsableCommand {
         await redis.stop()
     }
 
-    private func download(_ elements: [Element], root: String, redis: RedisURL) async throws {
-        var configuration = WorkerConfiguration(redis: redis, root: root, name: "get")
+    private func download(_ elements: [Element], root: String, redis: PrivateRedis) async throws {
+        var configuration = WorkerConfiguration(redis: redis.url, root: root, name: "get")
         configuration.addressPolicy = .unrestricted
         configuration.durability = durability
         configuration.keepsRemoteTime = remoteTime
@@ -91,7 +91,8 @@ struct Get: AsyncParsableCommand {
         let log = Logger(label: "haul", factory: { _ in ComplaintHandler() })
         let worker: Worker
         do { worker = try Worker(configuration, log: log) } catch { throw ExitStatus.because(.usage, error.message) }
-        let queue = Queue(.default, redis: Redis(redis, name: "haul-get"))
+        try await redis.untilReady()
+        let queue = Queue(.default, redis: Redis(redis.url, name: "haul-get"))
         let ids = elements.map(\.id)
         let after = try await reaching { () throws(RedisError) in try await queue.lastEvents(of: ids) }
         let follower = Follower(queue, elements, json: json, after: after)

@@ -10,11 +10,12 @@ struct PrivateRedis {
         #"redis-server "$@" </dev/null & pid=$!; read -r _; kill "$pid" 2>/dev/null; wait "$pid""#
 
     let url: RedisURL
+    private let directory: String
     private let client: Redis
     private let shell: pid_t
     private let lifeline: Int32
 
-    /// Starts it and waits until it answers.
+    /// Starts it; `untilReady` waits until it answers, and there is something else to do meanwhile.
     static func start(in directory: String) async throws -> PrivateRedis {
         guard isInstalled else {
             throw ExitStatus.because(.redisUnreachable, "haul get needs redis-server: apt-get install redis-server")
@@ -40,15 +41,19 @@ struct PrivateRedis {
             throw ExitStatus.because(
                 .redisUnreachable, "the private redis-server cannot be started: \(String(cString: strerror(errno)))")
         }
-        let client = Redis(url, name: "haul-get")
-        let result = PrivateRedis(url: url, client: client, shell: shell, lifeline: lifeline)
+        return PrivateRedis(
+            url: url, directory: directory, client: Redis(url, name: "haul-get"), shell: shell, lifeline: lifeline)
+    }
+
+    func untilReady() async throws {
         let patience = ContinuousClock.now + .seconds(1)
         // Sooner than the client would try again.
-        while access(socket, F_OK) != 0, .now < patience { try? await Task.sleep(for: .milliseconds(1)) }
+        while access(directory + "/redis.sock", F_OK) != 0, .now < patience {
+            try? await Task.sleep(for: .milliseconds(1))
+        }
         do {
             try await client.send(Command("PING"), timeout: .seconds(20))
         } catch {
-            await result.stop()
             if error.code == .badURL {
                 throw ExitStatus.because(.usage, "\(error.message): set XDG_STATE_HOME to a shorter directory")
             }
@@ -56,7 +61,6 @@ struct PrivateRedis {
                 .redisUnreachable,
                 "the private redis-server does not answer: see \(directory)/redis.log, and whether its disk is full")
         }
-        return result
     }
 
     /// Ends it, with its data on disk, and waits until it is gone.
