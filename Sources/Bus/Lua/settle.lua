@@ -74,6 +74,8 @@ define('settle', { 'allow-oom' }, function()
     local fine, answer = pcall(end_run, worker, retention, run)
     -- To pcall an error is a text or a table, by Redis' version.
     answers[n] = fine and answer or { err = type(answer) == 'table' and answer.err or tostring(answer) }
+    -- What it had to tell is not for another run to tell: it is settled again.
+    if not fine then outbox, numbers = {}, {} end
     if fine and run.is_ours then ids[#ids + 1], tokens[#tokens + 1] = run.id, run.token end
   end
   if #ids > 0 then
