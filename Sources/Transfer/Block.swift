@@ -6,7 +6,7 @@ import Synchronization
 /// One owner at a time may change it; while it is written and hashed both only read it.
 final class Block: @unchecked Sendable {
     static let largeSize = 1 << 20
-    static let smallSize = 96 << 10
+    static let smallSize = 128 << 10
     /// What O_DIRECT asks of addresses, offsets and lengths.
     static let alignment = 4096
 
@@ -25,7 +25,7 @@ final class Block: @unchecked Sendable {
 
     static func make(_ size: Int) -> Block { Block(memory: aligned_alloc(alignment, size)!, size: size) }
 
-    /// Made to hold a rest; not of the pool.
+    /// Made to hold a rest; not counted by the pool.
     var isHolder: Bool { size < Self.smallSize }
 
     var isLarge: Bool { size == Self.largeSize }
@@ -55,13 +55,13 @@ final class Block: @unchecked Sendable {
     }
 
     /// Takes out what is not worth a write of its own: everything, or if it is at least `worthwhile` the bytes after the file's
-    /// last whole page. It goes into a block just large enough; nil if there is nothing.
-    func cutRest(worthwhile: Int) -> Block? {
+    /// last whole page. It goes into a block just large enough, of `pool`; nil if there is nothing.
+    func cutRest(worthwhile: Int, pool: BlockPool) -> Block? {
         let rest = count < worthwhile ? count : Int(end % Int64(Self.alignment))
         guard rest > 0 else { return nil }
         let first = end - Int64(rest)
         let pages = (Int(first % Int64(Self.alignment)) + rest + Self.alignment - 1) / Self.alignment
-        let holder = Block.make(pages * Self.alignment)
+        let holder = pool.takeHolder(pages: pages)
         holder.prepare(at: first)
         holder.append(bytes.baseAddress! + (count - rest), rest)
         count -= rest

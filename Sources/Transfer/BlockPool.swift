@@ -11,6 +11,8 @@ final class BlockPool: Sendable {
         var largeMade = 0
         var small: [Block] = []
         var smallMade = 0
+        /// Holders of one page: as many as slow streams have had at once.
+        var pages: [Block] = []
         /// Those who found no block, in order; each is called once when there is one.
         var waitingForLarge: [@Sendable () -> Void] = []
         var waitingForSmall: [@Sendable () -> Void] = []
@@ -36,9 +38,14 @@ final class BlockPool: Sendable {
     deinit {
         // Blocks in use hold no pool, so all have come back when the last user of the pool is gone, or are lost with it.
         state.withLock { state in
-            for block in state.large { free(block.memory) }
-            for block in state.small { free(block.memory) }
+            for block in state.large + state.small + state.pages { free(block.memory) }
         }
+    }
+
+    /// A block that is just large enough for a rest.
+    func takeHolder(pages: Int) -> Block {
+        let used = pages == 1 ? state.withLock { $0.pages.popLast() } : nil
+        return used ?? .make(pages * Block.alignment)
     }
 
     /// A block of the size asked for, or nil; then `wake` is called once when one has come back.
@@ -54,7 +61,10 @@ final class BlockPool: Sendable {
     func takeLarge() -> Block? { state.withLock { takeLarge(&$0) } }
 
     func give(_ block: Block) {
-        guard !block.isHolder else { return free(block.memory) }
+        if block.isHolder {
+            guard block.size == Block.alignment else { return free(block.memory) }
+            return state.withLock { $0.pages.append(block) }
+        }
         let wake = state.withLock { state in
             if block.isLarge { state.large.append(block) } else { state.small.append(block) }
             return state.next(large: block.isLarge)

@@ -11,8 +11,8 @@ final class FileWriter: Sendable {
     /// Streams at least this fast get large blocks: bytes per second.
     private static let fast: Double = 8_000_000
 
-    /// Slow streams write at least so much at once, in whole pages: half a small block.
-    private static let worthwhile = Block.smallSize / 2
+    /// Slow streams write at least so much at once, in whole pages: a quarter of a small block.
+    private static let worthwhile = Block.smallSize / 4
 
     private struct State: Sendable {
         var position: Int64
@@ -75,7 +75,7 @@ final class FileWriter: Sendable {
     func rest() {
         state.withLock { state in
             guard let block = state.block, !block.isHolder else { return }
-            let rest = block.cutRest(worthwhile: Self.worthwhile)
+            let rest = block.cutRest(worthwhile: Self.worthwhile, pool: path.pool)
             if block.count > 0 {
                 submit(&state)
             } else {

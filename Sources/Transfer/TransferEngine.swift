@@ -17,7 +17,7 @@ package actor TransferEngine {
         /// Connections kept open for later requests.
         package var idleConnections = 64
         /// How long bytes of a slow body may wait in its socket for more.
-        package var patience = Duration.milliseconds(750)
+        package var patience = Duration.seconds(1)
         package init() {}
     }
 
@@ -293,6 +293,6 @@ package actor TransferEngine {
     static func bufferSize(used: Int, rate: Int64?) -> Int {
         let share = ((32 << 20) - used) / 8
         let even = rate.map { Int($0 / 20) } ?? .max
-        return min(max(min(share, even), 16 << 10), 512 << 10)
+        return min(max(min(share, even), 32 << 10), 512 << 10)
     }
 }

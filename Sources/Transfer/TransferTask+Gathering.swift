@@ -5,18 +5,16 @@ extension TransferTask {
     /// the socket already without showing any, so that what is still to come through the socket is less than what is missing.
     private static let rest: Int64 = 32 << 10
 
-    /// To be called every `tick`: judges from what came since whether the body is slow, and sees that what has waited in the
-    /// socket for longer than `patience` is read. So a body that becomes slower, or stops, has shown all its bytes soon.
+    /// To be called every `tick`: judges whether the body is slow, and sees that what has waited in the socket for longer than
+    /// `patience` is read. So a body that becomes slower, or stops, has shown all its bytes soon.
     func lookAfterPace(_ now: UInt64, patience: UInt64) {
-        defer { takenAtLook = taken }
-        guard let takenAtLook, now < expecting + patience else { return mark.set(1) }
-        isSlow = taken - takenAtLook < LowWaterMark.highest
-        if !isSlow { mark.set(1) }
+        pace.judge(taken, at: now, patience: patience)
+        if !pace.isSlow || now >= expecting + patience { mark.set(1) }
     }
 
     /// Ends the gathering until libcurl has read what there is.
     func readWhatWaits() {
-        guard isSlow else { return }
+        guard pace.isSlow else { return }
         mark.set(1)
         slow.join(self)
     }
@@ -24,7 +22,7 @@ extension TransferTask {
     /// Lets the bytes gather from now on, but never more than are sure to come. Only where a length tells the end, or its
     /// sign would wait in the socket; and not with a limit of rate, which has its own pace.
     func gather() {
-        guard isSlow, !isRetired, pause == nil, stop == nil, !hasLimits, case .file(_, let offset) = sink,
+        guard pace.isSlow, !isRetired, pause == nil, stop == nil, !hasLimits, case .file(_, let offset) = sink,
             let announced
         else { return }
         let end = min(announced, demanded ?? .max, progress.end - offset)

@@ -71,10 +71,9 @@ final class TransferTask {
     private(set) var expecting: UInt64
     /// Bytes that it may take although others wait for the same limit.
     private var granted = 0
-    /// Its bytes come so slowly that they gather in the socket.
-    var isSlow = false
+    /// The bytes of a slow body gather in the socket.
+    var pace = Pace()
     var mark = LowWaterMark()
-    var takenAtLook: Int64?
 
     /// Of its receive buffer.
     var bufferSize = 0

@@ -23,10 +23,10 @@ package final class WritePath: Sendable {
 
     /// - Parameters:
     ///   - blocks: The largest number of 1 MiB blocks.
-    ///   - smallBlocks: The largest number of 96 KiB blocks.
+    ///   - smallBlocks: The largest number of 128 KiB blocks.
     ///   - writers: The number of threads that write.
     package init(
-        blocks: Int = 24, smallBlocks: Int = 320, writers: Int = 2,
+        blocks: Int = 24, smallBlocks: Int = 192, writers: Int = 2,
         write: @escaping Write = { pwrite($0, $1, $2, Int($3)) }
     ) {
         pool = BlockPool(large: blocks, small: smallBlocks)
