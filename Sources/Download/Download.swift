@@ -95,8 +95,7 @@ package final class Download: Sendable {
             for transfer in transfers { await transfer.endCollecting() }
             return nil
         }
-        guard let durable = try? await output.checkpoint() else { return nil }
-        return await resumePoint(durable, of: output)
+        return await resumePoint(of: output)
     }
 
     /// Where the partial file is, with nothing in it that is durable; nil if there is none yet, or it is of this generation.
@@ -111,7 +110,12 @@ package final class Download: Sendable {
         }
     }
 
-    func resumePoint(_ durable: ByteIntervals, of output: OutputFile) async -> ResumePoint? {
+    private func resumePoint(of output: OutputFile) async -> ResumePoint? {
+        try? await output.checkpoint { durable in self.resumePoint(durable, of: output) }
+    }
+
+    /// Blocks.
+    private func resumePoint(_ durable: ByteIntervals, of output: OutputFile) -> ResumePoint? {
         let found = state.withLock { state -> (PartialFile, Target, Entity, String)? in
             guard state.output === output, let partial = state.partial, let target = state.target,
                 state.checkpointed != durable
@@ -120,20 +124,15 @@ package final class Download: Sendable {
             return (partial, target, state.entity, state.source)
         }
         guard let (partial, target, entity, source) = found else { return nil }
-        let checks = await context.engine.path.blocking.run {
-            // The output owns the descriptor: it is held open by this reference.
-            withExtendedLifetime(output) { BlockCheck.compute(durable, partial.descriptor) }
-        }
         return ResumePoint(
             generation: partial.generation, store: context.store.id, file: target.path, entity: entity, source: source,
-            offsets: durable, blockChecks: checks)
+            offsets: durable, blockChecks: BlockCheck.compute(durable, output.descriptor))
     }
 
     /// After a stop: all that has arrived, synced.
     package func finalCheckpoint() async -> ResumePoint? {
-        guard let output = state.withLock({ $0.output }), let durable = try? await output.checkpoint()
-        else { return nil }
-        return await resumePoint(durable, of: output)
+        guard let output = state.withLock({ $0.output }) else { return nil }
+        return await resumePoint(of: output)
     }
 
     /// After a cancel, or after `completed` was settled: the partial file's name goes, and the file is closed. `soon` is with

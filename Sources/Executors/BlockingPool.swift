@@ -23,18 +23,16 @@ package final class BlockingPool: Sendable {
     /// A box of its own: the threads hold it, not the pool.
     private let state: Box
 
-    private final class Box: Sendable {
-        let value = Mutex(State())
-    }
+    private typealias Box = UnfairMutex<State>
 
     /// `limit` is the largest number of threads, and so of calls that run at once.
     package init(name: String, limit: Int) {
         (self.name, self.limit) = (name, limit)
-        state = Box()
+        state = Box(State())
     }
 
     deinit {
-        let idle = state.value.withLock { state in
+        let idle = state.withLock { state in
             state.isStopped = true
             return state.idle
         }
@@ -42,7 +40,7 @@ package final class BlockingPool: Sendable {
     }
 
     /// How many calls wait for a thread.
-    package var backlog: Int { state.value.withLock { $0.waiting.count } }
+    package var backlog: Int { state.withLock { $0.waiting.count } }
 
     /// Runs `body` on one of the pool's threads. Not cancellable: a blocking call cannot be taken back.
     package func run<T: Sendable, E: Error>(_ body: @escaping @Sendable () throws(E) -> T) async throws(E) -> T {
@@ -54,7 +52,7 @@ package final class BlockingPool: Sendable {
 
     /// Runs `work` on one of the pool's threads; with one thread, in the order submitted.
     package func submit(_ work: @escaping Work) {
-        let (sleeper, isNew) = state.value.withLock { state -> (Sleeper?, Bool) in
+        let (sleeper, isNew) = state.withLock { state -> (Sleeper?, Bool) in
             if let sleeper = state.idle.popLast() { return (sleeper, false) }
             state.waiting.append(work)
             guard state.threads < limit else { return (nil, false) }
@@ -100,7 +98,7 @@ package final class BlockingPool: Sendable {
 
     /// What is to be done, once there is something; nil when there will be nothing any more.
     private static func next(_ state: Box, _ sleeper: Sleeper) -> Work? {
-        let (work, isLast) = state.value.withLock { state -> (Work?, Bool) in
+        let (work, isLast) = state.withLock { state -> (Work?, Bool) in
             if let work = state.waiting.popFirst() { return (work, false) }
             if !state.isStopped { state.idle.append(sleeper) }
             return (nil, state.isStopped)

@@ -11,21 +11,28 @@ extension OutputFile {
     /// returns what is written, without a sync.
     @discardableResult
     package func checkpoint() async throws(TransferError) -> ByteIntervals {
+        try await checkpoint { $0 }
+    }
+
+    /// A checkpoint, and what `body` makes of what is durable then. It may block.
+    package func checkpoint<T: Sendable>(
+        _ body: @escaping @Sendable (ByteIntervals) -> T
+    ) async throws(TransferError) -> T {
         for writer in state.withLock({ $0.writers }) { writer.handOver() }
         await waitForQueue()
-        if let error { throw error }
-        let (written, durable) = state.withLock { ($0.written, $0.durable) }
-        guard written != durable else { return durable }
-        if durability == .disk {
-            let systemError = await path.blocking.run { fdatasync(self.descriptor) == 0 ? 0 : errno }
-            if systemError != 0 {
-                let error = TransferError(file: "the file cannot be synced", systemError)
-                fail(error)
-                throw error
+        return try await path.blocking.run { () throws(TransferError) in
+            if let error = self.error { throw error }
+            let (written, durable) = self.state.withLock { ($0.written, $0.durable) }
+            if written != durable {
+                if self.durability == .disk, fdatasync(self.descriptor) != 0 {
+                    let error = TransferError(file: "the file cannot be synced", errno)
+                    self.fail(error)
+                    throw error
+                }
+                self.state.withLock { $0.durable = written }
             }
+            return body(written)
         }
-        state.withLock { $0.durable = written }
-        return written
     }
 
     /// Sees that there is room for a file of `size` bytes, so that a full disk is found before the download instead of

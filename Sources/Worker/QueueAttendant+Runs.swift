@@ -18,7 +18,8 @@ extension QueueAttendant {
     }
 
     /// While there are runs: a checkpoint of each every 32 MiB and every second. One task looks after all of them; with very
-    /// many both the looks and the checkpoints become rarer, so that they do not drown the disk.
+    /// many both the looks and the checkpoints become rarer, and those that time alone asks for take turns, so that they do not
+    /// drown the disk.
     private func checkpoint() async {
         while true {
             try? await Task.sleep(for: .milliseconds(min(1000, max(100, 5 * runningCount))))
@@ -28,8 +29,10 @@ extension QueueAttendant {
             }
             if runs.isEmpty { return }
             let interval = max(.seconds(1), .milliseconds(10) * runs.count)
+            var turns = 128
             for case (let running, let download?) in runs {
-                running.checkpointIfDue(download, interval: interval) { self.hurry() }
+                let isBegun = running.checkpointIfDue(download, interval: turns > 0 ? interval : nil) { self.hurry() }
+                if isBegun { turns -= 1 }
             }
         }
     }

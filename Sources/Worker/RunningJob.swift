@@ -82,27 +82,31 @@ final class RunningJob: Sendable {
     }
 
     /// Tells where the partial file is as soon as there is one, so that whoever ends the job from then on knows what to unlink,
-    /// and begins a checkpoint if one is due. `hurry` asks for a tick.
-    func checkpointIfDue(_ download: Download, interval: Duration, hurry: @escaping @Sendable () -> Void) {
+    /// and begins a checkpoint if one is due; without `interval` only bytes make it so. `hurry` asks for a tick. Returns whether
+    /// one has begun.
+    func checkpointIfDue(
+        _ download: Download, interval: Duration?, hurry: @escaping @Sendable () -> Void
+    ) -> Bool {
         let arrived = download.arrived
         let known = state.withLock { $0.resume?.generation }
         let place = download.place(otherThan: known)
-        state.withLock { state in
-            guard state.checkpoint == nil, !state.hasEnded else { return }
+        return state.withLock { state in
+            guard state.checkpoint == nil, !state.hasEnded else { return false }
             if let place, state.resume?.generation == known {
                 (state.resume, state.isResumeNew) = (place, true)
                 hurry()
             }
-            guard let due = state.pace.next(arrived: arrived, interval: interval) else { return }
-            state.checkpoint = Task {
+            guard let due = state.pace.next(arrived: arrived, interval: interval) else { return false }
+            state.checkpoint = Task(executorPreference: download.executor) {
                 let point = await download.checkpoint()
-                note(point)
+                self.note(point)
                 self.state.withLock { state in
                     if point == nil { state.pace.takeBack() }
                     state.checkpoint = nil
                 }
                 if due == .urgent { hurry() }
             }
+            return true
         }
     }
 
