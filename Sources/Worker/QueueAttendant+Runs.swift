@@ -76,11 +76,13 @@ extension QueueAttendant {
                 next = nil
                 state.withLock { $0.isInDoubt = true }
                 if isOutOfTime {
+                    state.withLock { $0.unsettled += 1 }
                     log.warning(
                         "not settled within the grace time: it runs again elsewhere", metadata: ["id": "\(run.id)"])
                     return (false, nil, false)
                 }
                 await pause(after: error, while: "settling a job")
+                hurry()
             }
         }
     }

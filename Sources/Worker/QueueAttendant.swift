@@ -16,6 +16,8 @@ final class QueueAttendant: Sendable {
         var registrations = 0
         /// After any doubt about the connection: what was claimed then may be unknown to us, and we to Redis.
         var isInDoubt = false
+        /// Runs whose end Redis has not heard of within the grace time.
+        var unsettled = 0
         var mayClaim: Bool { isOpen && isRegistered && !isInDoubt && registrations == 0 }
         /// Tokens of claims that are ours although no run of them is entered: asked for, or being settled.
         var pending: Set<String> = []
@@ -117,12 +119,16 @@ final class QueueAttendant: Sendable {
                 state.isInDoubt = true
             }
             await pause(after: error, while: "waiting for jobs")
+            // Nothing is claimed before it is registered anew.
+            hurry()
             return nil
         }
     }
 
     /// Until when Redis is tried, now that the worker is to end; the leases lapse after that.
     func end(by deadline: ContinuousClock.Instant) { state.withLock { $0.deadline = deadline } }
+
+    var unsettled: Int { state.withLock { $0.unsettled } }
 
     var isOutOfTime: Bool { state.withLock { $0.deadline.map { $0 < .now } ?? false } }
 

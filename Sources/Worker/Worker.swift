@@ -101,7 +101,13 @@ package final class Worker: Sendable {
         for task in ticks { task.cancel() }
         for task in ticks { await task.value }
         for attendant in attendants { await attendant.close() }
-        log.info("ended: everything is back in line")
+        let unsettled = attendants.reduce(0) { $0 + $1.unsettled }
+        if unsettled == 0 {
+            log.info("ended: everything is back in line")
+        } else {
+            log.warning(
+                "ended: what is not settled runs again when its lease is over", metadata: ["jobs": "\(unsettled)"])
+        }
     }
 
     // MARK: Claiming
