@@ -20,7 +20,7 @@ final class Directory: Sendable {
         var walked = ""
         for part in path.pathParts {
             if mkdirat(current.descriptor, part, 0o777) == 0 {
-                fsync(current.descriptor)
+                try current.sync()
             } else if errno != EEXIST {
                 throw TransferError(file: "the directory \(walked)\(part) cannot be made", errno)
             }
