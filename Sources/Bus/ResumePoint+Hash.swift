@@ -24,7 +24,8 @@ extension ResumePoint {
     package var fields: [(String, String)] {
         let checks = blockChecks.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)" }.joined(separator: " ")
         return entity.fields + [
-            ("generation", generation), ("store", store), ("file", file), ("source", source), ("block_checks", checks),
+            ("generation", generation), ("store", store), ("file", file), ("source", source),
+            ("mixed", isMixed ? "1" : "0"), ("block_checks", checks),
         ]
     }
 
@@ -33,7 +34,8 @@ extension ResumePoint {
             return nil
         }
         self.init(
-            generation: generation, store: store, file: file, entity: Entity(hash: hash), source: hash["source"] ?? "")
+            generation: generation, store: store, file: file, entity: Entity(hash: hash), source: hash["source"] ?? "",
+            isMixed: hash["mixed"] == "1")
         for (start, end) in offsets {
             guard let start = Int64(start), let end = Int64(end), start >= 0, start < end else { continue }
             self.offsets.insert(start..<end)

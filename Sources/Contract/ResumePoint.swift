@@ -12,6 +12,8 @@ public struct ResumePoint: Sendable, Equatable {
     /// The URL (of `urls`) that the bytes came from, masked: validators differ between mirrors by design, and a newly
     /// signed query is the same mirror.
     public var source: String
+    /// Some bytes came from others: only a digest of the whole can judge them.
+    public var isMixed: Bool
     /// Durable bytes.
     public var offsets: ByteIntervals
     /// crc32c of each interval's last block (at most 4 KiB), by the interval's end: tells a cloned or restored volume.
@@ -19,10 +21,10 @@ public struct ResumePoint: Sendable, Equatable {
 
     public init(
         generation: String, store: String, file: String, entity: Entity, source: String,
-        offsets: ByteIntervals = ByteIntervals(), blockChecks: [Int64: UInt32] = [:]
+        isMixed: Bool = false, offsets: ByteIntervals = ByteIntervals(), blockChecks: [Int64: UInt32] = [:]
     ) {
         (self.generation, self.store, self.file, self.entity, self.source) = (generation, store, file, entity, source)
-        (self.offsets, self.blockChecks) = (offsets, blockChecks)
+        (self.isMixed, self.offsets, self.blockChecks) = (isMixed, offsets, blockChecks)
     }
 }
 

@@ -31,6 +31,7 @@ extension Download {
             state.target = target
             state.entity = first.entity
             state.source = MaskedURL.text(state.mirrors[state.mirrors.current].url)
+            state.isMixed = false
             state.base = 0
             state.checkpointed = nil
         }

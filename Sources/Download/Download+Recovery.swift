@@ -67,8 +67,10 @@ extension Download {
             let output = OutputFile(
                 descriptor: partial.descriptor, path: context.engine.path, durability: context.durability,
                 written: resume.offsets)
-            guard resume.offsets.count > 0, resume.entity.total != nil,
-                judge(of: resume.entity) != nil || resume.entity.strongValidator != nil && isOurs(resume.source)
+            let isOurs = isOurs(resume.source)
+            let isKnown = resume.entity.digest != nil || !resume.isMixed && resume.entity.strongValidator != nil
+            guard job.method == "GET", resume.offsets.count > 0, resume.entity.total != nil,
+                job.checksum != nil || isOurs && isKnown
             else {
                 return .begin
             }
@@ -78,6 +80,8 @@ extension Download {
                 state.target = target
                 state.entity = resume.entity
                 state.source = resume.source
+                state.isMixed = resume.isMixed
+                if isOurs { state.mirrors.told(resume.entity) }
                 state.base = resume.offsets.count
                 state.checkpointed = resume.offsets
             }

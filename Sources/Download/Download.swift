@@ -13,6 +13,8 @@ package final class Download: Sendable {
         var target: Target?
         var entity = Entity()
         var source = ""
+        /// Bytes of other URLs than `source` are in the partial file.
+        var isMixed = false
         var mirrors: Mirrors
         /// Bytes that were in the partial file when this run opened it.
         var base: Int64 = 0
@@ -106,7 +108,7 @@ package final class Download: Sendable {
             }
             return ResumePoint(
                 generation: partial.generation, store: context.store.id, file: target.path, entity: state.entity,
-                source: state.source)
+                source: state.source, isMixed: state.isMixed)
         }
     }
 
@@ -116,17 +118,17 @@ package final class Download: Sendable {
 
     /// Blocks.
     private func resumePoint(_ durable: ByteIntervals, of output: OutputFile) -> ResumePoint? {
-        let found = state.withLock { state -> (PartialFile, Target, Entity, String)? in
+        let found = state.withLock { state -> (PartialFile, Target, Entity, String, Bool)? in
             guard state.output === output, let partial = state.partial, let target = state.target,
                 state.checkpointed != durable
             else { return nil }
             state.checkpointed = durable
-            return (partial, target, state.entity, state.source)
+            return (partial, target, state.entity, state.source, state.isMixed)
         }
-        guard let (partial, target, entity, source) = found else { return nil }
+        guard let (partial, target, entity, source, isMixed) = found else { return nil }
         return ResumePoint(
             generation: partial.generation, store: context.store.id, file: target.path, entity: entity, source: source,
-            offsets: durable, blockChecks: BlockCheck.compute(durable, output.descriptor))
+            isMixed: isMixed, offsets: durable, blockChecks: BlockCheck.compute(durable, output.descriptor))
     }
 
     /// After a stop: all that has arrived, synced.

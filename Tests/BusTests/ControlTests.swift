@@ -123,7 +123,7 @@ import Testing
         report.set(
             ResumePoint(
                 generation: "g", store: "s", file: "f", entity: Entity(etag: "\"e\"", total: 9, digest: digest),
-                source: "u",
+                source: "u", isMixed: true,
                 offsets: ByteIntervals([0..<4])))
         try await f.queue.request(.paused, of: ["1"])
         try await f.tick([claim])
@@ -135,6 +135,7 @@ import Testing
         #expect(again.resume?.offsets.intervals == [0..<4])
         #expect(again.resume?.entity.etag == "\"e\"")
         #expect(again.resume?.entity.digest == digest)
+        #expect(again.resume?.isMixed == true)
         #expect(try await f.queue.job("1")?["meta"] == #"{"k":[]}"#)
         try await f.expectOrder()
     }

@@ -64,6 +64,11 @@ struct Question: Sendable {
     }
 
     private func part(_ head: ResponseHead, at position: Int64, end: Int64?, of entity: Entity) -> ResponseDecision {
+        // Whatever a head claims of them, several parts are not the bytes themselves.
+        let type = head.headers["content-type"]?.lowercased() ?? ""
+        guard !type.hasPrefix("multipart/byteranges") else {
+            return .restart(why: "the server sent several parts in one body")
+        }
         guard let header = head.headers["content-range"], head.headers.all("content-range").count == 1,
             let answer = ContentRange(header), let total = answer.total
         else { return .restart(why: "the server's part has no usable Content-Range") }

@@ -42,6 +42,9 @@ struct Mirrors: Sendable {
         set { all[index] = newValue }
     }
 
+    /// What the current one has said in an earlier run.
+    mutating func told(_ entity: Entity) { all[current].entity = entity }
+
     /// The mirror for extra connection number `number`.
     func forExtra(_ number: Int) -> Int {
         guard mayMix else { return current }

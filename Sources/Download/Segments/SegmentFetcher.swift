@@ -183,8 +183,8 @@ struct SegmentFetcher {
         _ download: Download, _ range: Range<Int64>, of entity: Entity, _ total: Int64, _ index: Int, _ isOnly: Bool
     ) async throws(TransferError) -> Opening {
         let mirror = download.mirrors[index]
-        // What the mirror itself has said of the entity; only the one that the bytes came from is known by them.
-        let known = mirror.entity ?? (index == download.mirrors.current ? entity : nil)
+        // What the mirror itself has said of the entity: others' validators say nothing of it.
+        let known = mirror.entity
         let validator = mirror.honoursIfRange ? known?.strongValidator : nil
         let isLast = range.upperBound == total
         var headers = [
@@ -230,6 +230,8 @@ struct SegmentFetcher {
             download.state.withLock { state in
                 state.mirrors[connection.mirror].landing = landing
                 state.mirrors[connection.mirror].entity = entity
+                let source = MaskedURL.text(state.mirrors[connection.mirror].url)
+                state.isMixed = state.isMixed || source != state.source
             }
             refusals = 0
             receive(id, transfer, length: length, &group)
@@ -304,7 +306,10 @@ struct SegmentFetcher {
         let written = output.written.count
         let isWorthIt = written - writtenAtReconnect >= Self.worthwhile && reconnects < Self.maximumReconnects
         guard RetryPolicy.isRetryable(failure.code), failure.retryAfter == nil, isWorthIt, download.isResumable else {
-            return .failure(error)
+            // Another mirror may have the rest.
+            let isMadeUpFor =
+                Mirrors.isToBlame(for: failure.code) && download.isResumable && dropMirror(connection.mirror)
+            return isMadeUpFor ? nil : .failure(error)
         }
         reconnects += 1
         writtenAtReconnect = written

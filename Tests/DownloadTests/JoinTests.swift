@@ -1,0 +1,118 @@
+import Contract
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import Download
+
+/// What may be joined, and what is known of it later.
+@Suite struct JoinTests {
+    static let bytes = FileBytes(seed: 81, count: 2_000_000)
+
+    private func job(_ urls: [String], _ change: (inout Job) -> Void = { _ in }) -> Job {
+        var job = Job(id: "j", urls: urls)
+        (job.path, job.connections) = ("file", 1)
+        change(&job)
+        return job
+    }
+
+    @Test("bytes of two mirrors, joined under a checksum, are not continued without it", arguments: [false, true])
+    func mixed(_ isOtherURL: Bool) async throws {
+        let bench = try DownloadBench()
+        let other = FileBytes(seed: 82, count: Self.bytes.count)
+        let latch = Latch()
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(request.path == "/a" ? Self.bytes : other, to: request)
+            if request.number == 1 { reply.hold = (700_000, latch) }
+            if request.path == "/b", request.number == 1 { reply.hold = (100_000, latch) }
+            return reply
+        }
+        let checksum = Job.Checksum("sha256:" + Self.bytes.sha256)
+        let first = try await bench.begin(job([origin.url("/a")]) { $0.checksum = checksum }, until: 700_000)
+        var resume = try #require(first)
+        // Another mirror brings some of it.
+        let second = bench.download(job([origin.url("/b")]) { $0.checksum = checksum }, resume: resume)
+        let task = Task { await second.run() }
+        try await eventually("bytes of the other mirror") { second.arrived >= 100_000 }
+        task.cancel()
+        _ = await task.value
+        resume = try #require(await second.finalCheckpoint())
+        #expect(resume.offsets.count >= 800_000)
+        latch.open()
+        let url = origin.url(isOtherURL ? "/b" : "/a")
+        #expect(await bench.run(job([url]), resume: resume).file != nil)
+        #expect(bench.directory.holds("file", isOtherURL ? other : Self.bytes))
+    }
+
+    @Test("under a checksum another URL goes on where the first one stopped") func otherURL() async throws {
+        let bench = try DownloadBench()
+        let latch = Latch()
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(Self.bytes, etag: "\"\(request.path)\"", to: request)
+            if request.number == 1, request.path == "/a" { reply.hold = (700_000, latch) }
+            return reply
+        }
+        let checksum = Job.Checksum("sha256:" + Self.bytes.sha256)
+        let resume = try #require(
+            try await bench.begin(job([origin.url("/a")]) { $0.checksum = checksum }, until: 700_000))
+        latch.open()
+        #expect(await bench.run(job([origin.url("/b")]) { $0.checksum = checksum }, resume: resume).file != nil)
+        #expect(bench.directory.holds("file", Self.bytes))
+        #expect(origin.bytesSent("/b") == Self.bytes.count - resume.offsets.count)
+    }
+
+    @Test("under a checksum the bytes of a mirror that is lost are kept", arguments: [OriginReply.End.fin, .silence])
+    func lostMirror(_ end: OriginReply.End) async throws {
+        let bench = try DownloadBench()
+        let lost = try OriginServer { request in
+            var reply = OriginReply.file(Self.bytes, to: request)
+            (reply.cut, reply.end) = (request.number == 1 ? 700_000 : 0, end)
+            return reply
+        }
+        let good = try OriginServer { .file(Self.bytes, etag: "\"other\"", to: $0) }
+        let checksum = Job.Checksum("sha256:" + Self.bytes.sha256)
+        let outcome = await bench.run(
+            job([lost.url("/a"), good.url("/b")]) { ($0.checksum, $0.stallTimeout) = (checksum, 0.5) })
+        #expect(outcome.file != nil)
+        #expect(bench.directory.holds("file", Self.bytes))
+        #expect(good.bytesSent("/b") == Self.bytes.count - 700_000)
+        #expect(!bench.events.withLock { $0.contains("restarted") })
+    }
+
+    @Test("only GET asks for parts: another method begins anew") func post() async throws {
+        let bench = try DownloadBench()
+        let latch = Latch()
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(Self.bytes, to: request)
+            if request.number == 1 { reply.hold = (700_000, latch) }
+            return reply
+        }
+        let post = job([origin.url("/a")]) { ($0.method, $0.body) = ("POST", "question") }
+        let resume = try #require(try await bench.begin(post, until: 700_000))
+        latch.open()
+        #expect(await bench.run(post, resume: resume).file != nil)
+        #expect(bench.directory.holds("file", Self.bytes))
+        #expect(origin.requests.map(\.method) == ["POST", "POST"])
+        #expect(origin.requests.allSatisfy { $0.headers["range"] == nil })
+    }
+
+    @Test("several parts in one body are none, whatever range their head claims") func multipart() async throws {
+        let bench = try DownloadBench()
+        let latch = Latch()
+        let origin = try OriginServer { request in
+            guard let range = request.range(of: Self.bytes.count) else {
+                var reply = OriginReply.file(Self.bytes, to: request)
+                if request.number == 1 { reply.hold = (700_000, latch) }
+                return reply
+            }
+            var reply = OriginReply.multipart(Self.bytes, [range], headers: [("ETag", "\"v1\"")])
+            reply.headers.append(("Content-Range", OriginReply.contentRange(range, of: Self.bytes.count)))
+            reply.framing = .chunked
+            return reply
+        }
+        let resume = try #require(try await bench.begin(job([origin.url("/a")]), until: 700_000))
+        latch.open()
+        #expect(await bench.run(job([origin.url("/a")]), resume: resume).file != nil)
+        #expect(bench.directory.holds("file", Self.bytes))
+    }
+}
