@@ -79,6 +79,25 @@ import Testing
         #expect(!bench.events.withLock { $0.contains("restarted") })
     }
 
+    @Test("a server that ends each further connection at once is asked for few") func refusing() async throws {
+        let bench = try DownloadBench()
+        let isWell = Mutex(false)
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(Self.bytes, to: request)
+            if request.number == 1 { reply.pace = 600_000 }
+            if request.number > 1, !isWell.withLock(\.self) { (reply.cut, reply.end) = (0, .reset) }
+            return reply
+        }
+        let job = job([origin.url("/a")]) { $0.connections = 8 }
+        let download = bench.download(job)
+        // The first response was shortened when another connection was to bring the rest.
+        #expect(await download.run().code == .incomplete)
+        #expect(origin.requests.count < 10)
+        isWell.withLock { $0 = true }
+        #expect(await bench.run(job, resume: await download.finalCheckpoint()).file != nil)
+        #expect(bench.directory.holds("file", Self.bytes))
+    }
+
     @Test("only GET asks for parts: another method begins anew") func post() async throws {
         let bench = try DownloadBench()
         let latch = Latch()

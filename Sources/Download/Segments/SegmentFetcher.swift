@@ -53,6 +53,8 @@ struct SegmentFetcher {
     private var reconnects = 0
     private var writtenAtReconnect: Int64 = 0
     private var refusals = 0
+    /// Connections in a row that the server ended before they had brought anything worth while.
+    private var fruitless = 0
     private var asked = 0
     private var floor: SpeedFloor?
     private var holds: HoldShare
@@ -283,10 +285,15 @@ struct SegmentFetcher {
         guard others || !connection.isOnly else { return .failure(.failed(failure)) }
         // What runs goes on; whoever only wanted to help is not missed.
         refusals += 1
-        let isForGood = !RetryPolicy.isRetryable(failure.code) || refusals >= Self.maximumRefusals
-        let delay = failure.retryAfter?.secondsValue ?? Double(1 << refusals)
-        plan.refused(id, for: isForGood ? .infinity : delay, now: now)
+        holdBack(id, refusals, failure)
         return nil
+    }
+
+    /// No extra connections for a while, or for good, after so many failures in a row.
+    private mutating func holdBack(_ id: Int, _ failures: Int, _ failure: Failure) {
+        let isForGood = !RetryPolicy.isRetryable(failure.code) || failures >= Self.maximumRefusals
+        let delay = failure.retryAfter?.secondsValue ?? Double(1 << failures)
+        plan.refused(id, for: isForGood ? .infinity : delay, now: now)
     }
 
     private mutating func ended(
@@ -299,10 +306,17 @@ struct SegmentFetcher {
         download.context.hosts.leave(connection.host)
         let isDropped = plan.connections[id] == nil
         for action in plan.ended(id, at: connection.start + transfer.progress.received) { perform(action) }
-        guard case .failure(let error) = result else { return nil }
+        guard case .failure(let error) = result else {
+            fruitless = 0
+            return nil
+        }
         if let error = output.error { return .failure(error) }
         guard case .failed(let failure) = error, !isDropped else { return isDropped ? nil : .failure(error) }
-        guard plan.connections.isEmpty else { return nil }
+        fruitless = transfer.progress.received < Self.worthwhile ? fruitless + 1 : 0
+        guard plan.connections.isEmpty else {
+            if fruitless > 0 { holdBack(id, fruitless, failure) }
+            return nil
+        }
         let written = output.written.count
         let isWorthIt = written - writtenAtReconnect >= Self.worthwhile && reconnects < Self.maximumReconnects
         guard RetryPolicy.isRetryable(failure.code), failure.retryAfter == nil, isWorthIt, download.isResumable else {
