@@ -139,9 +139,8 @@ extension Download {
     private func fetchToEnd(_ first: FirstResponse) async throws(TransferError) -> Int64 {
         defer { context.hosts.leave(first.host) }
         let (transfer, output) = (first.transfer, state.withLock { $0.output! })
-        let limit = sizeLimit
         // One byte more than allowed tells that there is more.
-        if let limit { transfer.shorten(to: limit + 1) }
+        if let limit = [sizeLimit, job.size].compactMap(\.self).min() { transfer.shorten(to: limit + 1) }
         begin(0, transfer)
         defer { end(0, transfer) }
         let watch = speedFloor.map { floor in Task { await isTooSlow(transfer, floor) } }
@@ -154,7 +153,10 @@ extension Download {
             if let floor = speedFloor, await watch?.value == true { throw .failed(floor.failure) }
             throw error
         }
-        if let limit, result.position > limit { throw .failed(tooLarge(limit)) }
+        if let limit = sizeLimit, result.position > limit { throw .failed(tooLarge(limit)) }
+        if let size = job.size, result.position > size {
+            throw .failed(Failure(.sizeMismatch, "the file is longer than the \(size) bytes that the job says"))
+        }
         state.withLock { $0.entity.total = result.position }
         if transfer.head.length == .untilClose {
             report(.warning("the server told the file's end only by closing the connection: it may be cut short"))

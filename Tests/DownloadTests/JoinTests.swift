@@ -134,4 +134,16 @@ import Testing
         #expect(await bench.run(job([origin.url("/a")]), resume: resume).file != nil)
         #expect(bench.directory.holds("file", Self.bytes))
     }
+
+    @Test("a body without a length is ended soon after the size that it is to have") func endless() async throws {
+        let bench = try DownloadBench()
+        let origin = try OriginServer { _ in
+            var reply = OriginReply(body: Self.bytes.all)
+            reply.framing = .chunked
+            return reply
+        }
+        let download = bench.download(job([origin.url("/a")]) { $0.size = 300_000 })
+        #expect(await download.run().code == .sizeMismatch)
+        #expect(download.arrived <= 300_001)
+    }
 }
