@@ -35,7 +35,7 @@ extension Download {
             state.base = 0
             state.checkpointed = nil
         }
-        try output.reserve(first.entity.total ?? 0, keepFree: Store.keptFree)
+        try output.reserve(first.entity.total, keepFree: context.store.keptFree)
         try output.write(bytes)
         return output
     }

@@ -189,7 +189,7 @@ package final class Download: Sendable {
         } catch {
             switch error {
             case .cancelled: return .stopped
-            case .noSpace: return .parked("disk")
+            case .noSpace: return await withoutRoom()
             case .failed(let failure):
                 if Task.isCancelled { return .stopped }
                 // What the disk did to this job it would do to every other one.
@@ -197,6 +197,20 @@ package final class Download: Sendable {
                 return if isOfDisk, await !isRootSound() { .parked("disk") } else { .failed(failure) }
             }
         }
+    }
+
+    /// The disk is full. What cannot be continued gives back its room, which may be all there is, and others wait for.
+    private func withoutRoom() async -> DownloadOutcome {
+        guard !isResumable else { return .parked("disk") }
+        let (total, count) = state.withLock { ($0.entity.total, $0.fetched) }
+        await unlinkPartial()
+        guard total == nil, count > 0 else { return .parked("disk") }
+        // Nobody can say how much room it would have to wait for.
+        return .failed(
+            Failure(
+                .io,
+                "the disk is full after \(count) bytes, and the server does not say how many there are: make room, or give "
+                    + "the job max_bytes"))
     }
 
     /// Fetches, and where that fails looks for another way.

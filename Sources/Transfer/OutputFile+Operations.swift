@@ -38,9 +38,12 @@ extension OutputFile {
     /// Sees that there is room for a file of `size` bytes, so that a full disk is found before the download instead of
     /// during it, and reserves it, without changing the file's length. A file of one block is only seen to. Blocks.
     ///
+    /// - Parameter size: nil if it is not known. Then, and where nothing can be reserved, each block is seen to.
     /// - Parameter keepFree: Bytes that must stay free on the file system.
     /// - Throws: `.noSpace` if there is no room now, `too_large` if there never can be.
-    package func reserve(_ size: Int64, keepFree: Int64 = 0) throws(TransferError) {
+    package func reserve(_ size: Int64?, keepFree: Int64 = 0) throws(TransferError) {
+        if size == nil { keptFree.store(keepFree, ordering: .relaxed) }
+        let size = size ?? 0
         var volume = statvfs()
         var file = stat()
         guard fstatvfs(descriptor, &volume) == 0, fstat(descriptor, &file) == 0 else {
@@ -57,12 +60,21 @@ extension OutputFile {
         }
         guard size > Block.smallSize else { return }
         switch clinux_reserve(descriptor, Int(size)) {
-        case 0, EOPNOTSUPP, ENOSYS: return
+        case 0: return
+        case EOPNOTSUPP, ENOSYS: keptFree.store(keepFree, ordering: .relaxed)
         case let error:
             // What a failed reservation got so far stays with the file: it may be the last of the disk.
             ftruncate(descriptor, file.st_size)
             throw TransferError(file: Self.noReservation, error)
         }
+    }
+
+    /// Whether so many more bytes leave what must stay free. Blocks.
+    func hasRoom(for count: Int) -> Bool {
+        let kept = keptFree.load(ordering: .relaxed)
+        var volume = statvfs()
+        guard kept > 0, fstatvfs(descriptor, &volume) == 0, volume.f_blocks > 0 else { return true }
+        return Int64(volume.f_bavail) * Int64(volume.f_frsize) >= kept + Int64(count)
     }
 
     private static let noReservation = "the file cannot be given its room"

@@ -45,6 +45,8 @@ package final class OutputFile: Sendable {
     package var hasDigest: Bool { digest != nil }
     private let failure = Mutex<TransferError?>(nil)
     private let hasFailed = Atomic(false)
+    /// What must stay free on the file system while bytes are written that nothing is reserved for.
+    let keptFree = Atomic<Int64>(0)
 
     /// - Parameters:
     ///   - descriptor: Open for reading and writing, without O_DIRECT and O_APPEND; owned from here on.
@@ -102,7 +104,7 @@ package final class OutputFile: Sendable {
     func write(_ block: Block) {
         var range = block.offset..<block.end
         if error == nil {
-            if let systemError = writeBytes(block) {
+            if let systemError = hasRoom(for: block.count) ? writeBytes(block) : ENOSPC {
                 fail(TransferError(file: "the file cannot be written", systemError))
                 range = block.offset..<block.offset
             }

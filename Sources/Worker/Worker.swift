@@ -29,7 +29,7 @@ package final class Worker: Sendable {
         self.log = log
         if let file = configuration.certificateAuthorities { try CertificateStore.check(file) }
         if let proxy = configuration.proxy { try TransferEngine.check(proxy: proxy) }
-        store = try Store(root: configuration.root)
+        store = try Store(root: configuration.root, keepFree: configuration.keptFree)
         var engine = TransferEngine.Configuration()
         engine.policy = configuration.addressPolicy
         engine.proxy = configuration.proxy

@@ -27,6 +27,8 @@ package struct WorkerConfiguration: Sendable {
     package var proxy: String?
     package var certificateAuthorities: String?
     package var maximumSize: Int64?
+    /// Bytes of the disk that downloads leave free.
+    package var keptFree: Int64 = 20_000_000
     /// The most connections for one file, unless its job says otherwise.
     package var connections = 4
     /// The most connections to one host, over all downloads.

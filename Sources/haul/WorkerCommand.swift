@@ -33,6 +33,7 @@ struct WorkerCommand: AsyncParsableCommand {
     @Option(name: .customLong("ca"), help: "A file of certificate authorities to trust besides the system's.")
     var certificates: String?
     @Option(help: "Larger files are refused, bytes.") var maxFileSize: Int64?
+    @Option(help: "Bytes of the disk that downloads leave free.") var keepFree: Int64 = 20_000_000
     @Option(help: "trace, debug, info, warning or error.") var logLevel = "info"
 
     func run() async throws {
@@ -108,6 +109,10 @@ struct WorkerCommand: AsyncParsableCommand {
         guard limitRate.map(sizes.contains) ?? true, maxFileSize.map(sizes.contains) ?? true else {
             throw ExitStatus.because(.usage, "--limit-rate and --max-file-size must be whole numbers, 1 or more")
         }
+        guard (0...JobField.largest).contains(keepFree) else {
+            throw ExitStatus.because(.usage, "--keep-free must be a whole number, 0 or more")
+        }
+        result.keptFree = keepFree
         result.limitRate = limitRate
         guard (1...16).contains(connections), connectionsPerHost >= 1 else {
             throw ExitStatus.because(

@@ -61,4 +61,29 @@ import Transfer
         #expect(bench.directory.holds("a", Self.bytes))
         #expect(origin.requests.dropFirst(asked).allSatisfy { $0.headers["range"] != nil })
     }
+
+    @Test(
+        "what fills the disk and cannot be continued gives its room back",
+        arguments: [OriginReply.Framing.chunked, .length])
+    func notResumable(_ framing: OriginReply.Framing) async throws {
+        let bench = try DownloadBench(write: { descriptor, bytes, count, offset in
+            guard offset + Int64(count) > 2_000_000 else { return pwrite(descriptor, bytes, count, Int(offset)) }
+            errno = ENOSPC
+            return -1
+        })
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(Self.bytes, etag: nil, to: request)
+            reply.framing = framing
+            return reply
+        }
+        let outcome = await bench.run(Job(id: "j", urls: [origin.url("/a")]))
+        if framing == .chunked {
+            // It would fill the disk again and again: no more often than it may be tried.
+            #expect(outcome.code == .io)
+        } else {
+            let isParked = if case .parked("disk") = outcome { true } else { false }
+            #expect(isParked)
+        }
+        #expect(bench.directory.names.isEmpty)
+    }
 }

@@ -13,10 +13,10 @@ import Testing
         let fleet: ProcessFleet
         let worker: ChildProcess
 
-        init(_ mount: String, before: String = "") async throws {
+        init(_ mount: String, before: String = "", options: [String] = []) async throws {
             fleet = try await ProcessFleet(held: nil)
             worker = try PrivateMounts.start(
-                "ROOT=\(fleet.root.path)\n\(mount)\n\(before)", "haul", fleet.arguments("w"))
+                "ROOT=\(fleet.root.path)\n\(mount)\n\(before)", "haul", fleet.arguments("w") + options)
         }
 
         /// A line of sh, in the root, among the worker's mounts.
@@ -63,6 +63,27 @@ import Testing
         try await bench.fleet.wait(for: "working", from: bench.worker)
         try await bench.sh("head -c 60000000 /dev/zero >fill")
         try await bench.expectWait("the disk is full", until: "rm fill")
+    }
+
+    @Test("a body without an end fills the disk to its reserve, fails, and leaves room for others", available)
+    func endless() async throws {
+        let bench = try await Bench("mount -t tmpfs -o size=64m none $ROOT", options: ["--keep-free", "30000000"])
+        let endless = try OriginServer { _ in
+            var reply = OriginReply()
+            reply.body = .file(ProcessFleet.bytes, 0..<1 << 40)
+            reply.framing = .chunked
+            return reply
+        }
+        try await bench.fleet.server.cli(
+            "LPUSH", "haul:{default}:jobs", #"{"url":"\#(endless.url("/e"))","id":"e","retries":0}"#)
+        try await bench.fleet.wait("e", for: "failed")
+        #expect(try await bench.fleet.field("error", of: "e") == "io")
+        let received = try #require(Int(try await bench.fleet.field("received", of: "e")))
+        #expect((1_000_000...(64 << 20) - 30_000_000).contains(received))
+        try await bench.push("other")
+        try await bench.fleet.wait("other", for: "completed")
+        #expect(bench.holds("other"))
+        try await bench.fleet.end(bench.worker)
     }
 
     static let btrfs = """

@@ -11,6 +11,7 @@ import Testing
             (worker + ["--grace", "inf"], "--grace"), (worker + ["--grace=-1"], "--grace"),
             (worker + ["--limit-rate", "0"], "--limit-rate"), (worker + ["--max-file-size=-5"], "--max-file-size"),
             (worker + ["--max-file-size", "9223372036854775807"], "--max-file-size"),
+            (worker + ["--keep-free=-1"], "--keep-free"),
             (worker + ["--queue", "a", "--queue", "a=2"], "twice"),
             (["get", "http://127.0.0.1:1/", "--limit-rate", "0"], "--limit-rate"),
             (["push", "http://h/", "--delay", "nan"], "--delay"),

@@ -2,9 +2,6 @@ import Glibc
 
 /// Whether the root can take more files.
 extension Store {
-    /// Of an empty disk's last bytes these are left alone.
-    static let keptFree: Int64 = 20_000_000
-
     static func isFull(_ systemError: Int32) -> Bool { systemError == ENOSPC || systemError == EDQUOT }
 
     /// Why no job can be done here now, whatever it is; nil if nothing is wrong. Blocks.
@@ -27,6 +24,6 @@ extension Store {
         var status = statvfs()
         guard fstatvfs(directory.descriptor, &status) == 0 else { return true }
         let free = Int64(status.f_bavail) * Int64(status.f_frsize)
-        return free >= Self.keptFree && (status.f_files == 0 || status.f_favail > 0)
+        return free >= keptFree && (status.f_files == 0 || status.f_favail > 0)
     }
 }

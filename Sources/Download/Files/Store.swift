@@ -11,6 +11,8 @@ package final class Store: Sendable {
 
     package let root: String
     package let id: String
+    /// Of the disk's last bytes so many are left alone.
+    let keptFree: Int64
     /// It is on a file system of this system's own disks, of a kind that we know.
     let isLocal: Bool
     private let current: Mutex<Directory>
@@ -18,12 +20,12 @@ package final class Store: Sendable {
     var directory: Directory { current.withLock { $0 } }
 
     /// Blocks. Throws a sentence about what is wrong with the directory; that it is full is not.
-    package init(root: String) throws(Failure) {
+    package init(root: String, keepFree: Int64 = 20_000_000) throws(Failure) {
         let descriptor = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         guard descriptor >= 0 else {
             throw Self.refusal("the root \(root) cannot be used: make it a directory that this worker may write", errno)
         }
-        self.root = root
+        (self.root, keptFree) = (root, keepFree)
         let directory = Directory(owning: descriptor)
         id = try Self.identify(directory, root)
         isLocal = Volume.isLocal(descriptor)
