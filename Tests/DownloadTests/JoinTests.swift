@@ -79,6 +79,27 @@ import Testing
         #expect(!bench.events.withLock { $0.contains("restarted") })
     }
 
+    @Test(
+        "an encoding that nobody asked for is saved as it came, and what comes in another one is not joined",
+        arguments: ["gzip", "", "br"])
+    func encoding(_ encoding: String) async throws {
+        let bench = try DownloadBench()
+        let latch = Latch()
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(Self.bytes, to: request)
+            let sent = request.headers["range"] == nil ? "gzip" : encoding
+            if !sent.isEmpty { reply.headers.append(("Content-Encoding", sent)) }
+            if request.number == 1 { reply.hold = (700_000, latch) }
+            return reply
+        }
+        let resume = try #require(try await bench.begin(job([origin.url("/a")]), until: 700_000))
+        #expect(resume.entity.encoding == "gzip")
+        latch.open()
+        #expect(await bench.run(job([origin.url("/a")]), resume: resume).file?.entity.encoding == "gzip")
+        #expect(bench.directory.holds("file", Self.bytes))
+        #expect(bench.events.withLock { $0.contains("restarted") } == (encoding != "gzip"))
+    }
+
     @Test("a server that ends each further connection at once is asked for few") func refusing() async throws {
         let bench = try DownloadBench()
         let isWell = Mutex(false)
