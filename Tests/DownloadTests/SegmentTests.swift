@@ -1,4 +1,5 @@
 import Contract
+import Foundation
 import Synchronization
 import TestSupport
 import Testing
@@ -137,6 +138,34 @@ import Transfer
         #expect(outcome.file != nil)
         #expect(bench.directory.holds("a", Self.bytes))
         #expect(one.bytesSent("/a") > 1_000_000 && two.bytesSent("/b") > 1_000_000)
+    }
+
+    private static func field(_ digest: String) -> (String, String) {
+        let bytes = stride(from: 0, to: 64, by: 2).map { UInt8(digest.dropFirst($0).prefix(2), radix: 16)! }
+        return ("Repr-Digest", "sha-256=:\(Data(bytes).base64EncodedString()):")
+    }
+
+    @Test(
+        "mirrors are used together where they tell the same digest of the whole, and only those that do",
+        arguments: [bytes.sha256, SHA256.hexadecimal(SHA256.digest([])), nil])
+    func digests(_ second: String?) async throws {
+        let bench = try DownloadBench()
+        let one = try slowOrigin(pace: 300_000) { $1.headers.append(Self.field(Self.bytes.sha256)) }
+        let other = second == Self.bytes.sha256 ? Self.bytes : FileBytes(seed: 24, count: Self.bytes.count)
+        let two = try OriginServer { request in
+            var reply = OriginReply.file(
+                other, etag: "\"two\"", headers: second.map { [Self.field($0)] } ?? [], to: request)
+            reply.pace = 300_000
+            return reply
+        }
+        #expect(await bench.run(job([one.url("/a"), two.url("/b")])).file != nil)
+        #expect(bench.directory.holds("a", Self.bytes))
+        #expect(!bench.events.withLock { $0.contains("restarted") })
+        if second == Self.bytes.sha256 {
+            #expect(two.bytesSent("/b") > 1_000_000)
+        } else {
+            #expect(two.requests.count == 1)
+        }
     }
 
     @Test("a mirror with other bytes is found out by the checksum, and not believed") func badMirror() async throws {

@@ -3,8 +3,8 @@ import Transfer
 
 /// The URLs of one job, and what is known of each.
 ///
-/// Validators differ between mirrors by design. Only where a checksum will judge the whole file may their bytes be
-/// mixed; otherwise they are alternatives, one after the other.
+/// Validators differ between mirrors by design. Only where a checksum will judge the whole file, or where they tell the same
+/// digest of it, may their bytes be mixed; otherwise they are alternatives, one after the other.
 struct Mirrors: Sendable {
     struct Mirror: Sendable {
         let url: String
@@ -18,6 +18,8 @@ struct Mirrors: Sendable {
         var honoursIfRange = true
         /// It failed, or what it sent was no part of the entity.
         var isBad = false
+        /// It does not say that its bytes are the other mirrors' ones.
+        var isApart = false
 
         init(_ url: String) { (self.url, address) = (url, WebURL(url)) }
 
@@ -45,10 +47,10 @@ struct Mirrors: Sendable {
     /// What the current one has said in an earlier run.
     mutating func told(_ entity: Entity) { all[current].entity = entity }
 
-    /// The mirror for extra connection number `number`.
-    func forExtra(_ number: Int) -> Int {
-        guard mayMix else { return current }
-        let good = all.indices.filter { !all[$0].isBad }
+    /// The mirror for extra connection number `number`. `hasDigest` says that the current one has told the whole's digest.
+    func forExtra(_ number: Int, hasDigest: Bool) -> Int {
+        guard mayMix || hasDigest else { return current }
+        let good = all.indices.filter { !all[$0].isBad && !all[$0].isApart }
         return good.isEmpty ? current : good[number % good.count]
     }
 

@@ -23,6 +23,8 @@ struct SegmentFetcher {
     private enum Opening: Sendable {
         case part(Transfer, Landing, Entity, length: Int64)
         case refused(ResponseDecision)
+        /// From a mirror whose bytes nothing says to be the same.
+        case apart
     }
 
     /// A connection from the question to the end of its answer.
@@ -135,13 +137,13 @@ struct SegmentFetcher {
 
     /// Asks the plan. Extra connections go to the mirrors in turn, as far as their hosts bear one more.
     private mutating func decide(_ group: inout TaskGroup<Note>) {
-        let download = download
+        let (download, entity) = (download, entity)
         let mirrors = download.mirrors
         let offset = asked
         let isHeld = holds.isLarge
         var extras: [Int] = []
         var actions = plan.actions(now: now) {
-            let mirror = mirrors.forExtra(offset + extras.count)
+            let mirror = mirrors.forExtra(offset + extras.count, hasDigest: entity.digest != nil)
             guard !isHeld, download.context.hosts.tryEnter(mirrors[mirror].host) else { return false }
             extras.append(mirror)
             return true
@@ -204,8 +206,14 @@ struct SegmentFetcher {
                 position: range.lowerBound, end: range.upperBound, of: expected, ifRange: validator != nil),
             isProven: download.isProven)
         let decision = question.judge(transfer.head)
-        if case .takePart(_, let length) = decision { return .part(transfer, landing, expected, length: length) }
+        let isSame =
+            isOnly || index == download.mirrors.current || download.job.checksum != nil
+            || DigestFields.checksum(transfer.head) == entity.digest
+        if case .takePart(_, let length) = decision, isSame {
+            return .part(transfer, landing, expected, length: length)
+        }
         await transfer.discard()
+        if !isSame { return .apart }
         return .refused(decision)
     }
 
@@ -260,6 +268,9 @@ struct SegmentFetcher {
             } else {
                 return .success(.restart(why: why))
             }
+        case .success(.apart):
+            download.state.withLock { $0.mirrors[connection.mirror].isApart = true }
+            plan.refused(id, for: 0, now: now)
         case .success(.part): break
         }
         return nil
