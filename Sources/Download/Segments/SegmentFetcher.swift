@@ -15,16 +15,8 @@ struct SegmentFetcher {
         case tick
         /// Cancelled while it waited for its host's turn: the host does not count it.
         case turnedAway(Int)
-        case opened(Int, Result<Opening, TransferError>)
+        case opened(Int, Result<PartQuestion.Answer, TransferError>)
         case ended(Int, Result<TransferEnd, TransferError>)
-    }
-
-    /// What became of the question for a part.
-    private enum Opening: Sendable {
-        case part(Transfer, Landing, Entity, length: Int64)
-        case refused(ResponseDecision)
-        /// From a mirror whose bytes nothing says to be the same.
-        case apart
     }
 
     /// A connection from the question to the end of its answer.
@@ -172,49 +164,16 @@ struct SegmentFetcher {
         let mirror = extra ?? download.mirrors.current
         let host = download.mirrors[mirror].host
         connections[id] = Connection(mirror: mirror, start: range.lowerBound, host: host, isOnly: isOnly)
-        let (download, entity, total) = (download, entity, total)
+        let question = PartQuestion(range: range, entity: entity, total: total, mirror: mirror, isOnly: isOnly)
+        let download = download
         group.addTask {
             if isOnly, await !download.context.hosts.enter(host) { return .turnedAway(id) }
             do throws(TransferError) {
-                return .opened(id, .success(try await Self.ask(download, range, of: entity, total, mirror, isOnly)))
+                return .opened(id, .success(try await question.ask(download)))
             } catch {
                 return .opened(id, .failure(error))
             }
         }
-    }
-
-    private static func ask(
-        _ download: Download, _ range: Range<Int64>, of entity: Entity, _ total: Int64, _ index: Int, _ isOnly: Bool
-    ) async throws(TransferError) -> Opening {
-        let mirror = download.mirrors[index]
-        // What the mirror itself has said of the entity: others' validators say nothing of it.
-        let known = mirror.entity
-        let validator = mirror.honoursIfRange ? known?.strongValidator : nil
-        let isLast = range.upperBound == total
-        var headers = [
-            (name: "Range", value: "bytes=\(range.lowerBound)-" + (isLast ? "" : "\(range.upperBound - 1)")),
-            (name: "Accept-Encoding", value: "identity"),
-        ]
-        if let validator { headers.append(("If-Range", validator)) }
-        // A retry goes to the original URL: what it led to may have expired.
-        let (transfer, landing) = try await download.exchange.ask(
-            mirror, headers, from: isOnly ? nil : mirror.landing)
-        var expected = known ?? Entity(transfer.head, total: total)
-        (expected.encoding, expected.digest) = (entity.encoding, entity.digest)
-        let question = Question(
-            kind: .part(
-                position: range.lowerBound, end: range.upperBound, of: expected, ifRange: validator != nil),
-            isProven: download.isProven)
-        let decision = question.judge(transfer.head)
-        let isSame =
-            isOnly || index == download.mirrors.current || download.job.checksum != nil
-            || DigestFields.checksum(transfer.head) == entity.digest
-        if case .takePart(_, let length) = decision, isSame {
-            return .part(transfer, landing, expected, length: length)
-        }
-        await transfer.discard()
-        if !isSame { return .apart }
-        return .refused(decision)
     }
 
     private mutating func receive(
@@ -232,7 +191,7 @@ struct SegmentFetcher {
     }
 
     private mutating func opened(
-        _ id: Int, _ result: Result<Opening, TransferError>, _ group: inout TaskGroup<Note>
+        _ id: Int, _ result: Result<PartQuestion.Answer, TransferError>, _ group: inout TaskGroup<Note>
     ) -> Result<Outcome, TransferError>? {
         guard let connection = connections[id] else { return nil }
         if case .success(.part(let transfer, let landing, let entity, let length)) = result {

@@ -1,0 +1,52 @@
+import Contract
+import Transfer
+
+/// The question for some bytes of a known entity, to one of the job's mirrors.
+struct PartQuestion: Sendable {
+    /// What became of it.
+    enum Answer: Sendable {
+        case part(Transfer, Landing, Entity, length: Int64)
+        case refused(ResponseDecision)
+        /// From a mirror whose bytes nothing says to be the same.
+        case apart
+    }
+
+    let range: Range<Int64>
+    let entity: Entity
+    let total: Int64
+    let mirror: Int
+    /// No other connection is there.
+    let isOnly: Bool
+
+    func ask(_ download: Download) async throws(TransferError) -> Answer {
+        let mirrors = download.mirrors
+        let mirror = mirrors[mirror]
+        // What the mirror itself has said of the entity: others' validators say nothing of it.
+        let known = mirror.entity
+        let validator = mirror.honoursIfRange ? known?.strongValidator : nil
+        let isLast = range.upperBound == total
+        var headers = [
+            (name: "Range", value: "bytes=\(range.lowerBound)-" + (isLast ? "" : "\(range.upperBound - 1)")),
+            (name: "Accept-Encoding", value: "identity"),
+        ]
+        if let validator { headers.append(("If-Range", validator)) }
+        // A retry goes to the original URL: what it led to may have expired.
+        let (transfer, landing) = try await download.exchange.ask(
+            mirror, headers, from: isOnly ? nil : mirror.landing)
+        // Only the job's own checksum is about all mirrors; what is asked when there is no other is judged when it is whole.
+        let needsDigest = !isOnly && self.mirror != mirrors.current && download.job.checksum == nil
+        if needsDigest, transfer.head.status == 206, DigestFields.checksum(transfer.head) != entity.digest {
+            await transfer.discard()
+            return .apart
+        }
+        var expected = known ?? Entity(transfer.head, total: total)
+        (expected.encoding, expected.digest) = (entity.encoding, entity.digest)
+        let question = Question(
+            kind: .part(position: range.lowerBound, end: range.upperBound, of: expected, ifRange: validator != nil),
+            isProven: download.isProven)
+        let decision = question.judge(transfer.head)
+        if case .takePart(_, let length) = decision { return .part(transfer, landing, expected, length: length) }
+        await transfer.discard()
+        return .refused(decision)
+    }
+}
