@@ -69,7 +69,7 @@ extension Download {
                 written: resume.offsets)
             let isOurs = isOurs(resume.source)
             let isKnown = resume.entity.digest != nil || !resume.isMixed && resume.entity.strongValidator != nil
-            guard job.method == "GET", resume.offsets.count > 0, resume.entity.total != nil,
+            guard job.method == "GET", resume.offsets.count > 0, let total = resume.entity.total,
                 job.checksum != nil || isOurs && isKnown
             else {
                 return .begin
@@ -85,7 +85,10 @@ extension Download {
                 state.base = resume.offsets.count
                 state.checkpointed = resume.offsets
             }
-            report(.resumed(offset: resume.offsets.count, total: resume.entity.total))
+            // It may have lost its reservation, or never had one.
+            let keepFree = context.store.keptFree
+            try await onDisk { () throws(TransferError) in try output.reserve(total, keepFree: keepFree) }
+            report(.resumed(offset: resume.offsets.count, total: total))
             return .go
         }
     }

@@ -62,6 +62,31 @@ import Transfer
         #expect(origin.requests.dropFirst(asked).allSatisfy { $0.headers["range"] != nil })
     }
 
+    @Test("what is continued leaves free what must stay free, and waits with all it has") func keptFree() async throws {
+        let bench = try DownloadBench()
+        let latch = Latch()
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(Self.bytes, to: request)
+            if request.number == 1 { reply.hold = (1_000_000, latch) }
+            return reply
+        }
+        var job = Job(id: "j", urls: [origin.url("/a")])
+        job.connections = 1
+        let resume = try #require(try await bench.begin(job, until: 1_000_000))
+        latch.open()
+        let full = DownloadContext(
+            store: try Store(root: bench.directory.path, keepFree: 1 << 60), engine: bench.context.engine)
+        let download = Download(
+            job: job, token: "t", key: String(repeating: "a", count: 40), resume: resume, completed: nil,
+            clock: SharedClock(told: UnixTime.milliseconds), context: full, mayCommit: { true }, report: { _ in })
+        let isParked = if case .parked("disk") = await download.run() { true } else { false }
+        #expect(isParked)
+        #expect(origin.requests.count == 1)
+        #expect(await bench.run(job, resume: resume).file != nil)
+        #expect(bench.directory.holds("a", Self.bytes))
+        #expect(origin.requests.last?.headers["range"] == "bytes=\(resume.offsets.count)-")
+    }
+
     @Test(
         "what fills the disk and cannot be continued gives its room back",
         arguments: [OriginReply.Framing.chunked, .length])

@@ -78,8 +78,10 @@ import Testing
             "LPUSH", "haul:{default}:jobs", #"{"url":"\#(endless.url("/e"))","id":"e","retries":0}"#)
         try await bench.fleet.wait("e", for: "failed")
         #expect(try await bench.fleet.field("error", of: "e") == "io")
-        let received = try #require(Int(try await bench.fleet.field("received", of: "e")))
-        #expect((1_000_000...(64 << 20) - 30_000_000).contains(received))
+        let message = try await bench.fleet.field("message", of: "e")
+        let written = try #require(message.split(separator: " ").compactMap { Int($0) }.first)
+        // Some blocks were on their way.
+        #expect((1_000_000...(64 << 20) - 20_000_000).contains(written))
         try await bench.push("other")
         try await bench.fleet.wait("other", for: "completed")
         #expect(bench.holds("other"))
