@@ -6,9 +6,8 @@ struct CheckpointPace {
     private var last = ContinuousClock.now
     private var previous: (bytes: Int64, last: ContinuousClock.Instant)?
 
-    /// After 32 MiB, or when `interval`, if there is one, has passed since the last one. What is worth much does not wait for a
-    /// tick: with what
-    /// comes in meanwhile, no more than 64 MiB or a second's worth are ever untold.
+    /// After 32 MiB, or when `interval`, if there is one, has passed since the last one. What is worth much does not wait
+    /// for a tick: with what comes in meanwhile, no more than 64 MiB or a second's worth are ever untold.
     mutating func next(arrived: Int64, interval: Duration?, now: ContinuousClock.Instant = .now) -> Due? {
         let untold = arrived - bytes
         let isTime = interval.map { untold > 0 && now - last >= $0 } ?? false

@@ -28,11 +28,9 @@ extension QueueAttendant {
                 return state.running.values.map { ($0, state.downloads[$0.run.token]) }
             }
             if runs.isEmpty { return }
-            let interval = max(.seconds(1), .milliseconds(10) * runs.count)
-            var turns = 128
+            var turns = CheckpointTurns(runs: runs.count)
             for case (let running, let download?) in runs {
-                let isBegun = running.checkpointIfDue(download, interval: turns > 0 ? interval : nil) { self.hurry() }
-                if isBegun { turns -= 1 }
+                turns.note(running.checkpointIfDue(download, interval: turns.interval) { self.hurry() })
             }
         }
     }

@@ -82,21 +82,21 @@ final class RunningJob: Sendable {
     }
 
     /// Tells where the partial file is as soon as there is one, so that whoever ends the job from then on knows what to unlink,
-    /// and begins a checkpoint if one is due; without `interval` only bytes make it so. `hurry` asks for a tick. Returns whether
-    /// one has begun.
+    /// and begins a checkpoint if one is due; without `interval` only bytes make it so. `hurry` asks for a tick. Returns what
+    /// has begun.
     func checkpointIfDue(
         _ download: Download, interval: Duration?, hurry: @escaping @Sendable () -> Void
-    ) -> Bool {
+    ) -> CheckpointPace.Due? {
         let arrived = download.arrived
         let known = state.withLock { $0.resume?.generation }
         let place = download.place(otherThan: known)
         return state.withLock { state in
-            guard state.checkpoint == nil, !state.hasEnded else { return false }
+            guard state.checkpoint == nil, !state.hasEnded else { return nil }
             if let place, state.resume?.generation == known {
                 (state.resume, state.isResumeNew) = (place, true)
                 hurry()
             }
-            guard let due = state.pace.next(arrived: arrived, interval: interval) else { return false }
+            guard let due = state.pace.next(arrived: arrived, interval: interval) else { return nil }
             state.checkpoint = Task(executorPreference: download.executor) {
                 let point = await download.checkpoint()
                 self.note(point)
@@ -106,7 +106,7 @@ final class RunningJob: Sendable {
                 }
                 if due == .urgent { hurry() }
             }
-            return true
+            return due
         }
     }
 

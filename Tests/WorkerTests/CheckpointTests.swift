@@ -23,6 +23,27 @@ import Testing
         #expect(pace.next(arrived: 64 << 20, interval: never) == .urgent)
     }
 
+    @Test("two hundred fast runs keep none of a thousand slow ones from its turn") func turns() {
+        let start = ContinuousClock.now
+        var fast = Array(repeating: CheckpointPace(), count: 200)
+        var slow = Array(repeating: (pace: CheckpointPace(), last: 0), count: 1000)
+        for second in 1...100 {
+            let now = start + .seconds(second)
+            var turns = CheckpointTurns(runs: fast.count + slow.count)
+            for index in fast.indices {
+                turns.note(fast[index].next(arrived: Int64(second) * 50_000_000, interval: turns.interval, now: now))
+            }
+            for index in slow.indices {
+                let due = slow[index].pace.next(
+                    arrived: Int64(second) * 100_000, interval: turns.interval, now: now)
+                turns.note(due)
+                if due != nil { slow[index].last = second }
+            }
+        }
+        // Twelve seconds after the last one it is due, and others may have come first for as long again.
+        #expect(slow.allSatisfy { $0.last >= 76 })
+    }
+
     @Test(
         "a small file that is slow has checkpoints like any other, so that lost workers bring it no nearer to crash_loop"
     )
