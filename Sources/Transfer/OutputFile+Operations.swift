@@ -24,11 +24,7 @@ extension OutputFile {
             if let error = self.error { throw error }
             let (written, durable) = self.state.withLock { ($0.written, $0.durable) }
             if written != durable {
-                if self.durability == .disk, fdatasync(self.descriptor) != 0 {
-                    let error = TransferError(file: "the file cannot be synced", errno)
-                    self.fail(error)
-                    throw error
-                }
+                if self.durability == .disk { try self.sync { self.path.sync(self.descriptor) } }
                 self.state.withLock { $0.durable = written }
             }
             return body(written)
@@ -101,18 +97,18 @@ extension OutputFile {
 
     /// Syncs what is written, and with `attributes` all else that the file has, as its durability asks. Blocks.
     package func sync(attributes: Bool = false) throws(TransferError) {
-        let isSynced = durability != .disk || (attributes ? fsync(descriptor) : fdatasync(descriptor)) == 0
-        try noteSync(isSynced ? 0 : errno)
+        if durability == .disk {
+            try sync { attributes ? (fsync(descriptor) == 0 ? 0 : errno) : path.sync(descriptor) }
+        } else if let error {
+            throw error
+        }
+        state.withLock { $0.durable = $0.written }
     }
 
     /// What is written is durable: the whole file system has been synced. That tells of data that were lost once only, and
     /// so perhaps when it was asked to sync others; but the file still knows. Blocks.
-    package func confirmSync() throws(TransferError) { try noteSync(clinux_wait_for_writeback(descriptor)) }
-
-    private func noteSync(_ systemError: Int32) throws(TransferError) {
-        if systemError != 0 { fail(TransferError(file: "the file cannot be synced", systemError)) }
-        // A checkpoint at the same time may have been told instead of us.
-        if let error { throw error }
+    package func confirmSync() throws(TransferError) {
+        try sync { clinux_wait_for_writeback(descriptor) }
         state.withLock { $0.durable = $0.written }
     }
 

@@ -47,6 +47,7 @@ package final class OutputFile: Sendable {
     private let hasFailed = Atomic(false)
     /// What must stay free on the file system while bytes are written that nothing is reserved for.
     let keptFree = Atomic<Int64>(0)
+    private let syncing = Mutex(())
 
     /// - Parameters:
     ///   - descriptor: Open for reading and writing, without O_DIRECT and O_APPEND; owned from here on.
@@ -81,6 +82,16 @@ package final class OutputFile: Sendable {
     func fail(_ error: TransferError) {
         failure.withLock { if $0 == nil { $0 = error } }
         hasFailed.store(true, ordering: .releasing)
+    }
+
+    /// `body` syncs and returns 0 or an errno. One at a time: the kernel tells of bytes that were lost once, to whoever asks
+    /// first, and all others must hear of it before they believe in their own success. Blocks.
+    func sync(_ body: () -> Int32) throws(TransferError) {
+        syncing.withLock { _ in
+            let systemError = body()
+            if systemError != 0 { fail(TransferError(file: "the file cannot be synced", systemError)) }
+        }
+        if let error { throw error }
     }
 
     // MARK: Blocks
@@ -160,7 +171,7 @@ package final class OutputFile: Sendable {
 
     private func dropCache() {
         guard error == nil else { return }
-        if fdatasync(descriptor) != 0 { fail(TransferError(file: "the file cannot be synced", errno)) }
+        try? sync { path.sync(descriptor) }
         posix_fadvise(descriptor, 0, 0, Int32(POSIX_FADV_DONTNEED))
     }
 

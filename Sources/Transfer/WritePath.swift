@@ -12,11 +12,15 @@ package final class WritePath: Sendable {
             _ descriptor: Int32, _ bytes: UnsafeRawPointer, _ count: Int, _ offset: Int64
         ) -> Int
 
+    /// `fdatasync`, or what a test puts in its place. Returns 0 or an errno.
+    package typealias Sync = @Sendable (_ descriptor: Int32) -> Int32
+
     let pool: BlockPool
     /// For fdatasync, fallocate, reading back and hashing.
     package let blocking = BlockingPool(name: "disk", limit: 16)
     private let writers: BlockingPool
     private let write: Write
+    let sync: Sync
     /// The moving average of what one write past the page cache takes, in nanoseconds.
     private let directWrite = Atomic<UInt64>(0)
     private static let slowWrite: UInt64 = 8_000_000
@@ -27,10 +31,11 @@ package final class WritePath: Sendable {
     ///   - writers: The number of threads that write.
     package init(
         blocks: Int = 24, smallBlocks: Int = 192, writers: Int = 2,
-        write: @escaping Write = { pwrite($0, $1, $2, Int($3)) }
+        write: @escaping Write = { pwrite($0, $1, $2, Int($3)) },
+        sync: @escaping Sync = { fdatasync($0) == 0 ? 0 : errno }
     ) {
         pool = BlockPool(large: blocks, small: smallBlocks)
-        self.write = write
+        (self.write, self.sync) = (write, sync)
         self.writers = BlockingPool(name: "disk-writer", limit: writers)
     }
 

@@ -1,4 +1,5 @@
 import Contract
+import Dispatch
 import Glibc
 import Synchronization
 import TestSupport
@@ -264,6 +265,38 @@ struct OutputFileTests {
         #expect(Glibc.poll(&poll, 1, 0) == 0)
         gate.open()
         try await eventually { Glibc.poll(&poll, 1, 0) == 1 && poll.revents & Int16(POLLHUP) != 0 }
+    }
+
+    @Test("of two syncs at once the kernel tells one that bytes were lost, and neither succeeds") func toldOnce()
+        async throws
+    {
+        let calls = Shared(0)
+        let second = DispatchSemaphore(value: 0)
+        let path = WritePath(
+            blocks: 2,
+            sync: { _ in
+                let number = calls.change { count in
+                    count += 1
+                    return count
+                }
+                guard number == 1 else {
+                    second.signal()
+                    return 0
+                }
+                // It lasts until the other one is through, if that does not wait for it.
+                _ = second.wait(timeout: .now() + 0.3)
+                return EIO
+            })
+        let file = OutputFile(descriptor: temporaryDescriptor(), path: path)
+        let writer = FileWriter(file: file, offset: 0) {}
+        try await append(testBytes(5000), to: writer)
+        await writer.finish()
+        let first = Task { await transferError { () throws(TransferError) in try await file.checkpoint() } }
+        try await eventually { calls.value == 1 }
+        let error = await transferError { () throws(TransferError) in try await file.checkpoint() }
+        #expect(error?.code == .io)
+        #expect(await first.value?.code == .io)
+        #expect(file.durable == ByteIntervals())
     }
 
     @Test("a failed sync stays with the file, and nothing is called durable after it")
