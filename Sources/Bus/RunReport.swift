@@ -23,6 +23,8 @@ package struct RunReport: Sendable {
 
     package init() {}
 
+    package var tellsOfWait: Bool { fields.contains { $0.0 == "waiting" } }
+
     package mutating func set(_ resume: ResumePoint) {
         fields += resume.fields
         offsets = resume.offsets

@@ -70,7 +70,7 @@ extension Download {
         }
         let mirrors = mirrors
         let (mirror, host) = (mirrors.current, mirrors[mirrors.current].host)
-        guard await context.hosts.enter(host) else { throw .cancelled }
+        guard await enter(host) else { throw .cancelled }
         do {
             let (transfer, landing) = try await exchange.ask(mirrors[mirror], [("Accept-Encoding", "identity")])
             return try await accept(transfer, landing, from: mirror, of: host)

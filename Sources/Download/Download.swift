@@ -28,6 +28,8 @@ package final class Download: Sendable {
         /// One response from one mirror only: joined bytes did not have the checksum.
         var isAlone = false
         var meter = SpeedMeter()
+        /// Since when it waits for its host's turn: monotonic nanoseconds.
+        var waitingSince: UInt64?
         var checkpointed: ByteIntervals?
 
         /// Bytes that this run has brought into the partial file.
@@ -84,6 +86,18 @@ package final class Download: Sendable {
                 received: min(state.base + now, state.entity.total ?? .max), total: state.entity.total,
                 speed: state.meter.speed, average: state.meter.average, connections: state.transfers.count)
         }
+    }
+
+    /// Whether it has waited for its host's turn for a second or longer.
+    package var isWaitingForHost: Bool {
+        state.withLock { state in state.waitingSince.map { monotonicNanoseconds() >= $0 + 1_000_000_000 } ?? false }
+    }
+
+    /// Waits for the host's turn. False if the task was cancelled meanwhile.
+    func enter(_ host: String) async -> Bool {
+        state.withLock { $0.waitingSince = monotonicNanoseconds() }
+        defer { state.withLock { $0.waitingSince = nil } }
+        return await context.hosts.enter(host)
     }
 
     /// Bytes that have arrived in this run.

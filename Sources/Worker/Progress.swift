@@ -1,8 +1,19 @@
 import Bus
+import Contract
 import Download
 
 /// What a tick tells of a run's progress: fields of the hash and, once a second, an event.
 enum Progress {
+    /// A run whose host has as many connections as it bears is running, and does nothing: it says so, and when that is over.
+    static func add(wait isWaiting: Bool, to report: inout RunReport, of running: RunningJob) {
+        guard running.noteWait(isWaiting) else { return }
+        report.fields.append(("waiting", isWaiting ? "host" : ""))
+        guard isWaiting else { return }
+        // A job that ends loses both fields, which is looked for where there is a speed.
+        report.fields.append(("speed", "0"))
+        report.events.append(Announcement("waiting", [("why", JSON.quoted("host"))]))
+    }
+
     static func add(_ progress: DownloadProgress, to report: inout RunReport, of running: RunningJob) {
         guard progress.connections > 0 || progress.received > 0 else { return }
         report.fields += [("received", String(progress.received)), ("speed", String(progress.speed))]

@@ -55,6 +55,7 @@ extension QueueAttendant {
             var report = running.takeReport()
             if let download = state.withLock({ $0.downloads[running.run.token] }) {
                 Progress.add(download.progress(), to: &report, of: running)
+                Progress.add(wait: download.isWaitingForHost, to: &report, of: running)
             }
             return report
         }

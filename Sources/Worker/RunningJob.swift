@@ -17,6 +17,8 @@ final class RunningJob: Sendable {
         var pace = CheckpointPace()
         var hasEnded = false
         var progressed = ContinuousClock.now
+        /// What Redis was told of a wait for the host.
+        var isToldToWait = false
     }
 
     /// Why a run ends before its download does.
@@ -131,6 +133,14 @@ final class RunningJob: Sendable {
         }
     }
 
+    /// Whether `isWaiting` is news.
+    func noteWait(_ isWaiting: Bool) -> Bool {
+        state.withLock { state in
+            defer { state.isToldToWait = isWaiting }
+            return isWaiting != state.isToldToWait
+        }
+    }
+
     /// What there is to tell, taken out. `putBack` undoes it when the tick failed.
     func takeReport() -> RunReport {
         state.withLock { state in
@@ -146,8 +156,9 @@ final class RunningJob: Sendable {
     func putBack(_ report: RunReport) {
         state.withLock { state in
             if report.offsets != nil { state.isResumeNew = true }
-            // Progress is of the moment; the other events must not be lost.
-            state.events = report.events.filter { $0.name != "progress" } + state.events
+            if report.tellsOfWait { state.isToldToWait.toggle() }
+            // Progress and waits are of the moment; the other events must not be lost.
+            state.events = report.events.filter { !["progress", "waiting"].contains($0.name) } + state.events
         }
     }
 }
