@@ -116,7 +116,7 @@ small() {
             for n in $(seq 2000); do echo "LPUSH haul:{default}:jobs '{\"url\":\"$base/s/$n\",\"id\":\"$durability-$n\",\"path\":\"$durability-$round/$n\"}'"; done | cli >/dev/null
             sync
             cli CONFIG RESETSTAT >/dev/null
-            worker "s-$durability-$round" --slots 256 --connections-per-host 16 --durability "$durability"
+            worker "s-$durability-$round" --slots 96 --connections-per-host 16 --durability "$durability"
             # It is Redis' clock that counts. A look takes some 10 ms of a core, and the worker could use all of them.
             sleep 1
             within 120 queue_is_done
