@@ -35,7 +35,7 @@ enum Gate {
               local a, d = string.match(v, '^(%w+):(%x+)$')
               return a and DIGITS[a] == #d
             end
-            local function is_method(v) return type(v) == 'string' and #v <= 20 and string.find(v, '^[A-Z]+$') end
+            local function is_method(v) return type(v) == 'string' and #v <= 20 and v ~= 'HEAD' and string.find(v, '^[A-Z]+$') end
             local OWN = { \(headers) }
             local function are_headers(v)
               if type(v) ~= 'table' then return false end

@@ -46,7 +46,7 @@ package struct JobField: Sendable {
         JobField("checksum", .checksum, "must be sha256:, sha512:, sha1: or md5: and the digest in hexadecimal"),
         JobField("size", .integer(0...largest), count),
         JobField("content_type", .text(255), "must be a media type"),
-        JobField("method", .method, "must be a method in capital letters"),
+        JobField("method", .method, "must be a method in capital letters, and not HEAD, which brings no file"),
         JobField("headers", .headers, "must be an object of header names and texts, without the engine's own headers"),
         JobField("body", .text(largestElement), "must be a text"),
         JobField("connections", .integer(1...16), "must be a whole number from 1 to 16"),
@@ -78,7 +78,9 @@ package struct JobField: Sendable {
         case .path: value.string.map(Self.isPath) ?? false
         case .checksum: value.string.map { Job.Checksum($0) != nil } ?? false
         case .method:
-            value.string.map { (1...20).contains($0.utf8.count) && $0.utf8.allSatisfy { 65...90 ~= $0 } } ?? false
+            value.string.map { text in
+                (1...20).contains(text.utf8.count) && text.utf8.allSatisfy { 65...90 ~= $0 } && text != "HEAD"
+            } ?? false
         case .headers: value.members.map(Self.areHeaders) ?? false
         case .meta: raw.utf8.count <= 4096
         case .choice(let choices): value.string.map(choices.contains) ?? false

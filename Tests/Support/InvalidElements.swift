@@ -34,6 +34,7 @@ package struct InvalidElements: Sendable, CustomStringConvertible {
         .init(#"{"url":"http://h/","connections":17}"#, "connections"),
         .init(#"{"url":"http://h/","retries":true}"#, "retries"),
         .init(#"{"url":"http://h/","method":"get"}"#, "method"),
+        .init(#"{"url":"http://h/","method":"HEAD"}"#, "method"),
         .init(#"{"url":"http://h/","headers":{"Range":"x"}}"#, "headers"),
         .init(#"{"url":"http://h/","headers":{"A":"b\r\nC: d"}}"#, "headers"),
         .init(#"{"url":"http://h/","headers":{"A":1}}"#, "headers"),
