@@ -52,7 +52,7 @@ struct Exchange: Sendable {
             }
             if transfer.head.status == 303 || request.method == "POST" && transfer.head.status < 303 {
                 // The answer is elsewhere, to be fetched (RFC 9110 section 15.4).
-                (request.method, request.body) = (request.method == "HEAD" ? "HEAD" : "GET", nil)
+                (request.method, request.body) = ("GET", nil)
                 custom.removeAll { $0.name.lowercased().hasPrefix("content-") }
             }
             current = next.withCredentials(of: origin)
