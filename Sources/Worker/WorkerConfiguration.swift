@@ -1,4 +1,5 @@
 package import Bus
+import Download
 package import Redis
 package import Transfer
 
@@ -28,7 +29,7 @@ package struct WorkerConfiguration: Sendable {
     package var certificateAuthorities: String?
     package var maximumSize: Int64?
     /// Bytes of the disk that downloads leave free.
-    package var keptFree: Int64 = 20_000_000
+    package var keptFree = Store.usuallyKeptFree
     /// The most connections for one file, unless its job says otherwise.
     package var connections = 4
     /// The most connections to one host, over all downloads.

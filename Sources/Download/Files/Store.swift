@@ -11,6 +11,7 @@ package final class Store: Sendable {
 
     package let root: String
     package let id: String
+    package static let usuallyKeptFree: Int64 = 20_000_000
     /// Of the disk's last bytes so many are left alone.
     let keptFree: Int64
     /// It is on a file system of this system's own disks, of a kind that we know.
@@ -20,7 +21,7 @@ package final class Store: Sendable {
     var directory: Directory { current.withLock { $0 } }
 
     /// Blocks. Throws a sentence about what is wrong with the directory; that it is full is not.
-    package init(root: String, keepFree: Int64 = 20_000_000) throws(Failure) {
+    package init(root: String, keepFree: Int64 = Store.usuallyKeptFree) throws(Failure) {
         let descriptor = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         guard descriptor >= 0 else {
             throw Self.refusal("the root \(root) cannot be used: make it a directory that this worker may write", errno)
