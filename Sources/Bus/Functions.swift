@@ -17,7 +17,10 @@ struct Functions: Sendable {
         let parts = [
             PackageResources.prelude_lua, clock.map { Array("clock = function() \($0) end".utf8) } ?? [],
             PackageResources.raw_lua, Array(Gate.lua.utf8), PackageResources.take_lua, PackageResources.report_lua,
-            PackageResources.claim_lua, PackageResources.settle_lua, PackageResources.tick_lua,
+            PackageResources.claim_lua, PackageResources.settle_lua, PackageResources.drop_lua,
+            PackageResources.heartbeat_lua, PackageResources.watch_lua, PackageResources.requests_lua,
+            PackageResources.runs_lua, PackageResources.reap_lua, PackageResources.promote_lua,
+            PackageResources.expire_lua, PackageResources.trim_lua, PackageResources.tick_lua,
             PackageResources.register_lua, PackageResources.leave_lua, PackageResources.inspect_lua,
             PackageResources.recover_lua,
         ]

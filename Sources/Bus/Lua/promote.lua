@@ -1,0 +1,15 @@
+-- A duty of tick.lua: due jobs join the end of the line.
+local function promote(tick)
+  local due = call('ZRANGEBYSCORE', SCHEDULED, '-inf', now, 'LIMIT', 0, 200)
+  for _, id in ipairs(due) do
+    call('ZREM', SCHEDULED, id)
+    local j = is_strange(id) and {} or job(id)
+    if j.state == 'scheduled' then
+      call('HSET', key(id), 'state', 'queued', 'updated', NOW)
+      call('HDEL', key(id), 'waiting')
+      line_up(id, false)
+      emit(id, j, 'queued', '')
+    end
+  end
+  if #due == 200 then tick.more = true end
+end

@@ -1,0 +1,34 @@
+-- Duties of tick.lua: takes back what lost workers left, unless the queue has not been looked after for long.
+
+-- Their jobs.
+local function reap_jobs(tick)
+  if now < tick.grace then return end
+  local lost = call('ZRANGEBYSCORE', LEASES, '-inf', now, 'LIMIT', 0, 200)
+  for _, id in ipairs(lost) do
+    local j = is_strange(id) and {} or job(id)
+    if j.state ~= 'running' then call('ZREM', LEASES, id)
+    elseif j.crashes >= tick.crash_limit then
+      fail(id, j, 'crash_loop', 'the job was lost with its worker ' .. (j.crashes + 1)
+        .. ' times in a row; see what kills the workers, then retry it', true, tick.retention)
+    else
+      call('HINCRBY', key(id), 'crashes', 1)
+      if ends(j.want) then drop(tick, id) end
+      requeue(id, j, true, 'worker lost', tick.retention)
+    end
+  end
+  if #lost == 200 then tick.more = true end
+end
+
+-- What they took and never claimed. A frozen worker's wait may still take something, so all are looked at for a day, 200 a
+-- second in turn.
+local function reap_elements(tick)
+  if now < tick.grace then return end
+  local absent = call('ZCOUNT', WORKERS, '-inf', whole(now - tick.lease))
+  local first = absent > 200 and math.floor(now / 1000) * 200 % absent or 0
+  local names = call('ZRANGEBYSCORE', WORKERS, '-inf', whole(now - tick.lease), 'WITHSCORES', 'LIMIT', first, 200)
+  for k = 1, #names, 2 do
+    local isEmpty = give_back(PREFIX .. 'held:' .. names[k], 200)
+    -- Nobody looks at what a forgotten worker holds.
+    if isEmpty and tonumber(names[k + 1]) < now - 86400000 then call('ZREM', WORKERS, names[k]) end
+  end
+end
