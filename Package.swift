@@ -43,6 +43,7 @@ let package = Package(
                 .embedInCode("Lua/leave.lua"),
                 .embedInCode("Lua/prelude.lua"),
                 .embedInCode("Lua/promote.lua"),
+                .embedInCode("Lua/push.lua"),
                 .embedInCode("Lua/raw.lua"),
                 .embedInCode("Lua/reap.lua"),
                 .embedInCode("Lua/recover.lua"),
