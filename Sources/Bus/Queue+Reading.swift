@@ -61,6 +61,17 @@ extension Queue {
         }
     }
 
+    /// How many jobs are in `state`; of queued ones, how many elements are in line.
+    package func count(in state: JobState) async throws(RedisError) -> Int {
+        try await redis.send(Command(state == .queued ? "LLEN" : "ZCARD", keys.index(state))).int ?? 0
+    }
+
+    /// How many workers have looked after the queue in the last `seconds`, by Redis' clock.
+    package func workerCount(within seconds: Int = 10) async throws(RedisError) -> Int {
+        let time = try await redis.send(Command("TIME")).array?.first?.int ?? 0
+        return try await redis.send(Command("ZCOUNT", keys.workers, (time - seconds) * 1000, "+inf")).int ?? 0
+    }
+
     package func stats() async throws(RedisError) -> QueueStats {
         let calls = JobState.allCases.map { state in
             Call.command(Command(state == .queued ? "LLEN" : "ZCARD", keys.index(state)))

@@ -14,6 +14,9 @@ struct Follower {
     /// What failures are told with: events tell no URL.
     var urls: [String: String] = [:]
 
+    /// The worker is this process' own, and on its way.
+    var isOwn = false
+
     init(_ queue: Queue, _ ids: [String], json: Bool) { (self.queue, self.ids, self.json) = (queue, ids, json) }
 
     /// Of jobs that are about to be pushed.
@@ -30,6 +33,10 @@ struct Follower {
 
     /// Throws `.jobFailed` at the end if a job failed or was cancelled.
     func follow() async throws {
+        // Who may not see the workers is told nothing of them.
+        if !isOwn, (try? await queue.workerCount()) == 0 {
+            Terminal.complain("haul: \(Stats.unserved(queue)); waiting")
+        }
         Terminal.isFollowing.store(true, ordering: .relaxed)
         var display = ProgressDisplay(isTerminal: !json && Terminal.isInteractive, urls: urls)
         var open = Set(ids)

@@ -15,8 +15,10 @@ struct Get: AsyncParsableCommand {
     @Argument(help: "URLs.") var urls: [String]
     @Option(
         name: [.customShort("o", allowingJoined: true), .customLong("output")],
-        help: "A file; or a directory, which must be there.")
+        help: "A file; or a directory: one that is there, or a name that ends in /.")
     var output: String?
+    @Option(name: [.customShort("d", allowingJoined: true), .long], help: "The directory; made if it is not there.")
+    var directory: String?
     @Option(help: "sha256:…, sha512:…, sha1:… or md5:….") var checksum: String?
     @Option(help: "Bytes per second over all downloads.") var limitRate: Int64?
     @Option(help: "disk: files survive a loss of power. process: only the death of processes.")
@@ -36,7 +38,10 @@ struct Get: AsyncParsableCommand {
             guard !output.isEmpty else { throw ValidationError("-o names neither a file nor a directory.") }
             guard urls.count == 1 || Self.isDirectory(output) else {
                 throw ValidationError(
-                    "-o names one file, but several URLs are given: for a directory, make it first or end it in /.")
+                    "-o names one file, but several URLs are given: end it in / for a directory, or use -d.")
+            }
+            guard directory == nil || !output.hasPrefix("/") && !output.hasSuffix("/") else {
+                throw ValidationError("-d names the directory: -o beside it is a file's name in it.")
             }
         }
         guard limitRate.map((1...JobField.largest).contains) ?? true else {
@@ -95,10 +100,11 @@ struct Get: AsyncParsableCommand {
         let queue = Queue(.default, redis: Redis(redis.url, name: "haul-get"))
         let ids = elements.map(\.id)
         let after = try await reaching { () throws(RedisError) in try await queue.lastEvents(of: ids) }
-        let follower = Follower(queue, elements, json: json, after: after)
+        var follower = Follower(queue, elements, json: json, after: after)
+        follower.isOwn = true
         try await reaching { () throws(RedisError) in try await queue.push(elements) }
         let work = Task { try await worker.run() }
-        let following = Task { try await follower.follow() }
+        let following = Task { [follower] in try await follower.follow() }
         let signals = Task {
             for await _ in Signals.terminations() { following.cancel() }
         }
@@ -116,6 +122,7 @@ struct Get: AsyncParsableCommand {
 
     /// The root directory and the job's path: both from -o, the current directory without it.
     private func place() throws -> (root: String, path: String?) {
+        if let directory { return (try Self.absolute(directory), output) }
         guard let output else { return (try Self.absolute("."), nil) }
         guard !Self.isDirectory(output) else { return (try Self.absolute(output), nil) }
         let parts = output.split(separator: "/", omittingEmptySubsequences: false)
@@ -131,12 +138,24 @@ struct Get: AsyncParsableCommand {
         return path.hasSuffix("/") || stat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFDIR
     }
 
+    /// The directory's path without links; the directory and those above it are made if they are not there.
     private static func absolute(_ path: String) throws -> String {
+        makeDirectories(path, mode: 0o777)
         guard let real = realpath(path, nil) else {
-            throw ExitStatus.because(.usage, "\(path): \(String(cString: strerror(errno))); make the directory first")
+            throw ExitStatus.because(
+                .usage, "\(path): \(String(cString: strerror(errno))); name a directory that can be made")
         }
         defer { free(real) }
         return String(cString: real)
+    }
+
+    /// Makes `path` and what is missing above it; whoever uses it finds out what could not be made.
+    private static func makeDirectories(_ path: String, mode: mode_t) {
+        var made = path.hasPrefix("/") ? "/" : ""
+        for part in path.split(separator: "/") {
+            made += part + "/"
+            mkdir(made, mode)
+        }
     }
 
     /// Where the private Redis keeps its data: one directory for each root.
@@ -150,11 +169,7 @@ struct Get: AsyncParsableCommand {
             throw ExitStatus.because(.usage, "there is no home directory: set XDG_STATE_HOME to a directory of yours")
         }
         let path = home + "/haul/" + SHA1.hex(root).prefix(16)
-        var made = ""
-        for part in path.split(separator: "/") {
-            made += "/" + part
-            mkdir(made, 0o700)
-        }
+        makeDirectories(path, mode: 0o700)
         guard access(path, W_OK) == 0 else {
             throw ExitStatus.because(.usage, "\(path) cannot be written: set XDG_STATE_HOME to a directory that can")
         }

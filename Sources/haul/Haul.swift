@@ -18,6 +18,7 @@ struct Haul: AsyncParsableCommand {
         Signals.ignoreFailedWrites()
         do {
             try checkArguments()
+            try checkCommand()
             var command = try parseAsRoot()
             if var asynchronous = command as? any AsyncParsableCommand {
                 try await asynchronous.run()
@@ -32,6 +33,15 @@ struct Haul: AsyncParsableCommand {
             Terminal.complain(fullMessage(for: error))
             ExitStatus.usage.leave()
         }
+    }
+
+    /// A command that is not there is the likeliest slip, and the parser names none that is near.
+    private static func checkCommand() throws {
+        guard let word = CommandLine.arguments.dropFirst().first, !word.hasPrefix("-"), word != "help" else { return }
+        let commands = configuration.subcommands.map { $0._commandName }
+        guard !commands.contains(word) else { return }
+        let suggestion = Suggestion.nearest(to: word, among: commands).map { "Did you mean \($0)? " } ?? ""
+        throw ExitStatus.because(.usage, "\"\(word)\" is no command. \(suggestion)haul --help lists all of them.")
     }
 
     /// Swift replaces what is no UTF-8: that would be another URL, or another file.

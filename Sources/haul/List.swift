@@ -17,6 +17,16 @@ struct List: AsyncParsableCommand {
         guard limit >= 1 else { throw ValidationError("--limit must be 1 or more.") }
     }
 
+    /// What a limit has left out is said apart from the list, so that programs may read that.
+    private func tellRest(of state: JobState, shown: Int, in queue: Queue) async throws {
+        guard shown >= limit else { return }
+        let count = try await reaching { () throws(RedisError) in try await queue.count(in: state) }
+        guard count > shown else { return }
+        Terminal.complain(
+            "haul: \(count - shown) more jobs are \(state.rawValue): --limit \(count) shows them, too, or --state \(state.rawValue) these alone"
+        )
+    }
+
     func run() async throws {
         let queue = try await common.connect()
         if state == "rejected" {
@@ -35,6 +45,7 @@ struct List: AsyncParsableCommand {
         }
         for state in states ?? JobState.allCases {
             let ids = try await reaching { () throws(RedisError) in try await queue.ids(in: state, limit: limit) }
+            try await tellRest(of: state, shown: ids.count, in: queue)
             let records = try await reaching { () throws(RedisError) in try await queue.jobs(ids) }
             for record in records {
                 Terminal.line(common.json ? JobView(record: record).json : JobView(record: record).line)

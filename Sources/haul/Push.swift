@@ -45,6 +45,7 @@ struct Push: AsyncParsableCommand {
             if id != nil, urls.count > 1 {
                 throw ExitStatus.because(.usage, "--id names one job, but several URLs are given")
             }
+            try checkPath(of: urls.count)
             return try urls.map { try element([("url", JSON.quoted($0))] + options()) }
         }
         var elements: [Element] = []
@@ -70,7 +71,16 @@ struct Push: AsyncParsableCommand {
                 elements.append(try element([("url", JSON.quoted(String(text)))] + options(), place))
             }
         }
+        try checkPath(of: elements.count)
         return elements
+    }
+
+    /// Several files of one name would be one file in the end.
+    private func checkPath(of count: Int) throws {
+        guard let path, count > 1, !path.hasSuffix("/") else { return }
+        throw ExitStatus.because(
+            .usage,
+            "-o \(path) names one file, but \(count) jobs are given: end it in / for a directory. Nothing was pushed.")
     }
 
     /// `place` is where the job was read, for what is said of one that is none.

@@ -210,7 +210,7 @@ struct CommandBench {
         try await eventually("the private Redis to be gone after a kill") {
             !FileManager.default.fileExists(atPath: path)
         }
-        let missing = try bench.start(["get", origin.url("/a"), "-o", "/no/such/dir/x"])
+        let missing = try bench.start(["get", origin.url("/a"), "-o", "/dev/null/x"])
         #expect(try await missing.wait() == 2)
     }
 }

@@ -100,9 +100,60 @@ import Testing
         #expect(bench.root.holds("a", FileBytes(seed: 3, count: 1000)))
         let several = try await bench.haul(
             "get", origin.url("/a"), origin.url("/b"), "-o", bench.root.file("absent"))
-        #expect(several.status == 2 && several.err.contains("make it first"))
+        #expect(several.status == 2 && several.err.contains("end it in /"))
         let none = try await bench.haul("get", origin.url("/a"), "-o", "")
         #expect(none.status == 2 && none.err.contains("-o names neither"))
+    }
+
+    @Test("get makes the directories that it is to fill") func newDirectories() async throws {
+        let bench = try await CommandBench()
+        let bytes = FileBytes(seed: 3, count: 1000)
+        let origin = try OriginServer { request in .file(bytes, to: request) }
+        let into = bench.root.file("new/deep/")
+        #expect(try await bench.haul("get", origin.url("/a"), origin.url("/b"), "-o", into).status == 0)
+        #expect(bench.root.holds("new/deep/a", bytes) && bench.root.holds("new/deep/b", bytes))
+        #expect(try await bench.haul("get", origin.url("/a"), "-o", bench.root.file("other/name")).status == 0)
+        #expect(bench.root.holds("other/name", bytes))
+        #expect(
+            try await bench.haul("get", origin.url("/a"), "-d", bench.root.file("third"), "-o", "named").status == 0)
+        #expect(bench.root.holds("third/named", bytes))
+        let taken = try await bench.haul("get", origin.url("/a"), "-d", bench.root.file("third/named"))
+        #expect(taken.status == 2 && taken.err.contains("Not a directory"), "\(taken)")
+    }
+
+    @Test("a mistyped command is told the one that is near") func mistyped() async throws {
+        let bench = try await CommandBench()
+        let near = try await bench.haul("wroker", "--root", "/tmp")
+        #expect(near.status == 2 && near.err.contains("Did you mean worker?"), "\(near)")
+        let far = try await bench.haul("xyzzyx")
+        #expect(far.status == 2 && far.err.contains("is no command") && !far.err.contains("Did you mean"), "\(far)")
+    }
+
+    @Test("a list says what its limit left out, and stats that nobody serves the queue") func leftOut() async throws {
+        let bench = try await CommandBench()
+        let empty = try await bench.haul("stats", "--queue", "elsewhere")
+        #expect(empty.err.contains("the queue elsewhere is unknown here"), "\(empty)")
+        for number in 1...3 {
+            _ = try await bench.haul("push", "http://h/\(number)", "--id", "job\(number)")
+        }
+        let list = try await bench.haul("list", "--limit", "1")
+        #expect(list.out == "job1  queued\n" && list.err.contains("2 more jobs are queued"), "\(list)")
+        #expect(try await bench.haul("list", "--limit", "3").err == "")
+        #expect(try await bench.haul("stats").err.contains("no worker serves the queue default"))
+        let worker = try bench.worker("one")
+        try await eventually { try await bench.haul("stats").err == "" }
+        worker.kill(SIGTERM)
+        _ = try await worker.wait()
+    }
+
+    @Test("several jobs are not pushed under one file's name") func oneName() async throws {
+        let bench = try await CommandBench()
+        let several = try await bench.haul("push", "http://h/1", "http://h/2", "-o", "one.bin")
+        #expect(several.status == 2 && several.err.contains("names one file"), "\(several)")
+        let lines = try await bench.haul("push", "-", "-o", "one.bin", input: "http://h/1\nhttp://h/2\n")
+        #expect(lines.status == 2 && lines.err.contains("names one file"), "\(lines)")
+        #expect(try await bench.server.cli("KEYS", "*") == "")
+        #expect(try await bench.haul("push", "http://h/1", "http://h/2", "-o", "all/").status == 0)
     }
 
     @Test("get keeps its state at home where XDG_STATE_HOME is relative") func home() async throws {
