@@ -19,20 +19,29 @@ extension Download {
         if let freshFor = job.freshFor, Double(age) / 1000 < freshFor {
             return .completed(result, seconds: 0, unchanged: true)
         }
-        guard let condition = Self.condition(completed.entity) else { return nil }
-        let (transfer, _) = try await exchange.ask(
-            mirrors[mirrors.current], [condition, ("Accept-Encoding", "identity")])
-        defer { transfer.cancel() }
-        switch Question(kind: .changed(completed.entity), isProven: false).judge(transfer.head) {
-        case .unchanged:
-            result.validated = clock.milliseconds
-            return .completed(result, seconds: 0, unchanged: true)
-        case .takeWhole(let entity, _) where entity.isSame(as: completed.entity):
-            result.validated = clock.milliseconds
-            return .completed(result, seconds: 0, unchanged: true)
-        case .fail(let failure): throw .failed(failure)
-        default: return nil
+        guard try await isUnchanged(completed.entity) else { return nil }
+        result.validated = clock.milliseconds
+        return .completed(result, seconds: 0, unchanged: true)
+    }
+
+    /// Asks the server. A 304 need not tell the date, and may be about the ETag alone, which some servers repeat for a file
+    /// that has changed: then the date is asked about as well.
+    private func isUnchanged(_ entity: Entity) async throws(TransferError) -> Bool {
+        let conditions = Self.conditions(entity)
+        for condition in conditions {
+            let (transfer, _) = try await exchange.ask(
+                mirrors[mirrors.current], [condition, ("Accept-Encoding", "identity")])
+            defer { transfer.cancel() }
+            switch Question(kind: .changed(entity), isProven: false).judge(transfer.head) {
+            case .unchanged:
+                guard let modified = transfer.head.headers["last-modified"] else { continue }
+                return !entity.isModified(modified)
+            case .takeWhole(let found, _): return found.isSame(as: entity)
+            case .fail(let failure): throw .failed(failure)
+            default: return false
+            }
         }
+        return !conditions.isEmpty
     }
 
     func matches(_ file: CompletedFile) -> Bool {
@@ -40,9 +49,10 @@ extension Download {
             && (job.checksum == nil || job.checksum?.description == file.checksum)
     }
 
-    static func condition(_ entity: Entity) -> (name: String, value: String)? {
-        if let etag = entity.etag { return ("If-None-Match", etag) }
-        return entity.lastModified.map { ("If-Modified-Since", $0) }
+    private static func conditions(_ entity: Entity) -> [(name: String, value: String)] {
+        [
+            entity.etag.map { ("If-None-Match", $0) }, entity.lastModified.map { ("If-Modified-Since", $0) },
+        ].compactMap(\.self)
     }
 
     /// Opens what an earlier run left, if it may be continued.

@@ -261,6 +261,31 @@ extension DownloadOutcome {
         #expect(bench.directory.names == ["a"])
     }
 
+    @Test(
+        "a repeated ETag does not hide another date: a file that is known is asked about by both",
+        arguments: [false, true])
+    func repeatedETag(_ tellsDate: Bool) async throws {
+        let bench = try DownloadBench()
+        let file = FileBytes(seed: 1, count: 1000)
+        let date = Mutex("Sun, 06 Nov 1994 08:49:37 GMT")
+        let origin = try OriginServer { request in
+            let now = date.withLock(\.self)
+            var reply = OriginReply.file(file, headers: [("Last-Modified", now)], to: request)
+            if request.headers["if-modified-since"] == now { (reply.status, reply.framing) = (304, .none) }
+            if reply.status == 304, !tellsDate { reply.headers.removeAll { $0.0 == "Last-Modified" } }
+            return reply
+        }
+        let first = try #require(await bench.run(job(origin.url("/a"))).file)
+        guard case .completed(_, _, unchanged: true) = await bench.run(job(origin.url("/a")), completed: first) else {
+            return #expect(Bool(false))
+        }
+        #expect(origin.bytesSent("/a") == 1000)
+        date.withLock { $0 = "Sun, 06 Nov 1994 08:49:38 GMT" }
+        guard case .completed(_, _, unchanged: false) = await bench.run(job(origin.url("/a")), completed: first) else {
+            return #expect(Bool(false))
+        }
+    }
+
     @Test("a run whose lease is lost puts nothing in place, and the next one unlinks its partial") func fenced()
         async throws
     {

@@ -169,6 +169,24 @@ import Transfer
         else { return #expect(Bool(false)) }
     }
 
+    @Test("where an ETag and a date are told, both must agree: a repeated ETag does not hide another date")
+    func repeatedETag() {
+        let (old, new) = ("Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:38 GMT")
+        let entity = Entity(etag: "\"v1\"", lastModified: old, total: 100)
+        let part = [("content-range", "bytes 40-99/100"), ("etag", "\"v1\"")]
+        for isProven in [false, true] {
+            let changed = judge(206, part + [("last-modified", new)], of: entity, isProven: isProven)
+            guard case .restart = changed else { return #expect(Bool(false), "\(changed)") }
+        }
+        #expect(judge(206, part + [("last-modified", old)], of: entity) == .takePart(at: 40, length: 60))
+        // A 206 need not repeat it (RFC 9110 section 15.3.7).
+        #expect(judge(206, part, of: entity) == .takePart(at: 40, length: 60))
+        let whole = [("content-length", "100"), ("etag", "\"v1\"")]
+        guard case .restart = judge(200, whole + [("last-modified", new)], of: entity) else {
+            return #expect(Bool(false))
+        }
+    }
+
     @Test("a weak ETag proves nothing, but another one tells a change") func weakTags() {
         let date = "Sun, 06 Nov 1994 08:49:37 GMT"
         var (old, new) = (Entity(etag: "W/\"1\"", lastModified: date, lastModifiedIsStrong: true, total: 9), Entity())

@@ -23,11 +23,20 @@ extension Entity {
 
     /// Whether a complete response (200) carries the same version, as far as its validators prove it.
     func isSame(as other: Entity) -> Bool {
-        guard encoding == other.encoding, total == other.total, !contradicts(other.digest) else { return false }
+        guard encoding == other.encoding, total == other.total, !contradicts(other.digest),
+            !isModified(other.lastModified)
+        else { return false }
         if let mine = strongETag { return mine == other.strongETag }
         guard lastModifiedIsStrong, let mine = lastModified else { return false }
         // A weak ETag proves nothing, but another one says that something has changed.
         return mine == other.lastModified && etag == other.etag
+    }
+
+    /// Whether another date says that something has changed. It does even beside the same strong ETag: there are servers that
+    /// keep the ETag of a file that they have seen before.
+    func isModified(_ other: String?) -> Bool {
+        guard let lastModified, let other else { return false }
+        return lastModified != other
     }
 
     /// Whether the digests say that the bytes differ; two algorithms cannot be compared.

@@ -55,6 +55,14 @@ struct Question: Sendable {
         return .takeWhole(Entity(head, total: length), length: length)
     }
 
+    /// The range that a part says it is; nil if it says none, or several.
+    private func range(of head: ResponseHead) -> ContentRange? {
+        // Whatever a head claims of them, several parts are not the bytes themselves.
+        let isMultipart = head.headers["content-type"]?.lowercased().hasPrefix("multipart/byteranges") ?? false
+        let headers = head.headers.all("content-range")
+        return isMultipart || headers.count != 1 ? nil : ContentRange(headers[0])
+    }
+
     private func wholeInstead(_ head: ResponseHead, of entity: Entity, ifRange: Bool) -> ResponseDecision {
         guard case .takeWhole(let new, _) = whole(head), new.isSame(as: entity) else {
             return .restart(why: "the remote file has changed")
@@ -64,14 +72,9 @@ struct Question: Sendable {
     }
 
     private func part(_ head: ResponseHead, at position: Int64, end: Int64?, of entity: Entity) -> ResponseDecision {
-        // Whatever a head claims of them, several parts are not the bytes themselves.
-        let type = head.headers["content-type"]?.lowercased() ?? ""
-        guard !type.hasPrefix("multipart/byteranges") else {
-            return .restart(why: "the server sent several parts in one body")
+        guard let answer = range(of: head), let total = answer.total else {
+            return .restart(why: "the server's part has no usable Content-Range, or is several parts")
         }
-        guard let header = head.headers["content-range"], head.headers.all("content-range").count == 1,
-            let answer = ContentRange(header), let total = answer.total
-        else { return .restart(why: "the server's part has no usable Content-Range") }
         guard answer.range.lowerBound == position, end.map({ answer.range.upperBound <= $0 }) ?? true else {
             return .restart(why: "the server sent other bytes than were asked for")
         }
@@ -79,15 +82,11 @@ struct Question: Sendable {
             return .restart(why: "the remote file has changed its length")
         }
         // A missing Last-Modified is allowed, a missing ETag is not if the first response had one.
-        guard head.headers["etag"] == entity.etag else { return .restart(why: "the remote file has changed") }
-        guard !entity.contradicts(DigestFields.checksum(head)) else {
-            return .restart(why: "the remote file has changed")
-        }
-        if entity.strongETag == nil {
-            let modified = head.headers["last-modified"]
-            guard modified == nil || modified == entity.lastModified, entity.lastModifiedIsStrong || isProven else {
-                return .restart(why: "the remote file has changed")
-            }
+        guard head.headers["etag"] == entity.etag, !entity.isModified(head.headers["last-modified"]),
+            !entity.contradicts(DigestFields.checksum(head)),
+            entity.strongValidator != nil || isProven
+        else {
+            return .restart(why: "the remote file has changed, or nothing proves that it has not")
         }
         let length = answer.range.upperBound - answer.range.lowerBound
         if case .bytes(let count) = head.length, count != length {

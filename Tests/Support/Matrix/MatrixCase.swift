@@ -2,8 +2,11 @@
 package struct MatrixCase: Sendable, CustomStringConvertible {
     /// What becomes of the remote file at the interruption.
     package enum Change: CaseIterable { case unchanged, everywhere, beforeJoin, afterJoin, shorter, longer }
-    /// What tells its versions apart. Weak ones, and dates as young as the response, stay the same when it changes.
-    package enum Validator: CaseIterable { case strong, weak, oldDate, freshDate, none, serverDigest, jobChecksum }
+    /// What tells its versions apart. Weak ones, and dates as young as the response, stay the same when it changes; a repeated
+    /// ETag stays, strong as it is, and the date beside it changes.
+    package enum Validator: CaseIterable {
+        case strong, weak, oldDate, freshDate, none, repeatedETag, serverDigest, jobChecksum
+    }
     /// How ranges are answered after the interruption.
     package enum Answer: CaseIterable { case right, partOfNew, shifted, whole, notSatisfiable, ignoredAfterFirst }
     package enum Interruption: CaseIterable { case pause, kill, cut }

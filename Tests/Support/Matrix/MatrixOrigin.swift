@@ -93,10 +93,12 @@ package final class MatrixOrigin: Sendable {
 
     private static func validators(_ validator: MatrixCase.Validator, isOther: Bool) -> [(String, String)] {
         let date = ("Date", "Sat, 21 Nov 2026 12:00:00 GMT")
+        let modified = ("Last-Modified", "Fri, 20 Nov 2026 12:00:0\(isOther ? 1 : 0) GMT")
         return switch validator {
         case .strong: [date, ("ETag", isOther ? "\"v2\"" : "\"v1\"")]
         case .weak: [date, ("ETag", "W/\"v1\"")]
-        case .oldDate: [date, ("Last-Modified", "Fri, 20 Nov 2026 12:00:0\(isOther ? 1 : 0) GMT")]
+        case .oldDate: [date, modified]
+        case .repeatedETag: [date, modified, ("ETag", "\"v1\"")]
         case .freshDate: [date, ("Last-Modified", "Sat, 21 Nov 2026 12:00:00 GMT")]
         case .none, .serverDigest, .jobChecksum: [date]
         }

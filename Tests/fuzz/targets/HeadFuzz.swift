@@ -1,6 +1,6 @@
 /// Response heads, and what is decided on them: no bytes are joined but those of the entity that was asked for.
 enum HeadFuzz: FuzzTarget {
-    static let known = Entity(etag: "\"v1\"", total: 100)
+    static let known = Entity(etag: "\"v1\"", lastModified: "Sun, 06 Nov 1994 08:49:37 GMT", total: 100)
 
     static func run(_ bytes: UnsafeRawBufferPointer) {
         var parser = HeadParser()
@@ -29,12 +29,15 @@ enum HeadFuzz: FuzzTarget {
             precondition(head.status == 206 && head.headers["etag"] == known.etag && range?.total == 100)
             precondition(position == 40 && range?.range == 40..<(40 + length) && length <= 40)
             precondition(head.headers["content-encoding"] ?? "" == "")
+            precondition(head.headers["last-modified"] ?? known.lastModified == known.lastModified)
         case .askWithoutIfRange: precondition(head.status == 200 && head.headers["etag"] == known.etag)
         case .takeWhole, .unchanged: preconditionFailure("no part")
         case .restart, .fail: break
         }
         let whole = Question(kind: .whole, isProven: false).judge(head)
         if case .takePart = whole { preconditionFailure("a part for the whole") }
-        if case .takeWhole(let new, let length) = whole { precondition(head.status == 200 && new.total == length) }
+        if case .takeWhole(let new, let length) = whole {
+            precondition(new.total == length && head.status == 200)
+        }
     }
 }
