@@ -29,7 +29,9 @@ package enum RetryPolicy {
 
     /// Retry-After (RFC 9110 section 10.2.3): seconds or a date; capped at an hour.
     static func retryAfter(_ text: String, now: Int64) -> Duration? {
-        guard let seconds = Int64(text) ?? HTTPDate.parse(text).map({ $0 - now }) else { return nil }
+        // More digits than a number can hold are a long time, too.
+        let number = !text.isEmpty && text.utf8.allSatisfy { 48...57 ~= $0 } ? Int64(text) ?? .max : Int64(text)
+        guard let seconds = number ?? HTTPDate.parse(text).map({ $0 - now }) else { return nil }
         return .seconds(min(max(0, seconds), longestRetryAfter))
     }
 }

@@ -109,7 +109,8 @@ import Transfer
         #expect(RetryPolicy.retryAfter("7", now: 0) == .seconds(7))
         #expect(RetryPolicy.retryAfter("99999", now: 0) == .seconds(3600))
         #expect(RetryPolicy.retryAfter("Sun, 06 Nov 1994 08:49:37 GMT", now: 784_111_770) == .seconds(7))
-        #expect(RetryPolicy.retryAfter("soon", now: 0) == nil)
+        #expect(RetryPolicy.retryAfter("99999999999999999999", now: 0) == .seconds(3600))
+        for text in ["soon", "", "9e9"] { #expect(RetryPolicy.retryAfter(text, now: 0) == nil) }
     }
 }
 
@@ -120,10 +121,15 @@ import Transfer
         _ status: Int, _ headers: [(String, String)], of entity: Entity = entity, end: Int64? = nil,
         ifRange: Bool = true, isProven: Bool = false
     ) -> ResponseDecision {
+        judge(status, headers, .part(position: 40, end: end, of: entity, ifRange: ifRange), isProven: isProven)
+    }
+
+    private func judge(
+        _ status: Int, _ headers: [(String, String)], _ kind: Question.Kind, isProven: Bool = false
+    ) -> ResponseDecision {
         let head = ResponseHead(
             status: status, headers: HeaderFields(headers.map { (name: $0.0, value: $0.1) }), url: "http://h/")
-        return Question(kind: .part(position: 40, end: end, of: entity, ifRange: ifRange), isProven: isProven).judge(
-            head)
+        return Question(kind: kind, isProven: isProven).judge(head)
     }
 
     @Test("a date to come back at is read by the server's own clock") func retryAfterDate() {
@@ -184,6 +190,24 @@ import Transfer
         let whole = [("content-length", "100"), ("etag", "\"v1\"")]
         guard case .restart = judge(200, whole + [("last-modified", new)], of: entity) else {
             return #expect(Bool(false))
+        }
+    }
+
+    @Test("the whole that is called a part of all bytes is taken; a part that nobody asked for is not")
+    func wholeAsPart() {
+        let length = ("content-length", "100")
+        let whole = judge(206, [("content-range", "bytes 0-99/100"), length], .whole)
+        #expect(whole == .takeWhole(Entity(total: 100), length: 100))
+        let others: [[(String, String)]] = [
+            [("content-range", "bytes 0-98/100"), ("content-length", "99")], [("content-range", "bytes 0-99/100")],
+            [("content-range", "bytes 0-99/*"), length],
+            [("content-range", "bytes 1-99/100"), ("content-length", "99")],
+            [("content-range", "bytes 0-99/100"), ("content-length", "99")], [length],
+            [("content-range", "bytes 0-99/100"), length, ("content-type", "multipart/byteranges; boundary=x")],
+        ]
+        for headers in others {
+            guard case .fail(let failure) = judge(206, headers, .whole) else { return #expect(Bool(false)) }
+            #expect(failure.code == .badResponse)
         }
     }
 

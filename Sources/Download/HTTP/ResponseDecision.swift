@@ -41,7 +41,8 @@ struct Question: Sendable {
         case (200, .whole), (200, .changed): return whole(head)
         case (200, .part(_, _, let entity, let ifRange)): return wholeInstead(head, of: entity, ifRange: ifRange)
         case (206, .part(let position, let end, let entity, _)): return part(head, at: position, end: end, of: entity)
-        case (206, _):
+        case (206, .whole), (206, .changed):
+            if let whole = wholeAsPart(head) { return whole }
             return .fail(Failure(.badResponse, "the server sent a part (206) though the whole was asked for"))
         case (304, .changed): return .unchanged
         case (416, .part): return .restart(why: "the server has no such range any more")
@@ -53,6 +54,14 @@ struct Question: Sendable {
     private func whole(_ head: ResponseHead) -> ResponseDecision {
         let length: Int64? = if case .bytes(let count) = head.length { count } else { nil }
         return .takeWhole(Entity(head, total: length), length: length)
+    }
+
+    /// Some servers call the whole a part, of all bytes.
+    private func wholeAsPart(_ head: ResponseHead) -> ResponseDecision? {
+        guard let answer = range(of: head), let total = answer.total, answer.range == 0..<total,
+            head.length == .bytes(total)
+        else { return nil }
+        return .takeWhole(Entity(head, total: total), length: total)
     }
 
     /// The range that a part says it is; nil if it says none, or several.
