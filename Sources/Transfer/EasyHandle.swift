@@ -55,6 +55,7 @@ final class EasyHandle {
         // Empty, not unset: unset means that the environment decides.
         try set(CURLOPT_PROXY, configuration.proxy ?? "")
         try set(CURLOPT_NOPROXY, "")
+        if let agent = configuration.userAgent { try set(CURLOPT_USERAGENT, agent) }
         if let file = configuration.certificateAuthorities {
             // The system's directory stays in force beside the file. An https proxy is verified like a server.
             for option in [CURLOPT_CAINFO, CURLOPT_PROXY_CAINFO] { try set(option, file) }

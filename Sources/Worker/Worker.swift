@@ -33,6 +33,7 @@ package final class Worker: Sendable {
         var engine = TransferEngine.Configuration()
         engine.policy = configuration.addressPolicy
         engine.proxy = configuration.proxy
+        engine.userAgent = "Haul/\(Version.text)"
         engine.certificateAuthorities = configuration.certificateAuthorities
         var context = DownloadContext(
             store: store, engine: TransferEngine(configuration: engine, path: WritePath()))

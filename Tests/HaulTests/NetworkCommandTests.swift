@@ -99,6 +99,29 @@ import Testing
         }
     }
 
+    @Test("workers and haul get say who they are, unless the job does") func userAgent() async throws {
+        let fleet = try await ProcessFleet()
+        let elsewhere = try OriginServer { .file(Self.bytes, to: $0) }
+        let origin = try OriginServer { request in
+            request.path == "/moved"
+                ? OriginReply(302, headers: [("Location", elsewhere.url("/there"))]) : .file(Self.bytes, to: request)
+        }
+        let worker = try fleet.worker("w")
+        try await fleet.push(origin.url("/a"), as: "a")
+        try await fleet.push(origin.url("/moved"), as: "b", more: #","headers":{"user-agent":"Mine/1"}"#)
+        for id in ["a", "b"] { try await fleet.wait(id, for: "completed") }
+        try await fleet.end(worker)
+        let get = try ChildProcess(
+            "haul", ["get", "-o", fleet.root.path + "/c", origin.url("/c")],
+            environment: ["XDG_STATE_HOME": fleet.root.file("state")])
+        #expect(try await get.wait() == 0, "\(get.standardError)")
+        for request in origin.requests + elsewhere.requests {
+            let agent = request.headers["user-agent"] ?? ""
+            let isMine = request.path == "/moved" || request.path == "/there"
+            #expect(isMine ? agent == "Mine/1" : agent.wholeMatch(of: #/Haul/[0-9.]+/#) != nil, "\(request.path)")
+        }
+    }
+
     static func canBeDeaf() async -> Bool {
         guard await PrivateMounts.arePossible() else { return false }
         return SilentNameserver() != nil

@@ -40,6 +40,11 @@ struct ProcessFleet {
             "LPUSH", "haul:{default}:jobs", #"{"url":"\#(origin.url("/" + id))","id":"\#(id)","connections":1}"#)
     }
 
+    /// `more` are further members, after a comma.
+    func push(_ url: String, as id: String, more: String = "") async throws {
+        try await server.cli("LPUSH", "haul:{default}:jobs", #"{"url":"\#(url)","id":"\#(id)"\#(more)}"#)
+    }
+
     func field(_ name: String, of id: String) async throws -> String {
         try await server.cli("HGET", "haul:{default}:job:\(id)", name)
     }

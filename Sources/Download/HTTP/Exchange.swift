@@ -10,8 +10,8 @@ struct Landing: Sendable {
     let cookies: CookieJar
 }
 
-/// One question to a server, through its redirects. Credentials, cookies and custom headers stay with their origin;
-/// a downgrade from https to http is refused.
+/// One question to a server, through its redirects. Credentials, cookies and custom headers stay with their origin, but
+/// User-Agent, which says who asks; a downgrade from https to http is refused.
 struct Exchange: Sendable {
     static let maximumRedirects = 10
 
@@ -32,7 +32,8 @@ struct Exchange: Sendable {
         var (request, custom) = (template, custom)
         for _ in 0...Self.maximumRedirects {
             request.url = current.text
-            request.headers = headers + (current.hasSameOrigin(as: origin) ? custom : [])
+            let isAtHome = current.hasSameOrigin(as: origin)
+            request.headers = headers + custom.filter { isAtHome || $0.name.lowercased() == "user-agent" }
             if let cookie = cookies.header(for: current) { request.headers.append(("Cookie", cookie)) }
             let transfer = try await engine.start(request)
             guard [301, 302, 303, 307, 308].contains(transfer.head.status),
