@@ -41,9 +41,11 @@ public struct Failure: Error, Sendable, Equatable, CustomStringConvertible {
     public var message: String
     /// The server asked to be left alone for this long (Retry-After), already capped; nil if it did not say.
     public var retryAfter: Duration?
+    /// It stays as it is however often it is tried, though others with this code may pass.
+    public var isFinal: Bool
 
-    public init(_ code: ErrorCode, _ message: String, retryAfter: Duration? = nil) {
-        (self.code, self.message, self.retryAfter) = (code, message, retryAfter)
+    public init(_ code: ErrorCode, _ message: String, retryAfter: Duration? = nil, isFinal: Bool = false) {
+        (self.code, self.message, self.retryAfter, self.isFinal) = (code, message, retryAfter, isFinal)
     }
 
     public var description: String { "\(code): \(message)" }

@@ -6,7 +6,9 @@ package enum RetryPolicy {
     package static let retries = 5
     static let longestRetryAfter: Int64 = 3600
 
-    /// The one table of what is retried.
+    package static func isRetryable(_ failure: Failure) -> Bool { !failure.isFinal && isRetryable(failure.code) }
+
+    /// The one table of what is retried, unless it is known that it will not pass.
     package static func isRetryable(_ code: ErrorCode) -> Bool {
         switch code {
         case .dns, .connect, .tls, .proxy, .stalled, .incomplete, .badResponse, .tooSlow, .io, .localLimit,

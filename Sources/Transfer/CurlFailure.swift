@@ -39,7 +39,18 @@ extension TransferError {
         let systemError = Int32(ccurl_get_long(task.easy.raw, CURLINFO_OS_ERRNO))
         let (kind, text) = explain(task, code, systemError)
         if let refusal = task.connectRefusal, !task.openedSocket { return refusal }
-        return TransferError(kind, text)
+        return TransferError(kind, text, isFinal: kind == .tls && isOfCertificate(code))
+    }
+
+    /// The server's certificate is what is wrong: it stays so until somebody mends it.
+    private static func isOfCertificate(_ code: CURLcode) -> Bool {
+        [CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_ISSUER_ERROR, CURLE_SSL_INVALIDCERTSTATUS].contains(code)
+    }
+
+    static func unresolved(_ host: String) -> TransferError { TransferError(.dns, unresolvedMessage(host)) }
+
+    private static func unresolvedMessage(_ host: String) -> String {
+        "\(host) cannot be resolved; check the name and this host's resolver"
     }
 
     /// The resolver needs a socket, and does not say so when there is none.
@@ -71,7 +82,7 @@ extension TransferError {
         case CURLE_COULDNT_RESOLVE_HOST where isOutOfDescriptors:
             return (.localLimit, "this worker is out of file descriptors: raise its limits or lower --slots")
         case CURLE_COULDNT_RESOLVE_HOST:
-            return (.dns, "\(target?.host ?? "the host") cannot be resolved; check the name and this host's resolver")
+            return (.dns, unresolvedMessage(target?.host ?? "the host"))
         case CURLE_COULDNT_CONNECT:
             return hasProxy
                 ? (.proxy, "the proxy cannot be connected to: \(reason)")

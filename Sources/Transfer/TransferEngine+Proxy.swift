@@ -1,7 +1,5 @@
 import CCurl
 package import Contract
-import Executors
-import Glibc
 
 /// The address policy where a proxy connects in our place.
 extension TransferEngine {
@@ -12,10 +10,13 @@ extension TransferEngine {
     func resolveForProxy(_ request: Request) async throws(TransferError) -> IPAddress? {
         guard let proxy = configuration.proxy, !configuration.policy.allowsEverything else { return nil }
         guard let target = Authority(request.url) else { throw TransferError(.badJob, "the URL is not valid") }
-        let addresses = try await resolve(target.host, within: request.connectTimeout)
-        guard !addresses.isEmpty else {
-            throw TransferError(
-                .dns, "\(target.host) cannot be resolved, which the address policy needs even behind a proxy")
+        let addresses: [IPAddress]
+        do {
+            addresses = try await resolve(target.host, within: request.connectTimeout)
+        } catch {
+            guard case .failed(var failure) = error else { throw error }
+            failure.message += ", as the address policy needs it even behind a proxy"
+            throw .failed(failure)
         }
         let own = currentHostAddresses()
         for address in addresses {
@@ -45,42 +46,5 @@ extension TransferEngine {
                 "the proxy must be given as http://host:port, or with \(proxySchemes.dropFirst().joined(separator: ", "))"
             )
         }
-    }
-
-    private static func lookUp(_ host: String) -> [IPAddress] {
-        var hints = addrinfo()
-        hints.ai_socktype = Int32(SOCK_STREAM.rawValue)
-        var list: UnsafeMutablePointer<addrinfo>?
-        guard getaddrinfo(host, nil, &hints, &list) == 0 else { return [] }
-        defer { freeaddrinfo(list) }
-        var addresses: [IPAddress] = []
-        var next = list
-        while let entry = next {
-            if let address = entry.pointee.ai_addr.flatMap({ IPAddress(UnsafePointer($0)) }) {
-                addresses.append(address)
-            }
-            next = entry.pointee.ai_next
-        }
-        return addresses
-    }
-
-    /// A nameserver that does not answer is waited for no longer than a server that does not, though the thread that asks
-    /// it cannot be called back.
-    private func resolve(_ host: String, within limit: Duration) async throws(TransferError) -> [IPAddress] {
-        if let address = IPAddress(host) { return [address] }
-        let (answers, answer) = AsyncStream<[IPAddress]?>.makeStream()
-        resolver.submit { answer.yield(Self.lookUp(host)) }
-        let timeout = Task {
-            try await Task.sleep(for: limit)
-            answer.yield(nil)
-        }
-        defer { timeout.cancel() }
-        for await found in answers {
-            guard let found else {
-                throw TransferError(.dns, "\(host) was not resolved within \(limit.components.seconds) s")
-            }
-            return found
-        }
-        throw .cancelled
     }
 }

@@ -88,6 +88,9 @@ package actor TransferEngine {
         } onCancel: {
             Task { await self.cancel(id) }
         }
+        if case .failure(let error) = result, task.result == CURLE_COULDNT_RESOLVE_HOST {
+            throw await explainUnresolved(request, error)
+        }
         return Transfer(id: id, head: try result.get(), progress: task.progress, engine: self)
     }
 

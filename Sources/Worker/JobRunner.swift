@@ -109,7 +109,7 @@ struct JobRunner: Sendable {
 
     /// Another attempt, or the end.
     private func judge(_ failure: Failure, _ running: RunningJob, received: Int64) -> Settlement {
-        let isRetryable = RetryPolicy.isRetryable(failure.code) && running.job.method == "GET"
+        let isRetryable = RetryPolicy.isRetryable(failure) && running.job.method == "GET"
         let attempt = running.claim.attempt + 1
         guard isRetryable, attempt <= running.job.retries ?? RetryPolicy.retries else {
             return .failed(failure, retryable: isRetryable, received: received)

@@ -99,6 +99,44 @@ import Testing
         }
     }
 
+    @Test("what a server's certificate is does not pass: the job ends at once, whatever its retries")
+    func finalCertificates() async throws {
+        let fleet = try await ProcessFleet()
+        let certificates = try await Certificates()
+        let origin = try OriginServer(certificates: certificates) { .file(Self.bytes, to: $0) }
+        let other = try ChildProcess(
+            "haul", fleet.arguments("w") + ["--allow-address", "::1", "--ca", certificates.file("ca.pem")])
+        let bare = try await ProcessFleet()
+        let untrusting = try bare.worker("w")
+        try await fleet.push("https://localhost:\(origin.port)/a", as: "name")
+        try await bare.push(origin.url("/a"), as: "authority")
+        for (fleet, id) in [(fleet, "name"), (bare, "authority")] {
+            try await fleet.wait(id, for: "failed")
+            #expect(try await fleet.field("error", of: id) == "tls")
+            #expect(try await fleet.field("attempt", of: id).isEmpty)
+        }
+        try await fleet.end(other, untrusting)
+    }
+
+    @Test(
+        "a name that does not exist ends the job at once; a resolver in trouble may get over it",
+        .enabled("needs root") { await canBeDeaf() },
+        arguments: [Nameserver.Answer.noSuchName, .trouble], [false, true])
+    func names(_ answer: Nameserver.Answer, _ hasProxy: Bool) async throws {
+        let fleet = try await ProcessFleet()
+        let nameserver = try #require(Nameserver(answer))
+        let proxy = try ProxyServer()
+        let worker = try PrivateMounts.start(
+            nameserver.setup, "haul", fleet.arguments("w") + (hasProxy ? ["--proxy", proxy.url("socks5h")] : []))
+        try await fleet.push("http://lost.test/a", as: "lost")
+        try await fleet.wait("lost", for: answer == .noSuchName ? "failed" : "scheduled")
+        #expect(try await fleet.field("error", of: "lost") == "dns")
+        #expect(try await fleet.field("attempt", of: "lost").isEmpty == (answer == .noSuchName))
+        let says = try await fleet.field("message", of: "lost").contains("there is no host lost.test")
+        #expect(says == (answer == .noSuchName))
+        try await fleet.end(worker)
+    }
+
     @Test("workers and haul get say who they are, unless the job does") func userAgent() async throws {
         let fleet = try await ProcessFleet()
         let elsewhere = try OriginServer { .file(Self.bytes, to: $0) }
@@ -124,7 +162,7 @@ import Testing
 
     static func canBeDeaf() async -> Bool {
         guard await PrivateMounts.arePossible() else { return false }
-        return SilentNameserver() != nil
+        return Nameserver() != nil
     }
 
     @Test(
@@ -133,7 +171,7 @@ import Testing
         arguments: [false, true])
     func silentNameserver(_ hasProxy: Bool) async throws {
         let fleet = try await ProcessFleet(held: nil)
-        let nameserver = try #require(SilentNameserver())
+        let nameserver = try #require(Nameserver())
         let proxy = try ProxyServer()
         let worker = try PrivateMounts.start(
             nameserver.setup, "haul", fleet.arguments("w") + (hasProxy ? ["--proxy", proxy.url("socks5h")] : []))

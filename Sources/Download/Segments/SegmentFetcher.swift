@@ -261,7 +261,7 @@ struct SegmentFetcher {
 
     /// No extra connections for a while, or for good, after so many failures in a row.
     private mutating func holdBack(_ id: Int, _ failures: Int, _ failure: Failure) {
-        let isForGood = !RetryPolicy.isRetryable(failure.code) || failures >= Self.maximumRefusals
+        let isForGood = !RetryPolicy.isRetryable(failure) || failures >= Self.maximumRefusals
         let delay = failure.retryAfter?.secondsValue ?? Double(1 << failures)
         plan.refused(id, for: isForGood ? .infinity : delay, now: now)
     }
@@ -289,7 +289,7 @@ struct SegmentFetcher {
         }
         let written = output.written.count
         let isWorthIt = written - writtenAtReconnect >= Self.worthwhile && reconnects < Self.maximumReconnects
-        guard RetryPolicy.isRetryable(failure.code), failure.retryAfter == nil, isWorthIt, download.isResumable else {
+        guard RetryPolicy.isRetryable(failure), failure.retryAfter == nil, isWorthIt, download.isResumable else {
             // Another mirror may have the rest.
             let isMadeUpFor =
                 Mirrors.isToBlame(for: failure.code) && download.isResumable && dropMirror(connection.mirror)

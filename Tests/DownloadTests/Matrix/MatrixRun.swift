@@ -121,5 +121,7 @@ struct MatrixRun: Sendable {
 
 extension DownloadOutcome {
     /// A worker would try again.
-    fileprivate var isRetried: Bool { code.map(RetryPolicy.isRetryable) ?? false }
+    fileprivate var isRetried: Bool {
+        if case .failed(let failure) = self { RetryPolicy.isRetryable(failure) } else { false }
+    }
 }
