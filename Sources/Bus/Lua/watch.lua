@@ -1,9 +1,10 @@
 -- A duty of tick.lua: notes that the queue was looked after. One that nobody looked after (a Redis that stalled or restarted)
--- robs no live worker: its leases are young again.
+-- robs no live worker: its leases are young again. A worker looks four times in its lease, and once a second at least. So
+-- whoever could look when the last look was, or half a lease later, has not lost a lease in between.
 local function watch(tick)
   local last, grace = string.match(call('GET', TICK) or '', '^(%d+) (%d+)$')
   last, grace = tonumber(last or now), tonumber(grace or 0)
-  if now - last > 2500 then grace = now + tick.lease end
+  if now - last > math.max(1000, math.min(2500, tick.lease / 2)) then grace = now + tick.lease end
   call('SET', TICK, NOW .. ' ' .. whole(grace))
   tick.last, tick.grace = last, grace
 end

@@ -1,0 +1,101 @@
+import Contract
+import Redis
+import TestSupport
+import Testing
+
+@testable import Bus
+
+/// Leases of any length that a worker may choose, in a time of their own.
+@Suite struct LeaseTests {
+    private static let clock = "lease:now"
+
+    /// Two workers that look after a queue as often as they are meant to, and a Redis that stalls.
+    private struct Timeline {
+        let f: QueueFixture
+        let queue: Queue
+        let interval: Int
+        var now = 1_800_000_000_000
+        /// When each is to look next. One has the job, the other one only looks.
+        var next: [Int]
+        var workers = ["owner", "other"].map { WorkerIdentity(name: $0, store: "s") }
+        var claim: Claim?
+
+        init(_ f: QueueFixture, lease: Int, phase: Int) async throws {
+            self.f = f
+            var policy = QueuePolicy()
+            policy.lease = .milliseconds(lease)
+            queue = Queue(
+                .default, redis: f.redis, policy: policy,
+                functions: Functions(clock: "return redis.call('GET', '\(LeaseTests.clock)')"))
+            interval = min(1000, lease / 4)
+            next = [now, now + phase]
+            try await f.redis.send(Command("FLUSHALL"))
+            try await set(now)
+            for worker in workers { _ = try await queue.register(worker, fields: [], known: []) }
+            try await f.push(#"{"url":"http://h/1","id":"1"}"#)
+            if case .job(let claim) = try await queue.claim(workers[0], token: Token.make()) { self.claim = claim }
+        }
+
+        mutating func set(_ moment: Int) async throws {
+            now = moment
+            try await f.redis.send(Command("SET", LeaseTests.clock, moment))
+        }
+
+        /// Whether the owner was fenced.
+        @discardableResult
+        mutating func look(_ index: Int) async throws -> Bool {
+            let runs = index == 0 ? [(claim!.run, RunReport())] : []
+            next[index] = now + interval
+            return try await !queue.tick(workers[index], fields: [], runs: runs).fenced.isEmpty
+        }
+
+        /// Time passes; those who are not `dead` look when it is their turn.
+        mutating func go(on milliseconds: Int, dead: Int? = nil) async throws -> Bool {
+            let end = now + milliseconds
+            var isFenced = false
+            while let index = next.indices.filter({ $0 != dead }).min(by: { next[$0] < next[$1] }), next[index] <= end {
+                try await set(max(now, next[index]))
+                if try await look(index) { isFenced = true }
+            }
+            try await set(end)
+            return isFenced
+        }
+
+        /// Redis does nothing for a while. Then whoever waited is heard, the owner last.
+        mutating func stall(_ milliseconds: Int) async throws -> Bool {
+            try await set(now + milliseconds)
+            var isFenced = false
+            for index in [1, 0] where next[index] <= now {
+                if try await look(index) { isFenced = true }
+                try await set(now + 20)
+            }
+            return isFenced
+        }
+    }
+
+    @Test("a Redis that stalls, however long and often, takes no job from a live worker", arguments: [2, 3, 4, 8])
+    func stalls(_ lease: Int) async throws {
+        let f = try await QueueFixture()
+        for phase in [0, 1, 120, 249, 480, 740, 990] {
+            for stall in stride(from: 100, through: 4000, by: 300) {
+                var timeline = try await Timeline(f, lease: lease * 1000, phase: phase)
+                var isFenced = try await timeline.go(on: 1300 + phase / 2)
+                for _ in 0..<3 {
+                    if try await timeline.stall(stall) { isFenced = true }
+                    if try await timeline.go(on: 370 + phase) { isFenced = true }
+                }
+                #expect(!isFenced, "phase \(phase), stalls of \(stall) ms")
+            }
+        }
+    }
+
+    @Test("a worker that is gone is missed, however short its lease", arguments: [2, 3, 4, 8])
+    func gone(_ lease: Int) async throws {
+        let f = try await QueueFixture()
+        var timeline = try await Timeline(f, lease: lease * 1000, phase: 130)
+        _ = try await timeline.go(on: 2000)
+        _ = try await timeline.go(on: lease * 1000 + timeline.interval, dead: 0)
+        #expect(try await f.queue.job("1")?.state == .queued)
+        #expect(try await f.queue.job("1")?.integer("crashes") == 1)
+    }
+}
