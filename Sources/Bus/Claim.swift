@@ -47,12 +47,14 @@ package enum ClaimReply: Sendable {
     case more
     /// The queue is paused or at `max_running`: ask again when a tick says that it is open.
     case closed
+    /// The worker has registered anew since it asked, or is not known: register, then ask again.
+    case stale
 
     /// There is nothing to be had now.
     package var isEmpty: Bool {
         switch self {
         case .empty, .closed: true
-        case .job, .more: false
+        case .job, .more, .stale: false
         }
     }
 
@@ -64,6 +66,7 @@ package enum ClaimReply: Sendable {
             self = .job(claim)
         case "more": self = .more
         case "closed": self = .closed
+        case "stale": self = .stale
         default: self = .empty
         }
     }

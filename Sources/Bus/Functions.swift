@@ -2,6 +2,7 @@ import Redis
 
 /// The bus' Lua, put together from the files in Lua/ to one library of Redis functions.
 struct Functions: Sendable {
+    let all: Library
     let claim: Function
     let settle: Function
     let tick: Function
@@ -25,14 +26,14 @@ struct Functions: Sendable {
             PackageResources.register_lua, PackageResources.leave_lua, PackageResources.inspect_lua,
             PackageResources.recover_lua,
         ]
-        let library = Library(
+        all = Library(
             name: "haul", body: parts.map { String(decoding: $0, as: UTF8.self) }.joined(separator: "\n"))
-        claim = library.function("claim")
-        settle = library.function("settle")
-        tick = library.function("tick")
-        register = library.function("register")
-        leave = library.function("leave")
-        inspect = library.function("inspect")
-        recover = library.function("recover")
+        claim = all.function("claim")
+        settle = all.function("settle")
+        tick = all.function("tick")
+        register = all.function("register")
+        leave = all.function("leave")
+        inspect = all.function("inspect")
+        recover = all.function("recover")
     }
 }

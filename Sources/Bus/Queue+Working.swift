@@ -9,10 +9,15 @@ package struct WorkerIdentity: Sendable {
     package let instance: String
     /// Where its files are.
     package let store: String
+    /// Grows with each registration of this process: claims of an earlier one get nothing.
+    package var session = 0
 
     package init(name: String, store: String, instance: String = Token.make()) {
         (self.name, self.store, self.instance) = (name, store, instance)
     }
+
+    /// What claims are made under, as Lua/prelude.lua compares it.
+    var claimant: String { "\(instance) \(session)" }
 }
 
 /// What a tick brought.
@@ -49,7 +54,7 @@ extension Queue {
         let wait = Command("BLMOVE", keys.jobs, keys.held(worker.name), "RIGHT", "LEFT", String(block.secondsValue))
         let replies = try await waiter.pipeline(
             [.command(wait), claimCall(worker, tokens)], timeout: .seconds(1), blocking: block)
-        // A wait that CLIENT UNBLOCK ended is no failure; the claim behind it counts.
+        // A wait that an operator's CLIENT UNBLOCK ended is no failure; the claim behind it counts.
         if case .error(let error) = replies[0], error.code != .unblocked { throw error }
         return try Self.claims(try replies[1].get())
     }
@@ -71,7 +76,7 @@ extension Queue {
         _ ends: [RunEnd], worker: WorkerIdentity, next: [String]
     ) async throws(RedisError) -> (isOurs: [Result<Bool, RedisError>], next: [ClaimReply]) {
         var arguments: [any RedisArgument] =
-            [Token.make(), worker.name, policy.lease.milliseconds] + policy.retention + [ends.count]
+            [Token.make(), worker.name, worker.claimant, policy.lease.milliseconds] + policy.retention + [ends.count]
         for end in ends { arguments += end.arguments }
         arguments += next
         let reply = try await redis.run(functions.settle, keys: keys.given(to: worker.name), arguments: arguments)
@@ -121,12 +126,12 @@ extension Queue {
     }
 
     /// Makes the worker known; what it held without knowing goes back to the front. False while another live process
-    /// has its name.
+    /// has its name, or if a registration of a later session has been here.
     package func register(
         _ worker: WorkerIdentity, fields: [(String, String)], known: [String]
     ) async throws(RedisError) -> Bool {
         var arguments: [any RedisArgument] =
-            [Token.make(), worker.name, worker.instance] + policy.retention + [fields.count]
+            [Token.make(), worker.name, worker.instance, worker.session] + policy.retention + [fields.count]
         for (name, value) in fields { arguments += [name, value] }
         arguments += known
         let reply = try await redis.run(functions.register, keys: keys.given(to: worker.name), arguments: arguments)
@@ -142,7 +147,7 @@ extension Queue {
 
     private func claimCall(_ worker: WorkerIdentity, _ tokens: [String]) -> Call {
         let arguments: [any RedisArgument] =
-            [Token.make(), worker.name, policy.lease.milliseconds] + policy.retention + tokens
+            [Token.make(), worker.name, worker.claimant, policy.lease.milliseconds] + policy.retention + tokens
         return .function(functions.claim, keys: keys.given(to: worker.name), arguments: arguments)
     }
 }

@@ -36,8 +36,6 @@ actor Connection {
     private var listener: (@Sendable (Result<RedisValue, RedisError>) -> Void)?
     /// What the server knows of this connection.
     private(set) var serverSide = ServerSide()
-    /// It ended while replies were awaited: the server may still be at it.
-    private(set) var isInDoubt = false
 
     /// Connects to `server`, signs in and names the connection. Throws `.unreachable`, `.authentication`, `.timedOut`, …
     static func open(
@@ -302,9 +300,9 @@ actor Connection {
         // A server that takes no more clients answers with an error whatever comes first, and closes.
         if !isSignedIn, case .error(let refusal) = callers.firstReply { error = refusal }
         failure = error
-        isInDoubt = !callers.isEmpty
         Self.loop.unwatch(descriptor)
-        if isInDoubt { Socket.abort(descriptor) } else { Glibc.close(descriptor) }
+        // While replies are awaited the server may still be at it: what it has not received yet is not to be done.
+        if callers.isEmpty { Glibc.close(descriptor) } else { Socket.abort(descriptor) }
         if let watchdog { Self.loop.cancel(watchdog.timer) }
         opening.take()?.resume()
         callers.fail(error)

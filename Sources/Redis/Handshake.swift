@@ -1,6 +1,6 @@
 /// The first commands on a connection, and what their replies mean.
 struct Handshake {
-    private enum Step { case authenticate, select, role, name, id, info }
+    private enum Step { case authenticate, select, role, name, info }
 
     private let steps: [Step]
     let commands: [Command]
@@ -13,7 +13,6 @@ struct Handshake {
         if login.database != 0 { pairs.append((.select, Command("SELECT", login.database))) }
         if login.mustBePrimary { pairs.append((.role, Command("ROLE"))) }
         pairs.append((.name, Command("CLIENT", "SETNAME", login.name)))
-        pairs.append((.id, Command("CLIENT", "ID")))
         if login.tracesServer { pairs.append((.info, Command("INFO", "server"))) }
         (steps, commands) = (pairs.map(\.0), pairs.map(\.1))
     }
@@ -25,14 +24,13 @@ struct Handshake {
         for (step, reply) in zip(steps, replies) {
             if case .error(let error) = reply {
                 // Names are a comfort, signing in is not.
-                if [.name, .id, .info].contains(step), error.code == .noPermission { continue }
+                if [.name, .info].contains(step), error.code == .noPermission { continue }
                 throw error
             }
             switch step {
             case .role where reply.array?.first?.string != "master":
                 // Sentinels name it before it knows.
                 throw RedisError(.readOnly, "Redis at \(label) is not the primary yet")
-            case .id: side.id = reply.int
             case .info:
                 let facts = reply.facts
                 side.run = facts["run_id"].map(String.init)
@@ -46,9 +44,7 @@ struct Handshake {
 
 /// A connection as the server knows it.
 struct ServerSide: Sendable {
-    /// Its number, unique in one run of the server.
-    var id: Int?
-    /// Which run of which server that is, if it was asked for.
+    /// Which run of which server it is, if that was asked for.
     var run: String?
     /// The server is a node of a cluster, as far as it was asked.
     var isOfCluster = false

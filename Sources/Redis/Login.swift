@@ -8,7 +8,7 @@ struct Login: Sendable {
     var tls: RedisURL.TLSOptions?
     /// A replica is refused, as long as it is one.
     var mustBePrimary = false
-    /// Ask which run of which server this is, since a connection's number means something in that one only, and of what kind.
+    /// Ask which run of which server this is, and of what kind.
     var tracesServer = false
 
     init(_ url: RedisURL, name: String) {

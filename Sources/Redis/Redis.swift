@@ -11,8 +11,8 @@ package actor Redis {
     package enum Replies: Sendable {
         /// They may be done without: a caller who is cancelled leaves at once with `.cancelled`.
         case wanted
-        /// They say what the caller owns: one who is cancelled hears them out, and after a connection was lost the server
-        /// is told to end it before anything is sent over another, lest it still does what nobody will hear of.
+        /// They say what the caller owns: a caller who is cancelled hears them out. After a lost connection the server may
+        /// still do what was sent over it, although nobody hears the replies: the bus' functions refuse what is out of date.
         case owed
     }
 
@@ -25,16 +25,16 @@ package actor Redis {
     private let replies: Replies
     private var locator: Locator
     private var live: Connection?
-    /// The connection before the live one.
-    private var lost: Connection?
     /// Where the live connection leads.
-    private var place: RedisURL.Address?
+    private(set) var place: RedisURL.Address?
     /// Another server may take the place of the one that commands go to: sentinels look after it, or it is of a cluster,
     /// whatever the URL says.
     package private(set) var mayFailOver: Bool
     private var watch: Task<Void, Never>?
     private var connecting: Task<Result<Connection, RedisError>, Never>?
     private var isClosed = false
+    /// When the client closes by itself.
+    private var end: ContinuousClock.Instant?
     private var failures = 0
 
     /// `name` is what CLIENT LIST shows.
@@ -69,7 +69,7 @@ package actor Redis {
         _ calls: [Call], timeout: Duration = .seconds(5), blocking: Duration = .zero
     ) async throws(RedisError) -> [RedisValue] {
         guard !calls.isEmpty else { return [] }
-        let deadline = ContinuousClock.now + timeout
+        let deadline = self.deadline(after: timeout)
         var tries = 0
         while true {
             let connection = try await connection(until: deadline)
@@ -90,7 +90,11 @@ package actor Redis {
                 let again = try await connection.call(
                     [function.library.load, calls[index].command], timeout: max(deadline - .now, .milliseconds(50)),
                     hearsOut: replies == .owed)
-                if case .error = again[0] { answers[index] = again[0] } else { answers[index] = again[1] }
+                if case .error(let refusal) = again[0] {
+                    answers[index] = .error(refusal.whileLoadingFunctions)
+                } else {
+                    answers[index] = again[1]
+                }
             }
             guard case .error(let error) = answers[0], error.isPassing, calls.count == 1 || allPassing(answers) else {
                 return answers
@@ -112,14 +116,25 @@ package actor Redis {
 
     /// Connects if there is no connection: what an earlier one still had to do has then been done, or will not be.
     package func connect(timeout: Duration = .seconds(5)) async throws(RedisError) {
-        _ = try await connection(until: .now + timeout)
+        _ = try await connection(until: deadline(after: timeout))
     }
-
-    /// The server's number of the live connection (for CLIENT UNBLOCK from another one), nil while there is none.
-    package var connectionID: Int? { get async { await live?.serverSide.id } }
 
     /// Which run of which server the live connection leads to; nil while there is none, or where an ACL forbids to know.
     package var serverRun: String? { get async { await live?.serverSide.run } }
+
+    /// Closes the client at `deadline`, whoever still waits then, and whatever for: what a Redis that hangs is asked has an end.
+    package func end(by deadline: ContinuousClock.Instant) {
+        end = min(end ?? deadline, deadline)
+        Task {
+            try? await Task.sleep(until: deadline, clock: .continuous)
+            await self.close()
+        }
+    }
+
+    private func deadline(after timeout: Duration) -> ContinuousClock.Instant {
+        let deadline = ContinuousClock.now + timeout
+        return end.map { min($0, deadline) } ?? deadline
+    }
 
     package func close() async {
         isClosed = true
@@ -155,9 +170,15 @@ package actor Redis {
     private func connect(within limit: Duration) async throws(RedisError) -> Connection {
         let task = connecting ?? Task { await self.open(within: limit) }
         connecting = task
-        guard replies == .wanted else { return try await task.value.get() }
-        guard let result = await task.valueUnlessCancelled else { throw .cancelled }
-        return try result.get()
+        // The try may have been begun by somebody who has more time.
+        let deadline = ContinuousClock.now + limit
+        // A task of its own hears the reply out, although the one who asks is cancelled.
+        let result =
+            replies == .owed
+            ? await Task { await task.value(until: deadline) }.value : await task.value(until: deadline)
+        if let result { return try result.get() }
+        if replies == .wanted, Task.isCancelled { throw .cancelled }
+        throw RedisError(.timedOut, "no connection to Redis within \(limit.rounded)")
     }
 
     private func open(within limit: Duration) async -> Result<Connection, RedisError> {
@@ -172,7 +193,6 @@ package actor Redis {
             } catch {
                 throw locator.meaning(of: error)
             }
-            try await endLost(by: connection)
             failures = 0
             place = address
             if await connection.serverSide.isOfCluster { mayFailOver = true }
@@ -188,20 +208,6 @@ package actor Redis {
         return result
     }
 
-    /// A connection that only we know to be lost may still take an element, and claim it, for nobody.
-    private func endLost(by connection: Connection) async throws(RedisError) {
-        guard replies == .owed, let lost else { return }
-        if await lost.isInDoubt {
-            let (old, new) = (await lost.serverSide, await connection.serverSide)
-            if let id = old.id, let run = old.run, run == new.run {
-                // An ACL may forbid it; then the lease is what ends its claim.
-                _ = try await connection.call(
-                    [Command("CLIENT", "KILL", "ID", id)], timeout: .seconds(1), hearsOut: true)
-            }
-        }
-        self.lost = nil
-    }
-
     private func drop(_ connection: Connection) {
         leave(live: connection)
         Task { await connection.close() }
@@ -214,7 +220,7 @@ package actor Redis {
     }
 
     private func leave(live connection: Connection) {
-        if live === connection { (lost, live) = (connection, nil) }
+        if live === connection { live = nil }
     }
 
     /// Asks the sentinels every few seconds, so that nobody works on an old primary that was cut off from the rest.

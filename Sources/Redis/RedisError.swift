@@ -58,6 +58,15 @@ package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible {
         }
     }
 
+    /// What a refusal to load the bus' functions means.
+    var whileLoadingFunctions: RedisError {
+        guard code == .noPermission else { return self }
+        return RedisError(
+            code,
+            "Redis does not have this version's functions, and its user may not load them: run `haul load-functions`"
+                + " as one who may, such as the role deploy (\(message))")
+    }
+
     private static let replies: [String: (Code, String)] = [
         "NOAUTH": (.authentication, "Redis wants a password: put it into the URL, redis://:PASSWORD@host"),
         "WRONGPASS": (.authentication, "Redis refuses the user name or password: correct them in the URL"),

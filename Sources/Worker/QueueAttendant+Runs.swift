@@ -64,7 +64,8 @@ extension QueueAttendant {
                     state.pending.insert(next)
                     return next
                 }
-                let reply = try await settler.settle(RunEnd(run, settlement, report, isFirst: isFirst), next: next)
+                let reply = try await settler.settle(
+                    RunEnd(run, settlement, report, isFirst: isFirst), as: identity, next: next)
                 let claim = reply.next.flatMap(accept)
                 if claim == nil, let next { state.withLock { _ = $0.pending.remove(next) } }
                 return (reply.isOurs, claim, reply.next?.isEmpty ?? false)

@@ -7,14 +7,16 @@ import Synchronization
 
 // The look after the queue: once a second, and when there is news.
 extension QueueAttendant {
-    /// Looks after the queue once a second, sooner when there is news, until the task is cancelled.
+    /// Looks after the queue once a second, more often if the lease is short (Lua/watch.lua counts on it), and when there is
+    /// news, until the task is cancelled.
     func tend(_ fields: @escaping @Sendable () -> [(String, String)]) async {
         await withDiscardingTaskGroup { group in
             group.addTask { await self.listen() }
             group.addTask { await self.leftovers.tend() }
             group.addTask {
+                let interval = min(.seconds(1), self.queue.policy.lease / 4)
                 while !Task.isCancelled {
-                    try? await Task.sleep(for: .seconds(1))
+                    try? await Task.sleep(for: interval)
                     self.nudge.yield()
                 }
                 self.nudge.finish()
@@ -119,11 +121,11 @@ extension QueueAttendant {
         let known = state.withLock { state in
             state.isInDoubt = false
             state.registrations += 1
+            // From here on what an abandoned connection may still bring to Redis gets nothing.
+            state.session += 1
             return Array(state.pending) + Array(state.running.keys)
         }
         defer { state.withLock { $0.registrations -= 1 } }
-        // What a lost wait still takes would not be found by this registration.
-        try await waiter.connect()
         var tries = 0
         while !(try await queue.register(identity, fields: fields, known: known)) {
             tries += 1

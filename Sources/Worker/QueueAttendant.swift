@@ -18,6 +18,8 @@ final class QueueAttendant: Sendable {
         var isInDoubt = false
         /// Runs whose end Redis has not heard of within the grace time.
         var unsettled = 0
+        /// The number of the last registration: claims are made under it.
+        var session = 0
         var mayClaim: Bool { isOpen && isRegistered && !isInDoubt && registrations == 0 }
         /// Tokens of claims that are ours although no run of them is entered: asked for, or being settled.
         var pending: Set<String> = []
@@ -37,7 +39,7 @@ final class QueueAttendant: Sendable {
     let queue: Queue
     let settler: Settler
     let waiter: Redis
-    let identity: WorkerIdentity
+    private let process: WorkerIdentity
     let log: Logger
     let leftovers: Leftovers
     let state = Mutex(State())
@@ -48,16 +50,23 @@ final class QueueAttendant: Sendable {
         context: DownloadContext, log: Logger
     ) {
         self.index = index
-        self.identity = identity
+        process = identity
         queue = Queue(
             name, redis: Redis(configuration.redis, name: "haul-\(identity.name)", replies: .owed),
             policy: configuration.policy)
-        settler = Settler(queue, identity)
+        settler = Settler(queue)
         leftovers = Leftovers(queue, context)
         waiter = Redis(configuration.redis, name: "haul-\(identity.name)-wait", replies: .owed)
         var log = log
         log[metadataKey: "queue"] = "\(name)"
         self.log = log
+    }
+
+    /// This process, as it has registered last.
+    var identity: WorkerIdentity {
+        var identity = process
+        identity.session = state.withLock { $0.session }
+        return identity
     }
 
     // MARK: Claims
@@ -95,6 +104,11 @@ final class QueueAttendant: Sendable {
         case .closed:
             state.withLock { $0.isOpen = false }
             return nil
+        case .stale:
+            // Redis has forgotten the worker, or knows a later registration than the one that we asked under.
+            state.withLock { $0.isInDoubt = true }
+            hurry()
+            return nil
         }
     }
 
@@ -118,25 +132,30 @@ final class QueueAttendant: Sendable {
                 state.pending.subtract(tokens)
                 state.isInDoubt = true
             }
-            await pause(after: error, while: "waiting for jobs")
+            // The worker ends its own wait when it is told to end.
+            if !isEnding { await pause(after: error, while: "waiting for jobs") }
             // Nothing is claimed before it is registered anew.
             hurry()
             return nil
         }
     }
 
-    /// Until when Redis is tried, now that the worker is to end; the leases lapse after that.
-    func end(by deadline: ContinuousClock.Instant) { state.withLock { $0.deadline = deadline } }
+    /// What is under way when the grace time is over may still be answered.
+    private static let lastWord: Duration = .milliseconds(300)
+
+    /// Until when Redis is tried, now that the worker is to end; the leases lapse after that. Ends the wait for jobs at once:
+    /// what it took all the same is put back by the registration that follows, and the claim behind it gets nothing.
+    func end(by deadline: ContinuousClock.Instant) async {
+        state.withLock { $0.deadline = deadline }
+        await queue.redis.end(by: deadline + Self.lastWord)
+        await waiter.close()
+    }
+
+    var isEnding: Bool { state.withLock { $0.deadline != nil } }
 
     var unsettled: Int { state.withLock { $0.unsettled } }
 
     var isOutOfTime: Bool { state.withLock { $0.deadline.map { $0 < .now } ?? false } }
-
-    /// Ends the wait at once; its replies are still read.
-    func unblock() async {
-        guard let id = await waiter.connectionID else { return }
-        _ = try? await queue.redis.send(Command("CLIENT", "UNBLOCK", id), timeout: .seconds(1))
-    }
 
     // MARK: The end
 
@@ -144,14 +163,15 @@ final class QueueAttendant: Sendable {
         // Claims that Redis counts as ours, though we never heard of them, go back first.
         if state.withLock({ $0.isInDoubt }), !isOutOfTime { try? await register([]) }
         try? await queue.leave(identity)
-        await waiter.close()
         await queue.redis.close()
     }
 
     func pause(after error: RedisError, while what: String) async {
         note(error, while: what)
+        let end = ContinuousClock.now + .milliseconds(Int.random(in: 200...800))
+        let deadline = state.withLock { $0.deadline } ?? end
         // A task of its own: in a cancelled one the sleep would end at once, and the caller would spin.
-        await Task { try? await Task.sleep(for: .milliseconds(Int.random(in: 200...800))) }.value
+        await Task { try? await Task.sleep(until: min(end, deadline), clock: .continuous) }.value
     }
 
     func note(_ error: RedisError, while what: String) {

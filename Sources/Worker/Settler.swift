@@ -14,6 +14,7 @@ final class Settler: Sendable {
 
     private struct Entry: Sendable {
         let end: RunEnd
+        let worker: WorkerIdentity
         let next: String?
         let answer: CheckedContinuation<Result<Reply, RedisError>, Never>
     }
@@ -31,16 +32,15 @@ final class Settler: Sendable {
     private static let most = 32
 
     private let queue: Queue
-    private let worker: WorkerIdentity
     private let state = Mutex(State())
 
-    init(_ queue: Queue, _ worker: WorkerIdentity) { (self.queue, self.worker) = (queue, worker) }
+    init(_ queue: Queue) { self.queue = queue }
 
-    /// Ends a run, and claims a job under the token `next` if that is given.
-    func settle(_ end: RunEnd, next: String?) async throws(RedisError) -> Reply {
+    /// Ends a run, and claims a job for `worker` under the token `next` if that is given.
+    func settle(_ end: RunEnd, as worker: WorkerIdentity, next: String?) async throws(RedisError) -> Reply {
         try await withCheckedContinuation { continuation in
             let isCalling = state.withLock { state in
-                state.waiting.append(Entry(end: end, next: next, answer: continuation))
+                state.waiting.append(Entry(end: end, worker: worker, next: next, answer: continuation))
                 guard state.calls < Self.mostCalls else { return false }
                 state.calls += 1
                 return true
@@ -64,7 +64,9 @@ final class Settler: Sendable {
 
     private func tell(_ batch: [Entry]) async {
         do throws(RedisError) {
-            let reply = try await queue.settle(batch.map(\.end), worker: worker, next: batch.compactMap(\.next))
+            // All are this process'; claims are made under its last registration.
+            let reply = try await queue.settle(
+                batch.map(\.end), worker: batch[batch.count - 1].worker, next: batch.compactMap(\.next))
             // Claims come in the order of their tokens; the last reply says why there are no more.
             var claims = reply.next[...]
             for (entry, isOurs) in zip(batch, reply.isOurs) {

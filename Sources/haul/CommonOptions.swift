@@ -39,10 +39,7 @@ struct CommonOptions: ParsableArguments {
     func connect() async throws -> Queue {
         let redis = Redis(try url(), name: "haul-cli")
         let queue = Queue(try queueName(), redis: redis)
-        // Not PING, which a Redis that cannot save refuses although it can be read.
-        try await reaching { () throws(RedisError) in
-            try await redis.send(Command("CLIENT", "ID"), timeout: .seconds(2))
-        }
+        try await reaching { () throws(RedisError) in try await redis.connect(timeout: .seconds(2)) }
         return queue
     }
 

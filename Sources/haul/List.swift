@@ -44,7 +44,7 @@ struct List: AsyncParsableCommand {
             return [state]
         }
         for state in states ?? JobState.allCases {
-            let ids = try await reaching { () throws(RedisError) in try await queue.ids(in: state, limit: limit) }
+            guard let ids = try await ids(in: state, of: queue, isAsked: states != nil) else { continue }
             try await tellRest(of: state, shown: ids.count, in: queue)
             let records = try await reaching { () throws(RedisError) in try await queue.jobs(ids) }
             for record in records {
@@ -55,6 +55,17 @@ struct List: AsyncParsableCommand {
             for id in ids where !seen.contains(id) && state == .queued {
                 Terminal.line(common.json ? "{\"id\":\(JSON.quoted(id)),\"state\":\"queued\"}" : "\(id)  queued")
             }
+        }
+    }
+    /// nil if this user may not see them and did not ask for them by name: elements in line hold secrets.
+    private func ids(in state: JobState, of queue: Queue, isAsked: Bool) async throws -> [String]? {
+        do throws(RedisError) {
+            return try await queue.ids(in: state, limit: limit)
+        } catch {
+            guard error.code == .noPermission, state == .queued, !isAsked else { throw ExitStatus.because(error) }
+            Terminal.complain(
+                "haul: this user may not see what waits in line: queued jobs are not listed (haul stats counts them)")
+            return nil
         }
     }
 }

@@ -129,7 +129,9 @@ import Testing
         try await f.tick([claim])
         _ = try await f.queue.settle(claim.run, as: .paused, report: report, worker: f.worker, next: nil)
         try await f.push(#"{"id":"1"}"#)
-        #expect(try await f.queue.register(WorkerIdentity(name: "other", store: "s"), fields: [], known: []))
+        #expect(
+            try await f.queue.register(
+                WorkerIdentity(name: "other", store: "s", instance: "other"), fields: [], known: []))
         let again = try #require(try await f.claim("other"))
         #expect(again.previous == .paused)
         #expect(again.resume?.offsets.intervals == [0..<4])

@@ -14,11 +14,13 @@ import Testing
         let f = try await QueueFixture()
         let url = try RedisURL(f.server.url)
         let count = 1000
+        let workers = (0..<10).map { WorkerIdentity(name: "waiter-\($0)", store: "s") }
+        for worker in workers { _ = try await f.queue.register(worker, fields: [], known: []) }
         let winners = try await withThrowingTaskGroup(of: Bool.self) { group in
             for number in 0..<count {
                 group.addTask {
                     let waiter = Redis(url, name: "waiter-\(number)")
-                    let worker = WorkerIdentity(name: "w\(number % 10)", store: "s")
+                    let worker = workers[number % 10]
                     // Longer than all of them take to get there.
                     let reply = try await f.queue.waitAndClaim(
                         worker, token: Token.make(), block: .seconds(120), on: waiter)

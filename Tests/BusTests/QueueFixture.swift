@@ -23,7 +23,12 @@ struct QueueFixture {
     func push(_ element: String) async throws { try await redis.send(Command("LPUSH", queue.keys.jobs, element)) }
 
     func claim(_ name: String? = nil) async throws -> Claim? {
-        let worker = name.map { WorkerIdentity(name: $0, store: "s") } ?? worker
+        var worker = worker
+        if let name {
+            worker = WorkerIdentity(name: name, store: "s", instance: name)
+            let isKnown = try await redis.send(Command("EXISTS", queue.keys.worker(name))).int == 1
+            if !isKnown { _ = try await queue.register(worker, fields: [], known: []) }
+        }
         if case .job(let claim) = try await queue.claim(worker, token: Token.make()) { return claim }
         return nil
     }

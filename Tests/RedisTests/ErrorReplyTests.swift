@@ -86,10 +86,10 @@ import Testing
     @Test("UNBLOCKED ends a wait, and what was pipelined behind it is done") func unblocked() async throws {
         let server = try await RedisServer()
         let redis = Redis(try RedisURL(server.url), name: "t")
+        let id = try #require(try await redis.send(Command("CLIENT", "ID")).int)
         async let replies = redis.pipeline(
             [.command(Command("BLPOP", "none", "60")), .command(Command("ECHO", "behind"))], blocking: .seconds(60))
         try await eventually { try await server.statistic("blocked_clients") == 1 }
-        let id = try #require(await redis.connectionID)
         try await server.cli("CLIENT", "UNBLOCK", "\(id)", "ERROR")
         guard case .error(let error) = try await replies[0] else { return #expect(Bool(false), "no error") }
         #expect(error.code == .unblocked)

@@ -87,8 +87,7 @@ private actor Callers {
         let server = try await RedisServer()
         let redis = Redis(try RedisURL(server.url), name: "t")
         let other = Redis(try RedisURL(server.url), name: "o")
-        try await redis.send(Command("PING"))
-        let id = try #require(await redis.connectionID)
+        let id = try #require(try await redis.send(Command("CLIENT", "ID")).int)
         async let blocked = redis.pipeline([.command(Command("BLPOP", "none", "30"))], timeout: .seconds(31))
         try await eventually { try await other.send(Command("CLIENT", "LIST")).string?.contains("cmd=blpop") == true }
         try await other.send(Command("CLIENT", "KILL", "ID", id))

@@ -73,7 +73,9 @@ import Testing
     @Test("progress is told once a second, however often it is asked for") func progress() async throws {
         let fleet = try await Fleet()
         try await fleet.push(#"{"url":"http://h/","id":"j"}"#)
-        let replies = try await fleet.queue.claim(WorkerIdentity(name: "w", store: "s"), tokens: [Token.make()])
+        let worker = WorkerIdentity(name: "w", store: "s")
+        _ = try await fleet.queue.register(worker, fields: [], known: [])
+        let replies = try await fleet.queue.claim(worker, tokens: [Token.make()])
         guard case .job(let claim)? = replies.first else {
             Issue.record("no job")
             return

@@ -32,12 +32,12 @@ import Testing
     private func settle(
         _ ends: [RunEnd], wantsNext: Bool
     ) async -> (replies: [Settler.Reply], errors: [RedisError]) {
-        let settler = Settler(fleet.queue, worker)
+        let settler = Settler(fleet.queue)
         return await withTaskGroup(of: Result<Settler.Reply, RedisError>.self) { group in
             for end in ends {
                 group.addTask {
                     do throws(RedisError) {
-                        return .success(try await settler.settle(end, next: wantsNext ? Token.make() : nil))
+                        return .success(try await settler.settle(end, as: worker, next: wantsNext ? Token.make() : nil))
                     } catch {
                         return .failure(error)
                     }
@@ -83,7 +83,7 @@ import Testing
 
     @Test("learn all at once that Redis can do nothing for them") func ailing() async throws {
         try await fleet.server.cli("CLIENT", "PAUSE", "600000", "WRITE")
-        let settler = Settler(fleet.queue, worker)
+        let settler = Settler(fleet.queue)
         let many = Array(repeatElement(runs, count: 3).joined())
         let begun = Shared(0)
         async let codes = withTaskGroup(of: RedisError.Code?.self) { group in
@@ -91,7 +91,7 @@ import Testing
                 group.addTask {
                     begun.change { $0 += 1 }
                     do throws(RedisError) {
-                        _ = try await settler.settle(RunEnd(run, Self.done), next: nil)
+                        _ = try await settler.settle(RunEnd(run, Self.done), as: worker, next: nil)
                         return nil
                     } catch {
                         return error.code

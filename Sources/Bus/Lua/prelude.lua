@@ -62,6 +62,13 @@ local function spec(id) return PREFIX .. 'spec:' .. id end
 -- The elements that are to be taken next, from what this worker holds and from the line; false where there is none.
 local function look() return call('LINDEX', HELD, -1), call('LINDEX', JOBS, -1) end
 
+-- Whether a call is of this worker's last registration. What was sent over a connection that the worker has lost since may
+-- still come: nobody would hear of a job that it took.
+local function is_current(session)
+  local known = call('HMGET', WORKER, 'instance', 'session')
+  return known[1] and known[2] and known[1] .. ' ' .. known[2] == session
+end
+
 -- Returns the settings, and what look() saw.
 local function touch()
   -- One call meets all sorted sets: it looks at the type of each, and ends at the first, which is never there.

@@ -1,24 +1,28 @@
 -- Makes a worker known on a new connection, and puts back what it holds without knowing it: claims whose reply was
 -- lost, and everything of an earlier process of the same name. Uncounted: no attempt, no crash.
 --
--- ARGV: nonce, worker, instance, retention completed, failed, cancelled (ms), n pairs of its fields, known tokens …
--- Returns 'ok', or {'taken', instance, ms since it was seen} while another live process has the name.
+-- ARGV: nonce, worker, instance, session (it grows with each registration of this process), retention completed, failed,
+--       cancelled (ms), n pairs of its fields, known tokens …
+-- Returns 'ok', 'old' if a later registration of this process was here first, or {'taken', instance, ms since it was seen}
+-- while another live process has the name.
 define('register', { 'allow-oom' }, function()
   call('HLEN', WORKER)
   touch()
   local worker, instance = ARGV[2], ARGV[3]
-  local retention = { completed = ARGV[4], failed = ARGV[5], cancelled = ARGV[6] }
-  local seen = call('HMGET', WORKER, 'instance', 'seen')
+  local retention = { completed = ARGV[5], failed = ARGV[6], cancelled = ARGV[7] }
+  local seen = call('HMGET', WORKER, 'instance', 'seen', 'session')
   if seen[1] and seen[1] ~= instance and now - tonumber(seen[2] or 0) < 3000 then
     return { 'taken', seen[1], whole(now - tonumber(seen[2] or 0)) }
   end
-  local n = tonumber(ARGV[7])
+  -- It comes over a connection that was lost: it knows less than the one before it.
+  if seen[1] == instance and tonumber(ARGV[4]) < tonumber(seen[3] or 0) then return 'old' end
+  local n = tonumber(ARGV[8])
   local known = {}
-  for k = 8 + n * 2, #ARGV do known[ARGV[k]] = true end
+  for k = 9 + n * 2, #ARGV do known[ARGV[k]] = true end
   local claims = call('HGETALL', WORKER)
   call('ZADD', WORKERS, NOW, worker)
-  local mine = { 'instance', instance, 'seen', NOW }
-  for k = 1, n * 2 do mine[#mine + 1] = ARGV[7 + k] end
+  local mine = { 'instance', instance, 'session', ARGV[4], 'seen', NOW }
+  for k = 1, n * 2 do mine[#mine + 1] = ARGV[8 + k] end
   call('HSET', WORKER, unpack(mine))
   call('PEXPIRE', WORKER, 86400000)
   for k = 1, #claims, 2 do

@@ -1,6 +1,6 @@
 -- Ends runs, and takes as many next jobs as are asked for, in the same round trip.
 --
--- ARGV: nonce, worker, lease (ms), retention completed, failed, cancelled (ms),
+-- ARGV: nonce, worker, session, lease (ms), retention completed, failed, cancelled (ms),
 --       n runs, each: id, token, outcome, argument, members of the outcome's event, a report (report.lua); next tokens …
 -- outcome: completed | failed | cancelled | paused | retry (argument: delay ms) | parked (argument: delay ms) |
 --          released (argument: why) | rejected (argument: reason)
@@ -56,11 +56,11 @@ end
 
 define('settle', { 'allow-oom' }, function()
   local settings, held, waiting = touch()
-  local worker, lease = ARGV[2], tonumber(ARGV[3])
-  local retention = { completed = ARGV[4], failed = ARGV[5], cancelled = ARGV[6] }
-  call('HLEN', WORKER)
-  local runs, ids, tokens, answers, i = {}, {}, {}, {}, 8
-  for n = 1, tonumber(ARGV[7]) do
+  local worker, lease = ARGV[2], tonumber(ARGV[4])
+  local retention = { completed = ARGV[5], failed = ARGV[6], cancelled = ARGV[7] }
+  local may_claim = is_current(ARGV[3])
+  local runs, ids, tokens, answers, i = {}, {}, {}, {}, 9
+  for n = 1, tonumber(ARGV[8]) do
     local id, token, outcome, argument, members = unpack(ARGV, i, i + 4)
     local after, report = read_report(i + 5)
     local j = ending(id)
@@ -82,5 +82,9 @@ define('settle', { 'allow-oom' }, function()
     call('HDEL', WORKER, unpack(tokens))
     call('ZREM', LEASES, unpack(ids))
   end
-  return publish({ answers, i <= #ARGV and take(worker, { unpack(ARGV, i) }, lease, retention, settings, held, waiting) or {} })
+  local claims = {}
+  if i <= #ARGV then
+    claims = may_claim and take(worker, { unpack(ARGV, i) }, lease, retention, settings, held, waiting) or { { 'stale' } }
+  end
+  return publish({ answers, claims })
 end)

@@ -7,11 +7,11 @@
 --          {id, store, file, generation, inode, …} of what a worker of that store is to unlink: the partial file of a
 --          generation, or the finished file of an inode}.
 define('tick', { 'allow-oom' }, function()
-  call('HLEN', WORKER)
+  local known = call('HGET', WORKER, 'instance')
   local settings = touch()
   local tick = { worker = ARGV[2], instance = ARGV[3], lease = tonumber(ARGV[4]),
     retention = { completed = ARGV[5], failed = ARGV[6], cancelled = ARGV[7] }, crash_limit = tonumber(ARGV[8]), store = ARGV[9],
-    fenced = {}, requests = {}, more = false, dropped = {} }
+    is_known = not known or known == ARGV[3], fenced = {}, requests = {}, more = false, dropped = {} }
   local runs = heartbeat(tick, 10)
   watch(tick)
   hear_requests(tick)

@@ -22,6 +22,8 @@ extension Simulation {
             try await take(worker.name)
             // It dies, or its connection does, before the claim.
             if random.chance(5) { return note("half claims") }
+            // A claim that was sent over a connection before it was lost comes late.
+            if worker.session > 0, random.chance(5) { return try await claimLate(worker) }
         }
         let count = Int.random(in: 1...(3 - workers[index].runs.count), using: &random)
         let replies = try await queue.claim(worker, tokens: (0..<count).map { _ in Token.make() })
@@ -33,6 +35,20 @@ extension Simulation {
             return try await reconnect(index)
         }
         try await begin(claims, index, worker)
+    }
+
+    /// Nobody would hear of what it took.
+    private mutating func claimLate(_ worker: WorkerIdentity) async throws {
+        var earlier = worker
+        earlier.session -= 1
+        guard case .stale? = try await queue.claim(earlier, tokens: [Token.make()]).first else {
+            return ledger.complain("\(worker.name): a claim of an earlier session was not refused")
+        }
+        // As if nobody had done anything.
+        try await look(.registration(worker: "nobody", known: []))
+        let held = try await redis.send(Command("LLEN", queue.keys.held(worker.name)))
+        if held.int != 0 { ledger.complain("\(worker.name) holds something after a late claim") }
+        note("late claims")
     }
 
     /// A job may be the end of its worker, which does not come to the others then.
@@ -57,6 +73,7 @@ extension Simulation {
 
     /// On a new connection the worker says what it knows, and perhaps twice.
     mutating func reconnect(_ index: Int) async throws {
+        workers[index].identity.session += 1
         let worker = workers[index]
         workers[index].isInDoubt = false
         let known = worker.runs.map(\.run.token)

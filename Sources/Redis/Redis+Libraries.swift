@@ -1,0 +1,42 @@
+extension Redis {
+    /// Loads a library on every server that functions may be called on: the one that commands go to, or all primaries of its
+    /// cluster. Replicas and the servers' own files get it from them. Returns how many there were.
+    @discardableResult
+    package func load(_ library: Library) async throws(RedisError) -> Int {
+        let nodes = try await clusterPrimaries()
+        guard !nodes.isEmpty else {
+            try await send(library.load)
+            return 1
+        }
+        for node in nodes {
+            var address = url
+            (address.kind, address.addresses) = (.single, [node])
+            let client = Redis(address, name: "haul-functions")
+            try await client.send(library.load)
+            await client.close()
+        }
+        return nodes.count
+    }
+
+    /// Those that serve slots; none where the server is no node of a cluster.
+    private func clusterPrimaries() async throws(RedisError) -> [RedisURL.Address] {
+        let reply = try await pipeline([.command(Command("CLUSTER", "SLOTS"))])[0]
+        if case .error(let error) = reply {
+            // It has no cluster, which it says or hides.
+            if error.code == .reply || error.code == .noPermission && url.kind != .cluster { return [] }
+            throw error
+        }
+        let asked = place
+        var nodes: [RedisURL.Address] = []
+        for range in reply.array ?? [] {
+            // First slot, last slot, the primary, its replicas.
+            guard let range = range.array, range.count > 2, let node = range[2].array, node.count > 1,
+                let port = node[1].int,
+                let address = RedisURL.clusterAddress("\(node[0].string ?? ""):\(port)", of: asked),
+                !nodes.contains(address)
+            else { continue }
+            nodes.append(address)
+        }
+        return nodes
+    }
+}

@@ -1,0 +1,194 @@
+import Foundation
+import Redis
+import TestSupport
+import Testing
+
+/// Each role does its verbs with the rights that it has, and has no right that none of them asks for.
+@Suite struct RoleTests {
+    private static let verbs: [(role: String, verbs: [String])] = [
+        (
+            "monitor",
+            [
+                "stats", "list", "list --state running", "list --state failed --json", "show done", "workers",
+                "watch done",
+            ]
+        ),
+        (
+            "operator",
+            [
+                "list --state queued", "list --state rejected", "pause waiting", "pause --all", "resume --all",
+                "cancel --all", "retry --all", "remove done --files", "remove --all", "queue pause", "queue resume",
+                "queue limit 3", "queue limit none", "stats", "show done", "workers", "watch done",
+            ]
+        ),
+        ("inspector", ["check --repair", "check"]),
+        ("deploy", ["load-functions"]),
+        ("producer", ["push http://h/a --reply-to me"]),
+    ]
+
+    /// Jobs in several states, and what no worker has seen yet.
+    private func fill(_ roles: Roles) async throws {
+        let origin = try OriginServer { request in
+            request.path == "/missing" ? OriginReply(404) : OriginReply(body: Array("small".utf8))
+        }
+        let root = TemporaryDirectory()
+        let worker = try roles.start(
+            "worker", ["worker", "--root", root.path, "--name", "w", "--allow-address", "127.0.0.0/8"])
+        for (id, path) in [("done", "/a"), ("missing", "/missing")] {
+            _ = try await roles.cli(
+                "producer",
+                ["LPUSH", Roles.prefix + "jobs", #"{"url":"\#(origin.url(path))","id":"\#(id)","reply_to":"me"}"#])
+        }
+        _ = try await roles.cli("producer", ["LPUSH", Roles.prefix + "jobs", "nonsense"])
+        for (id, state) in [("done", "completed"), ("missing", "failed")] {
+            try await eventually("\(id) to be \(state): \(worker.standardError)", within: .seconds(30)) {
+                try await roles.cli("monitor", ["HGET", Roles.prefix + "job:\(id)", "state"]) == state
+            }
+        }
+        worker.kill(SIGTERM)
+        #expect(try await worker.wait(within: .seconds(20)) == 0)
+        _ = try await roles.cli("producer", ["LPUSH", Roles.prefix + "jobs", #"{"url":"http://h/","id":"waiting"}"#])
+    }
+
+    /// Breaks of most rules of the bus.
+    private func breakRules(_ roles: Roles) async throws {
+        let key = { Roles.prefix + $0 }
+        for command in [
+            ["HSET", key("spec:orphan"), "spec", "{}"], ["ZADD", key("paused"), "1", "nobody"],
+            ["HSET", key("job:none"), "asof", "1"], ["ZADD", key("deadlines"), "1", "nobody"],
+            ["HSET", key("job:lost"), "state", "running", "token", "t", "worker", "gone"],
+            ["HSET", key("spec:lost"), "spec", "{}"],
+            ["HSET", key("job:lined"), "state", "queued", "ticket", "1"], ["HSET", key("spec:lined"), "spec", "{}"],
+            ["PEXPIRE", key("job:lined"), "600000"],
+            ["HSET", key("job:alone"), "state", "running", "token", "t", "worker", "gone"],
+            ["HSET", key("spec:alone"), "spec", "{}"], ["ZADD", key("leases"), "99999999999999", "alone"],
+            ["LPUSH", key("held:gone"), #"{"url":"http://h/held","id":"held"}"#], ["LPUSH", key("reply:old"), "{}"],
+        ] {
+            try await roles.admin.send(Command(arguments: command))
+        }
+    }
+
+    @Test("does every verb of its own, and is asked for every right that it has") func roles() async throws {
+        let roles = try await Roles()
+        #expect(try await roles.haul("deploy", "load-functions").status == 0)
+        try await fill(roles)
+        try await breakRules(roles)
+        for (role, verbs) in Self.verbs {
+            let commands = try await roles.commands {
+                for verb in verbs {
+                    let (status, _, err) = try await roles.haul(role, verb)
+                    #expect(status == 0, "\(role): haul \(verb): \(err)")
+                }
+                try await doMore(role, roles)
+            }
+            try await expectAsked(role, commands, roles)
+        }
+    }
+
+    /// What docs/ let a role do besides the command's verbs.
+    private func doMore(_ role: String, _ roles: Roles) async throws {
+        let key = { Roles.prefix + $0 }
+        switch role {
+        case "producer":
+            for command in [
+                ["WAIT", "0", "10"], ["BRPOP", key("reply:me"), "1"], ["RPOP", key("reply:me")],
+            ] {
+                #expect(try await !roles.cli(role, command).contains("NOPERM"), "\(command)")
+            }
+        case "monitor", "operator":
+            for command in [
+                ["GET", key("tick")], ["HGET", key("job:done"), "seq"], ["HMGET", key("job:done"), "state", "error"],
+                ["HLEN", key("offsets:done")], ["HGETALL", key("offsets:done")], ["EXISTS", key("offsets:done")],
+                ["ZCOUNT", key("failed"), "0", "+inf"], ["ZRANGE", key("workers"), "0", "-1", "WITHSCORES"],
+                ["INFO", "memory"], ["PING"],
+            ] {
+                #expect(try await !roles.cli(role, command).contains("NOPERM"), "\(role): \(command)")
+            }
+            let watch = try roles.start(role, ["watch"])
+            try await eventually("haul watch to listen") {
+                try await roles.admin.send(Command("PUBSUB", "NUMPAT")).int == 1
+            }
+            watch.kill(SIGINT)
+            _ = try await watch.wait()
+        default: break
+        }
+    }
+
+    private func expectAsked(_ role: String, _ commands: Set<[String]>, _ roles: Roles) async throws {
+        #expect(commands.count > 2)
+        let refused = try await roles.refused(roles.rules[role]!, commands.filter { $0.first != "pubsub" })
+        #expect(refused.isEmpty, "\(role): \(refused.map { $0.prefix(3) })")
+        for (right, others) in roles.rights(of: role) {
+            #expect(try await !roles.permits(others, commands), "\(role): nobody asks for \(right)")
+        }
+    }
+
+    @Test("a worker has the rights that its functions and its connections ask for, and no others") func worker()
+        async throws
+    {
+        let roles = try await Roles()
+        #expect(try await roles.haul("deploy", "load-functions").status == 0)
+        let commands = try await roles.commands {
+            try await fill(roles)
+            #expect(try await roles.cli("worker", ["PING"]) == "PONG")
+        }
+        let own = try Self.commandsOfFunctions { !["inspect.lua", "recover.lua"].contains($0) }
+        let rights = roles.rights(of: "worker")
+        let names = Set(rights.map(\.right).filter { $0.hasPrefix("+") }.map { String($0.dropFirst()) })
+        #expect(own.subtracting(names).isEmpty, "the worker's role lacks \(own.subtracting(names).sorted())")
+        let refused = try await roles.refused(roles.rules["worker"]!, commands.filter { $0.first != "brpop" })
+        #expect(refused.isEmpty, "\(refused.map { $0.prefix(3) })")
+        for (right, others) in rights where !own.contains(String(right.dropFirst())) {
+            #expect(try await !roles.permits(others, commands), "nobody asks for \(right)")
+        }
+        let inspecting = try Self.commandsOfFunctions { ["inspect.lua", "recover.lua"].contains($0) }
+        let inspector = Set(roles.rights(of: "inspector").map { String($0.right.dropFirst()) })
+        #expect(inspecting.subtracting(inspector).isEmpty, "\(inspecting.subtracting(inspector))")
+    }
+
+    /// The commands of Redis that stand in the functions' files.
+    private static func commandsOfFunctions(in isMeant: (String) -> Bool) throws -> Set<String> {
+        let folder = Roles.repository.appending(path: "Sources/Bus/Lua")
+        var result: Set<String> = []
+        for file in try FileManager.default.contentsOfDirectory(at: folder, includingPropertiesForKeys: nil)
+        where isMeant(file.lastPathComponent) {
+            let text = try String(contentsOf: file, encoding: .utf8)
+            for call in text.matches(of: /call\(([^,)]*)/) {
+                for name in call.1.matches(of: /'([A-Z]+)'/) { result.insert(name.1.lowercased()) }
+            }
+        }
+        return result
+    }
+
+    @Test("a worker that may not load functions says what to run, and works when that was done") func unloaded()
+        async throws
+    {
+        let roles = try await Roles()
+        let root = TemporaryDirectory()
+        let arguments = ["worker", "--root", root.path, "--name", "w"]
+        let early = try roles.start("worker", arguments)
+        #expect(try await early.wait(within: .seconds(20)) == 3)
+        #expect(early.standardError.contains("haul load-functions"), "\(early.standardError)")
+        #expect(try await roles.haul("deploy", "load-functions").out.hasPrefix("haul_"))
+        let worker = try roles.start("worker", arguments)
+        try await eventually("the worker to work", within: .seconds(20)) { worker.standardError.contains("working") }
+        worker.kill(SIGTERM)
+        #expect(try await worker.wait(within: .seconds(20)) == 0)
+    }
+
+    @Test("the operator cannot forge an event, nor a worker replace functions or end others' connections")
+    func refused() async throws {
+        let roles = try await Roles()
+        for (role, command) in [
+            ("operator", ["PUBLISH", Roles.prefix + "events:a", "{}"]), ("operator", ["FCALL", "f", "0"]),
+            ("worker", ["FUNCTION", "LOAD", "REPLACE", "#!lua name=x"]), ("worker", ["FUNCTION", "DELETE", "x"]),
+            ("worker", ["CLIENT", "KILL", "TYPE", "normal"]), ("worker", ["CLIENT", "UNBLOCK", "1"]),
+            ("worker", ["CLIENT", "LIST"]), ("deploy", ["FUNCTION", "FLUSH"]), ("deploy", ["FCALL", "f", "0"]),
+            ("deploy", ["GET", Roles.prefix + "tick"]), ("inspector", ["FUNCTION", "LOAD", "x"]),
+            ("inspector", ["LPUSH", Roles.prefix + "jobs", "x"]),
+            ("monitor", ["LRANGE", Roles.prefix + "jobs", "0", "-1"]),
+        ] {
+            #expect(try await roles.cli(role, command).contains("NOPERM"), "\(role): \(command)")
+        }
+    }
+}

@@ -1,0 +1,133 @@
+import Foundation
+import Redis
+import TestSupport
+
+/// deploy/redis/users.acl on a real server, with an administrator besides.
+final class Roles: Sendable {
+    static let repository = URL(filePath: #filePath).appending(path: "../../..").standardized
+    static let prefix = "haul:{default}:"
+
+    let server: RedisServer
+    let admin: Redis
+    let directory = TemporaryDirectory()
+    /// The rules of each role, as they stand in the file, without its password.
+    let rules: [String: String]
+
+    init() async throws {
+        let text = try String(contentsOf: Self.repository.appending(path: "deploy/redis/users.acl"), encoding: .utf8)
+        var rules: [String: String] = [:]
+        for line in text.split(separator: "\n") {
+            let words = line.split(separator: " ", maxSplits: 4)
+            if words.count == 5, words[2] == "on" { rules[String(words[1])] = String(words[4]) }
+        }
+        self.rules = rules
+        let file = directory.file("users.acl")
+        try (text + "user admin on >ADMIN-PASSWORD ~* &* +@all\n").write(
+            toFile: file, atomically: true, encoding: .utf8)
+        server = try await RedisServer(["--aclfile", file])
+        admin = Redis(try RedisURL(Self.url("admin", of: server)), name: "admin")
+    }
+
+    /// In a database of its own, which every client has to select.
+    static func url(_ role: String, of server: RedisServer) -> String {
+        "\(server.url)?db=1&user=\(role)&password=\(role.uppercased())-PASSWORD"
+    }
+
+    func start(_ role: String, _ arguments: [String]) throws -> ChildProcess {
+        try ChildProcess("haul", arguments, environment: ["HAUL_REDIS": Self.url(role, of: server)])
+    }
+
+    /// Runs a verb of the command as a role.
+    func haul(_ role: String, _ words: String) async throws -> (status: Int32, out: String, err: String) {
+        let process = try start(role, words.split(separator: " ").map(String.init))
+        let status = try await process.wait(within: .seconds(30))
+        return (status, process.standardOutput, process.standardError)
+    }
+
+    /// What redis-cli says to a role.
+    func cli(_ role: String, _ arguments: [String]) async throws -> String {
+        let cli = try ChildProcess(
+            "redis-cli",
+            [
+                "-s", server.socket, "-n", "1", "--no-auth-warning", "--user", role, "--pass",
+                "\(role.uppercased())-PASSWORD",
+            ] + arguments)
+        _ = try await cli.wait()
+        return cli.standardOutput.trimmingCharacters(in: .whitespacesAndNewlines)
+    }
+
+    /// Every command that the server does while `body` runs, those within functions too.
+    func commands(during body: () async throws -> Void) async throws -> Set<[String]> {
+        let monitor = try ChildProcess(
+            "redis-cli",
+            ["-s", server.socket, "--no-auth-warning", "--user", "admin", "--pass", "ADMIN-PASSWORD", "MONITOR"])
+        defer { monitor.kill(SIGKILL) }
+        try await eventually("the monitor to listen") { monitor.standardOutput.hasPrefix("OK") }
+        try await body()
+        try await admin.send(Command("ECHO", "the last of them"))
+        try await eventually("the monitor to have seen all") { monitor.standardOutput.contains("the last of them") }
+        let lines = monitor.standardOutput.split(separator: "\n")
+        return Set(lines.compactMap(Self.command).filter { $0.first != "echo" })
+    }
+
+    /// `1700000000.1 [1 lua] "HSET" "key" "value"`, or with a socket in place of lua.
+    private static func command(_ line: Substring) -> [String]? {
+        guard let start = line.firstRange(of: "] \"") else { return nil }
+        var words: [String] = []
+        var word: [UInt8]?
+        var bytes = Array(line[start.lowerBound...].utf8.dropFirst(2))[...]
+        while let byte = bytes.popFirst() {
+            switch (word, byte) {
+            case (nil, UInt8(ascii: "\"")): word = []
+            case (let text?, UInt8(ascii: "\"")):
+                words.append(String(decoding: text, as: UTF8.self))
+                word = nil
+            case (.some, UInt8(ascii: "\\")):
+                // Only names matter here, and none of them holds one.
+                word?.append(bytes.popFirst() ?? byte)
+            case (.some, _): word?.append(byte)
+            default: break
+            }
+        }
+        return words.isEmpty ? nil : [words[0].lowercased()] + words.dropFirst()
+    }
+
+    /// The rights of a role, each with the rules that are left without it.
+    func rights(of role: String) -> [(right: String, others: String)] {
+        let words = rules[role]!.split(separator: " ").map(String.init)
+        return words.indices.compactMap { index in
+            let bare = words[index].trimmingCharacters(in: ["(", ")"])
+            guard ["+", "~", "%", "&"].contains(bare.prefix(1)) else { return nil }
+            var others = words
+            others[index] = (words[index].hasPrefix("(") ? "(" : "") + (words[index].hasSuffix(")") ? ")" : "")
+            let text = others.filter { !$0.isEmpty }.joined(separator: " ")
+            return (bare, text.replacingOccurrences(of: "( ", with: "(").replacingOccurrences(of: " )", with: ")"))
+        }
+    }
+
+    /// Whether a user with these rules could do all of `commands`.
+    func permits(_ rules: String, _ commands: Set<[String]>) async throws -> Bool {
+        try await refused(rules, commands).isEmpty
+    }
+
+    func refused(_ rules: String, _ commands: Set<[String]>) async throws -> [[String]] {
+        let words = Self.arguments(of: rules)
+        try await admin.send(Command(arguments: ["ACL", "SETUSER", "tried", "reset", "on", "nopass"] + words))
+        let all = Array(commands)
+        let replies = try await admin.pipeline(
+            all.map { .command(Command(arguments: ["ACL", "DRYRUN", "tried"] + $0)) }, timeout: .seconds(30))
+        return zip(all, replies).filter { $1 != .status("OK") }.map(\.0)
+    }
+
+    /// A selector, in its parentheses, is one argument of ACL SETUSER.
+    private static func arguments(of rules: String) -> [String] {
+        var result: [String] = []
+        var isOpen = false
+        for word in rules.split(separator: " ") {
+            if isOpen { result[result.count - 1] += " \(word)" } else { result.append(String(word)) }
+            if word.hasPrefix("(") { isOpen = true }
+            if word.hasSuffix(")") { isOpen = false }
+        }
+        return result
+    }
+}
