@@ -233,10 +233,9 @@ package final class Worker: Sendable {
         log.info("ending: putting running jobs back in line")
         let deadline = ContinuousClock.now + configuration.graceTime
         for attendant in attendants {
-            attendant.end(by: deadline)
             for running in attendant.running { running.stop(.shutdown) }
+            await attendant.end(by: deadline)
         }
-        for attendant in attendants { await attendant.unblock() }
         // A claim whose reply is on its way is released by its taker or stopped here.
         while slots.taken > 0, ContinuousClock.now < deadline {
             for attendant in attendants {

@@ -47,11 +47,18 @@ struct WorkerCommand: AsyncParsableCommand {
         let worker: Worker
         do { worker = try Worker(configuration, log: log) } catch { throw ExitStatus.because(.usage, error.message) }
         let work = Task { try await worker.run() }
-        let signals = Task {
+        let grace = configuration.graceTime
+        let signals = Task { [log] in
             for await number in Signals.terminations() {
                 // The second one leaves at once; the leases lapse and others take over.
                 if work.isCancelled { _exit(128 + number) }
                 work.cancel()
+                // A disk that hangs keeps nobody beyond the grace time, either.
+                Task {
+                    try? await Task.sleep(for: grace + .seconds(1))
+                    log.warning("the grace time is over: what is not settled runs again when its lease is over")
+                    _exit(128 + number)
+                }
             }
         }
         defer { signals.cancel() }
