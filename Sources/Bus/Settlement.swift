@@ -9,6 +9,8 @@ package enum Settlement: Sendable {
     case paused
     /// Another attempt after `delay`.
     case retry(after: Duration, Failure)
+    /// The same of a run that brought the file forward: no attempt is counted, and those before are forgotten.
+    case carryOn(after: Duration, Failure)
     /// Waits for room on the disk, holding no slot.
     case parked(after: Duration, reason: String)
     /// Back to the front of the line, uncounted.
@@ -33,6 +35,7 @@ package enum Settlement: Sendable {
         case .cancelled: "cancelled"
         case .paused: "paused"
         case .retry: "retry"
+        case .carryOn: "carry-on"
         case .parked: "parked"
         case .released: "released"
         case .rejected: "rejected"
@@ -41,7 +44,7 @@ package enum Settlement: Sendable {
 
     var argument: String {
         switch self {
-        case .retry(let delay, _), .parked(let delay, _): String(delay.milliseconds)
+        case .retry(let delay, _), .carryOn(let delay, _), .parked(let delay, _): String(delay.milliseconds)
         case .released(let why): why
         case .rejected(let reason): reason
         default: ""
@@ -66,7 +69,7 @@ package enum Settlement: Sendable {
                     ("error", JSON.quoted(failure.code.rawValue)), ("message", JSON.quoted(failure.message)),
                     ("retryable", retryable ? "true" : "false"), ("received", String(received)),
                 ])
-        case .retry(let delay, let failure):
+        case .retry(let delay, let failure), .carryOn(let delay, let failure):
             Announcement(
                 "retrying",
                 [
@@ -82,7 +85,7 @@ package enum Settlement: Sendable {
     var fields: [(String, String)] {
         switch self {
         case .completed(let file, _, _): file.fields + [("error", ""), ("message", "")]
-        case .failed(let failure, _, _), .retry(_, let failure):
+        case .failed(let failure, _, _), .retry(_, let failure), .carryOn(_, let failure):
             [("error", failure.code.rawValue), ("message", failure.message)]
         default: []
         }

@@ -96,7 +96,7 @@ struct JobRunner: Sendable {
         case .parked(let reason):
             end.settlement = .parked(after: .seconds(5), reason: reason)
             end.isParked = true
-        case .failed(let failure): end.settlement = judge(failure, running, received: received)
+        case .failed(let failure): end.settlement = judge(failure, running, download)
         }
         await running.endCheckpoints()
         if end.settlement?.isLast == false { running.note(await download.finalCheckpoint()) }
@@ -108,14 +108,16 @@ struct JobRunner: Sendable {
     }
 
     /// Another attempt, or the end.
-    private func judge(_ failure: Failure, _ running: RunningJob, received: Int64) -> Settlement {
+    private func judge(_ failure: Failure, _ running: RunningJob, _ download: Download) -> Settlement {
         let isRetryable = RetryPolicy.isRetryable(failure) && running.job.method == "GET"
-        let attempt = running.claim.attempt + 1
-        guard isRetryable, attempt <= running.job.retries ?? RetryPolicy.retries else {
-            return .failed(failure, retryable: isRetryable, received: received)
+        // What was fetched of a file that changed is of no use.
+        let isFurther = failure.code != .remoteChanged && download.hasMadeHeadway
+        let attempt = isFurther ? 1 : running.claim.attempt + 1
+        guard isRetryable, isFurther || attempt <= running.job.retries ?? RetryPolicy.retries else {
+            return .failed(failure, retryable: isRetryable, received: download.progress().received)
         }
         var generator = SystemRandomNumberGenerator()
         let delay = RetryPolicy.delay(attempt: attempt, retryAfter: failure.retryAfter, using: &generator)
-        return .retry(after: delay, failure)
+        return isFurther ? .carryOn(after: delay, failure) : .retry(after: delay, failure)
     }
 }

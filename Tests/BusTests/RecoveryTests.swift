@@ -228,6 +228,27 @@ import Testing
         try await f.expectOrder()
     }
 
+    @Test("what brought its file forward is tried again, and its failed attempts are forgotten") func carryOn()
+        async throws
+    {
+        let f = try await QueueFixture()
+        try await f.push(#"{"url":"http://h/1","id":"1"}"#)
+        let failure = Failure(.connect, "m")
+        try await f.settle(try #require(try await f.claim()), .retry(after: .zero, failure))
+        func queued() async throws -> Bool {
+            try await f.tick()
+            return try await f.state("1") == .queued
+        }
+        try await eventually { try await queued() }
+        let second = try #require(try await f.claim())
+        #expect(second.attempt == 1)
+        try await f.settle(second, .carryOn(after: .zero, failure))
+        #expect(try await f.queue.job("1")?["error"] == "connect")
+        try await eventually { try await queued() }
+        #expect(try await f.claim()?.attempt == 0)
+        try await f.expectOrder()
+    }
+
     @Test("a deadline ends a job that waits") func deadline() async throws {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/1","id":"1","delay":1000,"deadline":0.2}"#)

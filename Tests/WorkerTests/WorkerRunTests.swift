@@ -121,6 +121,24 @@ import Transfer
         #expect(try await fleet.queue.job("f")?["attempt"] == "2")
     }
 
+    @Test("attempts that bring a file forward cost no retry, and forgive those before") func headway() async throws {
+        let fleet = try await Fleet()
+        // Every other question is refused, and what is answered is cut: a failure after each 512 KiB.
+        let origin = try OriginServer { request in
+            guard request.number % 2 == 1 else { return OriginReply(503, headers: [("Retry-After", "0")]) }
+            var reply = OriginReply.file(Self.bytes, to: request)
+            (reply.cut, reply.end) = (512 << 10, .fin)
+            return reply
+        }
+        try await fleet.withWorker("w") {
+            try await fleet.push(#"{"url":"\#(origin.url("/a"))","id":"a","connections":1,"retries":0}"#)
+            try await fleet.wait("a", for: .completed)
+        }
+        #expect(fleet.root.holds("a", Self.bytes))
+        #expect(origin.bytesSent("/a") == Self.bytes.count)
+        #expect(try await fleet.queue.job("a")?["attempt"] == nil)
+    }
+
     @Test("loopback is refused by default, and nothing is connected to") func policy() async throws {
         let fleet = try await Fleet()
         let origin = try OriginServer { _ in OriginReply(body: [1]) }

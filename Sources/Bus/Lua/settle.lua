@@ -2,8 +2,8 @@
 --
 -- ARGV: nonce, worker, session, lease (ms), retention completed, failed, cancelled (ms),
 --       n runs, each: id, token, outcome, argument, members of the outcome's event, a report (report.lua); next tokens …
--- outcome: completed | failed | cancelled | paused | retry (argument: delay ms) | parked (argument: delay ms) |
---          released (argument: why) | rejected (argument: reason)
+-- outcome: completed | failed | cancelled | paused | retry (argument: delay ms) | carry-on (argument: delay ms) |
+--          parked (argument: delay ms) | released (argument: why) | rejected (argument: reason)
 -- Returns {of each run 'done', 'fenced', or an error}, {the next claims, and what ended them (take.lua)}. A settle sent again
 -- answers 'done' again. An error is one run's own: the others are settled.
 local function end_run(worker, retention, run)
@@ -39,10 +39,11 @@ local function end_run(worker, retention, run)
     elseif outcome == 'paused' and j.want == 'paused' then
       as_of(id, j.wantat)
       pause(id, j, worker)
-    elseif (outcome == 'retry' or outcome == 'parked') and not j.want then
+    elseif (outcome == 'retry' or outcome == 'carry-on' or outcome == 'parked') and not j.want then
       if outcome == 'retry' then call('HINCRBY', key(id), 'attempt', 1) end
+      if outcome == 'carry-on' then call('HDEL', key(id), 'attempt') end
       postpone(id, j, tonumber(argument), outcome == 'parked' and 'disk' or nil)
-      emit(id, j, outcome == 'retry' and 'retrying' or 'waiting', members, worker)
+      emit(id, j, outcome == 'parked' and 'waiting' or 'retrying', members, worker)
     else
       -- Back in line; a request that came meanwhile is applied by it. A pause that was taken back is a resume.
       local why = outcome == 'released' and argument or outcome == 'paused' and 'resumed' or 'wanted'

@@ -30,8 +30,7 @@ struct SegmentFetcher {
         var transfer: Transfer?
     }
 
-    /// Lost connections that are made up for within one run, each having brought at least `worthwhile` bytes.
-    private static let maximumReconnects = 20
+    /// What a connection must bring for the next one to be asked for at once.
     static let worthwhile: Int64 = 64 << 10
     /// Extra connections that fail in a row before no more are tried.
     private static let maximumRefusals = 3
@@ -44,7 +43,6 @@ struct SegmentFetcher {
     private let begun = monotonicNanoseconds()
     private var plan: SegmentPlan
     private var connections: [Int: Connection] = [:]
-    private var reconnects = 0
     private var writtenAtReconnect: Int64 = 0
     private var refusals = 0
     /// Connections in a row that the server ended before they had brought anything worth while.
@@ -288,16 +286,14 @@ struct SegmentFetcher {
             return nil
         }
         let written = output.written.count
-        let isWorthIt = written - writtenAtReconnect >= Self.worthwhile && reconnects < Self.maximumReconnects
+        let isWorthIt = Headway.isEnough(written - writtenAtReconnect, of: total)
         guard RetryPolicy.isRetryable(failure), failure.retryAfter == nil, isWorthIt, download.isResumable else {
             // Another mirror may have the rest.
             let isMadeUpFor =
                 Mirrors.isToBlame(for: failure.code) && download.isResumable && dropMirror(connection.mirror)
             return isMadeUpFor ? nil : .failure(error)
         }
-        reconnects += 1
         writtenAtReconnect = written
-        do { try await Task.sleep(for: .milliseconds(200)) } catch { return .failure(.cancelled) }
         return nil
     }
 

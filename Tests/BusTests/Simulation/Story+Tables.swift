@@ -101,9 +101,10 @@ extension Story {
             // Its worker has heard of a request that Redis has forgotten since, with its last seconds.
             if taken == nil { demand = nil }
             return stopped(by: Stop(request: forgets ? .removed : .cancelled, moment: now), now, policy)
-        case .retry, .parked:
+        case .retry, .carryOn, .parked:
             guard taken == nil else { return putBack(now, policy) }
             if case .retry = settlement { attempts += 1 }
+            if case .carryOn = settlement { attempts = 0 }
             return .scheduled
         case .paused, .released: return putBack(now, policy)
         case .rejected:

@@ -1,0 +1,71 @@
+import Contract
+import TestSupport
+import Testing
+
+@testable import Download
+
+/// Servers and middleboxes that end connections before all is sent: what brings a file forward is no failure.
+@Suite struct HeadwayTests {
+    /// An origin that ends each connection after so many bytes of a body.
+    private func cutting(_ bytes: FileBytes, after count: Int) throws -> OriginServer {
+        try OriginServer { request in
+            var reply = OriginReply.file(bytes, to: request)
+            (reply.cut, reply.end) = (count, .fin)
+            return reply
+        }
+    }
+
+    private func job(_ origin: OriginServer, connections: Int) -> Job {
+        var job = Job(id: "j", urls: [origin.url("/a")])
+        job.connections = connections
+        return job
+    }
+
+    @Test("a file is whole after one run, however many connections it takes", arguments: [1, 4])
+    func cut(_ connections: Int) async throws {
+        let bench = try DownloadBench()
+        let bytes = FileBytes(seed: 131, count: 40 << 20)
+        let origin = try cutting(bytes, after: 1 << 20)
+        #expect(await bench.run(job(origin, connections: connections)).file?.bytes == bytes.count)
+        #expect(bench.directory.holds("a", bytes))
+        if connections == 1 {
+            #expect(origin.requests.count == 40)
+            #expect(origin.bytesSent("/a") == bytes.count)
+        }
+    }
+
+    @Test("of a short file a part is enough") func short() async throws {
+        let bench = try DownloadBench()
+        let bytes = FileBytes(seed: 132, count: 100_000)
+        let origin = try cutting(bytes, after: 10_000)
+        #expect(await bench.run(job(origin, connections: 1)).file?.bytes == bytes.count)
+        #expect(origin.requests.count == 10)
+    }
+
+    @Test("a server that gives each connection a byte is not asked on and on") func bytewise() async throws {
+        let bench = try DownloadBench()
+        let origin = try cutting(FileBytes(seed: 133, count: 40 << 20), after: 1)
+        let download = bench.download(job(origin, connections: 1))
+        #expect(await download.run().code == .incomplete)
+        #expect(origin.requests.count == 1)
+        #expect(!download.hasMadeHeadway)
+        await download.unlinkPartial()
+    }
+
+    @Test(
+        "a run that brought the file forward says so, unless its bytes cannot be continued", arguments: [true, false])
+    func told(_ isResumable: Bool) async throws {
+        let bench = try DownloadBench()
+        let bytes = FileBytes(seed: 134, count: 4 << 20)
+        let origin = try OriginServer { request in
+            guard request.number == 1 else { return OriginReply(503) }
+            var reply = OriginReply.file(bytes, etag: isResumable ? "\"v1\"" : nil, to: request)
+            (reply.cut, reply.end) = (1 << 20, .fin)
+            return reply
+        }
+        let download = bench.download(job(origin, connections: 1))
+        #expect(await download.run().code == (isResumable ? .http(503) : .incomplete))
+        #expect(download.hasMadeHeadway == isResumable)
+        await download.unlinkPartial()
+    }
+}
