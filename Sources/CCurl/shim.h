@@ -32,6 +32,12 @@ static inline void ccurl_set_callbacks(
     curl_easy_setopt(easy, CURLOPT_PREREQDATA, context);
 }
 
+/// A connection outlives the transfer that opened it: its close is told to whom its opener named.
+static inline void ccurl_set_close_callback(CURL *easy, void *context, curl_closesocket_callback close_socket) {
+    curl_easy_setopt(easy, CURLOPT_CLOSESOCKETFUNCTION, close_socket);
+    curl_easy_setopt(easy, CURLOPT_CLOSESOCKETDATA, context);
+}
+
 static inline long ccurl_get_long(CURL *easy, CURLINFO info) {
     long value = 0;
     curl_easy_getinfo(easy, info, &value);

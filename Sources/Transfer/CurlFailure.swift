@@ -38,7 +38,7 @@ extension TransferError {
     static func failed(_ task: TransferTask, _ code: CURLcode) -> TransferError {
         let systemError = Int32(ccurl_get_long(task.easy.raw, CURLINFO_OS_ERRNO))
         let (kind, text) = explain(task, code, systemError)
-        if let refusal = task.connectRefusal, !task.openedSocket { return refusal }
+        if let refusal = task.connectRefusal, task.sockets.isEmpty { return refusal }
         return TransferError(kind, text, isFinal: kind == .tls && isOfCertificate(code))
     }
 
@@ -102,6 +102,8 @@ extension TransferError {
             return (.tls, "TLS with \(place) failed: \(task.easy.errorMessage)")
         case CURLE_WEIRD_SERVER_REPLY, CURLE_BAD_CONTENT_ENCODING:
             return (.badResponse, "\(place) sent a response that is not HTTP: \(task.easy.errorMessage)")
+        case CURLE_HTTP2, CURLE_HTTP2_STREAM:
+            return (.incomplete, "\(place) broke the response off: \(task.easy.errorMessage)")
         case CURLE_OUT_OF_MEMORY: return (.localLimit, "out of memory")
         case CURLE_RECV_ERROR, CURLE_SEND_ERROR, CURLE_PARTIAL_FILE:
             if hasProxy, !task.isConnected { return (.proxy, "the proxy refused: \(task.easy.errorMessage)") }

@@ -10,6 +10,8 @@ final class CurlMulti {
     private let share = curl_share_init()!
     private var timer: EventLoop.Timer?
     private var watched: Set<Int32> = []
+    /// Of all connections: libcurl keeps some for later requests.
+    let connections = ConnectionSockets()
     /// How often a socket was found ready.
     private(set) var turns = 0
     /// Called after libcurl has had a turn; the place to look for what is done.
@@ -20,6 +22,8 @@ final class CurlMulti {
         // Connections and names are shared by the multi handle anyhow; TLS sessions only so.
         ccurl_share(share, CURL_LOCK_DATA_SSL_SESSION)
         ccurl_multi_set_long(raw, CURLMOPT_MAXCONNECTS, idleConnections)
+        // A connection is one transfer's, with HTTP/2 as well: it can be paused and given up without regard to others.
+        ccurl_multi_set_long(raw, CURLMOPT_PIPELINING, Int(CURLPIPE_NOTHING))
         ccurl_multi_set_callbacks(
             raw, Unmanaged.passUnretained(self).toOpaque(),
             { easy, socket, interest, context, _ in
@@ -43,12 +47,25 @@ final class CurlMulti {
 
     func add(_ easy: EasyHandle) -> CURLMcode {
         ccurl_set_pointer(easy.raw, CURLOPT_SHARE, share)
+        ccurl_set_close_callback(
+            easy.raw, Unmanaged.passUnretained(connections).toOpaque(),
+            { context, socket in
+                Unmanaged<ConnectionSockets>.fromOpaque(context!).takeUnretainedValue().close(socket)
+            })
         return curl_multi_add_handle(raw, easy.raw)
     }
 
     func remove(_ easy: EasyHandle) {
         curl_multi_remove_handle(raw, easy.raw)
         ccurl_set_pointer(easy.raw, CURLOPT_SHARE, nil)
+    }
+
+    /// Lets libcurl look at a transfer that is connecting, though none of its sockets is ready. After an address has failed
+    /// it has none: libcurl makes that of the next address when it looks again, and asks nobody to be woken.
+    func wake(_ easy: EasyHandle) {
+        // The documented way to have a handle looked at soon is to end a pause; nothing is sent yet that could be paused.
+        curl_easy_pause(easy.raw, CURLPAUSE_SEND)
+        curl_easy_pause(easy.raw, CURLPAUSE_CONT)
     }
 
     /// The transfers that have ended since the last call: their contexts and results.

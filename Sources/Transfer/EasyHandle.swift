@@ -7,6 +7,7 @@ final class EasyHandle {
     private let errorText = UnsafeMutablePointer<CChar>.allocate(capacity: Int(CURL_ERROR_SIZE))
     private var headers: UnsafeMutablePointer<curl_slist>?
     private var pinned: UnsafeMutablePointer<curl_slist>?
+    private var resolved: UnsafeMutablePointer<curl_slist>?
 
     init?() {
         guard let raw = curl_easy_init() else { return nil }
@@ -31,13 +32,14 @@ final class EasyHandle {
     private func freeLists() {
         curl_slist_free_all(headers)
         curl_slist_free_all(pinned)
-        (headers, pinned) = (nil, nil)
+        curl_slist_free_all(resolved)
+        (headers, pinned, resolved) = (nil, nil, nil)
     }
 
     /// Sets everything that `request` asks for. A value that libcurl does not take is an error with its name.
-    func configure(_ request: Request, _ configuration: TransferEngine.Configuration, bufferSize: Int)
-        throws(TransferError)
-    {
+    func configure(
+        _ request: Request, _ configuration: TransferEngine.Configuration, bufferSize: Int, offeringHTTP2: Bool
+    ) throws(TransferError) {
         errorText[0] = 0
         ccurl_set_pointer(raw, CURLOPT_ERRORBUFFER, errorText)
         try set(CURLOPT_PROTOCOLS_STR, "http,https")
@@ -45,8 +47,8 @@ final class EasyHandle {
         set(CURLOPT_NOSIGNAL, 1)
         // Without it a resolver thread that hangs would be joined, on the loop.
         set(CURLOPT_QUICK_EXIT, 1)
-        // Paused HTTP/2 streams buffer up to 32 MiB each.
-        set(CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1)
+        // Paused HTTP/2 streams buffer up to 32 MiB each, so it is for servers that speak nothing else.
+        set(CURLOPT_HTTP_VERSION, offeringHTTP2 ? CURL_HTTP_VERSION_2TLS : CURL_HTTP_VERSION_1_1)
         set(CURLOPT_BUFFERSIZE, bufferSize)
         // 0 would mean libcurl's own default.
         set(CURLOPT_CONNECTTIMEOUT_MS, max(1, request.connectTimeout.milliseconds))
@@ -64,7 +66,15 @@ final class EasyHandle {
         try setMethod(request)
         for (name, value) in request.headers { try addHeader(name, value) }
         ccurl_set_pointer(raw, CURLOPT_HTTPHEADER, headers)
+        for entry in configuration.addresses {
+            guard let list = curl_slist_append(resolved, entry) else { throw Self.outOfMemory }
+            resolved = list
+        }
+        ccurl_set_pointer(raw, CURLOPT_RESOLVE, resolved)
     }
+
+    /// Its connection is closed when it ends. What is left of an HTTP/2 stream would come in before the next response.
+    func forbidReuse() { set(CURLOPT_FORBID_REUSE, 1) }
 
     /// Connects to `address` in place of the URL's host, whose name is still what is asked for and verified.
     func pin(to address: IPAddress) throws(TransferError) {

@@ -18,6 +18,8 @@ struct HeadParser {
     private var headers = HeaderFields()
     private var size = 0
     private var isComplete = false
+    /// Of the last status line.
+    private(set) var isHTTP2 = false
 
     mutating func consume(_ line: UnsafeRawBufferPointer) -> Step {
         guard !isComplete else { return .more }
@@ -31,6 +33,7 @@ struct HeadParser {
         guard let first = line.first else { return endBlock() }
         if line.starts(with: "HTTP/".utf8), headers.fields.isEmpty, status == 0 {
             status = Self.status(line)
+            isHTTP2 = line.starts(with: "HTTP/2 ".utf8)
             return (100...999).contains(status) ? .more : .refused("the server's status line makes no sense")
         }
         let text = Self.text(line)

@@ -9,21 +9,23 @@ package struct ResponseHead: Sendable {
     package let remoteAddress: String
     /// Whether the connection had served an earlier request.
     package let isReused: Bool
+    package let isHTTP2: Bool
 
     package init(
         status: Int, headers: HeaderFields, url: String, method: String = "GET", remoteAddress: String = "",
-        isReused: Bool = false
+        isReused: Bool = false, isHTTP2: Bool = false
     ) {
         (self.status, self.headers, self.url) = (status, headers, url)
-        (self.remoteAddress, self.isReused) = (remoteAddress, isReused)
-        length = Length(method: method, status: status, headers: headers)
+        (self.remoteAddress, self.isReused, self.isHTTP2) = (remoteAddress, isReused, isHTTP2)
+        let length = Length(method: method, status: status, headers: headers)
+        self.length = isHTTP2 && length == .untilClose ? .chunked : length
     }
 
     /// How the end of the body is told (RFC 9112 section 6.3).
     package enum Length: Sendable, Equatable {
         /// By Content-Length; 0 where there is no body: after HEAD, or with 204 and 304.
         case bytes(Int64)
-        /// By the last chunk.
+        /// By its own framing: the last chunk, or the end of an HTTP/2 stream.
         case chunked
         /// By the end of the connection, which looks the same as a connection that broke.
         case untilClose

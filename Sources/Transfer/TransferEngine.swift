@@ -21,34 +21,34 @@ package actor TransferEngine {
         package var idleConnections = 64
         /// How long bytes of a slow body may wait in its socket for more.
         package var patience = Duration.seconds(1)
+        /// Of names, in place of the resolver's: `host:port:address,address`.
+        var addresses: [String] = []
         package init() {}
     }
 
-    private static let tickInterval = Duration.milliseconds(250)
-    private static let limitInterval = Duration.milliseconds(10)
     private static let spareHandles = 64
-    /// How long a response may take to end after everything that was wanted has come: nanoseconds.
-    private static let endLimit: UInt64 = 1_000_000_000
 
-    private nonisolated let loop: EventLoop
+    nonisolated let loop: EventLoop
     package nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
     /// The thread of all transfers, for tasks that mostly follow them: they need no other to do so. They must not block.
     package nonisolated var executor: any TaskExecutor { loop }
     package nonisolated let path: WritePath
     var configuration: Configuration
-    private let multi: CurlMulti
+    let multi: CurlMulti
     let resolver = BlockingPool(name: "resolver", limit: 8)
-    private let limited = LimitedTasks()
+    let limited = LimitedTasks()
     private let slow = SlowTasks()
     private var hostAddresses = HostAddresses()
     /// Keyed by a counter: an object's address may be used again while a message about the old one is under way.
-    private var tasks: [UInt64: TransferTask] = [:]
+    private(set) var tasks: [UInt64: TransferTask] = [:]
     private var lastID: UInt64 = 0
     /// The receive buffers of all transfers together.
     private var bufferBytes = 0
     private var spare: [EasyHandle] = []
-    private var tick: EventLoop.Timer?
-    private var limitTick: EventLoop.Timer?
+    var tick: EventLoop.Timer?
+    var limitTick: EventLoop.Timer?
+    var wakingTick: EventLoop.Timer?
+    private var http2 = HTTP2Origins()
 
     /// `path` is where the files of its transfers are written through.
     package init(configuration: Configuration, path: WritePath) {
@@ -62,6 +62,7 @@ package actor TransferEngine {
     isolated deinit {
         if let tick { loop.cancel(tick) }
         if let limitTick { loop.cancel(limitTick) }
+        if let wakingTick { loop.cancel(wakingTick) }
         multi.stop()
         loop.stop()
     }
@@ -78,7 +79,29 @@ package actor TransferEngine {
     /// Sends the request. Returns when the head of the final response is complete, with the body paused at its first byte.
     package func start(_ request: Request) async throws(TransferError) -> Transfer {
         let pinned = try await resolveForProxy(request)
-        let task = try open(request, pinnedTo: pinned)
+        let offersHTTP2 = http2.contains(request.url)
+        let (task, result) = try await send(request, pinnedTo: pinned, offeringHTTP2: offersHTTP2)
+        if case .failure(let error) = result, task.result == CURLE_COULDNT_RESOLVE_HOST {
+            throw await explainUnresolved(request, error)
+        }
+        guard task.needsHTTP2, !Task.isCancelled else { return try transfer(task, result) }
+        let (second, answer) = try await send(request, pinnedTo: pinned, offeringHTTP2: true)
+        // If that was not what was missing, the first failure says more.
+        guard case .success(let head) = answer else { return try transfer(task, result) }
+        if head.isHTTP2 { http2.insert(request.url) }
+        return try transfer(second, answer)
+    }
+
+    private func transfer(
+        _ task: TransferTask, _ result: Result<ResponseHead, TransferError>
+    ) throws(TransferError) -> Transfer {
+        Transfer(id: task.id, head: try result.get(), progress: task.progress, engine: self)
+    }
+
+    private func send(
+        _ request: Request, pinnedTo address: IPAddress?, offeringHTTP2: Bool
+    ) async throws(TransferError) -> (TransferTask, Result<ResponseHead, TransferError>) {
+        let task = try open(request, pinnedTo: address, offeringHTTP2: offeringHTTP2)
         let id = task.id
         let result = await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
@@ -88,10 +111,7 @@ package actor TransferEngine {
         } onCancel: {
             Task { await self.cancel(id) }
         }
-        if case .failure(let error) = result, task.result == CURLE_COULDNT_RESOLVE_HOST {
-            throw await explainUnresolved(request, error)
-        }
-        return Transfer(id: id, head: try result.get(), progress: task.progress, engine: self)
+        return (task, result)
     }
 
     func receive(
@@ -134,16 +154,18 @@ package actor TransferEngine {
 
     // MARK: One task
 
-    private func open(_ request: Request, pinnedTo address: IPAddress?) throws(TransferError) -> TransferTask {
+    private func open(
+        _ request: Request, pinnedTo address: IPAddress?, offeringHTTP2: Bool
+    ) throws(TransferError) -> TransferTask {
         guard let easy = spare.popLast() ?? EasyHandle() else { throw EasyHandle.outOfMemory }
         let rate = request.limits.map(\.bytesPerSecond).min()
         let size = Self.bufferSize(used: bufferBytes, rate: rate)
-        try easy.configure(request, configuration, bufferSize: size)
+        try easy.configure(request, configuration, bufferSize: size, offeringHTTP2: offeringHTTP2)
         if let address { try easy.pin(to: address) }
         lastID += 1
         let task = TransferTask(
-            id: lastID, request: request, configuration: configuration, easy: easy, limited: limited,
-            slow: slow)
+            id: lastID, request: request, offersHTTP2: offeringHTTP2, configuration: configuration, easy: easy,
+            limited: limited, slow: slow, connections: multi.connections)
         task.hostAddresses = hostAddresses.current()
         task.bufferSize = size
         bufferBytes += size
@@ -160,6 +182,7 @@ package actor TransferEngine {
             return abort(task, TransferError(.localLimit, String(cString: curl_multi_strerror(code))))
         }
         scheduleTick()
+        scheduleWaking()
     }
 
     private func body(
@@ -190,6 +213,7 @@ package actor TransferEngine {
         guard task.result == nil else { return }
         task.result = code
         guard task.head != nil else {
+            task.needsHTTP2 = task.seemsToNeedHTTP2(code)
             let error: TransferError =
                 if case .failed(let error) = task.stop { error } else { .failed(task, code) }
             return abort(task, error)
@@ -202,12 +226,12 @@ package actor TransferEngine {
         }
     }
 
-    private func abort(_ task: TransferTask, _ error: TransferError) {
+    func abort(_ task: TransferTask, _ error: TransferError) {
         task.headWaiter.take()?.resume(returning: .failure(error))
         close(task, .failure(error))
     }
 
-    private func close(_ task: TransferTask, _ result: Result<TransferEnd, TransferError>) {
+    func close(_ task: TransferTask, _ result: Result<TransferEnd, TransferError>) {
         tasks[task.id] = nil
         task.progress.finish()
         retire(task)
@@ -221,6 +245,7 @@ package actor TransferEngine {
         task.isRetired = true
         bufferBytes -= task.bufferSize
         task.leavePause()
+        if task.result == nil { task.easy.forbidReuse() }
         multi.remove(task.easy)
         task.easy.reset()
         if spare.count < Self.spareHandles { spare.append(task.easy) }
@@ -234,7 +259,7 @@ package actor TransferEngine {
         scheduleLimits()
     }
 
-    private func unpause(_ task: TransferTask, granting bytes: Int = 0) {
+    func unpause(_ task: TransferTask, granting bytes: Int = 0) {
         let code = task.unpause(granting: bytes)
         // libcurl tells the error of what it delivered here, and nowhere else.
         if code != CURLE_OK { ended(task, code) }
@@ -245,53 +270,6 @@ package actor TransferEngine {
     private func blockFree(_ id: UInt64, _ path: WritePath) {
         guard let task = tasks[id], task.pause == .blocks else { return path.pool.passOn() }
         unpause(task)
-    }
-
-    private func scheduleLimits() {
-        guard limitTick == nil, !limited.isEmpty else { return }
-        limitTick = loop.schedule(at: .now + Self.limitInterval) { [weak self] in
-            self?.assumeIsolated { $0.runLimits() }
-        }
-    }
-
-    /// Lets those who wait for a limit go on in turn, each with an equal share of what has come in.
-    private func runLimits() {
-        limitTick = nil
-        for id in limited.queue {
-            guard let task = tasks[id] else { continue }
-            let now = monotonicNanoseconds()
-            guard task.request.limits.allSatisfy({ $0.isOpen(now) }) else { continue }
-            unpause(task, granting: max(1, task.request.limits.map { $0.share(now) }.min() ?? 1))
-        }
-        scheduleLimits()
-    }
-
-    private func scheduleTick() {
-        guard tick == nil, !tasks.isEmpty else { return }
-        tick = loop.schedule(at: .now + Self.tickInterval) { [weak self] in self?.assumeIsolated { $0.runTick() } }
-    }
-
-    private func runTick() {
-        tick = nil
-        let now = monotonicNanoseconds()
-        let patience = configuration.patience.nanoseconds
-        var isStarving = false
-        for task in tasks.values where !task.isRetired {
-            if let satisfied = task.satisfied, now > satisfied + Self.endLimit {
-                // Everything that was wanted is here; only the end of the response is missing.
-                close(task, task.bodyResult(CURLE_OK))
-            } else if task.isStalled(now) {
-                let seconds = task.request.stallTimeout.components.seconds
-                abort(task, TransferError(.stalled, "the server sent nothing for \(seconds) s"))
-            } else if task.pause == .blocks {
-                isStarving = true
-            } else {
-                task.lookAfterPace(now, patience: patience)
-            }
-        }
-        // Slow transfers may hold all blocks half full.
-        if isStarving { for task in tasks.values { task.writer?.handOver() } }
-        scheduleTick()
     }
 
     /// The receive buffer for one more transfer, while others use `used` bytes: large ones save calls on fast connections,

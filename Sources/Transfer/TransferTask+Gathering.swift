@@ -20,9 +20,11 @@ extension TransferTask {
     }
 
     /// Lets the bytes gather from now on, but never more than are sure to come. Only where a length tells the end, or its
-    /// sign would wait in the socket; and not with a limit of rate, which has its own pace.
+    /// sign would wait in the socket; not with a limit of rate, which has its own pace; and not with HTTP/2, whose frames
+    /// libcurl must answer.
     func gather() {
-        guard pace.isSlow, !isRetired, pause == nil, stop == nil, !hasLimits, case .file(_, let offset) = sink,
+        guard pace.isSlow, !isRetired, head?.isHTTP2 == false, pause == nil, stop == nil, !hasLimits,
+            case .file(_, let offset) = sink,
             let announced
         else { return }
         let end = min(announced, demanded ?? .max, progress.end - offset)

@@ -36,21 +36,25 @@ final class TransferTask {
     let progress = TransferProgress()
     private let limited: LimitedTasks
     let slow: SlowTasks
+    let connections: ConnectionSockets
     private let stallLimit: UInt64
     let hasLimits: Bool
+    let offersHTTP2: Bool
 
     // Before the head.
     private var parser = HeadParser()
     var hostAddresses: Set<IPAddress> = []
     /// Recorded where libcurl only learns of a failed connect.
-    private(set) var connectRefusal: TransferError?
-    private(set) var openedSocket = false
-    private(set) var isConnected = false
-    private(set) var remoteAddress = ""
-    private var closure: TLSClosure?
+    var connectRefusal: TransferError?
+    /// Those that were opened for it; none on a connection that is used again.
+    var sockets: Set<Int32> = []
+    var isConnected = false
+    var remoteAddress = ""
+    var localPort: UInt16 = 0
+    var session: TLSSession?
     var headWaiter: CheckedContinuation<Result<ResponseHead, TransferError>, Never>?
     private(set) var head: ResponseHead?
-    private var hasHead = false
+    private(set) var hasHead = false
     /// The body's length, if the head tells it.
     private(set) var announced: Int64?
 
@@ -81,15 +85,17 @@ final class TransferTask {
     var isRetired = false
     /// libcurl's result once it has ended.
     var result: CURLcode?
+    /// It failed as with servers that speak nothing but HTTP/2, which it did not offer.
+    var needsHTTP2 = false
     /// The caller has what it wanted and only the connection is of interest.
     private(set) var isDetached = false
 
     init(
-        id: UInt64, request: Request, configuration: TransferEngine.Configuration, easy: EasyHandle,
-        limited: LimitedTasks, slow: SlowTasks
+        id: UInt64, request: Request, offersHTTP2: Bool, configuration: TransferEngine.Configuration, easy: EasyHandle,
+        limited: LimitedTasks, slow: SlowTasks, connections: ConnectionSockets
     ) {
-        (self.id, self.request, self.configuration) = (id, request, configuration)
-        (self.easy, self.limited, self.slow) = (easy, limited, slow)
+        (self.id, self.request, self.offersHTTP2, self.configuration) = (id, request, offersHTTP2, configuration)
+        (self.easy, self.limited, self.slow, self.connections) = (easy, limited, slow, connections)
         stallLimit = request.stallTimeout.nanoseconds
         hasLimits = !request.limits.isEmpty
         expecting = monotonicNanoseconds()
@@ -101,7 +107,9 @@ final class TransferTask {
             },
             { bytes, size, count, context in TransferTask.of(context).accept(bytes!, size * count) },
             { context, _, address in TransferTask.of(context).openSocket(address!) },
-            { context, address, _, _, _ in TransferTask.of(context).mayUse(String(cString: address!)) })
+            { context, address, _, _, port in
+                TransferTask.of(context).mayUse(String(cString: address!), from: UInt16(truncatingIfNeeded: port))
+            })
     }
 
     static func of(_ context: UnsafeMutableRawPointer?) -> TransferTask {
@@ -112,46 +120,6 @@ final class TransferTask {
     func isStalled(_ now: UInt64) -> Bool {
         // With a higher mark there may be bytes that nobody has seen yet.
         isConnected && mark.bytes == 1 && pause == nil && (!hasHead || isDecided) && now > expecting + stallLimit
-    }
-
-    // MARK: Connecting
-
-    /// With a proxy only the proxy is connected to, and that is the operator's choice.
-    private func refusal(of address: IPAddress?) -> TransferError? {
-        guard configuration.proxy == nil else { return nil }
-        guard let address else { return .forbidden("of an unknown family", "unknown") }
-        return configuration.policy.refusal(of: address, hostAddresses: hostAddresses)
-            .map { .forbidden("\(address)", $0) }
-    }
-
-    private func openSocket(_ address: UnsafeMutablePointer<curl_sockaddr>) -> curl_socket_t {
-        let target = withUnsafePointer(to: &address.pointee.addr) { IPAddress($0) }
-        if let refusal = refusal(of: target) {
-            connectRefusal = refusal
-            return CURL_SOCKET_BAD
-        }
-        let type = address.pointee.socktype | Int32(SOCK_CLOEXEC.rawValue)
-        let socket = socket(address.pointee.family, type, address.pointee.protocol)
-        if socket < 0 {
-            connectRefusal = .localLimit(errno)
-        } else {
-            openedSocket = true
-        }
-        return socket
-    }
-
-    /// Called before the request is sent, also on a connection that is used again.
-    private func mayUse(_ address: String) -> Int32 {
-        isConnected = true
-        remoteAddress = address
-        closure = TLSClosure.of(easy)
-        expect()
-        if let refusal = refusal(of: IPAddress(address)) {
-            connectRefusal = refusal
-            openedSocket = false
-            return CURL_PREREQFUNC_ABORT
-        }
-        return CURL_PREREQFUNC_OK
     }
 
     // MARK: The head
@@ -167,7 +135,7 @@ final class TransferTask {
         case .complete(let status, let headers):
             let head = ResponseHead(
                 status: status, headers: headers, url: request.url, method: request.method,
-                remoteAddress: remoteAddress, isReused: !openedSocket)
+                remoteAddress: remoteAddress, isReused: sockets.isEmpty, isHTTP2: parser.isHTTP2)
             self.head = head
             hasHead = true
             if case .bytes(let length) = head.length { announced = length }
@@ -303,7 +271,7 @@ final class TransferTask {
         progress.hold(false)
     }
 
-    private func expect() { expecting = monotonicNanoseconds() }
+    func expect() { expecting = monotonicNanoseconds() }
 
     // MARK: The end
 
@@ -327,7 +295,7 @@ final class TransferTask {
         }
         guard code == CURLE_OK else { return .failure(.failed(self, code)) }
         if head?.length == .chunked { return whole(.length) }
-        if closure?.isNotified == false { return .failure(.cut(self)) }
+        if session?.isNotified == false { return .failure(.cut(self)) }
         return whole(.close)
     }
 

@@ -52,6 +52,36 @@ final class RawConnection: Sendable {
         return String(decoding: bytes, as: UTF8.self)
     }
 
+    /// What has come, up to so many bytes, without taking it; waits for the first.
+    func peek(_ count: Int) -> [UInt8] {
+        var buffer = [UInt8](repeating: 0, count: count)
+        let found = recv(socket, &buffer, count, Int32(MSG_PEEK))
+        return Array(buffer.prefix(max(0, found)))
+    }
+
+    /// Passes bytes on to a port of 127.0.0.1 and back, until either end is reached.
+    func pass(to port: Int) {
+        guard let other = try? LoopbackSocket.connect(.v4, port: port) else { return }
+        defer { Glibc.close(other) }
+        var buffer = [UInt8](repeating: 0, count: 64 << 10)
+        while true {
+            var events = [socket, other].map { pollfd(fd: $0, events: Int16(POLLIN), revents: 0) }
+            poll(&events, 2, -1)
+            for (index, to) in [other, socket].enumerated() where events[index].revents != 0 {
+                let count = recv(events[index].fd, &buffer, buffer.count, 0)
+                guard count > 0 else { return }
+                var sent = 0
+                while sent < count {
+                    let step = buffer.withUnsafeBytes {
+                        Glibc.send(to, $0.baseAddress! + sent, count - sent, Int32(MSG_NOSIGNAL))
+                    }
+                    guard step > 0 else { return }
+                    sent += step
+                }
+            }
+        }
+    }
+
     /// Sends all of it; false when the client has closed the connection.
     @discardableResult
     func send(_ bytes: some Collection<UInt8>) -> Bool {
