@@ -40,6 +40,7 @@ let package = Package(
                 .embedInCode("Lua/expire.lua"),
                 .embedInCode("Lua/heartbeat.lua"),
                 .embedInCode("Lua/inspect.lua"),
+                .embedInCode("Lua/isolate.lua"),
                 .embedInCode("Lua/leave.lua"),
                 .embedInCode("Lua/prelude.lua"),
                 .embedInCode("Lua/promote.lua"),

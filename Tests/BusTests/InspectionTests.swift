@@ -51,6 +51,8 @@ import Testing
             ("ghost", "HSET K:spec:ghost spec x"), ("ghost", "ZADD K:paused 1 ghost"),
             ("ghost", "ZADD K:leases 99999999999999 ghost"), ("scheduled", "ZREM K:deadlines scheduled"),
             ("later", "PERSIST K:job:later"), ("ghost", "ZADD K:completed 99999999999999 ghost"),
+            ("y", "SET K:job:y 1"), ("ghost", "SET K:offsets:ghost 1"), ("paused", "SET K:offsets:paused 1"),
+            ("paused", "HSET K:job:paused asof x crashes -1"), ("paused", "HSET K:job:paused seq 1e99"),
             ("haul:{default}:worker:w1", "PERSIST K:worker:w1"), ("haul:{default}:reply:me", "LPUSH K:reply:me x"),
             ("haul:{default}:held:nobody", #"RPUSH K:held:nobody {"url":"http://h/2"} {"url":"http://h/1"}"#),
         ]) func repair(_ subject: String, _ command: String) async throws
@@ -132,7 +134,7 @@ import Testing
         "what cannot be repaired is said",
         arguments: [
             "SET K:strange 1", "HSET K:settings max_running many", "HSET K:settings pause 1",
-            "HSET K:job:x url http://h", "SET K:job:y 1",
+            "HSET K:job:x url http://h", "SET K:spec:paused 1",
             "HDEL K:spec:paused spec", "HSET K:job:paused state lost", "SET K:held:nobody x",
         ]) func unrepairable(_ command: String) async throws
     {

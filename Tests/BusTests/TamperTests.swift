@@ -97,4 +97,87 @@ import Testing
         // Left as they are, for whoever put them there.
         #expect(try await f.redis.send(Command("GET", f.queue.keys.prefix + "\(kind):end")).string == "x")
     }
+
+    @Test(
+        "a key of another type that is there before its job stops no other job", arguments: ["job", "spec", "offsets"])
+    func poison(_ kind: String) async throws {
+        let f = try await QueueFixture()
+        try await f.redis.send(Command("SET", f.queue.keys.prefix + "\(kind):bad", "x"))
+        for id in ["bad", "good"] { try await f.push(#"{"url":"http://h/\#(id)","id":"\#(id)"}"#) }
+        let replies = try await f.queue.claim(f.worker, tokens: [Token.make(), Token.make(), Token.make()])
+        let claims = replies.compactMap { if case .job(let claim) = $0 { claim } else { nil } }
+        if kind == "offsets" {
+            // Nobody reads them before the job has some.
+            #expect(claims.map(\.run.id) == ["bad", "good"])
+            for claim in claims { try await f.settle(claim, QueueFixture.done) }
+        } else {
+            #expect(claims.map(\.run.id) == ["good"])
+            let rejected = try #require(try await f.queue.rejected(limit: 2).first)
+            #expect(try JSON(rejected)["reason"]?.string?.contains("a key of job bad holds no hash") == true)
+            #expect(
+                try await f.redis.send(Command("HVALS", f.queue.keys.worker("w1"))).array?.count { $0.string == "bad" }
+                    == 0)
+            #expect(try await Inspection(f.queue).run().map(\.subject) == ["bad"])
+            #expect(try await Inspection(f.queue).run(repairing: true).allSatisfy(\.isRepaired))
+        }
+        try await f.expectOrder()
+    }
+
+    @Test(
+        "a number that is none in a job's hash stops neither its line nor its tick",
+        arguments: ["asof", "pushed", "wantat", "seq", "attempt", "crashes", "deadline_at"],
+        ["x", "-1", "nan", "1e400", "99999999999999999999"])
+    func numbers(_ name: String, _ value: String) async throws {
+        let f = try await QueueFixture()
+        for id in ["old", "run", "late"] { try await f.push(#"{"url":"http://h/\#(id)","id":"\#(id)","at":5}"#) }
+        let old = try #require(try await f.claim())
+        let run = try #require(try await f.claim())
+        let late = try #require(try await f.claim())
+        try await f.settle(old, .failed(Failure(.io, "m"), retryable: true, received: 0))
+        try await f.settle(late, .retry(after: .milliseconds(1), Failure(.io, "m")))
+        for id in ["old", "run", "late"] {
+            try await f.redis.send(Command("HSET", f.queue.keys.job(id), name, value))
+            try await f.redis.send(Command("ZADD", f.queue.keys.deadlines, "1", id))
+        }
+        try await f.redis.send(Command("ZADD", f.queue.keys.leases, "1", "run"))
+        try await f.queue.request(.paused, of: ["late"])
+        try await f.push(#"{"url":"http://h/old","id":"old","at":99999999999999}"#)
+        try await f.push(#"{"url":"http://h/good","id":"good"}"#)
+        _ = try await f.tick()
+        var taken: Set<String> = []
+        for _ in 0..<4 {
+            guard let claim = try await f.claim() else { continue }
+            taken.insert(claim.run.id)
+            if claim.run.id == "run" { try await f.settle(claim, .retry(after: .seconds(9), Failure(.io, "m"))) }
+        }
+        #expect(taken.isSuperset(of: ["old", "good"]), "\(taken)")
+        #expect(!run.run.token.isEmpty)
+        _ = try await f.tick()
+        _ = try await Inspection(f.queue).run(repairing: true)
+        #expect(try await Inspection(f.queue).run().isEmpty)
+    }
+
+    @Test("an error that is not the job's own moves nothing aside") func foreign() async throws {
+        let f = try await QueueFixture()
+        try await f.push(#"{"url":"http://h/a","id":"a"}"#)
+        let worker = f.queue.keys.worker("w1")
+        try await f.redis.send(Command("DEL", worker))
+        try await f.redis.send(Command("SET", worker, "x"))
+        await #expect(throws: RedisError.self) { try await f.claim() }
+        try await f.redis.send(Command("DEL", worker))
+        _ = try await f.queue.register(f.worker, fields: [], known: [])
+        #expect(try await f.queue.rejected(limit: 1).isEmpty)
+        #expect(try await f.claim()?.run.id == "a")
+    }
+
+    @Test("a right that is missing moves nothing aside") func right() async throws {
+        let f = try await QueueFixture()
+        try await f.push(#"{"url":"http://h/a","id":"a"}"#)
+        try await f.tick()
+        try await f.redis.send(Command("ACL", "SETUSER", "default", "-hset"))
+        await #expect(throws: RedisError.self) { try await f.claim() }
+        try await f.redis.send(Command("ACL", "SETUSER", "default", "+hset"))
+        #expect(try await f.queue.rejected(limit: 1).isEmpty)
+        #expect(try await f.claim()?.run.id == "a")
+    }
 }

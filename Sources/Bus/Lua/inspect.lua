@@ -7,6 +7,7 @@
 define('inspect', { 'allow-oom' }, function()
   local repairing = ARGV[2] == 'repair'
   local findings, queued = {}, {}
+  local NUMBERS = { 'wantat', 'asof', 'crashes', 'attempt', 'deadline_at', 'seq', 'pushed' }
   local TTL = { completed = ARGV[3], failed = ARGV[4], cancelled = ARGV[5] }
 
   -- Hashes of ended jobs expire by themselves, their entries are the next tick's to trim.
@@ -20,7 +21,10 @@ define('inspect', { 'allow-oom' }, function()
     end
     for _, name in ipairs({ k, spec(id), offsets(id) }) do
       local kind = call('TYPE', name).ok
-      if kind ~= 'hash' and kind ~= 'none' then return found('type') end
+      if kind ~= 'hash' and kind ~= 'none' then
+        found('type', function() call('DEL', name) end)
+        if not repairing then return end
+      end
     end
     local exists = call('EXISTS', k) == 1
     if not exists then
@@ -36,6 +40,11 @@ define('inspect', { 'allow-oom' }, function()
       if call('ZSCORE', LEASES, id) then found('index without job', function() call('ZREM', LEASES, id) end) end
       if call('ZSCORE', DEADLINES, id) then found('deadline', function() call('ZREM', DEADLINES, id) end) end
       return
+    end
+    -- What job() takes for absent.
+    local texts = call('HMGET', k, unpack(NUMBERS))
+    for n, name in ipairs(NUMBERS) do
+      if texts[n] and not number(texts[n]) then found('number', function() call('HDEL', k, name) end) end
     end
     local j = job(id)
     local st = j.state
@@ -60,7 +69,7 @@ define('inspect', { 'allow-oom' }, function()
       -- With a lease that is over, the reaper takes it and puts it back in line.
       if not lease then found('no lease', function() call('ZADD', LEASES, NOW, id) end) end
       if not j.token or not j.worker then found('no token')
-      elseif lease and tonumber(lease) > now and call('HGET', PREFIX .. 'worker:' .. j.worker, j.token) ~= id then
+      elseif lease and tonumber(lease) > now and redis.pcall('HGET', PREFIX .. 'worker:' .. j.worker, j.token) ~= id then
         found('unknown to its worker', function() call('ZADD', LEASES, NOW, id) end)
       end
     elseif lease then
@@ -87,6 +96,10 @@ define('inspect', { 'allow-oom' }, function()
     end
   end
 
-  for n = 6, #ARGV, 2 do judge(ARGV[n], ARGV[n + 1]) end
+  for n = 6, #ARGV, 2 do
+    local id = ARGV[n]
+    local fine = isolated(judge, id, ARGV[n + 1])
+    if not fine then for _, x in ipairs({ id, 'trouble', '0' }) do findings[#findings + 1] = x end end
+  end
   return publish({ findings, queued })
 end)

@@ -8,8 +8,8 @@
 --
 -- Functions are not transactions: an error in the middle keeps what was done. So touch() meets the keys that may be
 -- written, before the first write; a key of a wrong type fails there, with nothing changed. Jobs' own keys are met by
--- job(), or by is_strange() where one job must not stop others. The worker's hash and the rejected list are the first to be
--- written where touch() does not meet them.
+-- job(), or by is_strange(); what they miss stops no other job (isolate.lua). The worker's hash and the rejected list are met
+-- first where touch() does not meet them.
 local call, ARGV, NONCE
 local JOBS, HELD, WANT, TICK, LEASES, SCHEDULED, REJECTED, WORKERS, WORKER, SETTINGS, DEADLINES
 local INDEX, PREFIX, QUEUE
@@ -82,6 +82,10 @@ local function is_closed(settings)
   return settings[1] == '1' or settings[1] == 'true' or (limit and call('ZCARD', LEASES) >= limit)
 end
 
+-- A whole number that a hash holds, as its text: nil for what is none, since anybody may write into a hash. With more digits
+-- Lua would write another number.
+local function number(text) return text and #text <= 14 and string.find(text, '^%d+$') and text or nil end
+
 -- A quoted JSON string.
 local function quoted(text)
   return '"' .. string.gsub(text, '[%c"\\\127]', function(c) return string.format('\\u%04x', string.byte(c)) end) .. '"'
@@ -91,11 +95,12 @@ end
 -- written. `extra` is JSON members with a leading comma, or ''.
 local function emit(id, j, event, extra, worker, reply_to)
   local meta = event ~= 'progress' and j.meta
-  local seq = (numbers[id] or j.seq) + 1
+  local before = numbers[id]
+  local seq = (before or j.seq) + 1
   numbers[id] = seq
   outbox[#outbox + 1] = { id, '{"v":1,"event":"' .. event .. '","id":"' .. id .. '","queue":"' .. QUEUE .. '","seq":' .. seq
     .. ',"at":' .. NOW .. (worker and worker ~= '' and ',"worker":"' .. worker .. '"' or '')
-    .. (meta and ',"meta":' .. meta or '') .. extra .. '}', reply_to }
+    .. (meta and ',"meta":' .. meta or '') .. extra .. '}', reply_to or false, before }
 end
 
 -- The last act of every function, and of settling before the next job is looked at.
@@ -122,17 +127,17 @@ local function ending(id)
   local v = redis.pcall('HMGET', key(id), 'state', 'token', 'want', 'again', 'speed', 'meta', 'reply_to', 'deadline_at', 'seq')
   if v.err then return nil end
   return { state = v[1] or nil, token = v[2] or nil, want = v[3] or nil, again = v[4] or nil, speed = v[5] or nil,
-    meta = v[6] or nil, reply_to = v[7] or nil, deadline = v[8] or nil, seq = tonumber(v[9]) or 0 }
+    meta = v[6] or nil, reply_to = v[7] or nil, deadline = number(v[8]), seq = tonumber(number(v[9])) or 0 }
 end
 
 -- Reads the fields that decide what may happen to a job, and those that its events need.
 local function job(id)
   local v = call('HMGET', key(id), 'state', 'want', 'wantat', 'ticket', 'asof', 'token', 'again', 'worker', 'crashes', 'attempt',
     'meta', 'reply_to', 'deadline_at', 'waiting', 'seq', 'pushed')
-  return { state = v[1] or nil, want = v[2] or nil, wantat = v[3] or nil, ticket = v[4] or nil, asof = v[5] or nil,
-    token = v[6] or nil, again = v[7] or nil, worker = v[8] or nil, crashes = tonumber(v[9]) or 0, attempt = tonumber(v[10]) or 0,
-    meta = v[11] or nil, reply_to = v[12] or nil, deadline = v[13] or nil, waiting = v[14] or nil, seq = tonumber(v[15]) or 0,
-    pushed = v[16] or nil }
+  return { state = v[1] or nil, want = v[2] or nil, wantat = number(v[3]), ticket = v[4] or nil, asof = number(v[5]),
+    token = v[6] or nil, again = v[7] or nil, worker = v[8] or nil, crashes = tonumber(number(v[9])) or 0,
+    attempt = tonumber(number(v[10])) or 0, meta = v[11] or nil, reply_to = v[12] or nil, deadline = number(v[13]), waiting = v[14] or nil,
+    seq = tonumber(number(v[15])) or 0, pushed = number(v[16]) }
 end
 
 -- How many fields a hash has; nil for a key of another type.
@@ -171,7 +176,8 @@ local function leave(id, j)
   if j.state and INDEX[j.state] then call('ZREM', INDEX[j.state], id) end
   if j.state == 'running' then
     call('ZREM', LEASES, id)
-    if j.token and j.worker then call('HDEL', PREFIX .. 'worker:' .. j.worker, j.token) end
+    -- Another worker's hash may have been replaced by a key of another type: that is for its own calls to tell.
+    if j.token and j.worker then redis.pcall('HDEL', PREFIX .. 'worker:' .. j.worker, j.token) end
   end
   if j.state == 'completed' or j.state == 'failed' or j.state == 'cancelled' then
     call('PERSIST', key(id)) call('PERSIST', spec(id)) call('PERSIST', offsets(id))

@@ -1,7 +1,7 @@
 -- A duty of tick.lua: due jobs join the end of the line.
 local function promote(tick)
   local due = call('ZRANGEBYSCORE', SCHEDULED, '-inf', now, 'LIMIT', 0, 200)
-  for _, id in ipairs(due) do
+  each(due, function(id)
     call('ZREM', SCHEDULED, id)
     local j = is_strange(id) and {} or job(id)
     if j.state == 'scheduled' then
@@ -10,6 +10,6 @@ local function promote(tick)
       line_up(id, false)
       emit(id, j, 'queued', '')
     end
-  end
+  end, function() end)
   if #due == 200 then tick.more = true end
 end

@@ -48,7 +48,8 @@ local function verdict(h, push)
     if not is_old(push.at, h.asof) and h.want and not is_old(push.at, h.wantat) then return 'again' end
   end
   if state and is_old(push.at, h.asof) then return 'duplicate' end
-  local word = VERDICTS[state or false][kind]
+  -- A state that is none is one in which nothing happens to the job.
+  local word = (VERDICTS[state or false] or VERDICTS.paused)[kind]
   if word == 'go on' and not push.has_spec then return 'spent' end
   return word
 end

@@ -10,9 +10,13 @@ end
 local function hear_requests(tick)
   local are_many = call('HLEN', WANT) > 200
   local wanted = are_many and call('HRANDFIELD', WANT, 200, 'WITHVALUES') or call('HGETALL', WANT)
+  local ids, requests = {}, {}
   for k = 1, #wanted, 2 do
-    local id = wanted[k]
-    local want, made = string.match(wanted[k + 1], '^(%a+) ?(%d*)$')
+    ids[#ids + 1] = wanted[k]
+    requests[wanted[k]] = wanted[k + 1]
+  end
+  each(ids, function(id)
+    local want, made = string.match(requests[id], '^(%a+) ?(%d*)$')
     local isTimed = made and made ~= ''
     -- Clocks differ: it was not there at the last look, and it is there now.
     made = whole(math.max(tick.last, math.min(tonumber(made) or tick.last, now)))
@@ -59,5 +63,8 @@ local function hear_requests(tick)
         if st ~= 'paused' then pause(id, j) end
       end
     end
-  end
+  end, function(id, wrong)
+    call('HDEL', WANT, id)
+    reject(requests[id], 'want: job ' .. id .. ' cannot be changed: ' .. wrong, id)
+  end)
 end

@@ -40,7 +40,7 @@ local function end_run(worker, retention, run)
       as_of(id, j.wantat)
       pause(id, j, worker)
     elseif (outcome == 'retry' or outcome == 'carry-on' or outcome == 'parked') and not j.want then
-      if outcome == 'retry' then call('HINCRBY', key(id), 'attempt', 1) end
+      if outcome == 'retry' then call('HSET', key(id), 'attempt', j.attempt + 1) end
       if outcome == 'carry-on' then call('HDEL', key(id), 'attempt') end
       postpone(id, j, tonumber(argument), outcome == 'parked' and 'disk' or nil)
       emit(id, j, outcome == 'parked' and 'waiting' or 'retrying', members, worker)
@@ -73,8 +73,7 @@ define('settle', { 'allow-oom' }, function()
   end
   for n, run in ipairs(runs) do
     local fine, answer = pcall(end_run, worker, retention, run)
-    -- To pcall an error is a text or a table, by Redis' version.
-    answers[n] = fine and answer or { err = type(answer) == 'table' and answer.err or tostring(answer) }
+    answers[n] = fine and answer or { err = told(answer) }
     -- What it had to tell is not for another run to tell: it is settled again.
     if not fine then outbox, numbers = {}, {} end
     if fine and run.is_ours then ids[#ids + 1], tokens[#tokens + 1] = run.id, run.token end

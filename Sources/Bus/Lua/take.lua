@@ -45,14 +45,16 @@ local function start(id, h, j, element, worker, token, lease, retention)
     st and call('HGETALL', k) or {}, st and call('HGETALL', offsets(id)) or {} }
 end
 
+local function strange(id)
+  return 'id: a key of job ' .. id .. ' holds no hash; see what haul check says of it, then push the job again'
+end
+
 -- Does what an element asks for. Returns a claim if this worker is to run its job.
 local function accept(element, worker, token, lease, retention)
   local j, id, reason = identify(element)
   -- Most are new, and have nothing to be read.
   local fields = not reason and size(key(id))
-  if not reason and fields ~= 0 and is_strange(id) then
-    reason = 'id: a key of job ' .. id .. ' holds no hash; delete it (haul check names it) and push the job again'
-  end
+  if not reason and fields ~= 0 and is_strange(id) then reason = strange(id) end
   if reason then
     return reject(element, reason, type(id) == 'string' and string.find(id, ID) and #id <= 128 and id or nil)
   end
@@ -69,6 +71,15 @@ local function accept(element, worker, token, lease, retention)
     h.want = nil
   end
   return start(id, h, j, element, worker, token, lease, retention)
+end
+
+-- What could not be taken, whatever somebody has written over its job's keys, is rejected.
+local function put_aside(element, token, wrong)
+  local _, id, reason = identify(element)
+  local isInvalid = reason ~= nil
+  if not isInvalid and is_strange(id) then reason = strange(id) end
+  call('HDEL', WORKER, token)
+  reject(element, reason or 'element: cannot be taken: ' .. wrong, not isInvalid and id or nil)
 end
 
 -- Takes the next jobs for `worker`, one for each of `tokens`. Returns them, {'job', …} each; behind the last one is what ended
@@ -95,9 +106,15 @@ local function take(worker, tokens, lease, retention, settings, held, waiting)
       local list, element = held and HELD or JOBS, held or waiting
       if not element then return ended('empty') end
       bytes = bytes + #element
-      local claim = accept(element, worker, token, lease, retention)
+      local fine, claim = isolated(accept, element, worker, token, lease, retention)
+      if not fine then
+        local isAside, e = pcall(put_aside, element, token, claim)
+        -- What has been claimed by now is claimed; the next call tells what is wrong.
+        if not isAside and #claims > 0 then return ended('more') end
+        if not isAside then raise(e) end
+      end
       call('RPOP', list)
-      if claim then
+      if fine and claim then
         claims[#claims + 1] = claim
         token = tokens[#claims + 1]
         if not token then return claims end
