@@ -47,6 +47,15 @@ int clinux_close_from(void *actions, int first) {
     return posix_spawn_file_actions_addclosefrom_np(actions, first);
 }
 
+int clinux_rename_exclusive(int directory, const char *from, const char *to) {
+    return renameat2(directory, from, directory, to, RENAME_NOREPLACE) == 0 ? 0 : errno;
+}
+
+int clinux_lock_byte(int descriptor, off_t position) {
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = position, .l_len = 1};
+    return fcntl(descriptor, F_OFD_SETLK, &lock) == 0 ? 0 : errno;
+}
+
 int clinux_accept(int listener) { return accept4(listener, NULL, NULL, SOCK_CLOEXEC); }
 
 long clinux_file_system(int descriptor) {

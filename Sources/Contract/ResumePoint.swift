@@ -58,6 +58,7 @@ public struct CompletedFile: Sendable, Equatable {
     public var file: String
     public var bytes: Int64
     public var store: String
+    /// Its inode; on a file system without lasting ones what stands for it, made of size and time.
     public var inode: UInt64
     /// Nanoseconds since 1970.
     public var modified: Int64

@@ -69,9 +69,16 @@ extension Download {
     private func name(_ file: FileCommit.Written) throws(TransferError) -> FileCommit.Named {
         let (chosen, partial, entity, source) = state.withLock { ($0.target!, $0.partial!, $0.entity, $0.source) }
         var target = chosen
+        var placing = Placing(
+            partial, in: context.store, folder: target.folder, isDurable: context.durability == .disk)
         let isOwn: Bool
         do throws(Target.PlaceError) {
-            isOwn = try target.place(partial, job.ifExists) { mayReplace(chosen) }
+            isOwn = try target.place(&placing, job.ifExists) { found in
+                // What this job completed under a numbered name stays: it is asked to find another one.
+                found.name == chosen.name
+                    ? mayReplace(found)
+                    : found.isUnsettled(key, in: context.store) && !found.isOwn(completed, store: context.store)
+            }
         } catch {
             switch error {
             // The partial file is gone: by whoever has the lease now, or with all of the root.
@@ -79,20 +86,22 @@ extension Download {
             case .failed(let error): throw error
             }
         }
+        let named = placing.partial
+        if named.name != partial.name { state.withLock { $0.partial = named } }
         var status = stat()
         fstat(file.output.descriptor, &status)
         let seconds = state.withLock { $0.meter.seconds }
         return FileCommit.Named(
             outcome: .completed(
                 record(target, status, entity, source, file.checksum), seconds: seconds, unchanged: false),
-            directory: target.directory, successor: isOwn ? partial : nil)
+            directory: target.directory, successor: isOwn ? named : nil)
     }
 
     func record(_ target: Target, _ status: stat, _ entity: Entity, _ source: String, _ checksum: String?)
         -> CompletedFile
     {
         CompletedFile(
-            file: target.path, bytes: Int64(status.st_size), store: context.store.id, inode: UInt64(status.st_ino),
+            file: target.path, bytes: Int64(status.st_size), store: context.store.id, inode: status.lastingIdentity,
             modified: status.modifiedNanoseconds, entity: entity,
             source: source, checksum: checksum, validated: clock.milliseconds)
     }

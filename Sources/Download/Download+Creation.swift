@@ -20,7 +20,8 @@ extension Download {
             used == nil && resume?.generation != token
             ? token : token + "." + String(UInt32.random(in: 0...(.max)), radix: 16)
         let partial = try PartialFile.create(
-            in: target.directory, key: key, generation: generation, mode: context.attributes.modeWhileWriting,
+            in: target.directory, key: key, generation: generation, run: token,
+            mode: context.attributes.modeWhileWriting,
             alone: isNew && used == nil)
         let output = OutputFile(
             descriptor: partial.descriptor, path: context.engine.path, durability: context.durability,
@@ -42,6 +43,6 @@ extension Download {
 
     /// Whether what has the final name is the job's own: what it finished before, or placed in a run that nobody heard of.
     func mayReplace(_ target: Target) -> Bool {
-        target.isOwn(completed, store: context.store) || target.isUnsettled(key)
+        target.isOwn(completed, store: context.store) || target.isUnsettled(key, in: context.store)
     }
 }

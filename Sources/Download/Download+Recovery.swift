@@ -14,6 +14,7 @@ extension Download {
             let target = try? await self.target(of: completed.file),
             try await onDisk({ () throws(TransferError) in target.isOwn(completed, store: store) })
         else { return nil }
+        if !isSettled { _ = await takeOver(target.directory, continuing: nil) }
         var result = completed
         let age = clock.milliseconds - completed.validated
         if let freshFor = job.freshFor, Double(age) / 1000 < freshFor {
@@ -59,48 +60,64 @@ extension Download {
     func recover() async throws(TransferError) -> Step {
         guard let resume, resume.store == context.store.id else { return .begin }
         guard let target = try? await self.target(of: resume.file) else { return .begin }
-        let key = key
-        let found = await context.engine.path.blocking.run { PartialFile.find(resume, in: target.directory, key: key) }
-        switch found {
-        case nil: return .begin
-        case .placed(let name, let status):
+        let left = await takeOver(target.directory, continuing: resume.generation)
+        if let placed = left.placed.first(where: { $0.generation == resume.generation }) {
             var target = target
-            target.name = name
+            target.name = placed.name
             if context.durability == .disk {
                 // Whoever gave it the name may not have come to sync that.
                 let directory = target.directory
                 try await onDisk { () throws(TransferError) in try directory.sync() }
             }
             return .finished(
-                .completed(record(target, status, resume.entity, resume.source, nil), seconds: 0, unchanged: false))
-        case .open(let partial):
-            let output = OutputFile(
-                descriptor: partial.descriptor, path: context.engine.path, durability: context.durability,
-                written: resume.offsets)
-            let isOurs = isOurs(resume.source)
-            let isKnown = resume.entity.digest != nil || !resume.isMixed && resume.entity.strongValidator != nil
-            guard job.method == "GET", resume.offsets.count > 0, let total = resume.entity.total,
-                job.checksum != nil || isOurs && isKnown
-            else {
-                return .begin
-            }
-            state.withLock { state in
-                state.output = output
-                state.partial = partial
-                state.target = target
-                state.entity = resume.entity
-                state.source = resume.source
-                state.isMixed = resume.isMixed
-                if isOurs { state.mirrors.told(resume.entity) }
-                state.base = resume.offsets.count
-                state.checkpointed = resume.offsets
-            }
-            // It may have lost its reservation, or never had one.
-            let keepFree = context.store.keptFree
-            try await onDisk { () throws(TransferError) in try output.reserve(total, keepFree: keepFree) }
-            report(.resumed(offset: resume.offsets.count, total: total))
-            return .go
+                .completed(
+                    record(target, placed.status, resume.entity, resume.source, nil), seconds: 0, unchanged: false))
         }
+        let partial = await context.engine.path.blocking.run {
+            left.partial.flatMap { PartialFile.open($0, fulfilling: resume, in: target.directory) }
+        }
+        guard let partial else { return .begin }
+        return try await goOn(with: partial, of: target, from: resume)
+    }
+
+    /// Fences what earlier runs are still about to do in a directory.
+    private func takeOver(_ directory: Directory, continuing generation: String?) async -> Inheritance {
+        await context.engine.path.blocking.run { [key, token] in
+            Inheritance(of: key, in: directory, by: token, continuing: generation)
+        }
+    }
+
+    /// Whether the bytes that `resume` tells of can be joined with others.
+    func canGoOn(_ resume: ResumePoint) -> Bool {
+        let isKnown = resume.entity.digest != nil || !resume.isMixed && resume.entity.strongValidator != nil
+        return job.method == "GET" && resume.offsets.count > 0 && resume.entity.total != nil
+            && (job.checksum != nil || isOurs(resume.source) && isKnown)
+    }
+
+    private func goOn(
+        with partial: PartialFile, of target: Target, from resume: ResumePoint
+    ) async throws(TransferError) -> Step {
+        let output = OutputFile(
+            descriptor: partial.descriptor, path: context.engine.path, durability: context.durability,
+            written: resume.offsets)
+        guard canGoOn(resume), let total = resume.entity.total else { return .begin }
+        let isOurs = isOurs(resume.source)
+        state.withLock { state in
+            state.output = output
+            state.partial = partial
+            state.target = target
+            state.entity = resume.entity
+            state.source = resume.source
+            state.isMixed = resume.isMixed
+            if isOurs { state.mirrors.told(resume.entity) }
+            state.base = resume.offsets.count
+            state.checkpointed = resume.offsets
+        }
+        // It may have lost its reservation, or never had one.
+        let keepFree = context.store.keptFree
+        try await onDisk { () throws(TransferError) in try output.reserve(total, keepFree: keepFree) }
+        report(.resumed(offset: resume.offsets.count, total: total))
+        return .go
     }
 
     func target(of path: String) async throws(TransferError) -> Target {

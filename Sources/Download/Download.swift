@@ -45,6 +45,7 @@ package final class Download: Sendable {
     let resume: ResumePoint?
     let completed: CompletedFile?
     let isNew: Bool
+    let isSettled: Bool
     let clock: SharedClock
     /// All connections of the job share it.
     private let limit: TokenBucket?
@@ -55,15 +56,17 @@ package final class Download: Sendable {
     let state: Mutex<State>
 
     /// `key` is sha1 of the queue and the job's id, 40 hexadecimal digits. `isNew` says that no run of the job can have
-    /// been before. Right before the name is placed `isLeaseHeld` tells whether the lease certainly stands by our own
+    /// been before; `isSettled` that the last one completed it, so that none can be at work. Right before the name is placed `isLeaseHeld` tells whether the lease certainly stands by our own
     /// clock; where it does not, `mayCommit` is asked. `clock` judges what other workers have noted.
     package init(
         job: Job, token: String, key: String, resume: ResumePoint?, completed: CompletedFile?, isNew: Bool = false,
-        clock: SharedClock, context: DownloadContext, isLeaseHeld: @escaping @Sendable () -> Bool = { false },
+        isSettled: Bool = false, clock: SharedClock, context: DownloadContext,
+        isLeaseHeld: @escaping @Sendable () -> Bool = { false },
         mayCommit: @escaping @Sendable () async -> Bool, report: @escaping @Sendable (DownloadEvent) -> Void
     ) {
         (self.job, self.token, self.key, self.resume, self.completed) = (job, token, key, resume, completed)
-        (self.isNew, self.clock, self.context, self.report) = (isNew, clock, context, report)
+        (self.isNew, self.isSettled) = (isNew, isSettled)
+        (self.clock, self.context, self.report) = (clock, context, report)
         limit = job.limitRate.map { TokenBucket(bytesPerSecond: $0) }
         (self.isLeaseHeld, self.mayCommit) = (isLeaseHeld, mayCommit)
         state = Mutex(
@@ -165,12 +168,30 @@ package final class Download: Sendable {
         if soon { context.commits.later(unlink) } else { await blocking.run(unlink) }
     }
 
+    /// Removes the partial file if no run can ever go on with it; true if nothing of it is left. It would only take room for as
+    /// long as the job is kept.
+    package func discardUseless() async -> Bool {
+        let partial = state.withLock { $0.partial }
+        let isLeft = await context.engine.path.blocking.run {
+            partial.map { $0.directory.status(of: $0.name) != nil } ?? true
+        }
+        // What lies on another store is that one's.
+        let resume = resume.flatMap { $0.store == context.store.id ? $0 : nil }
+        if isLeft, partial == nil ? resume.map(canGoOn) ?? true : isContinuable { return false }
+        await unlinkPartial()
+        return true
+    }
+
+    private var isContinuable: Bool { isResumable && state.withLock { !$0.isMixed || judge(of: $0.entity) != nil } }
+
     /// Where the partial file is, once it is opened, or was left by an earlier run.
     package var partialPlace: PartialPlace? {
         let opened = state.withLock { state in
-            state.partial.flatMap { partial in state.target.map { ($0.path, partial.generation) } }
+            state.partial.flatMap { partial in state.target.map { ($0.path, partial) } }
         }
-        if let (file, generation) = opened { return PartialPlace(file: file, key: key, generation: generation) }
+        if let (file, partial) = opened {
+            return PartialPlace(file: file, key: key, generation: partial.generation, name: partial.name)
+        }
         guard let resume, resume.store == context.store.id else { return nil }
         return PartialPlace(file: resume.file, key: key, generation: resume.generation)
     }

@@ -34,8 +34,9 @@ struct JobRunner: Sendable {
         let running = RunningJob(claim: claim, job: job, lease: Lease(length: lease, sent: sent))
         let download = Download(
             job: job, token: claim.run.token, key: PartialKey.of(claim.run.id, in: attendant.queue.name),
-            resume: claim.resume, completed: claim.completed, isNew: claim.previous == nil, clock: claim.clock,
-            context: context, isLeaseHeld: { running.stopReason != .fenced && running.lease.isHeld() },
+            resume: claim.resume, completed: claim.completed, isNew: claim.previous == nil,
+            isSettled: claim.previous == .completed, clock: claim.clock, context: context,
+            isLeaseHeld: { running.stopReason != .fenced && running.lease.isHeld() },
             mayCommit: { await self.mayCommit(running, attendant) },
             report: { self.announce($0, of: running, attendant) })
         if !job.unknownFields.isEmpty {
@@ -99,7 +100,10 @@ struct JobRunner: Sendable {
         case .failed(let failure): end.settlement = judge(failure, running, download)
         }
         await running.endCheckpoints()
-        if end.settlement?.isLast == false { running.note(await download.finalCheckpoint()) }
+        if end.settlement?.isLast == false {
+            if await download.discardUseless() { running.forgetBytes() }
+            running.note(await download.finalCheckpoint())
+        }
         if running.stopReason == .fenced { return End(download: download) }
         end.isFirst = running.claim.previous == nil && !running.hasResume
         end.report = running.takeReport()

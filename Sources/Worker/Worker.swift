@@ -70,6 +70,7 @@ package final class Worker: Sendable {
             log.warning(
                 "this system has no certificate authorities: no https server can be trusted (install ca-certificates)")
         }
+        RootCheck.tell(of: store, log)
         if await trouble() != nil { waitForRoot() }
         log.info(
             "working",

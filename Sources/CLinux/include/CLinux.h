@@ -24,6 +24,12 @@ int clinux_reserve(int descriptor, off_t size);
 /// `actions` is a posix_spawn_file_actions_t: to include spawn.h here would make its types this module's.
 int clinux_close_from(void *actions, int first);
 
+/// renameat2(2) with RENAME_NOREPLACE, within one directory; 0 or errno.
+int clinux_rename_exclusive(int directory, const char *from, const char *to);
+
+/// Locks a byte of the file for this open description (F_OFD_SETLK), until that is closed; 0 or errno, without a wait.
+int clinux_lock_byte(int descriptor, off_t position);
+
 /// accept4(2): a connection that no child inherits; -1 and errno on failure.
 int clinux_accept(int listener);
 

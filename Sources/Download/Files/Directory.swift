@@ -45,6 +45,16 @@ final class Directory: Sendable {
 
     func unlink(_ name: String) { unlinkat(descriptor, name, 0) }
 
+    /// 0 or errno.
+    func link(_ name: String, to other: String) -> Int32 {
+        linkat(descriptor, name, descriptor, other, 0) == 0 ? 0 : errno
+    }
+
+    /// Replaces what has the other name; 0 or errno.
+    func rename(_ name: String, to other: String) -> Int32 {
+        renameat(descriptor, name, descriptor, other) == 0 ? 0 : errno
+    }
+
     /// Makes the names in it durable. Blocks.
     func sync() throws(TransferError) {
         // Some file systems cannot sync a directory, and say so.
@@ -55,11 +65,14 @@ final class Directory: Sendable {
 
     var fileIdentity: FileIdentity? { FileIdentity(of: descriptor) }
 
-    static let probePrefix = "\(Store.hiddenPrefix)probe-"
+    static let probePrefix = "\(HiddenName.prefix)probe-"
+
+    /// A name for a file that is there for a moment only.
+    static func probeName() -> String { "\(probePrefix)\(getpid())-\(UInt64.random(in: 0...(.max)))" }
 
     /// Makes a file in it, writes and syncs it, and takes it away again; the errno of what failed, or 0.
     func tryWriting() -> Int32 {
-        let name = "\(Self.probePrefix)\(getpid())-\(UInt64.random(in: 0...(.max)))"
+        let name = Self.probeName()
         let file = openat(descriptor, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
         guard file >= 0 else { return errno }
         let isWritten = write(file, "x", 1) == 1 && fsync(file) == 0
@@ -69,18 +82,24 @@ final class Directory: Sendable {
         return isWritten ? 0 : code
     }
 
+    enum EntryKind { case file, other }
+
     /// The names in it, without `.` and `..`.
-    func names() -> [String] {
+    func names() -> [String] { entries().map(\.name) }
+
+    /// What is in it, and whether that is certainly a file.
+    func entries() -> [(name: String, kind: EntryKind)] {
         let copy = openat(descriptor, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         guard copy >= 0, let stream = fdopendir(copy) else { return [] }
         defer { closedir(stream) }
-        var names: [String] = []
+        var entries: [(name: String, kind: EntryKind)] = []
         while let entry = readdir(stream) {
             let name = withUnsafePointer(to: &entry.pointee.d_name) {
                 $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
             }
-            if name != ".", name != ".." { names.append(name) }
+            guard name != ".", name != ".." else { continue }
+            entries.append((name, entry.pointee.d_type == UInt8(DT_REG) ? .file : .other))
         }
-        return names
+        return entries
     }
 }

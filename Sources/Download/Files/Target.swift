@@ -2,8 +2,7 @@ import Contract
 import Glibc
 import Transfer
 
-/// The final name of a download, and how the finished file gets it: by a link, which fails when the name exists, so that
-/// a race has one winner.
+/// The final name of a download, and what may be in the way of it.
 struct Target: Sendable {
     let directory: Directory
     /// Relative to the root, "" for the root itself, else with a "/" at its end.
@@ -42,15 +41,19 @@ struct Target: Sendable {
         guard let record, record.store == store.id, record.file == path, let status = directory.status(of: name) else {
             return false
         }
-        return UInt64(status.st_ino) == record.inode && Int64(status.st_size) == record.bytes
+        return status.hasIdentity(record.inode) && Int64(status.st_size) == record.bytes
             && status.modifiedNanoseconds == record.modified
     }
 
-    /// Whether the file there was placed by a run of this job whose end nobody heard of: it is a partial file's twin.
-    func isUnsettled(_ key: String) -> Bool {
-        guard let status = directory.status(of: name), status.st_nlink > 1 else { return false }
-        return directory.names().contains {
-            PartialFile.key(of: $0) == key && directory.status(of: $0)?.st_ino == status.st_ino
+    /// Whether the file there was placed by a run of this job whose end nobody heard of: something hidden proves it.
+    func isUnsettled(_ key: String, in store: Store) -> Bool {
+        guard let status = directory.status(of: name), status.st_nlink > 1 || store.naming(in: directory) != .link
+        else { return false }
+        return directory.names().contains { other in
+            guard let hidden = HiddenName(other), hidden.key == key else { return false }
+            if status.st_nlink > 1 { return directory.status(of: other)?.st_ino == status.st_ino }
+            guard hidden.kind == .proof, let note = PlacedNote(at: other, in: directory) else { return false }
+            return note.name == name && note.isOf(status)
         }
     }
 
@@ -62,29 +65,25 @@ struct Target: Sendable {
         }
     }
 
-    /// Gives `partial` its final name, which is not synced. Afterwards only `completed` may be settled. `mayReplace` is asked if
-    /// there is a file of this name. True if it has replaced the file that this job finished before: what earlier runs left
-    /// is to be unlinked then, once the name is synced.
-    mutating func place(_ partial: PartialFile, _ policy: Job.IfExists, mayReplace: () -> Bool)
+    /// Gives a partial file its final name, which is not synced. Afterwards only `completed` may be settled. `mayReplace` is
+    /// asked if there is a file of this name, or of a numbered one. True if it has replaced a file of this job's own: what
+    /// earlier runs left is to be unlinked then, once the name is synced.
+    mutating func place(_ file: inout Placing, _ policy: Job.IfExists, mayReplace: (Target) -> Bool)
         throws(PlaceError) -> Bool
     {
         let chosen = name
         for number in 0...Self.mostNumber {
             if number > 0 { name = FileName.numbered(chosen, number) }
-            if linkat(directory.descriptor, partial.name, directory.descriptor, name, 0) == 0 { return false }
-            switch errno {
-            case EEXIST where number == 0 && mayReplace():
-                try replace(partial)
+            if try file.take(name) { return false }
+            if mayReplace(self) {
+                try replace(&file)
                 return true
-            case EEXIST where policy == .overwrite:
-                try replace(partial)
-                return false
-            case EEXIST where policy == .rename || !isGiven && policy == .reuse: continue
-            case EEXIST: throw .failed(.failed(inTheWay))
-            // Somebody who holds the job's lease has unlinked it.
-            case ENOENT: throw .fenced
-            case let code: throw .failed(TransferError(file: "\(path) cannot be put in place", code))
             }
+            if policy == .overwrite {
+                try replace(&file)
+                return false
+            }
+            guard policy == .rename || !isGiven && policy == .reuse else { throw .failed(.failed(inTheWay)) }
         }
         throw .failed(
             .failed(
@@ -95,22 +94,14 @@ struct Target: Sendable {
     }
 
     enum PlaceError: Error {
+        /// The partial file is gone: somebody who holds the job's lease has taken it over.
         case fenced
         case failed(TransferError)
     }
 
-    private func replace(_ partial: PartialFile) throws(PlaceError) {
+    private func replace(_ file: inout Placing) throws(PlaceError) {
         if directory.status(of: name)?.isDirectory == true { throw .failed(.failed(inTheWay)) }
-        let second = partial.name + "-placing"
-        directory.unlink(second)
-        guard linkat(directory.descriptor, partial.name, directory.descriptor, second, 0) == 0 else {
-            throw errno == ENOENT ? .fenced : .failed(TransferError(file: "\(path) cannot be replaced", errno))
-        }
-        guard renameat(directory.descriptor, second, directory.descriptor, name) == 0 else {
-            let code = errno
-            directory.unlink(second)
-            throw .failed(TransferError(file: "\(path) cannot be replaced", code))
-        }
+        _ = try file.take(name, replacing: true)
     }
 
     private var inTheWay: Failure {
@@ -121,10 +112,4 @@ struct Target: Sendable {
                 ? "\(path) is a directory: give the path of a file"
                 : "\(path) exists and is not this job's: choose another path, or if_exists overwrite or rename")
     }
-}
-
-extension stat {
-    var isDirectory: Bool { st_mode & S_IFMT == S_IFDIR }
-
-    var modifiedNanoseconds: Int64 { Int64(st_mtim.tv_sec) * 1_000_000_000 + Int64(st_mtim.tv_nsec) }
 }

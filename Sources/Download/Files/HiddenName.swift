@@ -1,0 +1,47 @@
+/// A name of Haul's own, beside finished files: `.haul-<key>-<generation>` for the partial file of a generation, with
+/// `-<run>` behind it once a later run has taken that over.
+struct HiddenName: Hashable {
+    enum Kind: Hashable {
+        /// The file that a download grows in. A finished file gets its final name by one call whose source is this name: who
+        /// takes the name away has fenced the run that knew it.
+        case partial
+        /// Proves that the file has its final name: a link to it, or a note about it where there are no links.
+        case proof
+        /// What an earlier version of Haul makes for a moment, to rename it over a file that is to be replaced.
+        case relic
+    }
+
+    static let prefix = ".haul-"
+    private static let proofSuffix = "-placed"
+    private static let relicSuffix = "-placing"
+
+    /// sha1 of the queue and the job's id.
+    let key: String
+    let generation: String
+    let kind: Kind
+    let text: String
+
+    init(_ key: String, _ generation: String) {
+        (self.key, self.generation, kind) = (key, generation, .partial)
+        text = "\(Self.prefix)\(key)-\(generation)"
+    }
+
+    private init(_ name: HiddenName, _ kind: Kind, _ text: String) {
+        (key, generation, self.kind, self.text) = (name.key, name.generation, kind, text)
+    }
+
+    /// nil for other names.
+    init?(_ name: String) {
+        guard name.hasPrefix(Self.prefix) else { return nil }
+        let parts = name.split(separator: "-", omittingEmptySubsequences: false)
+        guard parts.count >= 3, parts[1].utf8.count == 40 else { return nil }
+        (key, generation, text) = (String(parts[1]), String(parts[2]), name)
+        kind = name.hasSuffix(Self.proofSuffix) ? .proof : name.hasSuffix(Self.relicSuffix) ? .relic : .partial
+    }
+
+    /// The partial file's name once `run` has it.
+    func taken(by run: String) -> HiddenName { HiddenName(self, .partial, "\(Self.prefix)\(key)-\(generation)-\(run)") }
+
+    /// The proof of what had this name while it grew.
+    var proof: HiddenName { HiddenName(self, .proof, text + Self.proofSuffix) }
+}

@@ -1,0 +1,38 @@
+import CLinux
+import Contract
+import Glibc
+import Transfer
+
+/// Held while a file gets its name where that takes a look and then a rename; it ends with its last reference, and with its
+/// process. Workers wait for each other only for the same name, so that one that was frozen holds up no others.
+final class NameLock: Sendable {
+    private let descriptor: Int32
+
+    static let fileName = "\(HiddenName.prefix)lock"
+    private static let patience: Duration = .seconds(10)
+
+    /// Waits for the lock of `path` in the store whose root is given. A file system that knows no locks gives none. Blocks.
+    init(of path: String, in root: Directory) throws(TransferError) {
+        descriptor = openat(root.descriptor, Self.fileName, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o666)
+        guard descriptor >= 0 else { throw TransferError(file: Self.failed, errno) }
+        let position = off_t(path.utf8.reduce(5381 as UInt32) { $0 &* 33 ^ UInt32($1) })
+        let limit = ContinuousClock.now + Self.patience
+        while true {
+            let code = clinux_lock_byte(descriptor, position)
+            guard code == EAGAIN || code == EACCES else { return }
+            guard .now < limit else {
+                close(descriptor)
+                throw .failed(
+                    Failure(
+                        .io,
+                        "another worker has been giving a file the name \(path) for \(Self.patience): see if it is frozen"
+                    ))
+            }
+            usleep(2000)
+        }
+    }
+
+    deinit { close(descriptor) }
+
+    private static let failed = "the lock of the root cannot be opened"
+}

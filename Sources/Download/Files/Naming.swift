@@ -1,0 +1,51 @@
+import CLinux
+import Glibc
+import Transfer
+
+/// How a file system gives a file a name that must not be taken from another: what it can, best first.
+package enum Naming: Int, Sendable, Comparable {
+    /// A link fails where the name exists, and leaves the hidden name as proof.
+    case link
+    /// RENAME_NOREPLACE does too; a note is the proof.
+    case exclusiveRename
+    /// Only a look, and then a rename. Under a lock, so that no two workers do it at the same time.
+    case lockedRename
+
+    package static func < (one: Naming, other: Naming) -> Bool { one.rawValue < other.rawValue }
+
+    /// What is tried where this cannot be done.
+    var next: Naming { Naming(rawValue: rawValue + 1) ?? .lockedRename }
+
+    /// Whether an errno says that the file system cannot do such a thing at all.
+    func isRefusal(_ code: Int32) -> Bool {
+        switch self {
+        case .link: [EPERM, EOPNOTSUPP, ENOSYS].contains(code)
+        case .exclusiveRename: [EINVAL, ENOSYS, EOPNOTSUPP].contains(code)
+        case .lockedRename: false
+        }
+    }
+
+    /// 0, or the errno of what failed: EEXIST if there is something of this name. Blocks.
+    func move(_ from: String, to name: String, in directory: Directory) -> Int32 {
+        switch self {
+        case .link: directory.link(from, to: name)
+        case .exclusiveRename: clinux_rename_exclusive(directory.descriptor, from, name)
+        case .lockedRename: directory.status(of: name) == nil ? directory.rename(from, to: name) : EEXIST
+        }
+    }
+
+    /// What the file system of a directory can; nil if that cannot be found out now. Blocks.
+    static func probe(_ directory: Directory) -> Naming? {
+        let (one, other) = (Directory.probeName(), Directory.probeName())
+        let file = openat(directory.descriptor, one, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+        guard file >= 0 else { return nil }
+        close(file)
+        defer { for name in [one, other] { directory.unlink(name) } }
+        for naming in [Naming.link, .exclusiveRename] {
+            let code = naming.move(one, to: other, in: directory)
+            if code == 0 { return naming }
+            guard naming.isRefusal(code) else { return nil }
+        }
+        return .lockedRename
+    }
+}

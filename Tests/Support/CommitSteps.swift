@@ -1,0 +1,94 @@
+import Glibc
+
+/// A library to preload into a worker: it stops or kills the worker right before one of the calls by which a file comes to
+/// its place, counted from the moment at which the test wants it.
+package final class CommitSteps: Sendable {
+    private let directory = TemporaryDirectory()
+
+    package init() async throws {
+        let clang = try ChildProcess(
+            "clang", ["-shared", "-fPIC", "-x", "c", "-", "-o", directory.file("steps.so")], input: Self.source)
+        guard try await clang.wait() == 0 else { throw ChildProcess.Missing(description: clang.standardError) }
+    }
+
+    /// What a worker is started with that is to have `signal` before its call number `step`, once `arm(name)` was called.
+    /// `deniesLinks`: it finds a file system that has no hard links.
+    package func environment(
+        _ name: String, step: Int, signal: Int32, deniesLinks: Bool = false
+    ) -> [String: String] {
+        var result = [
+            "LD_PRELOAD": directory.file("steps.so"), "STEP_FLAG": directory.file(name), "STEP_AT": String(step),
+            "STEP_SIGNAL": String(signal),
+        ]
+        if deniesLinks { result["STEP_NO_LINKS"] = "1" }
+        return result
+    }
+
+    /// Counts from now on.
+    package func arm(_ name: String) { close(open(directory.file(name), O_CREAT | O_WRONLY, 0o600)) }
+
+    private static let source = #"""
+        #define _GNU_SOURCE
+        #include <ctype.h>
+        #include <dlfcn.h>
+        #include <errno.h>
+        #include <fcntl.h>
+        #include <signal.h>
+        #include <stdarg.h>
+        #include <stdatomic.h>
+        #include <stdlib.h>
+        #include <string.h>
+        #include <sys/types.h>
+        #include <unistd.h>
+
+        #define REAL(name) ((typeof(&name))dlsym(RTLD_NEXT, #name))
+
+        static void step(void) {
+            static atomic_int count;
+            const char *flag = getenv("STEP_FLAG"), *at = getenv("STEP_AT"), *number = getenv("STEP_SIGNAL");
+            if (!flag || !at || !number || access(flag, F_OK)) return;
+            if (atomic_fetch_add(&count, 1) + 1 == atoi(at)) raise(atoi(number));
+        }
+
+        // .haul-<sha1>-…, and none of the names that a worker tries its root with.
+        static int is_hidden(const char *name) {
+            return !strncmp(name, ".haul-", 6) && isxdigit(name[6]) && strlen(name) > 47 && name[46] == '-';
+        }
+
+        int linkat(int from, const char *name, int to, const char *other, int flags) {
+            if (getenv("STEP_NO_LINKS")) { errno = EPERM; return -1; }
+            if (is_hidden(name)) step();
+            return REAL(linkat)(from, name, to, other, flags);
+        }
+
+        int renameat(int from, const char *name, int to, const char *other) {
+            if (is_hidden(name)) step();
+            return REAL(renameat)(from, name, to, other);
+        }
+
+        int renameat2(int from, const char *name, int to, const char *other, unsigned flags) {
+            if (is_hidden(name)) step();
+            return REAL(renameat2)(from, name, to, other, flags);
+        }
+
+        int unlinkat(int directory, const char *name, int flags) {
+            if (is_hidden(name)) step();
+            return REAL(unlinkat)(directory, name, flags);
+        }
+
+        int openat(int directory, const char *name, int flags, ...) {
+            mode_t mode = 0;
+            if (flags & O_CREAT) {
+                va_list arguments;
+                va_start(arguments, flags);
+                mode = va_arg(arguments, mode_t);
+                va_end(arguments);
+                if (is_hidden(name)) step();
+            }
+            return REAL(openat)(directory, name, flags, mode);
+        }
+
+        int fsync(int file) { step(); return REAL(fsync)(file); }
+        int fdatasync(int file) { step(); return REAL(fdatasync)(file); }
+        """#
+}
