@@ -7,7 +7,7 @@ package struct Finding: Sendable, Hashable {
     package let advice: String
     package var isRepaired = false
 
-    init(_ subject: String, _ problem: String, _ advice: String, isRepaired: Bool = false) {
+    package init(_ subject: String, _ problem: String, _ advice: String, isRepaired: Bool = false) {
         (self.subject, self.problem, self.advice, self.isRepaired) = (subject, problem, advice, isRepaired)
     }
 

@@ -4,75 +4,63 @@ import Download
 import Executors
 import Logging
 
-/// Unlinks hidden partial files that nobody will go on with: at the start and every hour.
+/// Unlinks hidden partial files that nobody will go on with: at the start, and then as often as costs little.
 struct Janitor: Sendable {
     /// Seconds, for files whose job Redis does not know as unfinished. Longer than failed jobs are kept: a younger one may
     /// belong to a queue that shares the root and is not served here.
     var age: Int64 = 8 * 86_400
     /// Seconds, for files whose job Redis knows as completed or cancelled: nobody goes on with them. A worker died before it
     /// unlinked them, or never heard that it should, or kept one lest a failover undo the settling.
-    var settledAge: Int64 = 60
+    var settledAge: Int64 = 50
     /// Unfinished jobs in one state of one queue that are looked at.
     var most = 1_000_000
 
-    private static let page = 1000
+    /// From the end of one look to the next: so long that looking takes a hundredth of the time at most.
+    private static let pauses = (shortest: Duration.seconds(10), longest: Duration.seconds(3600))
 
     let store: Store
     let blocking: BlockingPool
     let attendants: [QueueAttendant]
     let log: Logger
+    private let orphans: Orphans
     private var hasToldOfTooMany = false
+    /// Files whose jobs may want them, and when these were last changed. They are asked about again once an hour.
+    private var wanted: [String: Store.FoundPartial.Moment] = [:]
 
     init(store: Store, blocking: BlockingPool, attendants: [QueueAttendant], log: Logger) {
         (self.store, self.blocking, self.attendants, self.log) = (store, blocking, attendants, log)
+        orphans = Orphans(queues: attendants.map(\.queue))
     }
 
     mutating func run() async {
+        var last: ContinuousClock.Instant?
         while !Task.isCancelled {
-            await sweep()
-            try? await Task.sleep(for: .seconds(3600))
+            let begun = ContinuousClock.now
+            let isFull = last.map { begun - $0 >= Self.pauses.longest } ?? true
+            if isFull { last = begun }
+            await sweep(isFull: isFull)
+            let pause = (ContinuousClock.now - begun) * 100
+            try? await Task.sleep(for: min(max(pause, Self.pauses.shortest), Self.pauses.longest))
         }
     }
 
-    mutating func sweep() async {
+    /// One look; one that is not `isFull` is for what has come since the last one, and costs Redis nothing if that is nothing.
+    mutating func sweep(isFull: Bool = true) async {
         // What was there before Redis was asked cannot be a later run's.
-        let found = await blocking.run { [store, settledAge] in store.partials(olderThan: settledAge) }
+        let found = await blocking.run { [store, settledAge, wanted] in
+            store.partials(olderThan: settledAge).filter { isFull || wanted[$0.path] != $0.moment }
+        }
         guard !found.isEmpty else { return }
         var others = Dictionary(grouping: found, by: \.key)
         // Probes, which are no job's.
         await unlink(others.removeValue(forKey: "") ?? [])
-        await unlink(await takeSettled(from: &others))
+        await unlink(await orphans.takeSettled(from: &others).map(\.file))
+        if isFull { wanted = [:] }
+        for file in others.values.joined() { wanted[file.path] = file.moment }
+        guard isFull else { return }
         let old = others.mapValues { $0.filter { $0.age > age } }.filter { !$0.value.isEmpty }
-        guard !old.isEmpty, let wanted = await unfinished() else { return }
-        await unlink(old.filter { !wanted.contains($0.key) }.flatMap(\.value))
-    }
-
-    /// Takes out those of which Redis says that their jobs are settled. A job that is not found leaves its file where it is,
-    /// so it matters little if Redis cannot be asked, or if what moves meanwhile hides one behind the end of a page.
-    private func takeSettled(from files: inout [String: [Store.FoundPartial]]) async -> [Store.FoundPartial] {
-        var settled: [Store.FoundPartial] = []
-        for attendant in attendants {
-            for state in [JobState.completed, .cancelled] {
-                var start = 0
-                while let ids = try? await attendant.queue.ids(in: state, from: start, limit: Self.page), !ids.isEmpty {
-                    for id in ids {
-                        guard let known = files.removeValue(forKey: key(of: id, attendant)) else { continue }
-                        let job = try? await attendant.queue.job(id)
-                        settled += known.filter { Self.isUnwanted($0, by: job) }
-                    }
-                    start += ids.count
-                }
-            }
-        }
-        return settled
-    }
-
-    /// Another installation may share the root and know a job of the same name: what has no final name is only unwanted if
-    /// this job's own runs made it.
-    private static func isUnwanted(_ partial: Store.FoundPartial, by job: JobRecord?) -> Bool {
-        guard let job, job.state == .completed || job.state == .cancelled else { return false }
-        return partial.isPlaced || job["generation"] == partial.generation
-            || [job["token"], job["settled"]].contains(partial.run)
+        guard !old.isEmpty, let unfinished = await unfinished() else { return }
+        await unlink(old.filter { !unfinished.contains($0.key) }.flatMap(\.value))
     }
 
     /// Of all unfinished jobs, what names their partial files; nil if Redis cannot be asked, or there are too many to know
@@ -87,14 +75,10 @@ struct Janitor: Sendable {
                     return nil
                 }
                 guard let ids = try? await attendant.queue.ids(in: state, limit: most) else { return nil }
-                for id in ids { keys.insert(key(of: id, attendant)) }
+                for id in ids { keys.insert(PartialKey.of(id, in: attendant.queue.name)) }
             }
         }
         return keys
-    }
-
-    private func key(of id: String, _ attendant: QueueAttendant) -> String {
-        PartialKey.of(id, in: attendant.queue.name)
     }
 
     private mutating func tellOfTooMany(_ state: JobState, _ attendant: QueueAttendant) {

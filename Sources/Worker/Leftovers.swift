@@ -1,4 +1,5 @@
 import Bus
+import Contract
 import Download
 import Executors
 import Redis
@@ -9,10 +10,12 @@ import Transfer
 ///
 /// Where a failover may still undo a settling, the second link of a completed job's file is kept for a while: it proves to
 /// whoever runs the job again that the finished file is its own. It goes when a replica has heard, and when the primary
-/// that was told would have been left by now if it had been replaced; else it is left to the janitor.
+/// that was told would have been left by now if it had been replaced. Where no replica tells, or the server was started again
+/// meanwhile, it goes after less than a minute, if Redis still knows that this run has completed the job.
 final class Leftovers: Sendable {
     private struct Entry {
         let place: PartialPlace
+        let job: Run
         /// The run of the server that was told.
         let run: String
         let settled: ContinuousClock.Instant
@@ -22,7 +25,9 @@ final class Leftovers: Sendable {
 
     /// Longer than a client stays with a primary that sentinels have replaced.
     private static let age: Duration = .seconds(3)
+    private static let patience: Duration = .seconds(40)
     private static let most = 10_000
+    private static let page = 500
 
     private let queue: Queue
     private let store: Store
@@ -40,7 +45,7 @@ final class Leftovers: Sendable {
     func tidy(_ run: Run, _ download: Download, after settlement: Settlement?, isSoon: Bool = false) async {
         switch settlement {
         case .completed where await queue.redis.mayFailOver:
-            if let place = download.partialPlace { await keep(place) }
+            if let place = download.partialPlace { await keep(place, of: run) }
         case .completed: await download.unlinkPartial(soon: isSoon)
         case .cancelled: await download.unlinkPartial()
         case nil:
@@ -68,9 +73,9 @@ final class Leftovers: Sendable {
     }
 
     /// After the reply to a settling.
-    func keep(_ place: PartialPlace) async {
+    func keep(_ place: PartialPlace, of job: Run) async {
         guard let run = await queue.redis.serverRun else { return }
-        let entry = Entry(place: place, run: run, settled: .now)
+        let entry = Entry(place: place, job: job, run: run, settled: .now)
         entries.withLock { $0.append(entry) }
     }
 
@@ -93,26 +98,45 @@ final class Leftovers: Sendable {
 
     /// Whether there is something left for which a replica's word may come.
     @discardableResult
-    func sweep(olderThan age: Duration) async -> Bool {
+    func sweep(olderThan age: Duration, patience: Duration = Leftovers.patience) async -> Bool {
         let asked = ContinuousClock.now
         guard entries.withLock({ !$0.isEmpty }), let replication = await queue.replication() else { return false }
-        let (due, isLeft) = entries.withLock { entries in
-            // What another server was told, or this one before it was started again, may be forgotten.
-            entries.removeAll { $0.run != replication.run }
+        let (due, doubtful, isLeft) = entries.withLock { entries in
             for index in entries.indices where entries[index].mark == nil && entries[index].settled <= asked {
                 entries[index].mark = replication.offset
             }
             let isDue = { (entry: Entry) in
-                guard let mark = entry.mark, let acknowledged = replication.acknowledged else { return false }
+                // Of what another server was told, or this one before it was started again, this one's replicas say nothing.
+                guard entry.run == replication.run, let mark = entry.mark, let acknowledged = replication.acknowledged
+                else { return false }
                 return mark <= acknowledged && asked - entry.settled >= age
             }
             let due = entries.filter(isDue)
             entries.removeAll(where: isDue)
+            let doubtful = entries.filter { asked - $0.settled >= patience }
+            entries.removeAll { asked - $0.settled >= patience }
             // While there is no replica they wait, as many as are worth remembering.
             entries.removeFirst(max(0, entries.count - Self.most))
-            return (due, !entries.isEmpty && replication.acknowledged != nil)
+            return (due, doubtful, replication.acknowledged != nil && entries.contains { $0.run == replication.run })
         }
-        if !due.isEmpty { await blocking.run { [store] in for entry in due { store.unlink(entry.place) } } }
+        let gone = due + (await stillCompleted(doubtful))
+        if !gone.isEmpty { await blocking.run { [store] in for entry in gone { store.unlink(entry.place) } } }
         return isLeft
+    }
+
+    /// Those of which Redis knows what we told it; what it cannot be asked about waits on.
+    private func stillCompleted(_ doubtful: [Entry]) async -> [Entry] {
+        var result: [Entry] = []
+        for start in stride(from: 0, to: doubtful.count, by: Self.page) {
+            let some = doubtful[start..<min(start + Self.page, doubtful.count)]
+            guard let known = try? await queue.jobs(some.map(\.job.id)) else {
+                entries.withLock { $0 = doubtful[start...] + $0 }
+                break
+            }
+            let runs = Set(
+                known.filter { $0.state == .completed }.map { Run(id: $0.id, token: $0["token"] ?? "") })
+            result += some.filter { runs.contains($0.job) }
+        }
+        return result
     }
 }

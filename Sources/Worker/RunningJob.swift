@@ -83,6 +83,16 @@ final class RunningJob: Sendable {
         }
     }
 
+    /// What Redis may have been told of is gone.
+    func forgetBytes() {
+        state.withLock { state in
+            guard let resume = state.resume else { return }
+            state.resume?.offsets = ByteIntervals()
+            state.resume?.blockChecks = [:]
+            state.isResumeNew = state.isResumeNew || !resume.offsets.isEmpty
+        }
+    }
+
     /// Tells where the partial file is as soon as there is one, so that whoever ends the job from then on knows what to unlink,
     /// and begins a checkpoint if one is due; without `interval` only bytes make it so. `hurry` asks for a tick. Returns what
     /// has begun.

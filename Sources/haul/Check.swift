@@ -2,6 +2,7 @@ import ArgumentParser
 import Bus
 import Contract
 import Redis
+import Worker
 
 struct Check: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -9,11 +10,20 @@ struct Check: AsyncParsableCommand {
         discussion: "The queue may be in use. Exit status 1 if anything is wrong and was not repaired.")
     @OptionGroup var common: CommonOptions
     @Flag(help: "Put right what can be.") var repair = false
+    @Option(help: "Look also for hidden files in this root of workers that no job of the queue wants any more.")
+    var root: String?
 
     func run() async throws {
         let queue = try await common.connect()
-        let findings = try await reaching { () throws(RedisError) in
+        var findings = try await reaching { () throws(RedisError) in
             try await Inspection(queue).run(repairing: repair)
+        }
+        if let root {
+            let inspection: RootInspection
+            do { inspection = try RootInspection(root: root, of: queue) } catch {
+                throw ExitStatus.because(.usage, error.message)
+            }
+            findings += await inspection.run(repairing: repair)
         }
         for finding in findings {
             if common.json {

@@ -70,7 +70,7 @@ import Testing
         let probe = ".haul-probe-1-2"
         close(open(root.file(probe), O_CREAT | O_WRONLY, 0o600))
         var janitor = try janitor(fleet)
-        janitor.settledAge = 60
+        janitor.settledAge = 50
         await janitor.sweep()
         #expect(Set(orphans + [probe]).isSubset(of: root.names), "they are younger than a minute")
         janitor.settledAge = -1
@@ -122,6 +122,51 @@ import Testing
         janitor.most = 4
         await janitor.sweep()
         #expect(fleet.root.names == [known])
+    }
+
+    @Test("between full looks only what is new is asked about") func lookedAt() async throws {
+        let fleet = try await Fleet()
+        let queue = fleet.queue
+        func set(_ id: String, _ state: JobState) async throws {
+            try await put(id, in: state, queue)
+            try await queue.redis.send(
+                Command("HSET", queue.keys.job(id), "state", state.rawValue, "generation", Self.generation(1)))
+        }
+        try await set("p", .paused)
+        let wanted = fleet.root.leave("p")
+        var janitor = try janitor(fleet)
+        await janitor.sweep()
+        let asked = try await fleet.server.statistic("total_commands_processed")
+        // The first question is one of INFO's.
+        await janitor.sweep(isFull: false)
+        #expect(try await fleet.server.statistic("total_commands_processed") == asked + 1)
+        try await set("c", .completed)
+        _ = fleet.root.leave("c")
+        await janitor.sweep(isFull: false)
+        #expect(fleet.root.names == [wanted])
+        try await queue.redis.send(Command("DEL", queue.keys.index(.paused)))
+        try await set("p", .completed)
+        await janitor.sweep(isFull: false)
+        #expect(fleet.root.names == [wanted])
+        await janitor.sweep()
+        #expect(fleet.root.names == [])
+    }
+
+    @Test("a look at a root tells of what jobs have left, and repairs it on request") func inspection() async throws {
+        let fleet = try await Fleet()
+        _ = try Store(root: fleet.root.path)
+        try await putJobs(fleet.queue)
+        let left = [fleet.root.leave("completed"), fleet.root.leave("cancelled")]
+        let wanted = [fleet.root.leave("paused"), fleet.root.leave("unknown")]
+        var inspection = try RootInspection(root: fleet.root.path, of: fleet.queue)
+        #expect(await inspection.run(repairing: true).isEmpty, "they are young")
+        inspection.age = -1
+        let findings = await inspection.run(repairing: false)
+        #expect(Set(findings.map(\.subject)) == Set(left.map(fleet.root.file)))
+        #expect(Set(fleet.root.names) == Set(left + wanted))
+        #expect(await inspection.run(repairing: true).map(\.isRepaired) == [true, true])
+        #expect(Set(fleet.root.names) == Set(wanted))
+        #expect(throws: Failure.self) { try RootInspection(root: "/tmp", of: fleet.queue) }
     }
 
     @Test("a file that is written to after it was found stays") func changed() async throws {

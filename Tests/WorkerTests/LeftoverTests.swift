@@ -34,6 +34,36 @@ import Testing
         #expect(fleet.root.names == (isKnown ? [partial] : []))
     }
 
+    @Test("a failed job's partial file goes at once if nobody can go on with it", arguments: [true, false])
+    func failed(isContinuable: Bool) async throws {
+        let fleet = try await Fleet()
+        let gate = Latch()
+        defer { gate.open() }
+        let asked = Shared(0)
+        let origin = try OriginServer { request in
+            let count = asked.change {
+                $0 += 1
+                return $0
+            }
+            guard count == 1 else { return OriginReply(404) }
+            var reply = OriginReply.file(
+                FileBytes(seed: 3, count: 2_000_000), etag: isContinuable ? "\"v1\"" : nil, to: request)
+            reply.hold = (200_000, gate)
+            reply.cut = 300_000
+            reply.end = .fin
+            return reply
+        }
+        try await fleet.withWorker("w") {
+            try await fleet.push(
+                #"{"url":"\#(origin.url("/a"))","id":"j","path":"a","retries":0,"connections":1}"#)
+            try await eventually { try await fleet.queue.job("j")?.offsets.isEmpty == false }
+            gate.open()
+            try await fleet.wait("j", for: .failed)
+            #expect(try await fleet.queue.job("j")?.offsets.isEmpty == !isContinuable)
+            #expect(fleet.root.names.count == (isContinuable ? 1 : 0))
+        }
+    }
+
     /// A file that was finished by a worker of `server`, and what keeps its partial file. Returns that file's name.
     private func settle(
         on server: RedisServer, in root: TemporaryDirectory, after prepare: (Queue) async throws -> Void = { _ in }
@@ -45,7 +75,8 @@ import Testing
         try await tick(queue)
         await leftovers.keep(
             PartialPlace(
-                file: "a", key: PartialKey.of("j", in: .default), generation: TemporaryDirectory.generation))
+                file: "a", key: PartialKey.of("j", in: .default), generation: TemporaryDirectory.generation),
+            of: Run(id: "j", token: "t"))
         return (leftovers, queue, partial)
     }
 
@@ -101,6 +132,39 @@ import Testing
         }
         #expect(await !leftovers.sweep(olderThan: .zero))
         #expect(root.names == [partial, "a"])
+    }
+
+    @Test(
+        "where no replica tells, it goes once it is old enough and Redis still knows the job as completed by this run")
+    func untold() async throws {
+        let (server, root) = (try await RedisServer(), TemporaryDirectory())
+        let (leftovers, queue, partial) = try await settle(on: server, in: root)
+        await leftovers.sweep(olderThan: .zero)
+        #expect(root.names == [partial, "a"])
+        // Another run has the job.
+        try await queue.redis.send(Command("HSET", queue.keys.job("j"), "state", "completed", "token", "another"))
+        await leftovers.sweep(olderThan: .zero, patience: .zero)
+        #expect(root.names == [partial, "a"])
+        try await queue.redis.send(Command("HSET", queue.keys.job("j"), "token", "t"))
+        let place = PartialPlace(
+            file: "a", key: PartialKey.of("j", in: .default), generation: TemporaryDirectory.generation)
+        await leftovers.keep(place, of: Run(id: "j", token: "t"))
+        await leftovers.sweep(olderThan: .zero, patience: .zero)
+        #expect(root.names == ["a"])
+    }
+
+    @Test("a Redis that was started again is asked what it still knows") func restarted() async throws {
+        let (server, root) = (try await RedisServer(["--appendonly", "yes"]), TemporaryDirectory())
+        let (leftovers, queue, partial) = try await settle(on: server, in: root) { queue in
+            try await queue.redis.send(Command("HSET", queue.keys.job("j"), "state", "completed", "token", "t"))
+        }
+        try await server.restart()
+        try await tick(queue)
+        #expect(root.names == [partial, "a"])
+        try await eventually("the partial file to go") {
+            await leftovers.sweep(olderThan: .zero, patience: .zero)
+            return root.names == ["a"]
+        }
     }
 
     @Test("a plain URL that leads to a cluster is treated as one") func cluster() async throws {
