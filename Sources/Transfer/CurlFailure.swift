@@ -39,12 +39,21 @@ extension TransferError {
         let systemError = Int32(ccurl_get_long(task.easy.raw, CURLINFO_OS_ERRNO))
         let (kind, text) = explain(task, code, systemError)
         if let refusal = task.connectRefusal, task.sockets.isEmpty { return refusal }
-        return TransferError(kind, text, isFinal: kind == .tls && isOfCertificate(code))
+        return TransferError(kind, text, isFinal: kind == .tls && isOfCertificate(task, code))
     }
 
-    /// The server's certificate is what is wrong: it stays so until somebody mends it.
-    private static func isOfCertificate(_ code: CURLcode) -> Bool {
+    /// The server's certificate is what is wrong, or ours, or that we have none: it stays so until somebody mends it.
+    private static func isOfCertificate(_ task: TransferTask, _ code: CURLcode) -> Bool {
         [CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_ISSUER_ERROR, CURLE_SSL_INVALIDCERTSTATUS].contains(code)
+            || wantsCertificate(task)
+    }
+
+    /// The server has ended the connection because it wants to see a certificate of ours, or another one. With TLS 1.3 that
+    /// comes when the handshake is over on our side.
+    private static func wantsCertificate(_ task: TransferTask) -> Bool {
+        ["alert certificate required", "alert bad certificate", "alert unknown ca"].contains {
+            task.easy.errorMessage.contains($0)
+        }
     }
 
     static func unresolved(_ host: String) -> TransferError { TransferError(.dns, unresolvedMessage(host)) }
@@ -71,6 +80,9 @@ extension TransferError {
         let place = target.map { "\($0.host):\($0.port)" } ?? "the server"
         let hasProxy = task.configuration.proxy != nil
         let reason = systemError != 0 ? String(cString: strerror(systemError)) : task.easy.errorMessage
+        if wantsCertificate(task), !isOfProxy(task) {
+            return (.tls, "\(place) wants another certificate of a client than it was shown, if any: see --client-cert")
+        }
         switch code {
         case CURLE_OK, CURLE_GOT_NOTHING:
             return (.incomplete, "\(place) closed the connection without a response")

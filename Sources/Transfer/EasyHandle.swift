@@ -63,6 +63,10 @@ final class EasyHandle {
             for option in [CURLOPT_CAINFO, CURLOPT_PROXY_CAINFO] { try set(option, file) }
             for option in [CURLOPT_CAPATH, CURLOPT_PROXY_CAPATH] { try set(option, "/etc/ssl/certs") }
         }
+        if let certificate = configuration.clientCertificate, certificate.isFor(request.url) {
+            try set(CURLOPT_SSLCERT, certificate.file)
+            try set(CURLOPT_SSLKEY, certificate.key ?? certificate.file)
+        }
         try setMethod(request)
         for (name, value) in request.headers { try addHeader(name, value) }
         ccurl_set_pointer(raw, CURLOPT_HTTPHEADER, headers)

@@ -14,6 +14,7 @@ package actor TransferEngine {
         package var proxy: String?
         /// A PEM file of certificate authorities that are trusted besides the system's.
         package var certificateAuthorities: String?
+        package var clientCertificate: ClientCertificate?
         /// Who we say we are, to servers and proxies, where a request does not say it itself: some servers refuse nobody else
         /// but those who do not say it.
         package var userAgent: String?

@@ -28,6 +28,7 @@ package final class Worker: Sendable {
         self.configuration = configuration
         self.log = log
         if let file = configuration.certificateAuthorities { try CertificateStore.check(file) }
+        try configuration.clientCertificate?.check()
         if let proxy = configuration.proxy { try TransferEngine.check(proxy: proxy) }
         store = try Store(root: configuration.root, keepFree: configuration.keptFree)
         var engine = TransferEngine.Configuration()
@@ -35,6 +36,7 @@ package final class Worker: Sendable {
         engine.proxy = configuration.proxy
         engine.userAgent = "Haul/\(Version.text)"
         engine.certificateAuthorities = configuration.certificateAuthorities
+        engine.clientCertificate = configuration.clientCertificate
         var context = DownloadContext(
             store: store, engine: TransferEngine(configuration: engine, path: WritePath()))
         context.durability = configuration.durability

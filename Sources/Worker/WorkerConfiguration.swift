@@ -27,6 +27,7 @@ package struct WorkerConfiguration: Sendable {
     package var limitRate: Int64?
     package var proxy: String?
     package var certificateAuthorities: String?
+    package var clientCertificate: ClientCertificate?
     package var maximumSize: Int64?
     /// Bytes of the disk that downloads leave free.
     package var keptFree = Store.usuallyKeptFree

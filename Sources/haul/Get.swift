@@ -31,6 +31,7 @@ struct Get: AsyncParsableCommand {
     @Option(help: "A proxy for all downloads, http:// or socks5h://.") var proxy: String?
     @Option(name: .customLong("ca"), help: "A file of certificate authorities to trust besides the system's.")
     var certificates: String?
+    @OptionGroup var client: ClientCertificateOptions
     @Flag(help: "One JSON object per line.") var json = false
 
     func validate() throws {
@@ -91,6 +92,7 @@ struct Get: AsyncParsableCommand {
         configuration.limitRate = limitRate
         configuration.proxy = proxy
         configuration.certificateAuthorities = certificates
+        configuration.clientCertificate = client.certificate
         configuration.connections = connections
         configuration.connectionsPerHost = 16
         let log = Logger(label: "haul", factory: { _ in ComplaintHandler() })

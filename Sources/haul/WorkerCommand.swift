@@ -32,6 +32,7 @@ struct WorkerCommand: AsyncParsableCommand {
     @Option(help: "A proxy for all downloads, http:// or socks5h://.") var proxy: String?
     @Option(name: .customLong("ca"), help: "A file of certificate authorities to trust besides the system's.")
     var certificates: String?
+    @OptionGroup var client: ClientCertificateOptions
     @Option(help: "Larger files are refused, bytes.") var maxFileSize: Int64?
     @Option(help: "Bytes of the disk that downloads leave free.") var keepFree: Int64 = 20_000_000
     @Option(help: "trace, debug, info, warning or error.") var logLevel = "info"
@@ -129,6 +130,7 @@ struct WorkerCommand: AsyncParsableCommand {
         result.connectionsPerHost = connectionsPerHost
         result.proxy = proxy
         result.certificateAuthorities = certificates
+        result.clientCertificate = client.certificate
         result.maximumSize = maxFileSize
         return result
     }

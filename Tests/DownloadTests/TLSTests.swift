@@ -116,4 +116,24 @@ import Transfer
         #expect(outcome.code == (end == .whole ? nil : .incomplete))
         #expect(outcome.file?.bytes == (end == .whole ? 300_000 : nil))
     }
+
+    @Test("a server that asks for a client's certificate is shown the operator's, if it is for that host")
+    func clientCertificate() async throws {
+        let certificates = try await Certificates()
+        let origin = try OriginServer(certificates: certificates, asksBack: true) { .file(Self.bytes, to: $0) }
+        func run(_ certificate: ClientCertificate?) async throws -> DownloadOutcome {
+            let bench = try DownloadBench {
+                $0.certificateAuthorities = certificates.file("ca.pem")
+                $0.clientCertificate = certificate
+            }
+            return await bench.run(Job(id: "j", urls: [origin.url("/a")]))
+        }
+        let (file, key) = (certificates.file("client.pem"), certificates.file("client.key"))
+        #expect(try await run(ClientCertificate(file: file, key: key)).file?.bytes == Self.bytes.count)
+        #expect(try await run(ClientCertificate(file: file, key: key, hosts: ["127.0.0.1"])).file != nil)
+        for missing in [nil, ClientCertificate(file: file, key: key, hosts: ["other.example"])] {
+            guard case .failed(let failure) = try await run(missing) else { return #expect(Bool(false)) }
+            #expect(failure.code == .tls && failure.isFinal && failure.message.contains("--client-cert"))
+        }
+    }
 }

@@ -5,10 +5,15 @@ import Glibc
 final class ServerTLS: @unchecked Sendable {
     fileprivate let context: OpaquePointer
 
-    init(_ certificates: Certificates) {
+    /// `asksBack`: it serves only clients with a certificate of the same authority.
+    init(_ certificates: Certificates, asksBack: Bool = false) {
         context = SSL_CTX_new(TLS_server_method())
         SSL_CTX_use_certificate_chain_file(context, certificates.file("server.pem"))
         SSL_CTX_use_PrivateKey_file(context, certificates.file("server.key"), SSL_FILETYPE_PEM)
+        if asksBack {
+            SSL_CTX_load_verify_locations(context, certificates.file("ca.pem"), nil)
+            SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nil)
+        }
     }
 
     deinit { SSL_CTX_free(context) }
@@ -30,7 +35,13 @@ final class OriginConnection {
         pthread_sigmask(SIG_BLOCK, &pipe, nil)
         session = SSL_new(tls.context)
         SSL_set_fd(session, descriptor)
-        guard SSL_accept(session) == 1 else { return nil }
+        guard SSL_accept(session) == 1 else {
+            // A reset, because of bytes that nobody has read, would overtake the alert that says why.
+            shutdown(descriptor, Int32(SHUT_WR))
+            var byte: UInt8 = 0
+            while recv(descriptor, &byte, 1, 0) > 0 {}
+            return nil
+        }
     }
 
     deinit { SSL_free(session) }

@@ -19,15 +19,15 @@ package final class OriginServer: Sendable {
     private let handler: @Sendable (OriginRequest) -> OriginReply
     private let state = Mutex(State())
 
-    /// With `certificates` it speaks https, as 127.0.0.1 or ::1.
+    /// With `certificates` it speaks https, as 127.0.0.1 or ::1, and may ask clients for theirs.
     package init(
-        _ family: LoopbackSocket.Family = .v4, certificates: Certificates? = nil,
+        _ family: LoopbackSocket.Family = .v4, certificates: Certificates? = nil, asksBack: Bool = false,
         _ handler: @escaping @Sendable (OriginRequest) -> OriginReply
     ) throws {
         self.handler = handler
         listener = try LoopbackListener(family)
         base = "\(certificates == nil ? "http" : "https")://\(family == .v4 ? "127.0.0.1" : "[::1]"):\(listener.port)"
-        let tls = certificates.map(ServerTLS.init)
+        let tls = certificates.map { ServerTLS($0, asksBack: asksBack) }
         listener.start(name: "origin") { [weak self] client in
             guard let self else {
                 close(client)

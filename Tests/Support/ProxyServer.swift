@@ -25,7 +25,7 @@ package final class ProxyServer: Sendable {
     package init(names: Set<String> = [], credentials: String? = nil, certificates: Certificates? = nil) throws {
         (self.names, self.credentials) = (names, credentials)
         listener = try LoopbackListener()
-        let tls = certificates.map(ServerTLS.init)
+        let tls = certificates.map { ServerTLS($0) }
         listener.start(name: "proxy") { [weak self] client in
             guard let self else {
                 close(client)
