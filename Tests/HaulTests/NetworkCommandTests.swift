@@ -1,3 +1,4 @@
+import Foundation
 import Glibc
 import TestSupport
 import Testing
@@ -134,6 +135,44 @@ import Testing
         #expect(try await fleet.field("attempt", of: "lost").isEmpty == (answer == .noSuchName))
         let says = try await fleet.field("message", of: "lost").contains("there is no host lost.test")
         #expect(says == (answer == .noSuchName))
+        try await fleet.end(worker)
+    }
+
+    @Test("--client-cert is shown to who asks, by workers and haul get; what is none is refused at the start")
+    func clientCertificates() async throws {
+        let fleet = try await ProcessFleet()
+        let certificates = try await Certificates()
+        let origin = try OriginServer(certificates: certificates, asksBack: true) { .file(Self.bytes, to: $0) }
+        let client = ["--client-cert", certificates.file("client.pem")]
+        let options =
+            ["--ca", certificates.file("ca.pem")] + client + ["--client-key", certificates.file("client.key")]
+        let worker = try ChildProcess("haul", fleet.arguments("w") + options)
+        try await fleet.push(origin.url("/a"), as: "a")
+        try await fleet.wait("a", for: "completed")
+        try await fleet.end(worker)
+        let environment = ["XDG_STATE_HOME": fleet.root.file("state")]
+        let get = try ChildProcess(
+            "haul", ["get", "-o", fleet.root.path + "/b", origin.url("/b")] + options, environment: environment)
+        #expect(try await get.wait() == 0, "\(get.standardError)")
+        for name in ["a", "b"] { #expect(fleet.root.holds(name, Self.bytes)) }
+        for wrong in [client, client + ["--client-key", "/no/such/file"], ["--client-cert", "/no/such/file"]] {
+            let refused = try ChildProcess("haul", fleet.arguments("refused") + wrong)
+            #expect(try await refused.wait() == 2)
+            #expect(refused.standardError.contains("client's certificate"))
+        }
+    }
+
+    @Test(
+        "a host with an international name is reached", .enabled("needs mounts") { await PrivateMounts.arePossible() })
+    func internationalHost() async throws {
+        let fleet = try await ProcessFleet()
+        let origin = try OriginServer { .file(Self.bytes, to: $0) }
+        try Data("127.0.0.1 xn--bcher-kva.test\n".utf8).write(to: URL(fileURLWithPath: fleet.root.file("hosts")))
+        let worker = try PrivateMounts.start(
+            "mount --bind \(fleet.root.file("hosts")) /etc/hosts", "haul", fleet.arguments("w"))
+        try await fleet.push("http://b\u{FC}cher.test:\(origin.port)/a", as: "a")
+        try await fleet.wait("a", for: "completed")
+        #expect(origin.requests.first?.headers["host"] == "xn--bcher-kva.test:\(origin.port)")
         try await fleet.end(worker)
     }
 

@@ -4,7 +4,7 @@ enum FileName {
     /// means something to this or another system; nil if nothing is left.
     static func sanitise(_ name: String) -> String? {
         // By scalars, not by characters: to Swift a "/" beside a combining or invisible one is another character.
-        let wanted = name.unicodeScalars.filter { !isUnwanted($0) }
+        let wanted = name.unicodeScalars.filter { !isUnwanted($0) }.map { $0 == "\u{FFFD}" ? "_" : $0 }
         // What looks like a path keeps its last component, by the rules of any system.
         let base = wanted.split(whereSeparator: { $0 == "/" || $0 == "\\" }).last ?? []
         let result = trimmed(String(String.UnicodeScalarView(base.drop { $0 == "." || $0 == " " })))
@@ -27,7 +27,7 @@ enum FileName {
         switch scalar.properties.generalCategory {
         // Control characters, and the invisible ones that turn a name around (RFC 6266 section 4.3).
         case .control, .format, .lineSeparator, .paragraphSeparator, .surrogate: true
-        default: scalar == "\u{FFFD}"
+        default: false
         }
     }
 

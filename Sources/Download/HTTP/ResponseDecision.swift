@@ -45,6 +45,8 @@ struct Question: Sendable {
             if let whole = wholeAsPart(head) { return whole }
             return .fail(Failure(.badResponse, "the server sent a part (206) though the whole was asked for"))
         case (304, .changed): return .unchanged
+        // Some servers take If-Range for a question of its own (WEBrick): the validator is the right one.
+        case (304, .part(_, _, _, true)): return .askWithoutIfRange
         case (416, .part): return .restart(why: "the server has no such range any more")
         case (204, _), (205, _): return .fail(Failure(.badResponse, "the server sent no content (\(head.status))"))
         default: return .fail(refusal(head))

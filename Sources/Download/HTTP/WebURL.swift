@@ -1,10 +1,12 @@
+import Transfer
+
 /// An http or https URL, as far as redirects and file names need it (RFC 3986).
 struct WebURL: Sendable, Equatable {
     /// Lower case.
     var scheme: String
     /// With credentials and port.
     private(set) var authority: String
-    /// Lower case, without credentials and port.
+    /// Lower case, without credentials and port; an international name as it is asked for (xn--…).
     let host: String
     /// What a limit of connections is counted by.
     let hostAndPort: String
@@ -24,14 +26,15 @@ struct WebURL: Sendable, Equatable {
         guard scheme == "http" || scheme == "https" else { return nil }
         let rest = text[colon...].dropFirst(3).prefix { $0 != UInt8(ascii: "#") }
         let end = rest.firstIndex { $0 == UInt8(ascii: "/") || $0 == UInt8(ascii: "?") } ?? rest.endIndex
-        authority = String(Substring(rest[..<end]))
-        let bare =
-            rest[..<end].lastIndex(of: UInt8(ascii: "@")).map { rest[rest.index(after: $0)..<end] } ?? rest[..<end]
+        let given = rest[..<end]
+        let bare = given.lastIndex(of: UInt8(ascii: "@")).map { given[given.index(after: $0)...] } ?? given
         // An IPv6 address has colons of its own, in brackets.
         let bracket = bare.lastIndex(of: UInt8(ascii: "]")) ?? bare.startIndex
         let beforePort = bare[bracket...].lastIndex(of: UInt8(ascii: ":")) ?? bare.endIndex
-        host = Substring(bare[..<beforePort]).lowercased()
+        guard let name = Self.ascii(Substring(bare[..<beforePort])) else { return nil }
+        host = name
         let port = Substring(bare[beforePort...].dropFirst())
+        authority = "\(Substring(given[..<bare.startIndex]))\(name)\(Substring(bare[beforePort...]))"
         hostAndPort = "\(host):\(port.isEmpty ? scheme == "https" ? "443" : "80" : port)"
         let tail = rest[end...]
         if let mark = tail.firstIndex(of: UInt8(ascii: "?")) {
@@ -41,6 +44,15 @@ struct WebURL: Sendable, Equatable {
             path = String(Substring(tail))
         }
         guard !host.isEmpty else { return nil }
+    }
+
+    /// In lower case. Whoever connects, and whoever counts connections, sees the same name.
+    private static func ascii(_ host: Substring) -> String? {
+        // An IPv6 address may name its zone with a "%".
+        guard host.utf8.contains(UInt8(ascii: "%")), host.utf8.first != UInt8(ascii: "[") else {
+            return host.lowercased()
+        }
+        return HostName.ascii(PercentEncoding.decode(String(host)))
     }
 
     var text: String { "\(scheme)://\(authority)\(path)" + (query.map { "?\($0)" } ?? "") }
@@ -54,6 +66,35 @@ struct WebURL: Sendable, Equatable {
         var result = self
         result.authority = "\(theirs)@\(authority)"
         return result
+    }
+
+    /// Who may sign in.
+    struct Login: Sendable, Equatable {
+        let user: String
+        let password: String
+    }
+
+    var login: Login? {
+        credentials.map { text in
+            let parts = text.utf8.split(separator: UInt8(ascii: ":"), maxSplits: 1, omittingEmptySubsequences: false)
+                .map { PercentEncoding.decode(String(Substring($0))) }
+            return Login(user: parts[0], password: parts.count > 1 ? parts[1] : "")
+        }
+    }
+
+    var withoutCredentials: WebURL {
+        var result = self
+        if let credentials { result.authority.removeFirst(credentials.utf8.count + 1) }
+        return result
+    }
+
+    /// Scheme, host and port in one.
+    var origin: String { "\(scheme)://\(hostAndPort)" }
+
+    /// What a request names: the path as libcurl asks for it, and the query.
+    var target: String {
+        let path = path.isEmpty ? "/" : path.contains("/.") ? Self.withoutDots(path) : path
+        return path + (query.map { "?\($0)" } ?? "")
     }
 
     /// Scheme, host and port (RFC 6454): what credentials and custom headers must not leave.
@@ -118,19 +159,27 @@ enum PercentEncoding {
         }.joined()
     }
 
-    static func decode(_ text: String) -> String {
+    /// What is not valid UTF-8 is replaced.
+    static func decode(_ text: String) -> String { String(decoding: bytes(of: text), as: UTF8.self) }
+
+    static func bytes(of text: String) -> [UInt8] {
         var bytes: [UInt8] = []
-        var rest = text.utf8[...]
+        var rest = Substring(text).utf8
         while let byte = rest.popFirst() {
-            if byte == UInt8(ascii: "%"), rest.count >= 2,
-                let code = UInt8(String(decoding: rest.prefix(2), as: UTF8.self), radix: 16)
-            {
+            if byte == UInt8(ascii: "%"), let code = code(rest) {
                 bytes.append(code)
                 rest = rest.dropFirst(2)
             } else {
                 bytes.append(byte)
             }
         }
-        return String(decoding: bytes, as: UTF8.self)
+        return bytes
+    }
+
+    /// The byte that two hexadecimal digits at the beginning stand for.
+    static func code(_ text: Substring.UTF8View) -> UInt8? {
+        let digits = text.prefix(2)
+        guard digits.count == 2, digits.allSatisfy({ Character(Unicode.Scalar($0)).isHexDigit }) else { return nil }
+        return UInt8(Substring(digits), radix: 16)
     }
 }
