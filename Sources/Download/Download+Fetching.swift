@@ -13,7 +13,7 @@ extension Download {
         template.connectTimeout = job.connectTimeout.map { .seconds($0) } ?? context.connectTimeout
         template.stallTimeout = job.stallTimeout.map { .seconds($0) } ?? context.stallTimeout
         template.limits = limits
-        return Exchange(engine: context.engine, template: template, custom: job.headers)
+        return Exchange(engine: context.engine, template: template, custom: job.headers, digests: digests)
     }
 
     /// Fetches from the start (`.begin`) or what is missing (`.go`), until the file is whole and placed.
@@ -105,6 +105,9 @@ extension Download {
             state.mirrors[mirror].entity = entity
         }
         report(.started(total: length, resumable: isResumable))
+        if let warning = compressionWarning(transfer.head, landing.url) {
+            report(.warning(warning))
+        }
         return first
     }
 
@@ -209,6 +212,20 @@ extension Download {
 
     /// The file's name, unless the job gave one.
     func suggestedName(_ head: ResponseHead, _ final: WebURL) -> String {
+        ContentEncoding.name(plainName(head, final), of: head.headers["content-encoding"] ?? "")
+    }
+
+    /// What is said of a body that was compressed though nobody asked for it: it is saved as it comes. nil where the file's
+    /// name says so anyway.
+    private func compressionWarning(_ head: ResponseHead, _ final: WebURL) -> String? {
+        let encoding = head.headers["content-encoding"] ?? ""
+        let given = job.path.flatMap { $0.utf8.last == UInt8(ascii: "/") ? nil : $0 }
+        guard !ContentEncoding.isSaid(encoding, by: given ?? plainName(head, final)) else { return nil }
+        return "the server sent the file compressed, though nobody asked for it: it is saved as it came ("
+            + ContentEncoding.codings(encoding).joined(separator: ", ") + ")"
+    }
+
+    private func plainName(_ head: ResponseHead, _ final: WebURL) -> String {
         head.headers["content-disposition"].flatMap(ContentDisposition.fileName).flatMap(FileName.sanitise)
             ?? mirrors[0].address.flatMap { FileName.sanitise($0.lastComponent) } ?? FileName.sanitise(
                 final.lastComponent) ?? "download"

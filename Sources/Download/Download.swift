@@ -50,6 +50,7 @@ package final class Download: Sendable {
     /// All connections of the job share it.
     private let limit: TokenBucket?
     let context: DownloadContext
+    let digests = DigestSession()
     let isLeaseHeld: @Sendable () -> Bool
     let mayCommit: @Sendable () async -> Bool
     let report: @Sendable (DownloadEvent) -> Void

@@ -40,14 +40,7 @@ final class RunningDigest: @unchecked Sendable {
     }
 
     private func begin() {
-        let method =
-            switch algorithm {
-            case .sha256: EVP_sha256()
-            case .sha512: EVP_sha512()
-            case .sha1: EVP_sha1()
-            case .md5: EVP_md5()
-            }
-        EVP_DigestInit_ex(context, method, nil)
+        EVP_DigestInit_ex(context, algorithm.method, nil)
         hashed = 0
     }
 

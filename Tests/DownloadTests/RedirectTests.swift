@@ -143,4 +143,45 @@ import Transfer
         #expect(second.count > 4 && second.filter { $0.path == "/d" }.allSatisfy { $0.headers["cookie"] == "there=2" })
         #expect(bench.directory.holds("file0", bytes) && bench.directory.holds("file1", bytes))
     }
+
+    @Test("where a redirect's target has expired, further connections ask the original URL for another")
+    func expiring() async throws {
+        let bytes = FileBytes(seed: 62, count: 3_000_000)
+        let latch = Latch()
+        let tickets = Shared<(given: Int, used: Set<String>)>((0, []))
+        let origin = try OriginServer { request in
+            if request.path == "/a" {
+                let number = tickets.change {
+                    $0.given += 1
+                    return $0.given
+                }
+                return OriginReply(302, headers: [("Location", "/signed?ticket=\(number)")])
+            }
+            // Each is good for one request.
+            guard tickets.change({ $0.used.insert(request.path).inserted }) else { return OriginReply(403) }
+            var reply = OriginReply.file(bytes, to: request)
+            if request.headers["range"] == nil { reply.hold = (500_000, latch) }
+            return reply
+        }
+        let bench = try DownloadBench()
+        var job = job(origin.url("/a"))
+        job.connections = 4
+        let task = Task { await bench.run(job) }
+        try await eventually("a part from another target") {
+            origin.requests.contains { $0.headers["range"] != nil && $0.path.hasSuffix("=2") }
+        }
+        latch.open()
+        #expect(await task.value.file?.bytes == bytes.count)
+        #expect(bench.directory.holds("a", bytes))
+        #expect(tickets.value.used.count >= 2)
+    }
+
+    @Test("a job's User-Agent goes along, wherever a redirect leads") func userAgent() async throws {
+        let other = try other()
+        let origin = try chain(to: other)
+        #expect(
+            try await DownloadBench().run(job(origin.url("/a"), headers: [("User-agent", "Mine/1")])).file != nil)
+        #expect(other.requests.count == 2)
+        #expect((origin.requests + other.requests).allSatisfy { $0.headers["user-agent"] == "Mine/1" })
+    }
 }

@@ -19,6 +19,7 @@ struct Exchange: Sendable {
     let template: Request
     /// The job's own headers.
     let custom: [(name: String, value: String)]
+    let digests: DigestSession
 
     /// The response that ends the chain, and where that is. With `landing` the chain begins where an earlier one ended.
     func ask(
@@ -31,11 +32,10 @@ struct Exchange: Sendable {
         var cookies = landing?.cookies ?? CookieJar()
         var (request, custom) = (template, custom)
         for _ in 0...Self.maximumRedirects {
-            request.url = current.text
             let isAtHome = current.hasSameOrigin(as: origin)
             request.headers = headers + custom.filter { isAtHome || $0.name.lowercased() == "user-agent" }
             if let cookie = cookies.header(for: current) { request.headers.append(("Cookie", cookie)) }
-            let transfer = try await engine.start(request)
+            let transfer = try await send(request, to: current)
             guard [301, 302, 303, 307, 308].contains(transfer.head.status),
                 let location = transfer.head.headers["location"]
             else {
@@ -60,5 +60,33 @@ struct Exchange: Sendable {
         }
         throw .failed(
             Failure(.tooManyRedirects, "more than \(Self.maximumRedirects) redirects: the server leads in a circle"))
+    }
+
+    /// Sends it, with the credentials of the URL: by Basic authentication, or by Digest where the server wants that.
+    private func send(_ request: Request, to url: WebURL) async throws(TransferError) -> Transfer {
+        var plain = request
+        plain.url = url.text
+        guard let login = url.login, !request.headers.contains(where: { $0.name.lowercased() == "authorization" })
+        else {
+            return try await engine.start(plain)
+        }
+        var answers = 0
+        while true {
+            let answer = digests.authorization(login, method: request.method, for: url)
+            var sent = plain
+            if let answer {
+                sent.url = url.withoutCredentials.text
+                sent.headers.append(("Authorization", answer))
+            }
+            let transfer = try await engine.start(sent)
+            // An old nonce is replaced. A new one that is refused says that the credentials are wrong, unless it is too old.
+            guard transfer.head.status == 401, answers < 3,
+                let challenge = DigestChallenge(transfer.head.headers.all("www-authenticate")),
+                answers == 0 || challenge.isStale
+            else { return transfer }
+            answers += 1
+            digests.note(challenge, from: url)
+            await transfer.discard()
+        }
     }
 }

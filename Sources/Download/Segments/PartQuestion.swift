@@ -18,7 +18,18 @@ struct PartQuestion: Sendable {
     /// No other connection is there.
     let isOnly: Bool
 
+    /// A retry goes to the original URL: what it led to may have expired. So does a further connection that is refused where
+    /// the redirects of the first one led.
     func ask(_ download: Download) async throws(TransferError) -> Answer {
+        let landing = isOnly ? nil : download.mirrors[mirror].landing
+        let answer = try await ask(download, from: landing)
+        guard let landing, landing.url != landing.origin, case .refused(let decision) = answer, decision.isFinal else {
+            return answer
+        }
+        return try await ask(download, from: nil)
+    }
+
+    private func ask(_ download: Download, from landing: Landing?) async throws(TransferError) -> Answer {
         let mirrors = download.mirrors
         let mirror = mirrors[mirror]
         // What the mirror itself has said of the entity: others' validators say nothing of it.
@@ -30,9 +41,7 @@ struct PartQuestion: Sendable {
             (name: "Accept-Encoding", value: "identity"),
         ]
         if let validator { headers.append(("If-Range", validator)) }
-        // A retry goes to the original URL: what it led to may have expired.
-        let (transfer, landing) = try await download.exchange.ask(
-            mirror, headers, from: isOnly ? nil : mirror.landing)
+        let (transfer, landing) = try await download.exchange.ask(mirror, headers, from: landing)
         // Only the job's own checksum is about all mirrors; what is asked when there is no other is judged when it is whole.
         let needsDigest = !isOnly && self.mirror != mirrors.current && download.job.checksum == nil
         if needsDigest, transfer.head.status == 206, DigestFields.checksum(transfer.head) != entity.digest {
@@ -48,5 +57,16 @@ struct PartQuestion: Sendable {
         if case .takePart(_, let length) = decision { return .part(transfer, landing, expected, length: length) }
         await transfer.discard()
         return .refused(decision)
+    }
+}
+
+extension ResponseDecision {
+    /// The same question to the same URL would be answered the same way.
+    fileprivate var isFinal: Bool {
+        switch self {
+        case .fail(let failure): !RetryPolicy.isRetryable(failure)
+        case .restart: true
+        default: false
+        }
     }
 }
