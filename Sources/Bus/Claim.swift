@@ -45,15 +45,17 @@ package enum ClaimReply: Sendable {
     case empty
     /// There is more than one call may take time for: ask again.
     case more
-    /// The queue is paused or at `max_running`: ask again when a tick says that it is open.
-    case closed
+    /// The queue is paused: ask again when a tick says that it is open.
+    case paused
+    /// The queue is at `max_running`: a settle may ask again, others wait for a place.
+    case full
     /// The worker has registered anew since it asked, or is not known: register, then ask again.
     case stale
 
     /// There is nothing to be had now.
     package var isEmpty: Bool {
         switch self {
-        case .empty, .closed: true
+        case .empty, .paused, .full: true
         case .job, .more, .stale: false
         }
     }
@@ -65,7 +67,8 @@ package enum ClaimReply: Sendable {
             guard let claim = Claim(reply) else { throw RedisError(.reply, "the claim function answered with no job") }
             self = .job(claim)
         case "more": self = .more
-        case "closed": self = .closed
+        case "paused": self = .paused
+        case "full": self = .full
         case "stale": self = .stale
         default: self = .empty
         }

@@ -26,7 +26,7 @@ extension Inspection {
     private static let types = [
         "jobs": "list", "want": "hash", "tick": "string", "leases": "zset", "scheduled": "zset", "paused": "zset",
         "completed": "zset", "failed": "zset", "cancelled": "zset", "rejected": "list", "workers": "zset",
-        "settings": "hash", "deadlines": "zset",
+        "settings": "hash", "deadlines": "zset", "places": "list",
     ]
 
     func checkTypes() async throws(RedisError) -> [Finding] {

@@ -19,6 +19,7 @@ package struct Keys: Sendable {
     package var workers: String { prefix + "workers" }
     package func worker(_ name: String) -> String { prefix + "worker:" + name }
     package var settings: String { prefix + "settings" }
+    package var places: String { prefix + "places" }
     package var deadlines: String { prefix + "deadlines" }
     package func reply(_ name: String) -> String { prefix + "reply:" + name }
     package var control: String { prefix + "control" }

@@ -20,13 +20,20 @@ package struct WorkerIdentity: Sendable {
     var claimant: String { "\(instance) \(session)" }
 }
 
+/// Whether a queue lets jobs begin.
+package enum QueueGate: String, Sendable {
+    case open, paused
+    /// As many jobs run as `max_running` allows.
+    case full
+}
+
 /// What a tick brought.
 package struct TickReply: Sendable {
     /// Runs that are no longer ours: nothing of them may be touched.
     package var fenced: Set<String> = []
     /// Requests for our runs, by token.
     package var requests: [String: Request] = [:]
-    package var isOpen = true
+    package var gate = QueueGate.open
     /// There was more to do for the queue than a tick may take time for.
     package var isMoreToDo = false
     /// Files of jobs that were cancelled or removed while nobody ran them.
@@ -47,11 +54,15 @@ package struct DroppedFile: Sendable {
 
 extension Queue {
     /// Waits up to `block` for an element and claims it, and more if there are more tokens and elements, in one round trip on
-    /// `waiter`, a client of its own.
+    /// `waiter`, a client of its own. In a queue that is full it waits for a place instead.
     package func waitAndClaim(
-        _ worker: WorkerIdentity, tokens: [String], block: Duration, on waiter: Redis
+        _ worker: WorkerIdentity, tokens: [String], block: Duration, isFull: Bool = false, on waiter: Redis
     ) async throws(RedisError) -> [ClaimReply] {
-        let wait = Command("BLMOVE", keys.jobs, keys.held(worker.name), "RIGHT", "LEFT", String(block.secondsValue))
+        let seconds = String(block.secondsValue)
+        let wait =
+            isFull
+            ? Command("BLPOP", keys.places, seconds)
+            : Command("BLMOVE", keys.jobs, keys.held(worker.name), "RIGHT", "LEFT", seconds)
         let replies = try await waiter.pipeline(
             [.command(wait), claimCall(worker, tokens)], timeout: .seconds(1), blocking: block)
         // A wait that an operator's CLIENT UNBLOCK ended is no failure; the claim behind it counts.
@@ -90,9 +101,9 @@ extension Queue {
     }
 
     /// Looks after the queue: extends the leases of `runs` and tells of them, at most 100 a call. What else there is to do is
-    /// done for a second at most: only the next tick extends the leases again.
+    /// done for a second at most: only the next tick extends the leases again. `isHeld`: the worker waits for a place.
     package func tick(
-        _ worker: WorkerIdentity, fields: [(String, String)], runs: [(Run, RunReport)]
+        _ worker: WorkerIdentity, fields: [(String, String)], runs: [(Run, RunReport)], isHeld: Bool = false
     ) async throws(RedisError) -> TickReply {
         var result = TickReply()
         var rest = runs[...]
@@ -112,7 +123,7 @@ extension Queue {
             }
             result.fenced.formUnion((parts[0].array ?? []).compactMap(\.string))
             result.requests.merge(parts[1].dictionary.compactMapValues(Request.init)) { $1 }
-            result.isOpen = parts[2].string == "1"
+            result.gate = QueueGate(rawValue: parts[2].string ?? "") ?? .open
             result.isMoreToDo = parts[3].string == "1"
             let dropped = (parts[4].array ?? []).compactMap(\.string)
             for index in stride(from: 0, to: dropped.count - 4, by: 5) {

@@ -63,8 +63,10 @@ extension QueueAttendant {
         }
         do {
             if state.withLock({ !$0.isRegistered || $0.isInDoubt }) { try await register(fields) }
-            let reply = try await queue.tick(identity, fields: fields, runs: Array(zip(runs.map(\.run), reports)))
-            state.withLock { $0.isOpen = reply.isOpen }
+            let reply = try await queue.tick(
+                identity, fields: fields, runs: Array(zip(runs.map(\.run), reports)),
+                isHeld: state.withLock { $0.gate == .full })
+            state.withLock { $0.gate = reply.gate }
             if reply.isMoreToDo { hurry() }
             await leftovers.unlink(reply.dropped)
             for running in runs {

@@ -10,7 +10,8 @@ final class QueueAttendant: Sendable {
     struct State {
         var running: [String: RunningJob] = [:]
         var downloads: [String: Download] = [:]
-        var isOpen = true
+        /// What Redis said last.
+        var gate = QueueGate.open
         var isRegistered = false
         /// A registration puts back every claim that it does not know: none may be made while one is under way.
         var registrations = 0
@@ -20,7 +21,7 @@ final class QueueAttendant: Sendable {
         var unsettled = 0
         /// The number of the last registration: claims are made under it.
         var session = 0
-        var mayClaim: Bool { isOpen && isRegistered && !isInDoubt && registrations == 0 }
+        var mayClaim: Bool { gate != .paused && isRegistered && !isInDoubt && registrations == 0 }
         /// Tokens of claims that are ours although no run of them is entered: asked for, or being settled.
         var pending: Set<String> = []
         var isHurrying = false
@@ -78,8 +79,10 @@ final class QueueAttendant: Sendable {
             try? await Task.sleep(for: .milliseconds(100))
             return []
         }
+        let isFull = state.withLock { $0.gate == .full }
         return await claiming(most) { tokens throws(RedisError) in
-            try await self.queue.waitAndClaim(self.identity, tokens: tokens, block: Self.block, on: self.waiter)
+            try await self.queue.waitAndClaim(
+                self.identity, tokens: tokens, block: Self.block, isFull: isFull, on: self.waiter)
         }?.compactMap(accept) ?? []
     }
 
@@ -100,16 +103,16 @@ final class QueueAttendant: Sendable {
     func accept(_ reply: ClaimReply) -> Claim? {
         switch reply {
         case .job(let claim): return claim
-        case .empty, .more: return nil
-        case .closed:
-            state.withLock { $0.isOpen = false }
-            return nil
+        case .more: break
+        case .empty: state.withLock { $0.gate = .open }
+        case .paused: state.withLock { $0.gate = .paused }
+        case .full: state.withLock { $0.gate = .full }
         case .stale:
             // Redis has forgotten the worker, or knows a later registration than the one that we asked under.
             state.withLock { $0.isInDoubt = true }
             hurry()
-            return nil
         }
+        return nil
     }
 
     private func claiming(

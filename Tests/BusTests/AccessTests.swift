@@ -60,7 +60,7 @@ import Testing
         try await operating.request(.removed, of: ["1"])
         try await operating.setSetting("max_running", to: "3")
         #expect(try await operating.rejected(limit: 10).isEmpty)
-        #expect(try await queue.tick(worker, fields: [], runs: []).isOpen)
+        #expect(try await queue.tick(worker, fields: [], runs: []).gate == .open)
         #expect(try await monitor.job("1") == nil)
         try await queue.leave(worker)
         for role in ["monitor", "operator"] {

@@ -61,7 +61,7 @@ import Testing
             try await f.redis.send(Command("LMOVE", f.queue.keys.jobs, f.queue.keys.held("w1"), "RIGHT", "LEFT"))
         }
         let ends = runs.prefix(3).map { RunEnd($0, QueueFixture.done) }
-        #expect(try await settle(ends, next: 3) == ["e", "f", "closed"])
+        #expect(try await settle(ends, next: 3) == ["e", "f", "full"])
         #expect(try await f.redis.send(Command("LLEN", f.queue.keys.held("w1"))).int == 0)
         try await f.expectOrder()
         #expect(try await settle([RunEnd(runs[3], QueueFixture.done)], next: 1) == ["g"])

@@ -11,7 +11,7 @@
 -- job(), or by is_strange(); what they miss stops no other job (isolate.lua). The worker's hash and the rejected list are met
 -- first where touch() does not meet them.
 local call, ARGV, NONCE
-local JOBS, HELD, WANT, TICK, LEASES, SCHEDULED, REJECTED, WORKERS, WORKER, SETTINGS, DEADLINES
+local JOBS, HELD, WANT, TICK, LEASES, SCHEDULED, REJECTED, WORKERS, WORKER, SETTINGS, DEADLINES, PLACES
 local INDEX, PREFIX, QUEUE
 local now, NOW
 local ID = '^[A-Za-z0-9._:-]+$'
@@ -33,7 +33,7 @@ local function begin(keys, args)
     QUEUE = string.sub(PREFIX, 7, -3)
     local function fixed(name) return PREFIX .. name end
     WANT, TICK, LEASES, SCHEDULED, DEADLINES = fixed('want'), fixed('tick'), fixed('leases'), fixed('scheduled'), fixed('deadlines')
-    REJECTED, WORKERS, SETTINGS = fixed('rejected'), fixed('workers'), fixed('settings')
+    REJECTED, WORKERS, SETTINGS, PLACES = fixed('rejected'), fixed('workers'), fixed('settings'), fixed('places')
     INDEX = { scheduled = SCHEDULED, paused = fixed('paused'), completed = fixed('completed'), failed = fixed('failed'),
       cancelled = fixed('cancelled') }
   end
@@ -74,12 +74,6 @@ local function touch()
   -- One call meets all sorted sets: it looks at the type of each, and ends at the first, which is never there.
   call('ZINTER', 8, PREFIX .. 'none', LEASES, SCHEDULED, INDEX.paused, INDEX.completed, INDEX.failed, INDEX.cancelled, DEADLINES)
   return call('HMGET', SETTINGS, 'paused', 'max_running'), look()
-end
-
--- Whether no job may be started.
-local function is_closed(settings)
-  local limit = settings[2] and string.find(settings[2], '^%d+$') and tonumber(settings[2])
-  return settings[1] == '1' or settings[1] == 'true' or (limit and call('ZCARD', LEASES) >= limit)
 end
 
 -- A whole number that a hash holds, as its text: nil for what is none, since anybody may write into a hash. With more digits

@@ -7,7 +7,7 @@
 -- while another live process has the name.
 define('register', { 'allow-oom' }, function()
   call('HLEN', WORKER)
-  touch()
+  local settings = touch()
   local worker, instance = ARGV[2], ARGV[3]
   local retention = { completed = ARGV[5], failed = ARGV[6], cancelled = ARGV[7] }
   local seen = call('HMGET', WORKER, 'instance', 'seen', 'session')
@@ -36,3 +36,4 @@ define('register', { 'allow-oom' }, function()
   give_back(HELD, 1000)
   return publish('ok')
 end)
+  if settings[2] then offer_place(settings, false) end

@@ -59,6 +59,7 @@ define('settle', { 'allow-oom' }, function()
   local settings, held, waiting = touch()
   local worker, lease = ARGV[2], tonumber(ARGV[4])
   local retention = { completed = ARGV[5], failed = ARGV[6], cancelled = ARGV[7] }
+  local left = places_left(settings)
   local may_claim = is_current(ARGV[3])
   local runs, ids, tokens, answers, i = {}, {}, {}, {}, 9
   for n = 1, tonumber(ARGV[8]) do
@@ -86,5 +87,6 @@ define('settle', { 'allow-oom' }, function()
   if i <= #ARGV then
     claims = may_claim and take(worker, { unpack(ARGV, i) }, lease, retention, settings, held, waiting) or { { 'stale' } }
   end
+  if left then offer_place(settings, left <= 0) end
   return publish({ answers, claims })
 end)

@@ -83,7 +83,7 @@ local function put_aside(element, token, wrong)
 end
 
 -- Takes the next jobs for `worker`, one for each of `tokens`. Returns them, {'job', …} each; behind the last one is what ended
--- it before there was a job for each: {'empty'}, {'closed'}, or {'more'} after 100 elements or 64 KiB of them: Redis does
+-- it before there was a job for each: {'empty'}, {'paused'}, {'full'}, or {'more'} after 100 elements or 64 KiB of them: Redis does
 -- nothing else meanwhile. `settings`, `held` and `waiting` are what touch() returned; the latter are nil if the line has changed
 -- since.
 local function take(worker, tokens, lease, retention, settings, held, waiting)
@@ -98,8 +98,9 @@ local function take(worker, tokens, lease, retention, settings, held, waiting)
     -- Nothing that happens here gives the worker more to hold.
     if held == nil then held = call('LINDEX', HELD, -1) end
     if waiting == nil and not held then waiting = call('LINDEX', JOBS, -1) end
-    if is_closed(settings) then
-      if not held then return ended('closed') end
+    local closed = closed_by(settings)
+    if closed then
+      if not held then return ended(closed) end
       call('RPUSH', JOBS, held)
       call('RPOP', HELD)
     else

@@ -2,8 +2,9 @@
 -- hands out requests, takes back the jobs of lost workers, promotes what is due, trims what is old.
 --
 -- ARGV: nonce, worker, instance, lease (ms), retention completed, failed, cancelled (ms), crash limit, store,
---       n pairs of the worker's own fields, count of runs, then for each: id, token, a report (report.lua)
--- Returns {fenced tokens, {token, request, …}, '1' if the queue is open, '1' if there is more to do,
+--       '1' if it waits for a place, n pairs of the worker's own fields, count of runs, then for each: id, token,
+--       a report (report.lua)
+-- Returns {fenced tokens, {token, request, …}, 'paused', 'full' or 'open', '1' if there is more to do,
 --          {id, store, file, generation, inode, …} of what a worker of that store is to unlink: the partial file of a
 --          generation, or the finished file of an inode}.
 define('tick', { 'allow-oom' }, function()
@@ -12,7 +13,7 @@ define('tick', { 'allow-oom' }, function()
   local tick = { worker = ARGV[2], instance = ARGV[3], lease = tonumber(ARGV[4]),
     retention = { completed = ARGV[5], failed = ARGV[6], cancelled = ARGV[7] }, crash_limit = tonumber(ARGV[8]), store = ARGV[9],
     is_known = not known or known == ARGV[3], fenced = {}, requests = {}, more = false, dropped = {} }
-  local runs = heartbeat(tick, 10)
+  local runs = heartbeat(tick, 11)
   watch(tick)
   hear_requests(tick)
   -- Before anything is reaped: a tick extends its own leases first.
@@ -22,5 +23,7 @@ define('tick', { 'allow-oom' }, function()
   promote(tick)
   expire(tick)
   trim(tick)
-  return publish({ tick.fenced, tick.requests, is_closed(settings) and '0' or '1', tick.more and '1' or '0', tick.dropped })
+  -- Without a limit nobody else wakes those that waited under one.
+  if settings[2] or ARGV[10] == '1' then offer_place(settings, true) end
+  return publish({ tick.fenced, tick.requests, closed_by(settings) or 'open', tick.more and '1' or '0', tick.dropped })
 end)

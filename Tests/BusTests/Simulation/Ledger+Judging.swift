@@ -17,7 +17,7 @@ extension Ledger {
             case .settle(let ends):
                 "settling " + ends.map { "\($0.run.id) as \($0.settlement.outcome)" }.joined(separator: ", ")
             case .tick(let requests): "tick with \(requests.mapValues(\.request.rawValue))"
-            case .registration(let worker, _): "\(worker) registers"
+            case .registration(let worker, _, _): "\(worker) registers"
             }
         }
     }
