@@ -17,7 +17,7 @@ extension QueueAttendant {
         if isFirst { Task { await checkpoint() } }
     }
 
-    /// While there are runs: a checkpoint of each every 32 MiB and every second. One task looks after all of them; with very
+    /// While there are runs: an end for those whose deadline has passed, and a checkpoint of each every 32 MiB and every second. One task looks after all of them; with very
     /// many both the looks and the checkpoints become rarer, and those that time alone asks for take turns, so that they do not
     /// drown the disk.
     private func checkpoint() async {
@@ -30,6 +30,7 @@ extension QueueAttendant {
             if runs.isEmpty { return }
             var turns = CheckpointTurns(runs: runs.count)
             for case (let running, let download?) in runs {
+                running.stopIfOverdue()
                 turns.note(running.checkpointIfDue(download, interval: turns.interval) { self.hurry() })
             }
         }

@@ -86,9 +86,6 @@ extension QueueAttendant {
                 case .cancelled, .removed, .deleted: running.stop(.cancelled)
                 case .running, nil: break
                 }
-                if let deadline = running.claim.deadline, deadline < running.claim.clock.milliseconds {
-                    running.stop(.deadline)
-                }
             }
             return true
         } catch {

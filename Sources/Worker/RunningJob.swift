@@ -65,6 +65,11 @@ final class RunningJob: Sendable {
 
     var stopReason: StopReason? { state.withLock { $0.stop } }
 
+    /// By Redis' clock, as the claim told it: no command needs to be answered for it.
+    func stopIfOverdue() {
+        if let deadline = claim.deadline, deadline < claim.clock.milliseconds { stop(.deadline) }
+    }
+
     func announce(_ event: Announcement) {
         state.withLock { state in
             if state.events.isEmpty { state.newsSince = .now }

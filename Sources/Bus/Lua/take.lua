@@ -42,7 +42,7 @@ local function start(id, h, j, element, worker, token, lease, retention)
   if h.ticket or h.again or h.waiting then call('HDEL', k, 'ticket', 'again', 'waiting') end
   call('ZADD', LEASES, whole(now + lease), id)
   return { 'job', id, token, (j.url or j.urls) and element or call('HGET', spec(id), 'spec'), st or '', NOW,
-    st and call('HGETALL', k) or {}, st and call('HGETALL', offsets(id)) or {} }
+    st and call('HGETALL', k) or h.deadline and { 'deadline_at', h.deadline } or {}, st and call('HGETALL', offsets(id)) or {} }
 end
 
 local function strange(id)
