@@ -42,6 +42,8 @@ let package = Package(
                 .embedInCode("Lua/inspect.lua"),
                 .embedInCode("Lua/isolate.lua"),
                 .embedInCode("Lua/leave.lua"),
+                .embedInCode("Lua/lose.lua"),
+                .embedInCode("Lua/places.lua"),
                 .embedInCode("Lua/prelude.lua"),
                 .embedInCode("Lua/promote.lua"),
                 .embedInCode("Lua/push.lua"),

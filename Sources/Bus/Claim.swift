@@ -18,6 +18,8 @@ package struct Claim: Sendable {
     package let clock: SharedClock
     /// Failed attempts so far.
     package let attempt: Int
+    /// An earlier run was lost with its worker: before this one does anything, Redis is to hear that it has begun.
+    package let wasLost: Bool
     /// Unix ms by which it must be done.
     package let deadline: Int64?
     package let resume: ResumePoint?
@@ -33,6 +35,7 @@ package struct Claim: Sendable {
         clock = SharedClock(told: Int64(reply[5].int ?? 0))
         let hash = reply[6].dictionary
         attempt = min(max(Int(hash["attempt"] ?? "") ?? 0, 0), Int(Int32.max))
+        wasLost = hash["crashes"] != nil
         deadline = hash["deadline_at"].flatMap { Int64($0) }
         resume = ResumePoint(hash: hash, offsets: reply[7].dictionary)
         completed = CompletedFile(hash: hash)

@@ -17,9 +17,10 @@ struct Functions: Sendable {
     init(clock: String? = nil) {
         let parts = [
             PackageResources.prelude_lua, clock.map { Array("clock = function() \($0) end".utf8) } ?? [],
-            PackageResources.isolate_lua, PackageResources.raw_lua, Array(Gate.lua.utf8), PackageResources.push_lua,
-            PackageResources.take_lua, PackageResources.report_lua, PackageResources.claim_lua,
-            PackageResources.settle_lua, PackageResources.drop_lua,
+            PackageResources.isolate_lua, PackageResources.raw_lua, Array(Gate.lua.utf8),
+            PackageResources.places_lua, PackageResources.push_lua, PackageResources.take_lua,
+            PackageResources.report_lua, PackageResources.claim_lua, PackageResources.settle_lua,
+            PackageResources.drop_lua, PackageResources.lose_lua,
             PackageResources.heartbeat_lua, PackageResources.watch_lua, PackageResources.requests_lua,
             PackageResources.runs_lua, PackageResources.reap_lua, PackageResources.promote_lua,
             PackageResources.expire_lua, PackageResources.trim_lua, PackageResources.tick_lua,

@@ -113,7 +113,7 @@ extension Queue {
             rest = rest.dropFirst(100)
             var arguments: [any RedisArgument] =
                 [Token.make(), worker.name, worker.instance, policy.lease.milliseconds] + policy.retention
-                + [policy.crashLimit, worker.store, fields.count]
+                + [policy.crashLimit, worker.store, isHeld ? "1" : "", fields.count]
             for (name, value) in fields { arguments += [name, value] }
             arguments.append(batch.count)
             for (run, report) in batch { arguments += [run.id, run.token] + report.arguments }
@@ -142,7 +142,8 @@ extension Queue {
         _ worker: WorkerIdentity, fields: [(String, String)], known: [String]
     ) async throws(RedisError) -> Bool {
         var arguments: [any RedisArgument] =
-            [Token.make(), worker.name, worker.instance, worker.session] + policy.retention + [fields.count]
+            [Token.make(), worker.name, worker.instance, worker.session, policy.crashLimit] + policy.retention
+            + [fields.count]
         for (name, value) in fields { arguments += [name, value] }
         arguments += known
         let reply = try await redis.run(functions.register, keys: keys.given(to: worker.name), arguments: arguments)

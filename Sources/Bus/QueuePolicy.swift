@@ -7,7 +7,7 @@ package struct QueuePolicy: Sendable {
     package var keepCompleted: Duration = .seconds(24 * 3600)
     package var keepFailed: Duration = .seconds(7 * 24 * 3600)
     package var keepCancelled: Duration = .seconds(24 * 3600)
-    /// A job that was lost with its worker more often than this, without a checkpoint in between, fails as `crash_loop`.
+    /// A job that was lost with its worker while it was at work more often than this, without a checkpoint in between, fails as `crash_loop`.
     package var crashLimit = 5
 
     package init() {}

@@ -25,6 +25,15 @@ package struct RunReport: Sendable {
 
     package var tellsOfWait: Bool { fields.contains { $0.0 == "waiting" } }
 
+    package var tellsOfWork: Bool { fields.contains { $0.0 == "begun" } }
+
+    /// Whether the run is at work, or only waits. If its worker is lost, one that was at work may be the cause.
+    package mutating func set(isAtWork: Bool, of run: Run) {
+        fields.append(("begun", isAtWork ? run.token : ""))
+        // A job that ends loses both fields, which is looked for where there is a speed.
+        if !fields.contains(where: { $0.0 == "speed" }) { fields.append(("speed", "0")) }
+    }
+
     package mutating func set(_ resume: ResumePoint) {
         fields += resume.fields
         offsets = resume.offsets

@@ -53,6 +53,8 @@ package final class Download: Sendable {
     let digests = DigestSession()
     let isLeaseHeld: @Sendable () -> Bool
     let mayCommit: @Sendable () async -> Bool
+    /// Called when it begins to wait for its host, and when it goes on.
+    private let workChanged: (@Sendable () async -> Void)?
     let report: @Sendable (DownloadEvent) -> Void
     let state: Mutex<State>
 
@@ -63,13 +65,14 @@ package final class Download: Sendable {
         job: Job, token: String, key: String, resume: ResumePoint?, completed: CompletedFile?, isNew: Bool = false,
         isSettled: Bool = false, clock: SharedClock, context: DownloadContext,
         isLeaseHeld: @escaping @Sendable () -> Bool = { false },
+        workChanged: (@Sendable () async -> Void)? = nil,
         mayCommit: @escaping @Sendable () async -> Bool, report: @escaping @Sendable (DownloadEvent) -> Void
     ) {
         (self.job, self.token, self.key, self.resume, self.completed) = (job, token, key, resume, completed)
         (self.isNew, self.isSettled) = (isNew, isSettled)
         (self.clock, self.context, self.report) = (clock, context, report)
         limit = job.limitRate.map { TokenBucket(bytesPerSecond: $0) }
-        (self.isLeaseHeld, self.mayCommit) = (isLeaseHeld, mayCommit)
+        (self.isLeaseHeld, self.mayCommit, self.workChanged) = (isLeaseHeld, mayCommit, workChanged)
         state = Mutex(
             State(
                 mirrors: Mirrors(
@@ -97,11 +100,17 @@ package final class Download: Sendable {
         state.withLock { state in state.waitingSince.map { monotonicNanoseconds() >= $0 + 1_000_000_000 } ?? false }
     }
 
+    /// Whether it does more than wait for its host's turn.
+    package var isAtWork: Bool { state.withLock { $0.waitingSince == nil } }
+
     /// Waits for the host's turn. False if the task was cancelled meanwhile.
     func enter(_ host: String) async -> Bool {
         state.withLock { $0.waitingSince = monotonicNanoseconds() }
-        defer { state.withLock { $0.waitingSince = nil } }
-        return await context.hosts.enter(host)
+        await workChanged?()
+        let isIn = await context.hosts.enter(host)
+        state.withLock { $0.waitingSince = nil }
+        await workChanged?()
+        return isIn
     }
 
     /// Bytes that have arrived in this run.

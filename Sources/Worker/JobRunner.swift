@@ -24,6 +24,8 @@ struct JobRunner: Sendable {
     }
 
     func run(_ claim: Claim, for attendant: QueueAttendant, sent: ContinuousClock.Instant) async -> End {
+        // Whatever it is that ends workers, it is known then that this run had begun.
+        if claim.wasLost { await attendant.tellBegun(claim.run) }
         var job: Job
         do {
             job = try Job(element: claim.spec)
@@ -32,11 +34,13 @@ struct JobRunner: Sendable {
         }
         job.id = claim.run.id
         let running = RunningJob(claim: claim, job: job, lease: Lease(length: lease, sent: sent))
+        let tell: @Sendable () async -> Void = { _ = await attendant.tick([], of: [running]) }
         let download = Download(
             job: job, token: claim.run.token, key: PartialKey.of(claim.run.id, in: attendant.queue.name),
             resume: claim.resume, completed: claim.completed, isNew: claim.previous == nil,
             isSettled: claim.previous == .completed, clock: claim.clock, context: context,
             isLeaseHeld: { running.stopReason != .fenced && running.lease.isHeld() },
+            workChanged: claim.wasLost ? tell : nil,
             mayCommit: { await self.mayCommit(running, attendant) },
             report: { self.announce($0, of: running, attendant) })
         if !job.unknownFields.isEmpty {
@@ -53,7 +57,7 @@ struct JobRunner: Sendable {
         while running.stopReason != .fenced, !attendant.isOutOfTime {
             if running.lease.isHeld() { return true }
             // By our clock the lease may have lapsed: Redis must be asked before the name is placed.
-            await attendant.tick([])
+            await attendant.tick([], of: [running])
         }
         return false
     }

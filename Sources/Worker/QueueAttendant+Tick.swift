@@ -48,16 +48,26 @@ extension QueueAttendant {
         }
     }
 
-    /// One tick now; false if Redis could not be asked.
+    /// Tells that a run is at work before it is, as far as Redis can be told. Nothing is wrong if it cannot: the loss of its
+    /// worker does not count then.
+    func tellBegun(_ run: Run) async {
+        var report = RunReport()
+        report.set(isAtWork: true, of: run)
+        _ = try? await queue.tick(identity, fields: [], runs: [(run, report)])
+    }
+
+    /// One tick now, with all runs or some; false if Redis could not be asked.
     @discardableResult
-    func tick(_ fields: [(String, String)]) async -> Bool {
-        let runs = running
+    func tick(_ fields: [(String, String)], of some: [RunningJob]? = nil) async -> Bool {
+        let runs = some ?? running
         let sent = ContinuousClock.now
         let reports = runs.map { running in
             var report = running.takeReport()
             if let download = state.withLock({ $0.downloads[running.run.token] }) {
                 Progress.add(download.progress(), to: &report, of: running)
                 Progress.add(wait: download.isWaitingForHost, to: &report, of: running)
+                let isAtWork = download.isAtWork
+                if running.noteWork(isAtWork) { report.set(isAtWork: isAtWork, of: running.run) }
             }
             return report
         }

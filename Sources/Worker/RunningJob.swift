@@ -19,6 +19,8 @@ final class RunningJob: Sendable {
         var progressed = ContinuousClock.now
         /// What Redis was told of a wait for the host.
         var isToldToWait = false
+        /// Whether Redis was told that it is at work.
+        var isToldToWork = false
     }
 
     /// Why a run ends before its download does.
@@ -35,7 +37,7 @@ final class RunningJob: Sendable {
 
     init(claim: Claim, job: Job, lease: Lease) {
         (self.claim, self.job, self.lease) = (claim, job, lease)
-        state.withLock { $0.resume = claim.resume }
+        state.withLock { ($0.resume, $0.isToldToWork) = (claim.resume, claim.wasLost) }
     }
 
     var run: Run { claim.run }
@@ -63,12 +65,12 @@ final class RunningJob: Sendable {
         return isNew
     }
 
-    var stopReason: StopReason? { state.withLock { $0.stop } }
-
     /// By Redis' clock, as the claim told it: no command needs to be answered for it.
     func stopIfOverdue() {
         if let deadline = claim.deadline, deadline < claim.clock.milliseconds { stop(.deadline) }
     }
+
+    var stopReason: StopReason? { state.withLock { $0.stop } }
 
     func announce(_ event: Announcement) {
         state.withLock { state in
@@ -156,6 +158,14 @@ final class RunningJob: Sendable {
         }
     }
 
+    /// Whether `isAtWork` is news.
+    func noteWork(_ isAtWork: Bool) -> Bool {
+        state.withLock { state in
+            defer { state.isToldToWork = isAtWork }
+            return isAtWork != state.isToldToWork
+        }
+    }
+
     /// What there is to tell, taken out. `putBack` undoes it when the tick failed.
     func takeReport() -> RunReport {
         state.withLock { state in
@@ -172,6 +182,7 @@ final class RunningJob: Sendable {
         state.withLock { state in
             if report.offsets != nil { state.isResumeNew = true }
             if report.tellsOfWait { state.isToldToWait.toggle() }
+            if report.tellsOfWork { state.isToldToWork.toggle() }
             // Progress and waits are of the moment; the other events must not be lost.
             state.events = report.events.filter { !["progress", "waiting"].contains($0.name) } + state.events
         }

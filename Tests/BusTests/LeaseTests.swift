@@ -44,7 +44,9 @@ import Testing
         /// Whether the owner was fenced.
         @discardableResult
         mutating func look(_ index: Int) async throws -> Bool {
-            let runs = index == 0 ? [(claim!.run, RunReport())] : []
+            var report = RunReport()
+            report.set(isAtWork: true, of: claim!.run)
+            let runs = index == 0 ? [(claim!.run, report)] : []
             next[index] = now + interval
             return try await !queue.tick(workers[index], fields: [], runs: runs).fenced.isEmpty
         }

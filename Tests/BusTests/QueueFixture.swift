@@ -43,6 +43,13 @@ struct QueueFixture {
         try await queue.tick(worker, fields: [], runs: claims.map { ($0.run, RunReport()) })
     }
 
+    /// Tells that a run is at work, or only waits for its host.
+    func tellBegun(_ claim: Claim, isAtWork: Bool = true) async throws {
+        var report = RunReport()
+        report.set(isAtWork: isAtWork, of: claim.run)
+        _ = try await queue.tick(worker, fields: [], runs: [(claim.run, report)])
+    }
+
     /// The rules of the bus hold for every key.
     func expectOrder() async throws {
         let findings = try await Inspection(queue).run()

@@ -46,6 +46,7 @@ import Testing
                 last = try await f.claim("lost")
                 return last != nil
             }
+            try await f.tellBegun(try #require(last))
         }
         try await eventually {
             try await f.tick(); return try await f.state("1") == .failed
@@ -70,7 +71,7 @@ import Testing
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
         try await f.settle(try #require(try await f.claim()), .retry(after: .zero, Failure(.connect, "m")))
         try await f.tick()
-        _ = try #require(try await f.claim())
+        try await f.tellBegun(try #require(try await f.claim()))
         try await eventually {
             try await f.tick(); return try await f.state("1") == .failed
         }
@@ -116,7 +117,64 @@ import Testing
         try await f.redis.send(Command("HSET", f.queue.keys.worker(f.worker.name), "seen", "1"))
         #expect(try await f.queue.register(again, fields: [], known: []))
         #expect(try await f.state("1") == .queued)
-        #expect(try await f.queue.job("1")?["crashes"] == nil)
+        try await f.expectOrder()
+    }
+
+    @Test("a run that had begun counts as lost with an earlier process of the same name; others do not")
+    func crashLoopOfOneName() async throws {
+        let f = try await QueueFixture { $0.crashLimit = 2 }
+        var worker = f.worker
+        func restart() async throws {
+            worker = WorkerIdentity(name: worker.name, store: "s")
+            try await f.redis.send(Command("HSET", f.queue.keys.worker(worker.name), "seen", "1"))
+            #expect(try await f.queue.register(worker, fields: [], known: []))
+        }
+        func claim() async throws -> Claim {
+            let reply = try await f.queue.claim(worker, token: Token.make())
+            let claim: Claim? = if case .job(let claim) = reply { claim } else { nil }
+            return try #require(claim)
+        }
+        func crashes() async throws -> String? { try await f.queue.job("1")?["crashes"] }
+        try await f.push(#"{"url":"http://h/1","id":"1"}"#)
+        // Its worker ends in order.
+        try await f.settle(try await claim(), .released(why: "shutdown"))
+        try await restart()
+        #expect(try await crashes() == nil)
+        // The reply to its claim is lost, and its worker lives.
+        _ = try await claim()
+        #expect(try await f.queue.register(worker, fields: [], known: []))
+        #expect(try await crashes() == nil)
+        // It never began, as far as anybody knows.
+        #expect(try await claim().wasLost == false)
+        try await restart()
+        #expect(try await crashes() == "0")
+        // It waits for its host again.
+        let waiting = try await claim()
+        #expect(waiting.wasLost)
+        try await f.tellBegun(waiting)
+        try await f.tellBegun(waiting, isAtWork: false)
+        try await restart()
+        #expect(try await crashes() == "0")
+        for count in ["1", "2"] {
+            try await f.tellBegun(try await claim())
+            try await restart()
+            #expect(try await crashes() == count)
+        }
+        // A checkpoint tells that it moves.
+        let moving = try await claim()
+        var report = RunReport()
+        report.set(isAtWork: true, of: moving.run)
+        report.offsets = ByteIntervals([0..<9])
+        _ = try await f.queue.tick(worker, fields: [], runs: [(moving.run, report)])
+        try await restart()
+        #expect(try await crashes() == "1")
+        for _ in 1...2 {
+            try await f.tellBegun(try await claim())
+            try await restart()
+        }
+        #expect(try await f.state("1") == .failed)
+        #expect(try await f.queue.job("1")?["error"] == "crash_loop")
+        #expect(try await f.queue.job("1")?["begun"] == nil)
         try await f.expectOrder()
     }
 

@@ -61,7 +61,7 @@ import Testing
         fleet.gate.open()
         try await fleet.wait("a", for: "completed")
         #expect(fleet.root.holds("a", ProcessFleet.bytes))
-        #expect(try await fleet.field("crashes", of: "a") == "")
+        #expect(try await fleet.field("attempt", of: "a") == "")
         #expect(fleet.origin.requests.last?.headers["range"] != nil)
         try await fleet.end(again)
     }

@@ -127,11 +127,11 @@ end
 -- Reads the fields that decide what may happen to a job, and those that its events need.
 local function job(id)
   local v = call('HMGET', key(id), 'state', 'want', 'wantat', 'ticket', 'asof', 'token', 'again', 'worker', 'crashes', 'attempt',
-    'meta', 'reply_to', 'deadline_at', 'waiting', 'seq', 'pushed')
+    'meta', 'reply_to', 'deadline_at', 'waiting', 'seq', 'pushed', 'begun')
   return { state = v[1] or nil, want = v[2] or nil, wantat = number(v[3]), ticket = v[4] or nil, asof = number(v[5]),
     token = v[6] or nil, again = v[7] or nil, worker = v[8] or nil, crashes = tonumber(number(v[9])) or 0,
     attempt = tonumber(number(v[10])) or 0, meta = v[11] or nil, reply_to = v[12] or nil, deadline = number(v[13]), waiting = v[14] or nil,
-    seq = tonumber(number(v[15])) or 0, pushed = number(v[16]) }
+    seq = tonumber(number(v[15])) or 0, pushed = number(v[16]), begun = v[17] or nil }
 end
 
 -- How many fields a hash has; nil for a key of another type.
@@ -217,7 +217,7 @@ local function finish(id, j, state, retention, extra, worker, fields)
   if not isByRun then call('HDEL', k, 'token', 'worker', 'ticket') end
   -- Most runs have none of them: what waits for a claim goes with it.
   if not isByRun or j.speed or j.want or j.again or j.deadline then
-    call('HDEL', k, 'want', 'wantat', 'again', 'waiting', 'speed', 'deadline_at')
+    call('HDEL', k, 'want', 'wantat', 'again', 'waiting', 'speed', 'begun', 'deadline_at')
   end
   call('PEXPIRE', k, retention[state])
   if state == 'cancelled' then push_again(id, j) end
@@ -245,7 +245,7 @@ local function pause(id, j, worker)
   local k = key(id)
   leave(id, j)
   call('HSET', k, 'state', 'paused', 'updated', NOW)
-  call('HDEL', k, 'token', 'worker', 'ticket', 'want', 'wantat', 'again', 'waiting', 'speed')
+  call('HDEL', k, 'token', 'worker', 'ticket', 'want', 'wantat', 'again', 'waiting', 'speed', 'begun')
   call('ZADD', INDEX.paused, NOW, id)
   push_again(id, j)
   emit(id, j, 'paused', '', worker)
@@ -263,7 +263,7 @@ local function requeue(id, j, front, why, retention)
   end
   leave(id, j)
   call('HSET', k, 'state', 'queued', 'updated', NOW)
-  call('HDEL', k, 'token', 'worker', 'want', 'wantat', 'waiting', 'speed')
+  call('HDEL', k, 'token', 'worker', 'want', 'wantat', 'waiting', 'speed', 'begun')
   line_up(id, front)
   emit(id, j, 'requeued', ',"why":"' .. why .. '"')
 end
@@ -272,7 +272,7 @@ end
 local function postpone(id, j, delay, waiting)
   leave(id, j)
   call('HSET', key(id), 'state', 'scheduled', 'updated', NOW)
-  call('HDEL', key(id), 'token', 'worker', 'ticket', 'speed')
+  call('HDEL', key(id), 'token', 'worker', 'ticket', 'speed', 'begun')
   if waiting then call('HSET', key(id), 'waiting', waiting) else call('HDEL', key(id), 'waiting') end
   call('ZADD', SCHEDULED, whole(now + delay), id)
 end

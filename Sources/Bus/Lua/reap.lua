@@ -7,13 +7,9 @@ local function reap_jobs(tick)
   each(lost, function(id)
     local j = is_strange(id) and {} or job(id)
     if j.state ~= 'running' then call('ZREM', LEASES, id)
-    elseif j.crashes >= tick.crash_limit then
-      fail(id, j, 'crash_loop', 'the job was lost with its worker ' .. (j.crashes + 1)
-        .. ' times in a row; see what kills the workers, then retry it', true, tick.retention)
     else
-      call('HSET', key(id), 'crashes', j.crashes + 1)
       if ends(j.want) then drop(tick, id) end
-      requeue(id, j, true, 'worker lost', tick.retention)
+      lose(id, j, tick.crash_limit, tick.retention)
     end
   end, function(id) call('ZREM', LEASES, id) end)
   if #lost == 200 then tick.more = true end

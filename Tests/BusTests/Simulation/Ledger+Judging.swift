@@ -9,7 +9,7 @@ extension Ledger {
         case settle([(run: Run, settlement: Settlement)])
         /// The requests that it took, by job.
         case tick([String: Story.Stop])
-        case registration(worker: String, known: Set<String>)
+        case registration(worker: String, known: Set<String>, isSuccessor: Bool)
 
         var name: String {
             switch self {
@@ -60,11 +60,11 @@ extension Ledger {
                 if after.error != "deadline" { complain("\(id): it failed with \(after.error ?? "nothing")") }
                 state = story.ended(.failed, now, policy)
             }
-        case .registration(let worker, let known):
+        case .registration(let worker, let known, let isSuccessor):
             if state == .running, story.isNoted, before.worker == worker, let token = before.token,
                 !known.contains(token)
             {
-                state = story.putBack(now, policy)
+                state = isSuccessor ? story.lost(now, policy) : story.putBack(now, policy)
             }
         case .claim: break
         }

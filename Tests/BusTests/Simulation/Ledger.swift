@@ -67,6 +67,11 @@ struct Ledger {
 
     mutating func extended(_ run: Run) { stories[run.id]!.lease = now + policy.lease.inMilliseconds }
 
+    /// Its worker tells whether it is at work.
+    mutating func told(_ run: Run, _ report: RunReport) {
+        if let begun = report.fields.first(where: { $0.0 == "begun" }) { stories[run.id]!.begun = begun.1 }
+    }
+
     /// Its offsets are durable.
     mutating func checkpointed(_ id: String, _ report: RunReport) {
         guard let offsets = report.offsets else { return }

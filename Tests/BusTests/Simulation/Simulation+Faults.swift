@@ -9,7 +9,7 @@ extension Simulation {
         names += 1
         let identity = WorkerIdentity(name: name ?? "w\(names)", store: "s")
         guard try await queue.register(identity, fields: [], known: []) else { return note("names refused") }
-        try await look(.registration(worker: identity.name, known: []))
+        try await look(.registration(worker: identity.name, known: [], isSuccessor: true))
         workers.append(Worker(identity: identity))
     }
 

@@ -45,7 +45,7 @@ extension Simulation {
             return ledger.complain("\(worker.name): a claim of an earlier session was not refused")
         }
         // As if nobody had done anything.
-        try await look(.registration(worker: "nobody", known: []))
+        try await look(.registration(worker: "nobody", known: [], isSuccessor: false))
         let held = try await redis.send(Command("LLEN", queue.keys.held(worker.name)))
         if held.int != 0 { ledger.complain("\(worker.name) holds something after a late claim") }
         note("late claims")
@@ -65,6 +65,12 @@ extension Simulation {
                 "\(claim.run.id) goes on from \(offsets.intervals), and not from \(story.checkpoint.intervals)")
         }
         workers[index].runs.append(claim)
+        if claim.wasLost {
+            note("told that they begin")
+            var report = RunReport()
+            report.set(isAtWork: true, of: claim.run)
+            _ = try await send(index, [(claim.run, report)])
+        }
         if story.isPoison {
             note("poisoned")
             try await kill(index)
@@ -83,7 +89,7 @@ extension Simulation {
                 workers[index].isInDoubt = true
                 return note("names refused")
             }
-            try await look(.registration(worker: worker.identity.name, known: Set(known)))
+            try await look(.registration(worker: worker.identity.name, known: Set(known), isSuccessor: false))
             let held = try await redis.send(Command("LLEN", queue.keys.held(worker.identity.name)))
             if held.int != 0 { ledger.complain("\(worker.identity.name) holds something after it registered") }
         }
@@ -178,6 +184,7 @@ extension Simulation {
 
     private mutating func report(of claim: Claim, chance: Int) -> RunReport {
         var report = RunReport()
+        if random.chance(60) { report.set(isAtWork: random.chance(80), of: claim.run) }
         if random.chance(chance) {
             let start = Int64.random(in: 0...8, using: &random)
             report.set(
@@ -241,6 +248,7 @@ extension Simulation {
         ledger.looked()
         for (run, report) in reports where ledger.holds(run) {
             ledger.extended(run)
+            ledger.told(run, report)
             ledger.checkpointed(run.id, report)
         }
         let reply = try await queue.tick(workers[index].identity, fields: [], runs: reports)

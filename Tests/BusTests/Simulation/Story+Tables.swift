@@ -87,6 +87,7 @@ extension Story {
     }
 
     mutating func lost(_ now: Int64, _ policy: QueuePolicy) -> JobState? {
+        guard let begun, begun == facts.token else { return putBack(now, policy) }
         if losses >= policy.crashLimit { return ended(.failed, now, policy) }
         losses += 1
         return putBack(now, policy)

@@ -31,7 +31,9 @@ struct Story {
     var lease: Int64 = 0
     /// The worker's hash names the run.
     var isNoted = true
-    /// Runs lost in a row without a checkpoint.
+    /// The run of which its worker has told that it is at work.
+    var begun: String?
+    /// Runs at work that were lost in a row without a checkpoint.
     var losses = 0
     /// Failed attempts since it was begun anew.
     var attempts = 0
