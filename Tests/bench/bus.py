@@ -1,4 +1,5 @@
-"""The bus' figures: recovery, control, pickup, a producer's delay beside 10,000 runs, commands, memory.
+"""The bus' figures: recovery, control, pickup, the use of max_running, a producer's delay beside 10,000 runs, commands,
+memory.
 
     bus.py HAUL DIRECTORY NGINX_URL       started by run.sh; it serves /crawl/crawl.bin, at 1 KB/s, and /k, a file of 1 KiB
 """
@@ -167,6 +168,24 @@ class Bench:
         time.sleep(10)
         print(f"idle: {self.sent()[0] / 10:.2f} commands a second for one worker and queue (to reach: 1.5)")
 
+    def places(self):
+        """How much of the places of max_running is used while jobs wait."""
+        for what, limit, workers, jobs, size, rate in (
+                ("1 s each", 10, 3, 120, 100_000, 100_000), ("1 KiB", 3, 1, 1500, 1024, 0), ("1 KiB", 3, 6, 1500, 1024, 0)):
+            self.redis.call("HSET", key("settings"), "max_running", limit)
+            for n in range(jobs):
+                self.push(f"l{n}", size, rate)
+            for n in range(workers):
+                self.worker(f"l{n}", 2 * limit, "--connections-per-host", "32", "--durability", "process")
+            until(lambda: self.redis.call("ZCARD", key("completed")) == jobs, 0.1, within=300)
+            runs = [tuple(map(int, self.redis.call("HMGET", key(f"job:l{n}"), "started", "finished"))) for n in range(jobs)]
+            # From the first start to the last: then nothing waits any more.
+            first, last = min(run[0] for run in runs), max(run[0] for run in runs)
+            used = sum(max(0, min(end, last) - start) for start, end in runs)
+            print(f"max_running {limit}, {workers} workers, {jobs} jobs of {what}: {jobs * 1000 / (last - first):.1f} a second, "
+                  f"{100 * used / limit / (last - first):.1f} % of the places used (to reach: 95)")
+            self.clear()
+
     def sent(self):
         """Top-level commands of workers since the last RESETSTAT, and their microseconds."""
         calls = spent = 0
@@ -199,7 +218,7 @@ def until(condition, interval=0.01, within=60):
 if __name__ == "__main__":
     bench = Bench(*sys.argv[1:4])
     try:
-        for part in sys.argv[4:] or ["memory", "commands", "pickup", "control", "recovery", "crowd"]:
+        for part in sys.argv[4:] or ["memory", "commands", "places", "pickup", "control", "recovery", "crowd"]:
             getattr(bench, part)()
             bench.clear()
     finally:
