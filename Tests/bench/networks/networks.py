@@ -1,0 +1,175 @@
+"""The rows, their order, and the table. See run.sh."""
+
+import argparse
+import collections
+import dataclasses
+import os
+import signal
+import statistics
+import subprocess
+import sys
+
+from stage import SERVER_ADDRESS, Stage
+from tools import Tools
+
+MTU, SEGMENT = 1500, 1448
+
+
+@dataclasses.dataclass(frozen=True)
+class Network:
+    rtt: float
+    """Milliseconds."""
+    rate: float
+    """Mbit/s, with headers."""
+    loss: float = 0
+    """Percent of what the server sends."""
+    depth: float = 1
+    """The queue, of what is under way in one round trip."""
+
+    @property
+    def queue(self):
+        return max(200_000, int(self.rtt / 1e3 * self.rate * 1e6 / 8 * self.depth))
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    name: str
+    network: Network | None
+    """None: loopback."""
+    size: int
+    url: str = "http://{host}/{file}"
+    count: int = 1
+    parallel: int = 50
+    wget2: tuple = ()
+    worker: tuple = ()
+
+    def bytes_on_link(self):
+        """As the client's device counts them: where the link takes several segments at once they have one header."""
+        return self.size * self.count * (MTU / SEGMENT if self.network.loss else 1)
+
+    def limit(self):
+        """The least time that the link needs: a round trip to connect, one to ask, and the bytes with their headers."""
+        if not self.network:
+            return None
+        trips = 3 if self.url.startswith("https") else 2
+        return trips * self.network.rtt / 1e3 + self.size * self.count * MTU / SEGMENT * 8 / (self.network.rate * 1e6)
+
+
+LOSSY = Network(rtt=50, rate=200, loss=0.5)
+FAR = Network(rtt=100, rate=1000)
+MB = 1_000_000
+ROWS = [
+    Row("lossy-200", LOSSY, 200 * MB),
+    Row("far-500", FAR, 500 * MB),
+    Row("deep", Network(rtt=20, rate=50, depth=16), 100 * MB),
+    Row("small", LOSSY, 50_000, "http://{host}/small/{file}", count=500, worker=("--slots", "64")),
+    Row("small-tls", LOSSY, 50_000, "https://{host}/small/{file}", count=500, worker=("--slots", "64")),
+    Row("tls", None, 1 << 30, "https://{host}/{file}"),
+    Row("paced", Network(rtt=20, rate=500), 100 * MB, "http://{host}/paced/{file}"),
+    Row("two", LOSSY, 40 * MB, "http://{host}/two/{file}"),
+    Row("h2", Network(rtt=20, rate=500), 100 * MB, "https://{host}:8443/{file}"),
+    Row("far-20", FAR, 20 * MB),
+    Row("far-50", FAR, 50 * MB),
+    Row("satellite", Network(rtt=200, rate=50), 20 * MB),
+    Row("lossy-40", LOSSY, 40 * MB),
+]
+TOOLS = ["curl", "aria2", "wget2", "get", "worker"]
+
+
+def make_files(work, row):
+    """Random bytes, and the names of the files."""
+    if row.count == 1:
+        name = f"f{row.size}"
+        if not os.path.exists(f"{work}/www/{name}"):
+            subprocess.run(f"head -c {row.size} /dev/urandom >{work}/www/{name}", shell=True, check=True)
+        return [name]
+    os.makedirs(f"{work}/www/small", exist_ok=True)
+    names = [f"s{n}" for n in range(row.count)]
+    for name in names:
+        with open(f"{work}/www/small/{name}", "wb") as file:
+            file.write(os.urandom(row.size))
+    return names
+
+
+def measure(stage, tools, row, chosen, repeat, work):
+    host = SERVER_ADDRESS if row.network else "127.0.0.1"
+    urls = [row.url.format(host=host, file=name) for name in make_files(work, row)]
+    seconds, notes = collections.defaultdict(list), collections.defaultdict(list)
+    server = stage.client
+    if not row.network:
+        stage.client = stage.server
+    for turn in range(repeat):
+        # Each begins a round in its turn.
+        for name in chosen[turn % len(chosen):] + chosen[:turn % len(chosen)]:
+            if row.network:
+                stage.connect(row.network)
+            stage.forget_requests()
+            before = stage.received() if row.network else 0
+            outcome = tools.run(name, row, urls)
+            beyond = (stage.received() - before) / row.bytes_on_link() - 1 if row.network else 0
+            requests = stage.requests()
+            refused = sum(status == "503" for status, _ in requests)
+            connections = len({connection for _, connection in requests})
+            if outcome.is_right:
+                seconds[name].append(outcome.seconds)
+            notes[name].append((beyond, connections, refused, outcome.cpu))
+            print(f"  {row.name} {turn + 1}: {name} {outcome.seconds:.2f} s, {outcome.cpu:.2f} s of CPU, "
+                  f"{100 * beyond:+.1f} % bytes, {connections} connections, {refused} refused"
+                  f"{'' if outcome.is_right else ', NOT RIGHT'}", flush=True)
+    stage.client = server
+    report(row, chosen, seconds, notes, tools.limit)
+
+
+def report(row, chosen, seconds, notes, most):
+    medians = {name: statistics.median(values) for name, values in seconds.items() if values}
+    others = {name: value for name, value in medians.items() if name not in ("get", "worker")}
+    best = min(others.values(), default=None)
+    limit = row.limit()
+    print(f"{row.name}:" + (f" the link's own limit {limit:.2f} s" if limit else ""))
+    for name in chosen:
+        if name not in medians:
+            print(f"  {name:7} never right within {most:.0f} s")
+            continue
+        value = medians[name]
+        beyond, connections, refused, cpu = (statistics.median(column) for column in zip(*notes[name]))
+        text = f"  {name:7} {value:7.2f} s ({min(seconds[name]):.2f} to {max(seconds[name]):.2f})"
+        if best:
+            text += f", {value / best:.2f} of the best"
+        if limit:
+            text += f", {value / limit:.2f} of the limit"
+        text += f", {100 * beyond:+.1f} % bytes, {connections:.0f} connections, {refused:.0f} refused, {cpu:.2f} s of CPU"
+        print(text, flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("haul")
+    parser.add_argument("work")
+    parser.add_argument("--rows", default=",".join(row.name for row in ROWS))
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--tools", default=",".join(TOOLS))
+    parser.add_argument("--limit", type=float, default=60, help="seconds after which a download is given up")
+    parser.add_argument("--seed", type=int, default=1, help="of the losses")
+    parser.add_argument("--no-check", action="store_true", help="do not measure the links themselves")
+    parser.add_argument("--list", action="store_true")
+    options = parser.parse_args()
+    if options.list:
+        return print("\n".join(row.name for row in ROWS))
+    rows = {row.name: row for row in ROWS}
+    chosen = [rows[name] for name in options.rows.split(",")]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    stage = Stage(options.work, options.seed)
+    tools = Tools(stage, options.haul, options.work, options.limit)
+    try:
+        stage.open()
+        if not options.no_check:
+            for network in dict.fromkeys(row.network for row in chosen if row.network):
+                print(f"link of {network.rtt} ms, {network.rate} Mbit/s, {network.loss} % loss, queue of {network.queue} bytes: "
+                      f"measured {stage.measure(network)}", flush=True)
+        for row in chosen:
+            measure(stage, tools, row, options.tools.split(","), options.repeat, options.work)
+    finally:
+        stage.close()
+
+
+main()

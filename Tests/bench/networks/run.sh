@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Measures `haul get` and a worker beside curl, aria2 -x16 and wget2 on links as users have them, made of network namespaces and
+# link.c, and prints what docs/performance.md quotes. Needs root, 3 GB in $TMPDIR, and for all rows some 20 minutes.
+#   Tests/bench/networks/run.sh                                     all rows, 3 rounds of each
+#   Tests/bench/networks/run.sh --rows far-500,two --repeat 5       some of: --list
+#   Tests/bench/networks/run.sh --tools curl,get --rows lossy       some of: curl aria2 wget2 get worker
+set -euo pipefail
+cd "$(dirname "$0")/../../.."
+# shellcheck source=deploy/lib/packages.sh
+. deploy/lib/packages.sh
+need_swift
+need_packages "${BUILD_PACKAGES[@]}" "${RUN_PACKAGES[@]}" nginx-light nghttp2-proxy curl aria2 wget2 iproute2 iputils-ping iperf3 \
+    openssl gcc libc6-dev python3
+haul="${HAUL:-}"
+if [ -z "$haul" ]; then
+    swift build -c release --product haul >/dev/null
+    haul="$(swift build -c release --show-bin-path)/haul"
+fi
+work="$(mktemp -d)"
+trap 'rm -rf "$work"' EXIT
+gcc -O2 -Wall -D_GNU_SOURCE -o "$work/link" Tests/bench/networks/link.c
+python3 -B Tests/bench/networks/networks.py "$haul" "$work" "$@"
