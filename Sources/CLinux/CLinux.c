@@ -4,8 +4,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <spawn.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -67,4 +70,19 @@ int clinux_sync_file_system(int descriptor) { return syncfs(descriptor) == 0 ? 0
 
 int clinux_wait_for_writeback(int descriptor) {
     return sync_file_range(descriptor, 0, 0, SYNC_FILE_RANGE_WAIT_BEFORE) == 0 ? 0 : errno;
+}
+
+int clinux_look_at_path(int socket, struct clinux_path *path) {
+    struct tcp_info info;
+    socklen_t length = sizeof info;
+    if (getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return -1;
+    if (length < offsetof(struct tcp_info, tcpi_rcv_ooopack) + sizeof info.tcpi_rcv_ooopack) return -1;
+    path->round_trip = info.tcpi_min_rtt == ~0u ? info.tcpi_rtt : info.tcpi_min_rtt;
+    path->received_round_trip = info.tcpi_rcv_rtt;
+    path->out_of_order = info.tcpi_rcv_ooopack;
+    return 0;
+}
+
+void clinux_bound_window(int socket, int bytes) {
+    setsockopt(socket, IPPROTO_TCP, TCP_WINDOW_CLAMP, &bytes, sizeof bytes);
 }

@@ -75,10 +75,10 @@ extension Download {
             let (transfer, landing) = try await exchange.ask(mirrors[mirror], [("Accept-Encoding", "identity")])
             return try await accept(transfer, landing, from: mirror, of: host)
         } catch {
+            context.hosts.leave(host)
             if case .failed(let failure) = error, [.http(429), .http(503), .connect].contains(failure.code) {
                 context.hosts.complain(host, retryAfter: failure.retryAfter)
             }
-            context.hosts.leave(host)
             throw error
         }
     }

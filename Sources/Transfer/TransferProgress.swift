@@ -10,6 +10,9 @@ package final class TransferProgress: Sendable {
     private let heldBefore = Atomic<UInt64>(0)
     private let stop = Atomic<Int64>(.max)
     private let over = Atomic(false)
+    /// Nanoseconds; 0 while unknown.
+    private let roundTrip = Atomic<UInt64>(0)
+    private let lossy = Atomic(false)
 
     /// Bytes of the body accepted so far.
     package var received: Int64 { bytes.load(ordering: .relaxed) }
@@ -33,6 +36,13 @@ package final class TransferProgress: Sendable {
     /// The transfer has ended.
     var isOver: Bool { over.load(ordering: .relaxed) }
 
+    /// The way to the server, once the head has come over it; nil where the kernel does not tell.
+    package var path: TransferPath? {
+        let nanoseconds = roundTrip.load(ordering: .relaxed)
+        guard nanoseconds > 0 else { return nil }
+        return TransferPath(roundTrip: Double(nanoseconds) / 1e9, isLossy: lossy.load(ordering: .relaxed))
+    }
+
     // Written by the loop's thread alone, but for `shorten`.
 
     func add(_ count: Int) { bytes.store(received + Int64(count), ordering: .relaxed) }
@@ -43,6 +53,11 @@ package final class TransferProgress: Sendable {
         let now = monotonicNanoseconds()
         let begun = holdBegun.exchange(value ? now : 0, ordering: .relaxed)
         if begun != 0 { heldBefore.store(heldBefore.load(ordering: .relaxed) + now - begun, ordering: .releasing) }
+    }
+
+    func note(_ path: TransferPath) {
+        lossy.store(path.isLossy, ordering: .relaxed)
+        roundTrip.store(UInt64(path.roundTrip * 1e9), ordering: .relaxed)
     }
 
     func finish() { over.store(true, ordering: .relaxed) }

@@ -79,6 +79,11 @@ final class TransferTask {
     var pace = Pace()
     var mark = LowWaterMark()
 
+    /// Its connection is looked at when so much of the body has come.
+    var nextLook: Int64 = 0
+    /// What the server was last told that it may send.
+    var bound = Int64.max
+
     /// Of its receive buffer.
     var bufferSize = 0
     /// The handle has been given back.
@@ -139,6 +144,7 @@ final class TransferTask {
             self.head = head
             hasHead = true
             if case .bytes(let length) = head.length { announced = length }
+            lookAtPath()
             headWaiter.take()?.resume(returning: .success(head))
         }
         return line.count
@@ -198,6 +204,7 @@ final class TransferTask {
         let position = offset + taken
         let end = expected.map { offset + $0 } ?? .max
         let limit = min(end, max(progress.end, position))
+        if limit < end, end - limit > Self.shortRest { boundWindow(limit - position) }
         let wanted = Int(min(Int64(count), limit - position))
         if wanted > 0 {
             switch writer.append(bytes, wanted) {
@@ -217,6 +224,7 @@ final class TransferTask {
     private func account(_ count: Int) {
         taken += Int64(count)
         progress.add(count)
+        lookAtPath()
         guard hasLimits else { return }
         granted = max(0, granted - count)
         for bucket in request.limits { bucket.take(count) }

@@ -32,9 +32,9 @@ package struct WorkerConfiguration: Sendable {
     /// Bytes of the disk that downloads leave free.
     package var keptFree = Store.usuallyKeptFree
     /// The most connections for one file, unless its job says otherwise.
-    package var connections = 4
+    package var connections = 16
     /// The most connections to one host, over all downloads.
-    package var connectionsPerHost = 8
+    package var connectionsPerHost = 16
     package var connectTimeout: Duration = .seconds(15)
     package var stallTimeout: Duration = .seconds(60)
 

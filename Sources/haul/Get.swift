@@ -25,7 +25,7 @@ struct Get: AsyncParsableCommand {
     var durability = Durability.disk
     @Option(
         name: [.customShort("x", allowingJoined: true), .long], help: "The most connections for one file, 1 to 16.")
-    var connections = 4
+    var connections = 16
     @Flag(name: [.customShort("R"), .long], help: "Give files the time of the server's Last-Modified.")
     var remoteTime = false
     @Option(help: "A proxy for all downloads, http:// or socks5h://.") var proxy: String?
@@ -94,7 +94,9 @@ struct Get: AsyncParsableCommand {
         configuration.certificateAuthorities = certificates
         configuration.clientCertificate = client.certificate
         configuration.connections = connections
-        configuration.connectionsPerHost = 16
+        // Many small files wait for round trips, not for the network: these many hide them.
+        configuration.slots = 128
+        configuration.connectionsPerHost = 50
         let log = Logger(label: "haul", factory: { _ in ComplaintHandler() })
         let worker: Worker
         do { worker = try Worker(configuration, log: log) } catch { throw ExitStatus.because(.usage, error.message) }

@@ -27,8 +27,8 @@ struct WorkerCommand: AsyncParsableCommand {
         8.0
     @Option(help: "Seconds that SIGTERM leaves for putting everything back in line.") var grace = 10.0
     @Option(help: "Bytes per second over all downloads.") var limitRate: Int64?
-    @Option(help: "The most connections for one file, 1 to 16, unless its job says otherwise.") var connections = 4
-    @Option(help: "The most connections to one host, over all downloads.") var connectionsPerHost = 8
+    @Option(help: "The most connections for one file, 1 to 16, unless its job says otherwise.") var connections = 16
+    @Option(help: "The most connections to one host, over all downloads.") var connectionsPerHost = 16
     @Option(help: "A proxy for all downloads, http:// or socks5h://.") var proxy: String?
     @Option(name: .customLong("ca"), help: "A file of certificate authorities to trust besides the system's.")
     var certificates: String?

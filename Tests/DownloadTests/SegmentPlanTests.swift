@@ -257,12 +257,15 @@ struct SimulatedFetch {
         #expect(await cancelled.value == false)
     }
 
-    @Test("a host that complains gets fewer") func complaint() {
+    @Test("a host that complains gets as many as it bears, and those may be replaced at once") func complaint() {
         let hosts = HostLimits(most: 8)
         for _ in 0..<4 { #expect(hosts.tryEnter("h")) }
-        hosts.complain("h", retryAfter: .milliseconds(0))
+        for _ in 0..<2 {
+            hosts.leave("h")
+            hosts.complain("h", retryAfter: nil)
+        }
         #expect(!hosts.tryEnter("h"))
-        for _ in 0..<3 { hosts.leave("h") }
+        hosts.leave("h")
         #expect(hosts.tryEnter("h") && !hosts.tryEnter("h"))
     }
 

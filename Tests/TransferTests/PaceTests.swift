@@ -30,17 +30,27 @@ struct PaceTests {
     }
 
     @Test(
-        "a slow body is found at once, and stays slow though its bytes come in heaps",
+        "a slow body is found after two seconds, and stays slow though its bytes come in heaps",
         arguments: [1000, 20_000, 100_000, 200_000])
     func slow(_ rate: Int64) {
         var body = Body()
-        #expect(!body.judgements(at: rate, seconds: 60).dropFirst().contains(false))
+        #expect(!body.judgements(at: rate, seconds: 60).dropFirst(8).contains(false))
     }
 
     @Test("a fast one is never slow", arguments: [400_000, 1_000_000, 1_000_000_000])
     func fast(_ rate: Int64) {
         var body = Body()
         #expect(!body.judgements(at: rate, seconds: 60).contains(true))
+    }
+
+    @Test("one that begins slowly and doubles with each round trip is never slow") func beginning() {
+        var pace = Pace()
+        var taken: Int64 = 0
+        for look in 0..<20 {
+            pace.judge(taken, at: UInt64(1 + look * 250) * 1_000_000, patience: 1_000_000_000)
+            #expect(!pace.isSlow)
+            taken += 15_000 << min(Int64(look), 8)
+        }
     }
 
     @Test("one that changes its pace is found out in half a second, or when twice the patience has passed")

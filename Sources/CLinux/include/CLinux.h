@@ -42,3 +42,19 @@ int clinux_sync_file_system(int descriptor);
 /// Waits for what is being written of a file. 0, or the errno of what of it has been lost since it was opened, unless this
 /// descriptor has told of it.
 int clinux_wait_for_writeback(int descriptor);
+
+/// What TCP_INFO tells of a connection's way: microseconds, 0 if unknown, and packets that came out of order.
+struct clinux_path {
+    /// The least that was seen.
+    uint32_t round_trip;
+    /// As the other side's data shows it now, with the queues that it meets.
+    uint32_t received_round_trip;
+    uint32_t out_of_order;
+};
+
+/// 0, or -1 where `socket` is no TCP connection or the kernel is too old (before 5.4) to tell all of it.
+int clinux_look_at_path(int socket, struct clinux_path *path);
+
+/// TCP_WINDOW_CLAMP: the other side may send no more than so many bytes beyond those that were read, as soon as it has sent
+/// what it was allowed before.
+void clinux_bound_window(int socket, int bytes);

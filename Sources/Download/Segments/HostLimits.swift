@@ -4,13 +4,18 @@ import Synchronization
 
 /// How many connections a worker has to each host, over all of its downloads.
 ///
-/// A host that asks to be left alone, or refuses, gets half as many, then one more every ten seconds.
+/// A host that asks to be left alone, or refuses, gets as many as it has borne, then one more after ten seconds. If it refuses
+/// that one, too, the next try is four times as far away.
 package final class HostLimits: Sendable {
     private struct Host {
         var active = 0
         /// How many it was last known to bear, and when.
         var limit: Double
         var limited: UInt64
+        /// The time for one more: nanoseconds.
+        var recovery = HostLimits.recovery
+        /// When it last refused; 0 before.
+        var refused: UInt64 = 0
         /// No extra connections before this.
         var closedUntil: UInt64 = 0
         var waiting: [(id: UInt64, continuation: CheckedContinuation<Bool, Never>)] = []
@@ -22,6 +27,9 @@ package final class HostLimits: Sendable {
     }
 
     private static let recovery = 10e9
+    private static let longestRecovery = 640e9
+    /// Refusals of questions that were asked together are one: nanoseconds.
+    private static let together: UInt64 = 2_000_000_000
     private let most: Int
     private let state = Mutex(State())
 
@@ -86,13 +94,20 @@ package final class HostLimits: Sendable {
         for continuation in next { continuation.resume(returning: true) }
     }
 
-    /// The host asked for less, by 429, 503 or by refusing to connect.
+    /// The host asked for less, by 429, 503 or by refusing to connect. Called when the connection has left: those that are
+    /// there are what it bears.
     func complain(_ host: String, retryAfter: Duration?) {
         state.withLock { state in
             var entry = entry(host, state)
-            entry.limit = max(1, Double(entry.active) / 2)
-            let closedUntil = entry.limited + UInt64((retryAfter ?? .seconds(1)).secondsValue * 1e9)
-            entry.closedUntil = max(entry.closedUntil, closedUntil)
+            let now = entry.limited
+            if entry.refused > 0, now > entry.refused + Self.together {
+                entry.recovery = min(Self.longestRecovery, 4 * entry.recovery)
+            }
+            entry.refused = now
+            entry.limit = max(1, min(entry.limit, Double(entry.active)))
+            if let retryAfter {
+                entry.closedUntil = max(entry.closedUntil, now + UInt64(retryAfter.secondsValue * 1e9))
+            }
             state.hosts[host] = entry
         }
     }
@@ -102,7 +117,7 @@ package final class HostLimits: Sendable {
         // Read under the lock, so that it never runs backwards.
         let now = monotonicNanoseconds()
         guard var entry = state.hosts[host] else { return Host(limit: Double(most), limited: now) }
-        entry.limit = min(Double(most), entry.limit + Double(now - entry.limited) / Self.recovery)
+        entry.limit = min(Double(most), entry.limit + Double(now - entry.limited) / entry.recovery)
         entry.limited = now
         return entry
     }

@@ -84,6 +84,7 @@ struct SegmentFetcher {
             let id = plan.adopt(0..<total, now: now)
             connections[id] = Connection(
                 mirror: download.mirrors.current, start: 0, host: first.host, isOnly: true, transfer: first.transfer)
+            if let path = first.transfer.progress.path { plan.learned(path) }
             receive(id, first.transfer, length: total, &group)
         }
         if isMany || floor != nil { tick(&group) }
@@ -94,6 +95,7 @@ struct SegmentFetcher {
             var held: [Int: Double] = [:]
             for (id, connection) in connections {
                 guard let transfer = connection.transfer else { continue }
+                if let path = transfer.progress.path { plan.learned(path) }
                 plan.sample(id, received: transfer.progress.received, now: now)
                 held[id] = Double(transfer.progress.held) / 1e9
             }

@@ -7,7 +7,6 @@ import os
 import signal
 import statistics
 import subprocess
-import sys
 
 from stage import SERVER_ADDRESS, Stage
 from tools import Tools
@@ -55,6 +54,7 @@ class Row:
         return trips * self.network.rtt / 1e3 + self.size * self.count * MTU / SEGMENT * 8 / (self.network.rate * 1e6)
 
 
+MANY = ("--slots", "128", "--connections-per-host", "50")
 LOSSY = Network(rtt=50, rate=200, loss=0.5)
 FAR = Network(rtt=100, rate=1000)
 MB = 1_000_000
@@ -62,11 +62,11 @@ ROWS = [
     Row("lossy-200", LOSSY, 200 * MB),
     Row("far-500", FAR, 500 * MB),
     Row("deep", Network(rtt=20, rate=50, depth=16), 100 * MB),
-    Row("small", LOSSY, 50_000, "http://{host}/small/{file}", count=500, worker=("--slots", "64")),
-    Row("small-tls", LOSSY, 50_000, "https://{host}/small/{file}", count=500, worker=("--slots", "64")),
+    Row("small", LOSSY, 50_000, "http://{host}/small/{file}", count=500, worker=MANY),
+    Row("small-tls", LOSSY, 50_000, "https://{host}/small/{file}", count=500, worker=MANY),
     Row("tls", None, 1 << 30, "https://{host}/{file}"),
     Row("paced", Network(rtt=20, rate=500), 100 * MB, "http://{host}/paced/{file}"),
-    Row("two", LOSSY, 40 * MB, "http://{host}/two/{file}"),
+    Row("two", Network(rtt=20, rate=500), 50 * MB, "http://{host}/two/{file}"),
     Row("h2", Network(rtt=20, rate=500), 100 * MB, "https://{host}:8443/{file}"),
     Row("far-20", FAR, 20 * MB),
     Row("far-50", FAR, 50 * MB),
@@ -157,9 +157,16 @@ def main():
         return print("\n".join(row.name for row in ROWS))
     rows = {row.name: row for row in ROWS}
     chosen = [rows[name] for name in options.rows.split(",")]
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     stage = Stage(options.work, options.seed)
     tools = Tools(stage, options.haul, options.work, options.limit)
+
+    def give_up(number, _):
+        # An exception could come at any place, in the middle of waiting for a process, for example.
+        stage.abandon()
+        os._exit(128 + number)
+
+    signal.signal(signal.SIGTERM, give_up)
+    signal.signal(signal.SIGINT, give_up)
     try:
         stage.open()
         if not options.no_check:

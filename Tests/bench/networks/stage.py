@@ -23,7 +23,7 @@ http {{
     server {{
         listen 80; listen 443 ssl;
         location /paced/ {{ alias {work}/www/; limit_rate 2m; }}
-        location /two/ {{ alias {work}/www/; limit_conn places 2; limit_conn_status 503; }}
+        location /two/ {{ alias {work}/www/; limit_rate 5m; limit_conn places 2; limit_conn_status 503; }}
     }}
 }}
 """
@@ -143,6 +143,15 @@ class Stage:
             self.client, ["iperf3", "-c", SERVER_ADDRESS, "-R", "-J", *options], capture_output=True, text=True).stdout
         self.end(server)
         return json.loads(text)["end"]
+
+    def abandon(self):
+        for process in [*self.processes, *filter(None, [self.link])]:
+            # SIGTERM, that nginx may end its workers and `haul get` its Redis.
+            if process.returncode is None:
+                os.kill(process.pid, signal.SIGTERM)
+        time.sleep(1)
+        for name in (self.client, self.server):
+            os.system(f"ip netns del {name} 2>/dev/null")
 
     def close(self):
         self.disconnect()

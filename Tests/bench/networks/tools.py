@@ -51,12 +51,13 @@ class Tools:
         shutil.rmtree(state, ignore_errors=True)
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         begun = time.monotonic()
+        process = self.stage.start(
+            self.stage.client, command, cwd=self.place, env=os.environ | {"XDG_STATE_HOME": state})
         try:
-            status = subprocess.run(
-                self.stage.command(self.stage.client, command), cwd=self.place, timeout=self.limit,
-                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ | {"XDG_STATE_HOME": state}).returncode
+            status = process.wait(self.limit)
         except subprocess.TimeoutExpired:
             status = -1
+        self.stage.end(process)
         seconds = time.monotonic() - begun
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         return Outcome(seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, status == 0)
