@@ -269,7 +269,7 @@ struct SegmentPlan {
         var split = victim.position + Int64(Double(left) * own)
         if isFar {
             if victim.isEndless {
-                let share = isMature(victim, now) ? fairShare : self.left / Int64(2 * planned)
+                let share = isMature(victim, now) ? fairShare : self.left / Int64(4 * planned)
                 split = max(split, end - max(share, Self.smallestPart))
             }
             // What it brings before the other's first byte would come twice.
