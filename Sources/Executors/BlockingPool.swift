@@ -39,9 +39,6 @@ package final class BlockingPool: Sendable {
         for sleeper in idle { sleeper.wake(nil) }
     }
 
-    /// How many calls wait for a thread.
-    package var backlog: Int { state.withLock { $0.waiting.count } }
-
     /// Runs `body` on one of the pool's threads. Not cancellable: a blocking call cannot be taken back.
     package func run<T: Sendable, E: Error>(_ body: @escaping @Sendable () throws(E) -> T) async throws(E) -> T {
         let result: Result<T, E> = await withCheckedContinuation { continuation in

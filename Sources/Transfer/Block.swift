@@ -5,7 +5,8 @@ import Synchronization
 ///
 /// One owner at a time may change it; while it is written and hashed both only read it.
 final class Block: @unchecked Sendable {
-    static let largeSize = 1 << 20
+    /// A huge page, where the kernel has them: a direct write pins it at once instead of 512 pages.
+    static let largeSize = 2 << 20
     static let smallSize = 128 << 10
     /// What O_DIRECT asks of addresses, offsets and lengths.
     static let alignment = 4096
@@ -20,10 +21,20 @@ final class Block: @unchecked Sendable {
     private var start = 0
     private var capacity = 0
     private let users = Atomic(0)
+    private(set) var isHugePage = false
 
     init(memory: UnsafeMutableRawPointer, size: Int) { (self.memory, self.size) = (memory, size) }
 
-    static func make(_ size: Int) -> Block { Block(memory: aligned_alloc(alignment, size)!, size: size) }
+    static func make(_ size: Int) -> Block {
+        Block(memory: aligned_alloc(size == largeSize ? size : alignment, size)!, size: size)
+    }
+
+    /// From now on its memory is a huge page, all of which is taken at the first byte: for streams that fill it.
+    func useHugePage() {
+        guard isLarge, !isHugePage else { return }
+        isHugePage = true
+        madvise(memory, size, Int32(MADV_HUGEPAGE))
+    }
 
     /// Made to hold a rest; not counted by the pool.
     var isHolder: Bool { size < Self.smallSize }

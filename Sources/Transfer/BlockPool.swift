@@ -50,15 +50,22 @@ final class BlockPool: Sendable {
 
     /// A block of the size asked for, or nil; then `wake` is called once when one has come back.
     func take(large: Bool, orCall wake: @escaping @Sendable () -> Void) -> Block? {
-        state.withLock { state in
+        let block = state.withLock { state -> Block? in
             if let block = large ? takeLarge(&state) : takeSmall(&state) ?? takeLarge(&state) { return block }
             if large { state.waitingForLarge.append(wake) } else { state.waitingForSmall.append(wake) }
             return nil
         }
+        // One that stands in for a small block holds little, and should take no more memory than that.
+        if large { block?.useHugePage() }
+        return block
     }
 
     /// A large block if one is free; nobody is called otherwise.
-    func takeLarge() -> Block? { state.withLock { takeLarge(&$0) } }
+    func takeLarge() -> Block? {
+        let block = state.withLock { takeLarge(&$0) }
+        block?.useHugePage()
+        return block
+    }
 
     func give(_ block: Block) {
         if block.isHolder {

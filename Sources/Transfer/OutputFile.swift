@@ -25,6 +25,9 @@ package final class OutputFile: Sendable {
         var direct: Int32?
         var isDirectPossible = true
         var writers: [FileWriter] = []
+        /// Blocks that wait for a thread, and the threads that are at work on them.
+        var queue = Deque<QueuedBlock>()
+        var threads = 0
         /// Blocks handed over and blocks done, ever: a checkpoint waits until the second has reached the first.
         var submitted = 0
         var completed = 0
@@ -33,6 +36,13 @@ package final class OutputFile: Sendable {
         var cached: Int64 = 0
     }
 
+    struct QueuedBlock: Sendable {
+        let block: Block
+        let writer: FileWriter
+    }
+
+    /// Blocks that a thread writes before other files have their turn.
+    private static let turn = 8
     /// Bytes through the page cache after which they are written back and dropped from it.
     private static let cacheLimit: Int64 = 64 << 20
 
@@ -101,9 +111,33 @@ package final class OutputFile: Sendable {
     func detach(_ writer: FileWriter) { state.withLock { $0.writers.removeAll { $0 === writer } } }
 
     func submit(_ block: Block, from writer: FileWriter) {
-        state.withLock { $0.submitted += 1 }
         digest?.offer(block)
-        path.submit(block, of: self, from: writer)
+        path.note(waiting: 1)
+        let most = path.threadsForFile
+        let needsThread = state.withLock { state in
+            state.submitted += 1
+            state.queue.append(QueuedBlock(block: block, writer: writer))
+            guard state.threads < most else { return false }
+            state.threads += 1
+            return true
+        }
+        if needsThread { path.submit { self.writeQueue() } }
+    }
+
+    /// On a writer thread: writes the blocks that wait.
+    private func writeQueue() {
+        for _ in 0..<Self.turn {
+            let next = state.withLock { state in
+                let next = state.queue.popFirst()
+                if next == nil { state.threads -= 1 }
+                return next
+            }
+            guard let next else { return }
+            path.note(waiting: -1)
+            write(next.block)
+            next.writer.blockWritten()
+        }
+        path.submit { self.writeQueue() }
     }
 
     /// True if the running digest has too many blocks before it; then `wake` is called when it has caught up.
@@ -111,8 +145,8 @@ package final class OutputFile: Sendable {
         digest?.isBehind(orCall: wake) ?? false
     }
 
-    /// On a writer thread: writes the block, notes it, and gives it back.
-    func write(_ block: Block) {
+    /// Writes the block, notes it, and gives it back.
+    private func write(_ block: Block) {
         var range = block.offset..<block.end
         if error == nil {
             if let systemError = hasRoom(for: block.count) ? writeBytes(block) : ENOSPC {

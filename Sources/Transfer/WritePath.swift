@@ -24,13 +24,15 @@ package final class WritePath: Sendable {
     /// The moving average of what one write past the page cache takes, in nanoseconds.
     private let directWrite = Atomic<UInt64>(0)
     private static let slowWrite: UInt64 = 8_000_000
+    /// Blocks that wait for a writer thread.
+    private let waiting = Atomic(0)
 
     /// - Parameters:
-    ///   - blocks: The largest number of 1 MiB blocks.
+    ///   - blocks: The largest number of 2 MiB blocks.
     ///   - smallBlocks: The largest number of 128 KiB blocks.
     ///   - writers: The number of threads that write.
     package init(
-        blocks: Int = 24, smallBlocks: Int = 192, writers: Int = 2,
+        blocks: Int = 12, smallBlocks: Int = 192, writers: Int = 2,
         write: @escaping Write = { pwrite($0, $1, $2, Int($3)) },
         sync: @escaping Sync = { fdatasync($0) == 0 ? 0 : errno }
     ) {
@@ -40,21 +42,24 @@ package final class WritePath: Sendable {
     }
 
     /// Whether blocks pile up because the disk takes long, not because there are many.
-    var isDiskBehind: Bool {
-        directWrite.load(ordering: .relaxed) > Self.slowWrite && writers.backlog > pool.largeLimit / 2
-    }
+    var isDiskBehind: Bool { isDiskSlow && waiting.load(ordering: .relaxed) > pool.largeLimit / 2 }
+
+    private var isDiskSlow: Bool { directWrite.load(ordering: .relaxed) > Self.slowWrite }
+
+    /// The threads that may write one file at a time. Two of them wait for each other in the kernel more than for a quick disk:
+    /// a write that makes a file longer has the file to itself. A slow one is kept busy by two.
+    var threadsForFile: Int { isDiskSlow ? 2 : 1 }
 
     func noteDirectWrite(_ nanoseconds: UInt64) {
         // Two writers may lose each other's sample, which an average survives.
         directWrite.store((directWrite.load(ordering: .relaxed) * 7 + nanoseconds) / 8, ordering: .relaxed)
     }
 
-    func submit(_ block: Block, of file: OutputFile, from writer: FileWriter) {
-        writers.submit {
-            file.write(block)
-            writer.blockWritten()
-        }
-    }
+    /// Notes that so many more blocks wait for a thread, or fewer.
+    func note(waiting count: Int) { waiting.add(count, ordering: .relaxed) }
+
+    /// Runs `work` on a writer thread.
+    func submit(_ work: @escaping @Sendable () -> Void) { writers.submit(work) }
 
     func finish(_ block: Block) {
         if block.release() { pool.give(block) }
