@@ -24,6 +24,8 @@ package struct Claim: Sendable {
     package let deadline: Int64?
     package let resume: ResumePoint?
     package let completed: CompletedFile?
+    /// What the job was before, as Redis wants it back if this worker cannot read what was pushed.
+    package let before: [UInt8]
 
     init?(_ reply: [RedisValue]) {
         guard reply.count >= 8, let id = reply[1].string, let token = reply[2].string, let spec = reply[3].bytes else {
@@ -39,6 +41,7 @@ package struct Claim: Sendable {
         deadline = hash["deadline_at"].flatMap { Int64($0) }
         resume = ResumePoint(hash: hash, offsets: reply[7].dictionary)
         completed = CompletedFile(hash: hash)
+        before = reply.count > 8 ? reply[8].bytes ?? [] : []
     }
 }
 

@@ -15,9 +15,22 @@ struct Functions: Sendable {
 
     /// `clock` is Lua that takes the place of the prelude's clock(): a simulation runs on a time of its own.
     init(clock: String? = nil) {
+        all = Library(name: "haul", body: Self.body(clock: clock))
+        claim = all.function("claim")
+        settle = all.function("settle")
+        tick = all.function("tick")
+        register = all.function("register")
+        leave = all.function("leave")
+        inspect = all.function("inspect")
+        recover = all.function("recover")
+    }
+
+    /// All of the Lua.
+    static func body(clock: String? = nil) -> String {
         let parts = [
             PackageResources.prelude_lua, clock.map { Array("clock = function() \($0) end".utf8) } ?? [],
-            PackageResources.isolate_lua, PackageResources.raw_lua, Array(Gate.lua.utf8),
+            PackageResources.isolate_lua, Array(Gate.table.utf8), PackageResources.json_lua,
+            PackageResources.raw_lua, PackageResources.url_lua, PackageResources.gate_lua,
             PackageResources.places_lua, PackageResources.push_lua, PackageResources.take_lua,
             PackageResources.report_lua, PackageResources.claim_lua, PackageResources.settle_lua,
             PackageResources.drop_lua, PackageResources.lose_lua,
@@ -27,14 +40,6 @@ struct Functions: Sendable {
             PackageResources.register_lua, PackageResources.leave_lua, PackageResources.inspect_lua,
             PackageResources.recover_lua,
         ]
-        all = Library(
-            name: "haul", body: parts.map { String(decoding: $0, as: UTF8.self) }.joined(separator: "\n"))
-        claim = all.function("claim")
-        settle = all.function("settle")
-        tick = all.function("tick")
-        register = all.function("register")
-        leave = all.function("leave")
-        inspect = all.function("inspect")
-        recover = all.function("recover")
+        return parts.map { String(decoding: $0, as: UTF8.self) }.joined(separator: "\n")
     }
 }

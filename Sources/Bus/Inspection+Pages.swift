@@ -4,7 +4,7 @@ import Redis
 
 extension Inspection {
     private static let page = 1000
-    /// Elements may be of 256 KiB.
+    /// A call may copy as much as that many of the largest elements.
     private static let pageOfElements = 200
 
     /// The continuations in line or held by a worker that Redis made, by their hashes.

@@ -13,6 +13,7 @@ package struct Element: Sendable {
     package init(_ json: JSON) throws(Job.Invalid) {
         let job = try Job(json: json)
         text = json.text
+        try Job.checkSize(text.utf8)
         maskedURL = MaskedURL.text(job.urls[0])
         if let id = job.id {
             self.id = id

@@ -15,8 +15,8 @@ package enum Settlement: Sendable {
     case parked(after: Duration, reason: String)
     /// Back to the front of the line, uncounted.
     case released(why: String)
-    /// The element was no valid job after all.
-    case rejected(reason: String)
+    /// The element was no valid job after all: the job is again what its claim says that it was before.
+    case rejected(reason: String, before: [UInt8] = [])
 
     /// The partial file is of no use after it.
     package var isLast: Bool {
@@ -46,7 +46,7 @@ package enum Settlement: Sendable {
         switch self {
         case .retry(let delay, _), .carryOn(let delay, _), .parked(let delay, _): String(delay.milliseconds)
         case .released(let why): why
-        case .rejected(let reason): reason
+        case .rejected(let reason, _): reason
         default: ""
         }
     }
@@ -108,7 +108,8 @@ package struct RunEnd: Sendable {
     var arguments: [any RedisArgument] {
         var report = report
         report.fields += isFirst ? settlement.fields.filter { !$0.1.isEmpty } : settlement.fields
-        return [run.id, run.token, settlement.outcome, settlement.argument, settlement.announcement.members]
-            + report.arguments
+        var members: any RedisArgument = settlement.announcement.members
+        if case .rejected(_, let before) = settlement { members = before }
+        return [run.id, run.token, settlement.outcome, settlement.argument, members] + report.arguments
     }
 }

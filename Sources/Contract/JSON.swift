@@ -16,6 +16,9 @@ public enum JSON: Sendable, Equatable {
         public let raw: String
     }
 
+    /// How deep values may be nested.
+    package static let deepest = 64
+
     /// What is wrong with a text that is no JSON.
     public struct SyntaxError: Error, Sendable, CustomStringConvertible {
         public let description: String
@@ -39,8 +42,30 @@ public enum JSON: Sendable, Equatable {
     public var array: [JSON]? { if case .array(let elements) = self { elements } else { nil } }
     public var members: [Member]? { if case .object(let members) = self { members } else { nil } }
 
-    /// An object's member; of several with the same name the last, as most readers do.
-    public subscript(name: String) -> JSON? { members?.last { $0.name == name }?.value }
+    /// An object's member. By bytes: Swift takes different texts for the same where they look the same.
+    public subscript(name: String) -> JSON? {
+        members?.first { $0.name.utf8.elementsEqual(name.utf8) }?.value
+    }
+
+    /// How many bytes a text has when all its strings are emptied.
+    package static func skeletonCount(_ bytes: some Collection<UInt8>) -> Int {
+        var count = 0
+        var isInString = false
+        var isEscaped = false
+        for byte in bytes {
+            if isEscaped {
+                isEscaped = false
+            } else if isInString, byte == UInt8(ascii: "\\") {
+                isEscaped = true
+            } else if byte == UInt8(ascii: "\"") {
+                isInString.toggle()
+                count += 1
+            } else if !isInString {
+                count += 1
+            }
+        }
+        return count
+    }
 
     /// `text` as a JSON string, with its quotes.
     public static func quoted(_ text: String) -> String {
@@ -77,8 +102,6 @@ public enum JSON: Sendable, Equatable {
 
 /// A recursive descent reader with a bound on depth: what others send may not exhaust the stack.
 private struct JSONReader {
-    static let maximumDepth = 64
-
     let bytes: [UInt8]
     var position = 0
     var depth = 0
@@ -110,7 +133,7 @@ private struct JSONReader {
     private mutating func nested(
         _ body: (inout JSONReader) throws(JSON.SyntaxError) -> JSON
     ) throws(JSON.SyntaxError) -> JSON {
-        guard depth < Self.maximumDepth else { throw error("nested deeper than \(Self.maximumDepth) levels") }
+        guard depth < JSON.deepest else { throw error("nested deeper than \(JSON.deepest) levels") }
         depth += 1
         defer { depth -= 1 }
         position += 1
@@ -119,12 +142,16 @@ private struct JSONReader {
 
     private mutating func object() throws(JSON.SyntaxError) -> JSON {
         var members: [JSON.Member] = []
+        var names: Set<[UInt8]> = []
         skipSpace()
         if take("}") { return .object([]) }
         while true {
             skipSpace()
             guard peek() == UInt8(ascii: "\"") else { throw error("a member's name should be here") }
             let name = try string()
+            guard names.insert(Array(name.utf8)).inserted else {
+                throw error("the name \(name) stands twice in an object")
+            }
             skipSpace()
             guard take(":") else { throw error("a colon should follow the name \(name)") }
             skipSpace()

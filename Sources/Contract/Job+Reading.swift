@@ -8,27 +8,34 @@ extension Job {
 
     /// Reads an element of the `jobs` list: one JSON object with a `url` or `urls`.
     public init(element bytes: some Collection<UInt8>) throws(Invalid) {
-        guard bytes.count <= JobField.largestElement else {
-            throw Invalid(field: nil, reason: "must be at most \(JobField.largestElement) bytes")
-        }
+        try Self.checkSize(bytes)
         let json: JSON
         do { json = try JSON(bytes) } catch { throw Invalid(field: nil, reason: "must be a JSON object: \(error)") }
         try self.init(json: json)
     }
 
-    /// Reads a JSON object.
+    /// Refuses what is too large for an element, whatever it says.
+    package static func checkSize(_ bytes: some Collection<UInt8>) throws(Invalid) {
+        guard bytes.count <= JobField.largestElement else { throw Invalid(field: nil, reason: JobField.elementRule) }
+        guard JSON.skeletonCount(bytes) <= JobField.largestSkeleton else {
+            throw Invalid(field: nil, reason: JobField.skeletonRule)
+        }
+    }
+
+    /// Reads a JSON object. Of several wrong fields the first of the contract's table is told.
     public init(json: JSON) throws(Invalid) {
         guard let members = json.members else { throw Invalid(field: nil, reason: "must be a JSON object") }
         self.init(id: nil, urls: [])
+        var wrong: Set<String> = []
         for member in members {
             guard let field = JobField.byName[member.name] else {
                 unknownFields.append(member.name)
                 continue
             }
-            guard field.accepts(member.value, raw: member.raw) else {
-                throw Invalid(field: field.name, reason: field.rule)
-            }
-            set(member)
+            if field.accepts(member.value, raw: member.raw) { set(member) } else { wrong.insert(field.name) }
+        }
+        if let field = JobField.all.first(where: { wrong.contains($0.name) }) {
+            throw Invalid(field: field.name, reason: field.rule)
         }
         urls = [json["url"]?.string].compactMap(\.self) + (json["urls"]?.array ?? []).compactMap(\.string)
         guard !urls.isEmpty else { throw Invalid(field: "url", reason: "is missing") }
@@ -38,7 +45,6 @@ extension Job {
     private mutating func set(_ member: JSON.Member) {
         let value = member.value
         switch member.name {
-        // Of members of the same name the last one counts, as everywhere.
         case "url", "urls": break
         case "id": id = value.string
         case "path": path = value.string
@@ -48,7 +54,7 @@ extension Job {
         case "size": size = value.integer
         case "content_type": contentType = value.string
         case "method": method = value.string!
-        case "headers": headers = value.members!.map { ($0.name, $0.value.string!) }
+        case "headers": headers = value.headers!.map { ($0.name, $0.value.string!) }
         case "body": body = value.string
         case "connections": connections = value.integer.map { Int($0) }
         case "limit_rate": limitRate = value.integer
@@ -70,12 +76,16 @@ extension Job {
 extension Job.Checksum {
     /// `sha256:…` in either case; nil if it is not an algorithm that is known and a digest of its length.
     public init?(_ text: String) {
-        let parts = text.split(separator: ":", maxSplits: 1)
-        guard parts.count == 2, let algorithm = Algorithm(rawValue: String(parts[0])),
-            parts[1].utf8.count == algorithm.hexadecimalDigits,
-            parts[1].utf8.allSatisfy({ Character(Unicode.Scalar($0)).isHexDigit })
+        // By bytes: to Swift a ":" beside a combining mark is another character.
+        let bytes = text.utf8
+        guard let colon = bytes.firstIndex(of: UInt8(ascii: ":")),
+            let algorithm = Algorithm(rawValue: String(text[..<colon]))
         else { return nil }
-        self.init(algorithm: algorithm, digest: parts[1].lowercased())
+        let digest = bytes[colon...].dropFirst()
+        guard digest.count == algorithm.hexadecimalDigits,
+            digest.allSatisfy({ 48...57 ~= $0 || 97...102 ~= $0 | 32 })
+        else { return nil }
+        self.init(algorithm: algorithm, digest: String(Substring(digest)).lowercased())
     }
 
     public var description: String { "\(algorithm.rawValue):\(digest)" }

@@ -1,5 +1,6 @@
 /// The fields of a job as the contract has them. One table for two readers: `Job.init(json:)` here, and the gate in the
-/// claim function, which is rendered from it; so a raw LPUSH and the client refuse the same things with the same words.
+/// claim function (Bus/Lua/gate.lua), into which it is rendered; so a raw LPUSH and the client refuse the same things with the
+/// same words.
 package struct JobField: Sendable {
     package enum Kind: Sendable {
         case url, urls, id, path, checksum, method, headers, meta
@@ -21,23 +22,29 @@ package struct JobField: Sendable {
 
     /// The largest integer that every JSON reader keeps exact.
     package static let largest: Int64 = 1 << 53 - 1
-    /// An element of the jobs list has at most this many bytes.
-    package static let largestElement = 256 << 10
+    /// An element of the jobs list has at most this many bytes: none may keep Redis for long.
+    package static let largestElement = 24 << 10
+    package static let elementRule = "must be at most \(largestElement) bytes"
+    /// And at most so many where all its texts are emptied: each of these bytes costs more than one within a text.
+    package static let largestSkeleton = 8 << 10
+    package static let skeletonRule = "must be at most \(largestSkeleton) bytes besides its texts"
+    package static let mostHeaders = 256
     package static let version: Int64 = 1
     /// A continuation holds nothing else.
     package static let continuation: Set<String> = ["id", "v", "at", "t"]
     /// Headers that are the engine's own (lower case).
     package static let forbiddenHeaders: Set<String> = [
-        "range", "if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "if-range", "accept-encoding",
-        "host", "content-length", "transfer-encoding", "connection",
+        "range", "accept-encoding", "host", "content-length", "transfer-encoding", "connection",
     ]
+    /// And all that begin with this.
+    package static let forbiddenBeginning = "if-"
 
     private static let seconds = "must be a number of seconds, 0 or more"
     private static let count = "must be a whole number, 0 or more"
 
     package static let all: [JobField] = [
-        JobField("url", .url, "must be an http or https URL without spaces or control characters"),
-        JobField("urls", .urls, "must be a list of 1 to 16 http or https URLs"),
+        JobField("url", .url, URLRule.text),
+        JobField("urls", .urls, "must be a list of 1 to 16 http or https URLs with hosts that can be"),
         JobField("id", .id, "must be 1 to 128 of the characters A-Z a-z 0-9 . _ : -"),
         JobField("path", .path, "must be relative, without .. or control characters, and no part may begin with .haul"),
         JobField(
@@ -47,7 +54,9 @@ package struct JobField: Sendable {
         JobField("size", .integer(0...largest), count),
         JobField("content_type", .text(255), "must be a media type"),
         JobField("method", .method, "must be a method in capital letters, and not HEAD, which brings no file"),
-        JobField("headers", .headers, "must be an object of header names and texts, without the engine's own headers"),
+        JobField(
+            "headers", .headers,
+            "must be an object of at most \(mostHeaders) header names and texts, without the engine's own headers"),
         JobField("body", .text(largestElement), "must be a text"),
         JobField("connections", .integer(1...16), "must be a whole number from 1 to 16"),
         JobField("limit_rate", .integer(1...largest), "must be a whole number of bytes per second, 1 or more"),
@@ -70,9 +79,9 @@ package struct JobField: Sendable {
     /// Whether `value`, written as `raw`, is what this field may hold.
     func accepts(_ value: JSON, raw: String) -> Bool {
         switch kind {
-        case .url: value.string.map(Self.isURL) ?? false
+        case .url: value.string.map(URLRule.accepts) ?? false
         case .urls:
-            value.array.map { (1...16).contains($0.count) && $0.allSatisfy { $0.string.map(Self.isURL) ?? false } }
+            value.array.map { (1...16).contains($0.count) && $0.allSatisfy { $0.string.map(URLRule.accepts) ?? false } }
                 ?? false
         case .id: value.string.map(Self.isID) ?? false
         case .path: value.string.map(Self.isPath) ?? false
@@ -81,7 +90,7 @@ package struct JobField: Sendable {
             value.string.map { text in
                 (1...20).contains(text.utf8.count) && text.utf8.allSatisfy { 65...90 ~= $0 } && text != "HEAD"
             } ?? false
-        case .headers: value.members.map(Self.areHeaders) ?? false
+        case .headers: value.headers.map(Self.areHeaders) ?? false
         case .meta: raw.utf8.count <= 4096
         case .choice(let choices): value.string.map(choices.contains) ?? false
         case .integer(let range): value.integer.map(range.contains) ?? false
@@ -103,16 +112,6 @@ package struct JobField: Sendable {
             }
     }
 
-    private static func isURL(_ text: String) -> Bool {
-        let lower = text.prefix(8).lowercased()
-        let scheme = lower.hasPrefix("http://") ? 7 : lower.hasPrefix("https://") ? 8 : 0
-        guard scheme > 0, text.utf8.count <= 8192, !text.utf8.contains(where: { $0 <= 32 || $0 == 127 }) else {
-            return false
-        }
-        guard let first = text.utf8.dropFirst(scheme).first else { return false }
-        return first != UInt8(ascii: "/") && first != UInt8(ascii: "?") && first != UInt8(ascii: "#")
-    }
-
     private static func isPath(_ text: String) -> Bool {
         guard (1...4096).contains(text.utf8.count), text.utf8.first != UInt8(ascii: "/"),
             !text.utf8.contains(where: { $0 < 32 || $0 == 127 })
@@ -123,13 +122,20 @@ package struct JobField: Sendable {
     }
 
     private static func areHeaders(_ members: [JSON.Member]) -> Bool {
-        members.allSatisfy { member in
-            guard let value = member.value.string, !value.utf8.contains(where: { $0 == 0 || $0 == 10 || $0 == 13 })
-            else {
-                return false
+        members.count <= mostHeaders
+            && members.allSatisfy { member in
+                guard let value = member.value.string, !value.utf8.contains(where: { $0 == 0 || $0 == 10 || $0 == 13 })
+                else {
+                    return false
+                }
+                let name = member.name.lowercased()
+                return !name.isEmpty && name.utf8.allSatisfy { $0 > 32 && $0 < 127 && $0 != UInt8(ascii: ":") }
+                    && !forbiddenHeaders.contains(name) && !name.hasPrefix(forbiddenBeginning)
             }
-            return !member.name.isEmpty && !forbiddenHeaders.contains(member.name.lowercased())
-                && member.name.utf8.allSatisfy { $0 > 32 && $0 < 127 && $0 != UInt8(ascii: ":") }
-        }
     }
+}
+
+extension JSON {
+    /// The members of an object, none for an empty list: so PHP writes an empty object.
+    var headers: [Member]? { members ?? (array?.isEmpty == true ? [] : nil) }
 }

@@ -30,7 +30,7 @@ struct JobRunner: Sendable {
         do {
             job = try Job(element: claim.spec)
         } catch {
-            return End(settlement: .rejected(reason: error.description))
+            return End(settlement: .rejected(reason: error.description, before: claim.before))
         }
         job.id = claim.run.id
         let running = RunningJob(claim: claim, job: job, lease: Lease(length: lease, sent: sent))

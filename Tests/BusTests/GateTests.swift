@@ -10,7 +10,7 @@ import Testing
     {
         let f = try await QueueFixture()
         for vector in InvalidElements.all {
-            try await f.push(vector.element)
+            try await f.redis.send(Command("LPUSH", f.queue.keys.jobs, vector.element))
             #expect(try await f.claim() == nil, "\(vector)")
             let rejected = try #require(try await f.queue.rejected(limit: 1).first)
             let reason = try #require(try JSON(rejected)["reason"]?.string)
@@ -29,6 +29,86 @@ import Testing
         try await f.push(#"{"url":"ftp://h/a","id":"x"}"#)
         #expect(try await f.claim() == nil)
         #expect(try await f.queue.job("x")?.fields == before)
+        try await f.expectOrder()
+    }
+
+    @Test("no invalid push changes a job, in any state", arguments: ["paused", "failed", "completed", "running"])
+    func untouched(_ state: String) async throws {
+        let f = try await QueueFixture()
+        try await f.push(#"{"url":"http://h/a","id":"x","meta":{"a":1},"reply_to":"me"}"#)
+        let claim = try #require(try await f.claim())
+        switch state {
+        case "paused":
+            try await f.queue.request(.paused, of: ["x"])
+            try await f.tick([claim])
+            try await f.settle(claim, .paused)
+        case "failed": try await f.settle(claim, .failed(Failure(.io, "m"), retryable: true, received: 0))
+        case "completed": try await f.settle(claim, QueueFixture.done)
+        default: break
+        }
+        try await f.redis.send(Command("HSET", f.queue.keys.offsets("x"), 0, 5))
+        func all() async throws -> [RedisValue] {
+            var values: [RedisValue] = []
+            for key in [f.queue.keys.job("x"), f.queue.keys.spec("x"), f.queue.keys.offsets("x")] {
+                values.append(try await f.redis.send(Command("HGETALL", key)))
+            }
+            return values + [try await f.redis.send(Command("LLEN", f.queue.keys.reply("me")))]
+        }
+        let before = try await all()
+        #expect(try await f.state("x")?.rawValue == state)
+        for vector in InvalidElements.all
+        where vector.element.first == UInt8(ascii: "{") && vector.element.count < 20_000 {
+            let element = Array(#"{"id":"x","#.utf8) + vector.element.dropFirst()
+            // What lacks nothing but the id.
+            if (try? Job(element: element)) != nil { continue }
+            try await f.redis.send(Command("LPUSH", f.queue.keys.jobs, element))
+            #expect(try await f.claim() == nil, "\(vector)")
+            #expect(try await all() == before, "\(vector)")
+            let rejected = try #require(try await f.queue.rejected(limit: 1).first)
+            #expect(try JSON(rejected)["reason"]?.string != nil, "\(vector)")
+            try await f.redis.send(Command("DEL", f.queue.keys.rejected))
+        }
+    }
+
+    @Test(
+        "what a worker cannot read after all is again what it was", arguments: ["paused", "failed", "completed", "new"])
+    func unreadable(_ state: String) async throws {
+        let f = try await QueueFixture()
+        if state != "new" {
+            try await f.push(#"{"url":"http://h/a","id":"x","meta":{"a":1}}"#)
+            let claim = try #require(try await f.claim())
+            switch state {
+            case "paused":
+                try await f.queue.request(.paused, of: ["x"])
+                try await f.tick([claim])
+                try await f.settle(claim, .paused)
+            case "failed": try await f.settle(claim, .failed(Failure(.io, "m"), retryable: true, received: 0))
+            default: try await f.settle(claim, QueueFixture.done)
+            }
+            if state != "completed" { try await f.redis.send(Command("HSET", f.queue.keys.offsets("x"), 0, 5)) }
+            if state == "failed" { try await f.redis.send(Command("PEXPIRE", f.queue.keys.offsets("x"), 99_999_999)) }
+        }
+        func all() async throws -> [[String: String]] {
+            var values: [[String: String]] = []
+            for key in [f.queue.keys.job("x"), f.queue.keys.spec("x"), f.queue.keys.offsets("x")] {
+                values.append(try await f.redis.send(Command("HGETALL", key)).dictionary)
+            }
+            for name in ["seq", "settled"] { values[0][name] = nil }
+            return values
+        }
+        let before = try await all()
+        try await f.push(#"{"url":"http://h/b","id":"x","meta":2,"deadline":99}"#)
+        let claim = try #require(try await f.claim())
+        #expect(try await f.settle(claim, .rejected(reason: "a \"reason\"", before: claim.before)))
+        // A settle sent again.
+        #expect(try await f.settle(claim, .rejected(reason: "a \"reason\"", before: claim.before)))
+        #expect(try await f.queue.rejected(limit: 2).count == 1)
+        if state == "new" {
+            #expect(try await f.state("x") == .failed)
+            #expect(try await f.queue.job("x")?["error"] == "bad_job")
+        } else {
+            #expect(try await all() == before)
+        }
         try await f.expectOrder()
     }
 

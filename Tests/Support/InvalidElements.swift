@@ -1,13 +1,20 @@
 /// Elements of the jobs list that are no valid job, and the field that the refusal names (nil: the element itself).
 /// Both readers of the contract must agree on them.
 package struct InvalidElements: Sendable, CustomStringConvertible {
-    package let element: String
+    package let element: [UInt8]
     package let field: String?
-    package var description: String { String(element.prefix(60)) }
+    package var description: String { String(decoding: element.prefix(60), as: UTF8.self) }
 
-    private init(_ element: String, _ field: String?) { (self.element, self.field) = (element, field) }
+    private init(_ element: String, _ field: String?) { self.init(Array(element.utf8), field) }
+    private init(_ element: [UInt8], _ field: String?) { (self.element, self.field) = (element, field) }
 
-    package static let all: [InvalidElements] = [
+    /// A job with one more member, or with what makes it none.
+    private static func with(_ text: String) -> [UInt8] { Array(#"{"url":"http://h/","x":"#.utf8) + text.utf8 }
+    private static func with(_ byte: UInt8...) -> [UInt8] { with("\"") + byte + Array("\"}".utf8) }
+
+    package static let all = basics + grammar + urls
+
+    private static let basics: [InvalidElements] = [
         .init("not json", nil), .init("", nil), .init("[]", nil), .init("\"x\"", nil), .init("{\"url\":", nil),
         .init("{}", "url"), .init(#"{"path":"a"}"#, "url"), .init(#"{"url":5}"#, "url"), .init(#"{"url":null}"#, "url"),
         .init(#"{"url":"ftp://h/a"}"#, "url"), .init(#"{"url":"file:///etc/passwd"}"#, "url"),
@@ -44,4 +51,47 @@ package struct InvalidElements: Sendable, CustomStringConvertible {
         .init(#"{"url":"http://h/","at":"now"}"#, "at"),
         .init(#"{"url":"http://h/","meta":""# + String(repeating: "m", count: 300_000) + #""}"#, nil),
     ]
+
+    /// What some readers of JSON take, and the RFC does not.
+    private static let grammar: [InvalidElements] =
+        [
+            "NaN}", "nan}", "Infinity}", "-Infinity}", "inf}", "0x1F}", "01}", "-01}", "+1}", "1.}", "-.5}", ".5}",
+            "1.e5}",
+            "1e}", "- 1}", "1}}", "1}x", "1} {}", "1,}", "[1,]}", "[,1]}", "'a'}", "True}", "nul}", "undefined}",
+            "\"a\tb\"}",
+            "\"a\nb\"}", "\"a\u{0}b\"}", "1}\u{0}", "1\u{b}}", #""\ud800"}"#, #""\udc00"}"#, #""\ud800\ud800"}"#,
+            #""\u12"}"#, #""\x"}"#, "\"a}", "1,\"x\":2}", #"1,"\u0078":2}"#, #"{"a":1,"a":2}}"#,
+            "1,\"url\":\"http://h/\"}",
+            "1 // one\n}", String(repeating: "[", count: 64) + String(repeating: "]", count: 64) + "}",
+            String(repeating: "[],", count: 3000) + "1]}",
+        ].map { .init(with($0), nil) } + [
+            // No UTF-8: Latin-1, a lone byte, too long forms, half a pair, beyond the last character, a character cut off.
+            .init(with(0xE9), nil), .init(with(0x80), nil), .init(with(0xC0, 0x80), nil),
+            .init(with(0xE0, 0x80, 0x80), nil),
+            .init(with(0xED, 0xA0, 0x80), nil), .init(with(0xF4, 0x90, 0x80, 0x80), nil), .init(with(0xF5, 0x80), nil),
+            .init(with(0xE4, 0xB8), nil), .init(with(0xF0, 0x80, 0x80, 0x80), nil),
+            .init([0xEF, 0xBB, 0xBF] + Array(#"{"url":"http://h/"}"#.utf8), nil),
+            .init(#"{"url":"http://h/","size":1e400}"#, "size"),
+            .init(#"{"url":"http://h/","size":9007199254740993}"#, "size"),
+            .init(#"{"url":"http://h/","delay":1e11}"#, "delay"),
+            .init(#"{"url":"http://h/","headers":[[]]}"#, "headers"),
+            .init(#"{"url":"http://h/","headers":{"If-Whatever":"x"}}"#, "headers"),
+            .init(#"{"url":"http://h/","headers":{"if-":"x"}}"#, "headers"),
+            .init(
+                #"{"url":"http://h/","headers":{"# + (0...256).map { "\"h\($0)\":\"\"" }.joined(separator: ",") + "}}",
+                "headers"),
+            .init(#"{"url":"http://h/","urls":{}}"#, "urls"),
+            .init(#"{"url":"http://h/","checksum":":md5:"# + digest, "checksum"),
+            .init(#"{"url":"http://h/","meta":[ "# + String(repeating: " ", count: 4096) + "]}", "meta"),
+        ]
+    private static let digest = #"0123456789abcdef0123456789abcdef"}"#
+
+    private static let urls: [InvalidElements] = [
+        "h:0", "h:65536", "h:x", "h:80x", "h:-1", ":80", "@", "u@", "u:p@:80", "[::1", "[::1]x", "[::1]:0", "[]",
+        "[1:2]", "[::1::2]",
+        "[:::]", "[1:2:3:4:5:6:7:8:9]", "[::12345]", "[::g]", "[::1.2.3]", "[1.2.3.4]", "[::%]", "a..b", ".a", ".",
+        "a.b..", "a%41",
+        "a\\b", "a;b", "a<b>", "a|b", "256.1.1.1", "1.2.3", "1", "1.2.3.4.5", "0x7f.1", "a*b",
+        String(repeating: "a", count: 64), String(repeating: "a.", count: 128),
+    ].map { .init(#"{"url":"http://\#($0.replacing("\\", with: "\\\\"))/"}"#, "url") }
 }

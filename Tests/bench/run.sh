@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Measures a release build against nginx on loopback, everything through the bus, and prints what docs/performance.md
-# quotes. Arguments choose (default: all): handover small memory many speed segments downloaders bus client peers. Needs some
+# quotes. Arguments choose (default: all): handover small memory many speed segments downloaders bus elements client peers. Needs some
 # 10 GB in $TMPDIR and a quarter of an hour.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -305,6 +305,9 @@ bus() {
     rm -f "$work/www/crawl.bin" "$work/www/k"
 }
 
+# What elements cost Redis, the largest and the oddest: Tests/bench/elements.py.
+elements() { python3 -B Tests/bench/elements.py "$haul" "$(mktemp -d -p "$work")"; }
+
 # Our Redis client beside redis-benchmark with as many commands under way, and the system calls that a command costs it.
 client() {
     need_packages strace
@@ -349,5 +352,5 @@ peers() {
 
 uname -rm; nproc
 for part in "${@:-handover}" ; do
-    if [ $# -eq 0 ]; then for each in handover small memory many speed segments downloaders bus client peers; do "$each"; done; else "$part"; fi
+    if [ $# -eq 0 ]; then for each in handover small memory many speed segments downloaders bus elements client peers; do "$each"; done; else "$part"; fi
 done

@@ -81,8 +81,13 @@ end
 local function number(text) return text and #text <= 14 and string.find(text, '^%d+$') and text or nil end
 
 -- A quoted JSON string.
+local escapes
 local function quoted(text)
-  return '"' .. string.gsub(text, '[%c"\\\127]', function(c) return string.format('\\u%04x', string.byte(c)) end) .. '"'
+  if not escapes then
+    escapes = {}
+    for code = 0, 127 do escapes[string.char(code)] = string.format('\\u%04x', code) end
+  end
+  return '"' .. string.gsub(text, '[%c"\\\127]', escapes) .. '"'
 end
 
 -- Puts an event into the outbox: what is published, and pushed onto the producer's list if it is given, when all else is
@@ -233,12 +238,12 @@ local function finish(id, j, state, retention, extra, worker, fields)
   end
 end
 
--- Ends a job that nobody runs, or whose worker is lost. The message is put into JSON as it is.
+-- Ends a job that nobody runs, whose worker is lost, or that no worker can read.
 local function fail(id, j, code, message, retryable, retention)
   as_of(id)
   call('HSET', key(id), 'error', code, 'message', message)
-  finish(id, j, 'failed', retention, ',"error":"' .. code .. '","retryable":' .. tostring(retryable) .. ',"message":"'
-    .. message .. '"')
+  finish(id, j, 'failed', retention, ',"error":"' .. code .. '","retryable":' .. tostring(retryable) .. ',"message":'
+    .. quoted(message))
 end
 
 local function pause(id, j, worker)

@@ -1,8 +1,17 @@
 -- What a push does to its job: docs/bus.md, "What a push of a known id does".
 
+-- The beginning of an element as text: what is no UTF-8 would make its whole entry none.
+local function beginning(element)
+  local shown = string.sub(element, 1, 4096)
+  if is_ascii(shown) then return shown end
+  -- Without the first bytes of a character.
+  if #element > 4096 then shown = string.gsub(shown, '[\192-\255][\128-\191]*$', '') end
+  return is_utf8(shown) and shown or (string.gsub(shown, '[\128-\255]', '?'))
+end
+
 -- What is no valid push is told of, and kept for a look.
 local function reject(element, reason, id)
-  local shown = type(element) == 'string' and string.sub(element, 1, 4096) or ''
+  local shown = type(element) == 'string' and beginning(element) or ''
   call('LPUSH', REJECTED, '{"at":' .. NOW .. ',"reason":' .. quoted(reason) .. ',"element":' .. quoted(shown) .. '}')
   call('LTRIM', REJECTED, 0, 999)
   id = id or 'unknown'

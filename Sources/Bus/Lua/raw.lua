@@ -1,37 +1,63 @@
--- The raw text of a top-level member of valid JSON, so that what a producer wrote is never re-encoded.
-local function RAW(text, name)
-  local depth, at, first = 0, 1, nil
+-- The raw text of a top-level member of valid JSON, without the blanks around it, so that what a producer wrote is never
+-- re-encoded.
+
+-- Where a name stands: the places of its quotes and of its value. With the escapes of quotes blotted out, a text in quotes is a
+-- whole string.
+local function find_name(blotted, name, at)
   while true do
-    local i = string.find(text, '["{}%[%],]', at)
-    if not i then return nil end
-    local c = string.sub(text, i, i)
-    if c == '"' then
-      local j = i + 1
-      while true do
-        j = string.find(text, '["\\]', j)
-        if not j then return nil end
-        if string.sub(text, j, j) == '"' then break end
-        j = j + 2
-      end
-      if depth == 1 and not first then
-        local found = string.sub(text, i + 1, j - 1)
-        -- A name may be written with escapes.
-        if #found <= 6 * #name and string.find(found, '\\', 1, true) then
-          found = cjson.decode('["' .. found .. '"]')[1]
-        end
-        local colon = found == name and string.match(text, '^%s*:()', j + 1)
-        if colon then first = colon j = colon - 1 end
-      end
-      at = j + 1
+    local first, last = string.find(blotted, '"' .. name .. '"', at, true)
+    if not first then return nil end
+    local value = string.match(blotted, '^[ \t\r\n]*:[ \t\r\n]*()', last + 1)
+    if value then return first, last, value end
+    at = last + 1
+  end
+end
+
+-- The same for a name that is written with escapes; what else is found is no harm.
+local function find_escaped(blotted, name, at)
+  while true do
+    local first, last, value = string.find(blotted, '"[%w_\\]*"[ \t\r\n]*:[ \t\r\n]*()', at)
+    if not first then return nil end
+    local written = string.match(blotted, '^"([^"]*)"', first)
+    if #written > #name and decode('["' .. written .. '"]')[1] == name then return first, first + #written + 1, value end
+    at = last + 1
+  end
+end
+
+local function end_of_value(blotted, at)
+  local c = string.sub(blotted, at, at)
+  if c == '"' then return string.find(blotted, '"', at + 1, true) end
+  if c ~= '{' and c ~= '[' then return string.find(blotted, '[ \t\r\n,}]', at) - 1 end
+  local depth = 0
+  while true do
+    local i, j = string.find(blotted, '["{}%[%]]', at)
+    c = string.sub(blotted, i, i)
+    if c == '"' then j = string.find(blotted, '"', i + 1, true)
     else
-      if c == '{' or c == '[' then depth = depth + 1
-      elseif c == ',' then
-        if first and depth == 1 then return string.sub(text, first, i - 1) end
-      else
-        depth = depth - 1
-        if depth == 0 then return first and string.sub(text, first, i - 1) end
-      end
-      at = i + 1
+      depth = depth + ((c == '{' or c == '[') and 1 or -1)
+      if depth == 0 then return i end
+    end
+    at = j + 1
+  end
+end
+
+local last_text, last_name, last_raw
+
+local function RAW(text, name)
+  if text == last_text and name == last_name then return last_raw end
+  local blotted = text
+  if string.find(blotted, '\\', 1, true) then blotted = string.gsub(blotted, '\\["\\]', '__') end
+  last_text, last_name, last_raw = text, name, nil
+  for _, search in ipairs({ find_name, find_escaped }) do
+    local at, depth = 1, 0
+    while not last_raw do
+      local first, last, value = search(blotted, name, at)
+      if not first then break end
+      local between = string.gsub(string.sub(blotted, at, first - 1), '"[^"]*"', '')
+      depth = depth + count(between, '[{%[]') - count(between, '[}%]]')
+      if depth == 1 then last_raw = string.sub(text, value, end_of_value(blotted, value)) end
+      at = last + 1
     end
   end
+  return last_raw
 end

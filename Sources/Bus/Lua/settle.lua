@@ -3,9 +3,34 @@
 -- ARGV: nonce, worker, session, lease (ms), retention completed, failed, cancelled (ms),
 --       n runs, each: id, token, outcome, argument, members of the outcome's event, a report (report.lua); next tokens …
 -- outcome: completed | failed | cancelled | paused | retry (argument: delay ms) | carry-on (argument: delay ms) |
---          parked (argument: delay ms) | released (argument: why) | rejected (argument: reason)
+--          parked (argument: delay ms) | released (argument: why) |
+--          rejected (argument: reason; members: what the claim told of the job before, or '')
 -- Returns {of each run 'done', 'fenced', or an error}, {the next claims, and what ended them (take.lua)}. A settle sent again
 -- answers 'done' again. An error is one run's own: the others are settled.
+-- A job whose spec its worker cannot read is again what it was before the push that it was claimed for, and that push is rejected.
+-- One that was not known before, or was in line already, fails.
+local function give_back_job(id, token, reason, before, retention)
+  call('LLEN', REJECTED)
+  reject(redis.pcall('HGET', spec(id), 'spec'), reason, id)
+  local j, was = job(id), before ~= '' and cmsgpack.unpack(before)
+  call('HSET', key(id), 'settled', token)
+  if not was then
+    return fail(id, j, 'bad_job', 'what was pushed cannot be read: ' .. reason .. '; push the job again', false, retention)
+  end
+  leave(id, j)
+  local seq = j.seq
+  call('DEL', key(id), spec(id))
+  call('HSET', key(id), unpack(was.hash))
+  call('HSET', key(id), 'settled', token, 'seq', seq)
+  if #was.spec > 0 then call('HSET', spec(id), unpack(was.spec)) end
+  local h = job(id)
+  if was.score then call('ZADD', INDEX[h.state], was.score, id) end
+  if not h.deadline then call('ZREM', DEADLINES, id) end
+  if was.ttl > 0 then
+    for _, name in ipairs({ key(id), spec(id), offsets(id) }) do call('PEXPIRE', name, was.ttl) end
+  end
+end
+
 local function end_run(worker, retention, run)
   local id, token, j, r = run.id, run.token, run.j, run.report
   local outcome, argument, members = run.outcome, run.argument, run.members
@@ -23,11 +48,7 @@ local function end_run(worker, retention, run)
     emit_report(id, j, r, worker)
     finish(id, j, outcome, retention, members, worker, fields)
   elseif outcome == 'rejected' then
-    call('LLEN', REJECTED)
-    reject(redis.pcall('HGET', spec(id), 'spec'), argument, id)
-    leave(id, j)
-    call('DEL', key(id), spec(id), offsets(id))
-    call('ZREM', DEADLINES, id)
+    give_back_job(id, token, argument, members, retention)
   else
     j = job(id)
     call('HSET', key(id), 'settled', token, unpack(r.fields))

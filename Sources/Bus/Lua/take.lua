@@ -17,6 +17,14 @@ local function push_of(id, h, j)
     has_spec = h.state and call('HEXISTS', spec(id), 'spec') == 1 }
 end
 
+-- What a job is before a push, for the worker that may find that it cannot read it (settle.lua). Nothing, for a job that was not
+-- known or is in line.
+local function remember(id, h)
+  if not h.state or h.state == 'queued' then return '' end
+  return cmsgpack.pack({ hash = call('HGETALL', key(id)), spec = call('HGETALL', spec(id)), ttl = call('PTTL', key(id)),
+    score = INDEX[h.state] and call('ZSCORE', INDEX[h.state], id) })
+end
+
 -- A job that is to run now is this worker's, under `token`; then the claim is returned. Else it is postponed, or stopped by the
 -- request that waited for it.
 local function start(id, h, j, element, worker, token, lease, retention)
@@ -25,6 +33,7 @@ local function start(id, h, j, element, worker, token, lease, retention)
   local runs = not h.want and due <= now
   -- The first key to be written: of another type, it fails here.
   if runs then call('HSET', WORKER, token, id) end
+  local before = runs and remember(id, h) or ''
   local fields = note(id, h, j, element)
   if not runs then
     if #fields > 0 then call('HSET', k, unpack(fields)) end
@@ -42,7 +51,8 @@ local function start(id, h, j, element, worker, token, lease, retention)
   if h.ticket or h.again or h.waiting then call('HDEL', k, 'ticket', 'again', 'waiting') end
   call('ZADD', LEASES, whole(now + lease), id)
   return { 'job', id, token, (j.url or j.urls) and element or call('HGET', spec(id), 'spec'), st or '', NOW,
-    st and call('HGETALL', k) or h.deadline and { 'deadline_at', h.deadline } or {}, st and call('HGETALL', offsets(id)) or {} }
+    st and call('HGETALL', k) or h.deadline and { 'deadline_at', h.deadline } or {}, st and call('HGETALL', offsets(id)) or {},
+    before }
 end
 
 local function strange(id)
@@ -114,7 +124,8 @@ local function take(worker, tokens, lease, retention, settings, held, waiting)
         if not isAside and #claims > 0 then return ended('more') end
         if not isAside then raise(e) end
       end
-      call('RPOP', list)
+      -- A pop would copy it once more.
+      if #element > 4096 then call('LTRIM', list, 0, -2) else call('RPOP', list) end
       if fine and claim then
         claims[#claims + 1] = claim
         token = tokens[#claims + 1]

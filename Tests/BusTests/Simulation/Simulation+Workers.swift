@@ -112,7 +112,6 @@ extension Simulation {
         case 3: .carryOn(after: .seconds(Int64.random(in: 0...5, using: &random)), Failure(.connect, "m"))
         case 4: .parked(after: .seconds(2), reason: "disk")
         case 5, 6: .released(why: "test")
-        case 7: .rejected(reason: "test")
         default: QueueFixture.done
         }
     }

@@ -1,0 +1,107 @@
+-- Reading an element: what is no valid job or continuation is refused before anything is written, with a reason that names the field.
+-- The same verdict as Contract/Job+Reading.swift: both are tried with the same cases and with random ones (BusTests/GrammarTests).
+-- The table of fields is rendered from Contract/JobField.swift, by Gate.swift.
+
+local KINDS = { url = is_url }
+
+function KINDS.id(v) return type(v) == 'string' and #v <= 128 and string.find(v, ID) end
+
+function KINDS.urls(v)
+  if type(v) ~= 'table' or #v < 1 or #v > 16 then return false end
+  local n = 0
+  for k, u in pairs(v) do
+    n = n + 1
+    if type(k) ~= 'number' or not is_url(u) then return false end
+  end
+  return n == #v
+end
+
+function KINDS.path(v)
+  if type(v) ~= 'string' or #v > 4096 or not string.find(v, '^[^/%c][^%c]*$') then return false end
+  if #v <= 255 and string.byte(v) ~= 46 and not string.find(v, '/.', 1, true) then return true end
+  for part in string.gmatch(v, '[^/]+') do
+    if part == '..' or part == '.' or string.sub(part, 1, 5) == '.haul' or #part > 255 then return false end
+  end
+  return true
+end
+
+local DIGITS = { md5 = 32, sha1 = 40, sha256 = 64, sha512 = 128 }
+function KINDS.checksum(v)
+  if type(v) ~= 'string' then return false end
+  local algorithm, digest = string.match(v, '^(%w+):(%x+)$')
+  return algorithm and DIGITS[algorithm] == #digest
+end
+
+function KINDS.method(v) return type(v) == 'string' and #v <= 20 and v ~= 'HEAD' and string.find(v, '^[A-Z]+$') end
+
+-- An empty list is an empty object, as PHP writes it.
+function KINDS.headers(v)
+  if type(v) ~= 'table' then return false end
+  local n = 0
+  for name, value in pairs(v) do
+    n = n + 1
+    if n > LARGEST.headers or type(name) ~= 'string' or type(value) ~= 'string' or string.find(value, '[%z\r\n]')
+      or not string.find(name, '^[!-9;-~]+$') then return false end
+    local lower = string.lower(name)
+    if OWN_HEADERS[lower] or string.sub(lower, 1, #OWN_BEGINNING) == OWN_BEGINNING then return false end
+  end
+  return true
+end
+
+function KINDS.meta(_, element) return #element <= 4096 or #(RAW(element, 'meta') or '') <= 4096 end
+
+local function checker(kind)
+  if type(kind) == 'string' then return KINDS[kind] end
+  if kind.choice then return function(v) return type(v) == 'string' and kind.choice[v] end end
+  if kind.text then return function(v) return type(v) == 'string' and #v <= kind.text end end
+  local least, most = unpack(kind.integer or kind.number)
+  local isWhole = kind.integer ~= nil
+  return function(v)
+    return type(v) == 'number' and v >= least and v <= most and (not isWhole or v == math.floor(v))
+  end
+end
+
+-- By field; made with the first element, since while functions are loaded Lua has nothing to make them with.
+local CHECKS
+local function make_checks()
+  CHECKS = {}
+  for _, field in ipairs(FIELDS) do CHECKS[field[1]] = checker(field[2]) end
+end
+
+-- The first wrong field of the table.
+local function wrong_field(j, element)
+  for _, field in ipairs(FIELDS) do
+    local name, value = field[1], j[field[1]]
+    if value ~= nil and not CHECKS[name](value, element) then return name .. ': ' .. field[3] end
+  end
+end
+
+-- The element as a table, and a reason if it is no valid job or continuation.
+local function read(element)
+  if not CHECKS then make_checks() end
+  local j, wrong = object(element)
+  if not j then return nil, 'element: ' .. wrong end
+  for name, value in pairs(j) do
+    -- Others are not known, and not looked at.
+    local accepts = CHECKS[name]
+    if accepts and not accepts(value, element) then return j, wrong_field(j, element) end
+  end
+  if not j.url and not j.urls then
+    if not j.id then return j, 'url: is missing' end
+    for name in pairs(j) do
+      if not CONTINUATION[name] then
+        return j, 'url: is missing (without it only id, v and at may be given, to continue a known job)'
+      end
+    end
+  elseif j.body and not j.id then
+    return j, 'id: is required with a body'
+  end
+  return j
+end
+
+local function mask(url)
+  if string.find(url, '^[^#?@]*$') then return url end
+  url = string.gsub(url, '#.*$', '')
+  url = string.gsub(url, '%?.*$', '?[masked]')
+  return (string.gsub(url, '^(%a+://)[^/]*@', '%1'))
+end

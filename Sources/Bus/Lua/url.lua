@@ -1,0 +1,56 @@
+-- Which URLs a job may have: the same as Contract/URLRule.swift says, and tried with the same cases.
+
+local function is_ipv4(text)
+  local parts = { string.match(text, '^(%d%d?%d?)%.(%d%d?%d?)%.(%d%d?%d?)%.(%d%d?%d?)$') }
+  for _, part in ipairs(parts) do if tonumber(part) > 255 then return false end end
+  return #parts == 4
+end
+
+local function is_ipv6(text)
+  local address, zone = string.match(text, '^([^%%]*)(.*)$')
+  if zone ~= '' and not string.find(zone, '^%%[%w_.-]+$') then return false end
+  -- An IPv4 address stands for the last two groups.
+  local head, ipv4 = string.match(address, '^(.*:)([^:]*%.[^:]*)$')
+  if ipv4 then
+    if not is_ipv4(ipv4) then return false end
+    address = head .. '0:0'
+  end
+  if not string.find(address, '^[%x:]+$') or string.find(address, '%x%x%x%x%x') then return false end
+  local groups, gaps = select(2, string.gsub(address, '%x+', '')), select(2, string.gsub(address, '::', ''))
+  local colons = select(2, string.gsub(address, ':', ''))
+  if gaps == 0 then return groups == 8 and colons == 7 and not string.find(address, '^:') and not string.find(address, ':$') end
+  -- One gap, and no lone colon at an end.
+  return gaps == 1 and groups <= 7 and not string.find(address, ':::') and not string.find(address, '^:[^:]')
+    and not string.find(address, '[^:]:$')
+end
+
+local function is_port(text)
+  if text == '' or text == ':' then return true end
+  local digits = string.match(text, '^:(%d%d?%d?%d?%d?)$')
+  return digits ~= nil and tonumber(digits) >= 1 and tonumber(digits) <= 65535
+end
+
+local function is_host(host)
+  if #host > 254 or not string.find(host, '^[%w_.\128-\255-]+$') then return false end
+  if string.find(host, '^%.') or string.find(host, '..', 1, true) then return false end
+  if #host > 63 and not string.find(host, '[\128-\255]') then
+    for label in string.gmatch(host, '[^.]+') do if #label > 63 then return false end end
+  end
+  -- Where the last part is a number the whole must be an address. A name may end in a dot.
+  local name = string.match(host, '^(.-)%.?$')
+  return not string.find(name, '^%d+$') and not string.find(name, '%.%d+$') or is_ipv4(name)
+end
+
+-- One pattern for the whole of a value: a search for what may not be there starts anew at each character.
+local function is_url(v)
+  if type(v) ~= 'string' or #v > 8192 then return false end
+  local authority = string.match(v, '^[hH][tT][tT][pP][sS]?://([^/?#%c ]+)[^%c ]*$')
+  if not authority then return false end
+  if string.find(authority, '@', 1, true) then authority = string.match(authority, '^.*@(.*)$') end
+  if string.byte(authority) == 91 then
+    local address, port = string.match(authority, '^%[([^%]]*)%](.*)$')
+    return address ~= nil and is_ipv6(address) and is_port(port)
+  end
+  local host, port = string.match(authority, '^([^:]*)(.*)$')
+  return is_host(host) and is_port(port)
+end

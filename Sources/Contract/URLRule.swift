@@ -1,0 +1,85 @@
+/// Which URLs a job may have. The claim asks the same of an element in Bus/Lua/url.lua: both are tried with the same cases, and what
+/// changes here changes there.
+enum URLRule {
+    static let text = "must be an http or https URL with a host that can be, without spaces or control characters"
+
+    /// By bytes: to Swift a "/" beside a combining mark is another character.
+    static func accepts(_ url: String) -> Bool {
+        let bytes = Array(url.utf8)
+        guard bytes.count <= 8192, !bytes.contains(where: { $0 <= 32 || $0 == 127 }),
+            let colon = bytes.firstIndex(of: UInt8(ascii: ":")), bytes[colon...].starts(with: "://".utf8)
+        else { return false }
+        let scheme = bytes[..<colon].map { 65...90 ~= $0 ? $0 + 32 : $0 }
+        guard scheme.elementsEqual("http".utf8) || scheme.elementsEqual("https".utf8) else { return false }
+        let authority = bytes[(colon + 3)...].prefix {
+            $0 != UInt8(ascii: "/") && $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#")
+        }
+        let place = authority.lastIndex(of: UInt8(ascii: "@")).map { authority[($0 + 1)...] } ?? authority
+        if place.first == UInt8(ascii: "[") {
+            guard let end = place.firstIndex(of: UInt8(ascii: "]")) else { return false }
+            return isIPv6(place[..<end].dropFirst()) && isPort(place[(end + 1)...])
+        }
+        let host = place.prefix { $0 != UInt8(ascii: ":") }
+        return isHost(host) && isPort(place[host.endIndex...])
+    }
+
+    /// Nothing, or a colon and perhaps a number from 1 to 65535.
+    private static func isPort(_ text: ArraySlice<UInt8>) -> Bool {
+        guard let first = text.first else { return true }
+        let digits = text.dropFirst()
+        guard first == UInt8(ascii: ":"), digits.count <= 5, digits.allSatisfy(isDigit) else { return false }
+        return digits.isEmpty || 1...65535 ~= number(digits)
+    }
+
+    /// A name of letters, digits, "-" and "_" between dots, or what is not ASCII; or an IPv4 address in four numbers.
+    private static func isHost(_ host: ArraySlice<UInt8>) -> Bool {
+        guard (1...254).contains(host.count),
+            host.allSatisfy({ $0 >= 128 || isNameByte($0) || $0 == UInt8(ascii: ".") })
+        else { return false }
+        // A name may end in a dot.
+        let name = host.last == UInt8(ascii: ".") ? host.dropLast() : host
+        let labels = name.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
+        let isASCII = host.allSatisfy { $0 < 128 }
+        guard labels.allSatisfy({ !$0.isEmpty && (!isASCII || $0.count <= 63) }) else { return false }
+        return !labels.last!.allSatisfy(isDigit) || isIPv4(name)
+    }
+
+    private static func isIPv4(_ text: ArraySlice<UInt8>) -> Bool {
+        let parts = text.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
+        return parts.count == 4
+            && parts.allSatisfy { (1...3).contains($0.count) && $0.allSatisfy(isDigit) && number($0) <= 255 }
+    }
+
+    /// Eight groups of up to four hexadecimal digits, of which "::" stands for some, and the last two may be an IPv4 address;
+    /// perhaps a zone.
+    private static func isIPv6(_ text: ArraySlice<UInt8>) -> Bool {
+        let address = text.prefix { $0 != UInt8(ascii: "%") }
+        let zone = text[address.endIndex...]
+        guard
+            zone.isEmpty || zone.count > 1 && zone.dropFirst().allSatisfy({ isNameByte($0) || $0 == UInt8(ascii: ".") })
+        else { return false }
+        var text = Array(address)
+        // An IPv4 address stands for the last two groups.
+        if text.contains(UInt8(ascii: ".")) {
+            guard let colon = text.lastIndex(of: UInt8(ascii: ":")), isIPv4(text[(colon + 1)...]) else { return false }
+            text = text[...colon] + Array("0:0".utf8)
+        }
+        let groups = text.split(separator: UInt8(ascii: ":"))
+        guard groups.allSatisfy({ $0.count <= 4 && $0.allSatisfy(isHexadecimal) }) else { return false }
+        let colon = UInt8(ascii: ":")
+        let gaps = zip(text, text.dropFirst()).count { $0 == colon && $1 == colon }
+        if gaps == 0 {
+            return groups.count == 8 && text.count { $0 == colon } == 7 && text.first != colon && text.last != colon
+        }
+        // One gap, and no lone colon at an end.
+        return gaps == 1 && groups.count <= 7 && (text.first != colon || text[1] == colon)
+            && (text.last != colon || text[text.count - 2] == colon)
+    }
+
+    private static func number(_ digits: ArraySlice<UInt8>) -> Int { digits.reduce(0) { $0 * 10 + Int($1 - 48) } }
+    private static func isDigit(_ byte: UInt8) -> Bool { 48...57 ~= byte }
+    private static func isHexadecimal(_ byte: UInt8) -> Bool { isDigit(byte) || 97...102 ~= byte | 32 }
+    private static func isNameByte(_ byte: UInt8) -> Bool {
+        isDigit(byte) || 97...122 ~= byte | 32 || byte == UInt8(ascii: "-") || byte == UInt8(ascii: "_")
+    }
+}

@@ -1,0 +1,177 @@
+import Contract
+import Foundation
+import Redis
+import TestSupport
+import Testing
+
+@testable import Bus
+
+/// The two readers of an element, Contract's and the claim's, are of one mind.
+@Suite struct GrammarTests {
+    /// What a reader makes of an element: "refused" and the field, or the fields that it read.
+    private struct Readers {
+        /// Its Redis ends with it.
+        private let fixture: QueueFixture
+        private let judge: Function
+
+        init(_ fixture: QueueFixture) {
+            self.fixture = fixture
+            judge = Library(name: "judge", body: Functions.body() + Self.lua).function("judge")
+        }
+
+        func claim(_ elements: [[UInt8]]) async throws -> [String] {
+            let arguments: [any RedisArgument] = ["nonce"] + elements
+            let reply = try await fixture.queue.redis.run(
+                judge, keys: fixture.queue.keys.given(to: "-"), arguments: arguments, timeout: .seconds(60))
+            return (reply.array ?? []).map { String(decoding: $0.bytes ?? [], as: UTF8.self) }
+        }
+
+        func contract(_ element: [UInt8]) -> String {
+            do throws(Job.Invalid) {
+                _ = try Job(element: element)
+            } catch {
+                guard error.field == "url", error.reason == "is missing", let json = try? JSON(element),
+                    json["id"] != nil,
+                    json.members!.allSatisfy({ JobField.continuation.contains($0.name) })
+                else { return "refused \(error.field ?? "element")" }
+            }
+            guard let json = try? JSON(element) else { return "refused element" }
+            return JobField.all.compactMap { field in
+                json.members!.first { $0.name.utf8.elementsEqual(field.name.utf8) }.map {
+                    field.name + "=" + Self.text($0, of: field.name)
+                }
+            }.joined(separator: "\n")
+        }
+
+        private static func text(_ member: JSON.Member, of name: String) -> String {
+            if name == "meta" { return member.raw }
+            switch member.value {
+            case .string(let text): return text
+            case .number: return String(format: "%.17g", member.value.double!)
+            case .array(let elements): return elements.map { $0.string! }.joined(separator: " ")
+            case .object(let members):
+                let lines = members.map { $0.name + ": " + $0.value.string! }
+                return lines.sorted { $0.utf8.lexicographicallyPrecedes($1.utf8) }.joined(separator: " ")
+            default: return ""
+            }
+        }
+
+        private static let lua = """
+
+            local function told_value(name, v, element)
+              if name == 'meta' then return RAW(element, 'meta') end
+              if type(v) == 'number' then return string.format('%.17g', v) end
+              if type(v) ~= 'table' then return v end
+              if name == 'urls' then return table.concat(v, ' ') end
+              local lines = {}
+              for header, value in pairs(v) do lines[#lines + 1] = header .. ': ' .. value end
+              table.sort(lines)
+              return table.concat(lines, ' ')
+            end
+            define('judge', {}, function()
+              local verdicts = {}
+              for n = 2, #ARGV do
+                local j, reason = read(ARGV[n])
+                local told = {}
+                for _, field in ipairs(FIELDS) do
+                  local name = field[1]
+                  if not reason and j[name] ~= nil then told[#told + 1] = name .. '=' .. told_value(name, j[name], ARGV[n]) end
+                end
+                verdicts[#verdicts + 1] = reason and 'refused ' .. string.match(reason, '^[%w_]+') or table.concat(told, '\\n')
+              end
+              return verdicts
+            end)
+            """
+    }
+
+    @Test("they agree on every case of the table") func table() async throws {
+        let readers = Readers(try await QueueFixture())
+        let elements = InvalidElements.all.map(\.element) + ValidElements.all.map { Array($0.utf8) }
+        for (element, verdict) in zip(elements, try await readers.claim(elements)) {
+            #expect(verdict == readers.contract(element), "\(String(decoding: element.prefix(80), as: UTF8.self))")
+        }
+    }
+
+    /// HAUL_GRAMMAR_ELEMENTS and HAUL_GRAMMAR_SEED ask for more, and for others.
+    @Test("they agree on elements that nobody thought of") func random() async throws {
+        let environment = ProcessInfo.processInfo.environment
+        let count = environment["HAUL_GRAMMAR_ELEMENTS"].flatMap { Int($0) } ?? 20_000
+        let seed = environment["HAUL_GRAMMAR_SEED"].flatMap { UInt64($0) } ?? UInt64.random(in: 0..<1 << 32)
+        let readers = Readers(try await QueueFixture())
+        var elements = RandomElements(seed: seed)
+        var accepted = 0
+        for start in stride(from: 0, to: count, by: 500) {
+            let batch = (start..<min(start + 500, count)).map { _ in elements.next() }
+            for (element, verdict) in zip(batch, try await readers.claim(batch)) {
+                let own = readers.contract(element)
+                if !own.hasPrefix("refused") { accepted += 1 }
+                guard verdict != own else { continue }
+                let shown = String(decoding: element, as: UTF8.self)
+                Issue.record(
+                    "seed \(seed): the claim says \(verdict), Contract says \(own), of \(shown.debugDescription)")
+                return
+            }
+        }
+        // Neither is tried with jobs alone, nor with what is none alone.
+        #expect(accepted > count / 20 && accepted < count * 19 / 20, "\(accepted)")
+    }
+}
+
+/// Elements made of the contract's fields and of what is wrong with others, then changed at random.
+private struct RandomElements {
+    private var random: SeededGenerator
+    private let known = (InvalidElements.all.map(\.element) + ValidElements.all.map { Array($0.utf8) }).filter {
+        $0.count < 600
+    }
+    private static let values = [
+        "1", "0", "-0", "1e2", "1.5", "NaN", "01", "1.", "-.5", "1e400", "9007199254740993", "null", "true", "[]", "{}",
+        "\"\"",
+        "\"a\"", "\"http://h/\"", "[\"http://h/\"]", "{\"A\":\"b\"}", "{\"If-X\":\"b\"}", "\"a/b\"", "\"../a\"",
+        "\"GET\"", "\"reuse\"",
+        "\"http://[::1]:8/\"", "\"http://1.2.3.4:80/\"", "\"http://u:p@h:70000/\"", "\"http://a..b/\"",
+        "\"md5:0123456789abcdef0123456789abcdef\"",
+        "[1,{\"a\":1}]", "{\"a\":1,\"a\":2}", "\"\\ud83d\\ude00\"", "\"\\ud800\"", "\"\\\"\\\\\"", "\"中é\"",
+    ].map { Array($0.utf8) }
+    private static let scraps: [[UInt8]] =
+        [
+            "\"", "\\", ",", ":", "{", "}", "[", "]", " ", "\t", "\n", "\u{0}", "\u{1f}", "\u{7f}", "\u{b}", "-", "+",
+            ".", "0", "e", "E", "\\u00",
+            "\\u0000", "\\\"", "\\\\", "@", ":0", ":65535", "[::", "]", "%", "/", "//", "..", ".haul", "é", "中", "😀",
+            "\u{301}", "NaN", "null",
+            "\"meta\":", "\"m\\u0065ta\":1,", "\"url\":\"http://x/\",", "\"id\":\"i\",", "[]", "{}", "1e9", "-0", "If-",
+            "\r",
+        ].map { Array($0.utf8) } + [
+            [0x80], [0xC3], [0xE4, 0xB8], [0xED, 0xA0, 0x80], [0xF4, 0x90], [0xE0, 0x80], [0xFF], [0xEF, 0xBB, 0xBF],
+        ]
+
+    init(seed: UInt64) { random = SeededGenerator(state: seed) }
+
+    mutating func next() -> [UInt8] {
+        var element = Int.random(in: 0..<3, using: &random) == 0 ? known.randomElement(using: &random)! : job()
+        guard Int.random(in: 0..<3, using: &random) > 0 else { return element }
+        for _ in 0..<Int.random(in: 1...3, using: &random) {
+            let place = Int.random(in: 0...element.count, using: &random)
+            let end = min(element.count, place + Int.random(in: 0...4, using: &random))
+            switch Int.random(in: 0..<5, using: &random) {
+            case 0: element.removeSubrange(place..<end)
+            case 1: element.insert(contentsOf: element[place..<end], at: place)
+            case 2: element.insert(UInt8.random(in: 0...255, using: &random), at: place)
+            case 3: element.replaceSubrange(place..<end, with: Self.scraps.randomElement(using: &random)!)
+            default: element.insert(contentsOf: Self.scraps.randomElement(using: &random)!, at: place)
+            }
+        }
+        return element
+    }
+
+    private mutating func job() -> [UInt8] {
+        var members: [[UInt8]] = [Array(#""url":"http://h/a""#.utf8), Array(#""id":"x""#.utf8)]
+        if Int.random(in: 0..<6, using: &random) == 0 { members.removeFirst() }
+        for _ in 0..<Int.random(in: 0...4, using: &random) {
+            let name =
+                Int.random(in: 0..<5, using: &random) == 0 ? "x" : JobField.all.randomElement(using: &random)!.name
+            members.append(Array("\"\(name)\":".utf8) + Self.values.randomElement(using: &random)!)
+        }
+        members.shuffle(using: &random)
+        return Array("{".utf8) + Array(members.joined(separator: Array(",".utf8))) + Array("}".utf8)
+    }
+}

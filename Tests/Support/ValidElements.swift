@@ -1,0 +1,32 @@
+/// Elements of the jobs list that are jobs, though they are written oddly. Both readers of the contract must take them.
+package enum ValidElements {
+    package static let all: [String] =
+        [
+            #"{"url":"http://h/"}"#, " \t\r\n{ \"url\" : \"http://h/\" } \n", #"{"\u0075rl":"http:\/\/h\/"}"#,
+            #"{"url":"http://h/","headers":[]}"#, #"{"url":"http://h/","headers":{}}"#,
+            #"{"url":"http://h/","headers":{"Iffy":"x","X-If-Range":"y"}}"#,
+            #"{"url":"http://h/","size":1e2}"#, #"{"url":"http://h/","size":-0}"#, #"{"url":"http://h/","size":1.0}"#,
+            #"{"url":"http://h/","size":9007199254740991}"#, #"{"url":"http://h/","delay":1E-400}"#,
+            #"{"url":"http://h/","x":123456789012345678901234567890e99999}"#,
+            #"{"url":"http://h/","x":[-0.5,1e-05,0.0,0e0]}"#,
+            #"{"url":"http://h/","x":"\ud83d\ude00\u0000\/\b\f\n\r\t\"\\"}"#,
+            "{\"url\":\"http://h/\",\"x\":\"\u{7f}é中한😀\"}",
+            "{\"url\":\"http://h/\",\"é\":1,\"e\u{301}\":2}",
+            #"{"url":"http://h/","X":{"a":{"a":1}},"x":[{"a":1},{"a":2}]}"#,
+            #"{"url":"http://h/","x":""# + String(repeating: "中", count: 7000) + #""}"#,
+            #"{"url":"http://h/","x":""# + String(repeating: #"\""#, count: 12_000) + #""}"#,
+            "{\"url\":\"http://h/\",\"x\":" + String(repeating: "[", count: 63) + String(repeating: "]", count: 63)
+                + "}",
+            #"{"url":"http://h/","meta": [ ":", {"meta":"}"} ] ,"x":1}"#,
+            #"{"x":{"meta":1},"m\u0065ta":"\"meta\":","url":"http://h/"}"#,
+            #"{"url":"http://h/","meta":null}"#, #"{"url":"http://h/","path":"a//b/"}"#, #"{"url":"HTTPS://H/"}"#,
+            #"{"url":"http://h/","checksum":"md5:0123456789ABCDEF0123456789abcdef"}"#,
+        ] + urls.map { #"{"url":"http://\#($0)/"}"# }
+
+    private static let urls = [
+        "h:", "h:1", "h:65535", "h:00080", "u@h", "u:p@h:80", "a@b@h", "h.", "a_b-c.d", "1.2.3.4", "1.2.3.4.",
+        "255.255.255.255:1",
+        "1a", "1.2.3.4a", "[::]", "[::1]:8080", "[1::]", "[1:2:3:4:5:6:7:8]", "[::ffff:1.2.3.4]", "[fe80::1%25eth0]",
+        "[1:2:3:4:5:6:1.2.3.4]", "bücher.example", "中.example", "xn--bcher-kva.example",
+    ]
+}
