@@ -76,6 +76,8 @@ package struct Inspection: Sendable {
                 }
             }
             try await look(ids.union(withoutJob(parts)))
+            // A scan tells some keys twice.
+            others += try await checkSpecs(of: ids).filter { !others.contains($0) }
             others += try await checkMortal(mortal, repairing: repairing)
         }
         for index in queue.keys.indexes {

@@ -76,6 +76,23 @@ import Testing
         #expect(try await problems(f) == [])
     }
 
+    @Test("a spec that no worker can read is found, whatever its job's state, and the job is left alone") func specs()
+        async throws
+    {
+        let (f, _) = try await fixture()
+        let texts = ["{}", #"{"url":"http://h/","x":NaN}"#, #"{"url":"http://h/","headers":{"Range":"x"}}"#, "{", ""]
+        let states = ["scheduled", "completed", "failed", "paused", "running"]
+        for (id, text) in zip(states, texts) {
+            try await f.redis.send(Command("HSET", f.queue.keys.spec(id), "spec", text))
+        }
+        let found = try await problems(f, repairing: true)
+        #expect(found.count == states.count, "\(found)")
+        for id in states {
+            #expect(found.contains { $0.hasPrefix("\(id): no worker can read what was pushed") }, "\(id)")
+            #expect(try await f.state(id)?.rawValue == id)
+        }
+    }
+
     @Test("what a worker that became known holds is left to it") func known() async throws {
         let (f, _) = try await fixture()
         let recover = try await f.redis.run(
@@ -106,7 +123,7 @@ import Testing
         let fill = """
             for n = 1, \(count) do
               redis.call('HSET', KEYS[1] .. 'job:q' .. n, 'state', 'queued', 'ticket', 't' .. n)
-              redis.call('HSET', KEYS[1] .. 'spec:q' .. n, 'spec', 'x')
+              redis.call('HSET', KEYS[1] .. 'spec:q' .. n, 'spec', '{"url":"http://h/"}')
               redis.call('LPUSH', KEYS[1] .. 'jobs', '{"id":"q' .. n .. '","t":"t' .. n .. '"}', '{"url":"http://h/' .. n .. '"}')
               redis.call('HSET', KEYS[1] .. 'job:c' .. n, 'state', 'completed')
               redis.call('PEXPIRE', KEYS[1] .. 'job:c' .. n, 1000000)

@@ -93,5 +93,8 @@ package struct InvalidElements: Sendable, CustomStringConvertible {
         "a.b..", "a%41",
         "a\\b", "a;b", "a<b>", "a|b", "256.1.1.1", "1.2.3", "1", "1.2.3.4.5", "0x7f.1", "a*b",
         String(repeating: "a", count: 64), String(repeating: "a.", count: 128),
+        // International names.
+        "bücher..example", ".bücher", "。a..b", "bücher.example:0", "bücher:x", "bücher.1", "中.256.1.1.1", "[中::1]",
+        "bü cher", "bü%63her", "bü|cher", "b%C3%BCcher.example", String(repeating: "中", count: 85), "ü@",
     ].map { .init(#"{"url":"http://\#($0.replacing("\\", with: "\\\\"))/"}"#, "url") }
 }
