@@ -10,12 +10,14 @@ struct Functions: Sendable {
     let leave: Function
     let inspect: Function
     let recover: Function
+    let tell: Function
 
     static let product = Functions()
 
-    /// `clock` is Lua that takes the place of the prelude's clock(): a simulation runs on a time of its own.
-    init(clock: String? = nil) {
-        all = Library(name: "haul", body: Self.body(clock: clock))
+    /// `clock` and `server` are Lua that takes the place of the prelude's clock() and identity(): a simulation runs on a time of its
+    /// own, and loses data without a failover.
+    init(clock: String? = nil, server: String? = nil) {
+        all = Library(name: "haul", body: Self.body(clock: clock, server: server))
         claim = all.function("claim")
         settle = all.function("settle")
         tick = all.function("tick")
@@ -23,22 +25,25 @@ struct Functions: Sendable {
         leave = all.function("leave")
         inspect = all.function("inspect")
         recover = all.function("recover")
+        tell = all.function("tell")
     }
 
     /// All of the Lua.
-    static func body(clock: String? = nil) -> String {
+    static func body(clock: String? = nil, server: String? = nil) -> String {
         let parts = [
             PackageResources.prelude_lua, clock.map { Array("clock = function() \($0) end".utf8) } ?? [],
+            server.map { Array("identity = function() \($0) end".utf8) } ?? [],
             PackageResources.isolate_lua, Array(Gate.table.utf8), PackageResources.json_lua,
             PackageResources.raw_lua, PackageResources.url_lua, PackageResources.gate_lua,
             PackageResources.places_lua, PackageResources.push_lua, PackageResources.take_lua,
             PackageResources.report_lua, PackageResources.claim_lua, PackageResources.settle_lua,
             PackageResources.drop_lua, PackageResources.lose_lua,
             PackageResources.heartbeat_lua, PackageResources.watch_lua, PackageResources.requests_lua,
-            PackageResources.runs_lua, PackageResources.reap_lua, PackageResources.promote_lua,
+            PackageResources.runs_lua, PackageResources.reap_lua, PackageResources.neighbours_lua,
+            PackageResources.promote_lua, PackageResources.overdue_lua,
             PackageResources.expire_lua, PackageResources.trim_lua, PackageResources.tick_lua,
-            PackageResources.register_lua, PackageResources.leave_lua, PackageResources.inspect_lua,
-            PackageResources.recover_lua,
+            PackageResources.register_lua, PackageResources.leave_lua, PackageResources.tell_lua,
+            PackageResources.inspect_lua, PackageResources.recover_lua,
         ]
         return parts.map { String(decoding: $0, as: UTF8.self) }.joined(separator: "\n")
     }

@@ -19,14 +19,14 @@ extension Inspection {
         for kind in ["spec:", "offsets:"] where rest.hasPrefix(kind) {
             return .part(String(rest.dropFirst(kind.count)))
         }
-        if rest.hasPrefix("worker:") || rest.hasPrefix("reply:") { return .mortal }
+        if rest.hasPrefix("worker:") || rest.hasPrefix("host:") || rest.hasPrefix("reply:") { return .mortal }
         return rest.hasPrefix("held:") || Self.types[String(rest)] != nil ? .fixed : .unknown
     }
 
     private static let types = [
         "jobs": "list", "want": "hash", "tick": "string", "leases": "zset", "scheduled": "zset", "paused": "zset",
         "completed": "zset", "failed": "zset", "cancelled": "zset", "rejected": "list", "workers": "zset",
-        "settings": "hash", "deadlines": "zset", "places": "list",
+        "settings": "hash", "deadlines": "zset", "places": "list", "untold": "zset", "epoch": "string",
     ]
 
     func checkTypes() async throws(RedisError) -> [Finding] {

@@ -11,6 +11,16 @@ package struct JobRecord: Sendable {
 
     package func integer(_ field: String) -> Int64? { fields[field].flatMap { Int64($0) } }
 
+    /// Where its last event stands.
+    package var position: EventPosition {
+        EventPosition(epoch: integer("epoch") ?? 0, sequence: integer("seq") ?? 0)
+    }
+
+    /// Whether it has ended and that may be told: a completed job may wait for replicas.
+    package var hasEnded: Bool { state.isFinal && (state != .completed || self["waiting"] != "replicas") }
+
     /// Fields that mean nothing outside the functions.
-    package static let hidden: Set<String> = ["again", "token", "ticket", "settled", "asof", "pushed", "wantat"]
+    package static let hidden: Set<String> = [
+        "again", "token", "ticket", "settled", "asof", "pushed", "wantat", "untold",
+    ]
 }

@@ -20,6 +20,8 @@ package struct Keys: Sendable {
     package func worker(_ name: String) -> String { prefix + "worker:" + name }
     package var settings: String { prefix + "settings" }
     package var places: String { prefix + "places" }
+    package var untold: String { prefix + "untold" }
+    package var epoch: String { prefix + "epoch" }
     package var deadlines: String { prefix + "deadlines" }
     package func reply(_ name: String) -> String { prefix + "reply:" + name }
     package var control: String { prefix + "control" }

@@ -35,14 +35,18 @@ extension Queue {
         return result
     }
 
-    /// The numbers of the last events of the known ones of `ids`. Read before a push, they tell an end that follows it from
+    /// Where the last events of the known ones of `ids` stand. Read before a push, they tell an end that follows it from
     /// an earlier one: whatever a push does to a job counts on.
-    package func lastEvents(of ids: [String]) async throws(RedisError) -> [String: Int64] {
-        var result: [String: Int64] = [:]
+    package func lastEvents(of ids: [String]) async throws(RedisError) -> [String: EventPosition] {
+        var result: [String: EventPosition] = [:]
         for start in stride(from: 0, to: ids.count, by: 500) {
             let ids = ids[start..<min(start + 500, ids.count)]
-            let replies = try await redis.pipeline(ids.map { .command(Command("HGET", keys.job($0), "seq")) })
-            for (id, reply) in zip(ids, replies) { result[id] = try reply.get().string.flatMap { Int64($0) } }
+            let replies = try await redis.pipeline(ids.map { .command(Command("HMGET", keys.job($0), "epoch", "seq")) })
+            for (id, reply) in zip(ids, replies) {
+                let numbers = (try reply.get().array ?? []).map { Int64($0.string ?? "") }
+                guard numbers.count == 2, let sequence = numbers[1] else { continue }
+                result[id] = EventPosition(epoch: numbers[0] ?? 0, sequence: sequence)
+            }
         }
         return result
     }

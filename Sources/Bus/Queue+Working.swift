@@ -9,6 +9,10 @@ package struct WorkerIdentity: Sendable {
     package let instance: String
     /// Where its files are.
     package let store: String
+    /// The machine, as far as processes on it can tell whether another one is there; empty if they cannot.
+    package var place = ""
+    /// How those at the same place can tell this process.
+    package var process = ""
     /// Grows with each registration of this process: claims of an earlier one get nothing.
     package var session = 0
 
@@ -38,6 +42,8 @@ package struct TickReply: Sendable {
     package var isMoreToDo = false
     /// Files of jobs that were cancelled or removed while nobody ran them.
     package var dropped: [DroppedFile] = []
+    /// Workers at this place that have been silent for longer than a tick.
+    package var silent: [Neighbour] = []
 }
 
 /// What is no longer wanted: a worker of its store unlinks it.
@@ -101,9 +107,11 @@ extension Queue {
     }
 
     /// Looks after the queue: extends the leases of `runs` and tells of them, at most 100 a call. What else there is to do is
-    /// done for a second at most: only the next tick extends the leases again. `isHeld`: the worker waits for a place.
+    /// done for a second at most: only the next tick extends the leases again. `isHeld`: the worker waits for a place. `gone` are
+    /// workers on this machine whose processes have certainly ended.
     package func tick(
-        _ worker: WorkerIdentity, fields: [(String, String)], runs: [(Run, RunReport)], isHeld: Bool = false
+        _ worker: WorkerIdentity, fields: [(String, String)], runs: [(Run, RunReport)], isHeld: Bool = false,
+        gone: [Neighbour] = []
     ) async throws(RedisError) -> TickReply {
         var result = TickReply()
         var rest = runs[...]
@@ -113,12 +121,14 @@ extension Queue {
             rest = rest.dropFirst(100)
             var arguments: [any RedisArgument] =
                 [Token.make(), worker.name, worker.instance, policy.lease.milliseconds] + policy.retention
-                + [policy.crashLimit, worker.store, isHeld ? "1" : "", fields.count]
+                + [policy.crashLimit, worker.store, isHeld ? "1" : "", worker.place, worker.process, gone.count]
+            for neighbour in gone { arguments += [neighbour.worker, neighbour.process] }
+            arguments.append(fields.count)
             for (name, value) in fields { arguments += [name, value] }
             arguments.append(batch.count)
             for (run, report) in batch { arguments += [run.id, run.token] + report.arguments }
             let reply = try await redis.run(functions.tick, keys: keys.given(to: worker.name), arguments: arguments)
-            guard let parts = reply.array, parts.count == 5 else {
+            guard let parts = reply.array, parts.count == 6 else {
                 throw RedisError(.reply, "the tick function answered \(reply)")
             }
             result.fenced.formUnion((parts[0].array ?? []).compactMap(\.string))
@@ -131,6 +141,10 @@ extension Queue {
                     DroppedFile(
                         id: dropped[index], store: dropped[index + 1], file: dropped[index + 2],
                         generation: dropped[index + 3], inode: UInt64(dropped[index + 4])))
+            }
+            let silent = (parts[5].array ?? []).compactMap(\.string)
+            result.silent = stride(from: 0, to: silent.count - 1, by: 2).map {
+                Neighbour(worker: silent[$0], process: silent[$0 + 1])
             }
         } while !rest.isEmpty || result.isMoreToDo && .now < end
         return result
@@ -154,7 +168,7 @@ extension Queue {
     package func leave(_ worker: WorkerIdentity) async throws(RedisError) {
         try await redis.run(
             functions.leave, keys: keys.given(to: worker.name),
-            arguments: [Token.make(), worker.name, worker.instance])
+            arguments: [Token.make(), worker.name, worker.instance, worker.place])
     }
 
     private func claimCall(_ worker: WorkerIdentity, _ tokens: [String]) -> Call {

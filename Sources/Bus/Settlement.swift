@@ -99,17 +99,24 @@ package struct RunEnd: Sendable {
     let report: RunReport
     /// Nothing has been told of the job before: what is empty needs not be written over what was.
     let isFirst: Bool
+    /// That it is completed is not told before replicas have it: `Queue.tellReplicated`.
+    let awaitsReplicas: Bool
 
-    package init(_ run: Run, _ settlement: Settlement, _ report: RunReport = RunReport(), isFirst: Bool = false) {
+    package init(
+        _ run: Run, _ settlement: Settlement, _ report: RunReport = RunReport(), isFirst: Bool = false,
+        awaitsReplicas: Bool = false
+    ) {
         (self.run, self.settlement, self.report, self.isFirst) = (run, settlement, report, isFirst)
+        self.awaitsReplicas = awaitsReplicas && settlement.isCompleted
     }
 
     /// As Lua/settle.lua reads them.
     var arguments: [any RedisArgument] {
         var report = report
         report.fields += isFirst ? settlement.fields.filter { !$0.1.isEmpty } : settlement.fields
+        let argument = awaitsReplicas ? "replicas" : settlement.argument
         var members: any RedisArgument = settlement.announcement.members
         if case .rejected(_, let before) = settlement { members = before }
-        return [run.id, run.token, settlement.outcome, settlement.argument, members] + report.arguments
+        return [run.id, run.token, settlement.outcome, argument, members] + report.arguments
     }
 }

@@ -5,8 +5,10 @@ public struct Event: Sendable, Equatable {
     public let name: String
     public let id: String
     public let queue: String
-    /// Grows with every event of the job; nil for events that belong to no job.
+    /// Grows with every event of the job, as long as no data is lost; nil for events that belong to no job.
     public let sequence: Int64?
+    /// Grows when data may have been lost, as with a failover; nil for events of earlier versions, and of no job.
+    public let epoch: Int64?
     /// Unix milliseconds, by Redis' clock.
     public let at: Int64
     public let worker: String?
@@ -23,9 +25,13 @@ public struct Event: Sendable, Equatable {
         self.json = json
         queue = json["queue"]?.string ?? ""
         sequence = json["seq"]?.integer
+        epoch = json["epoch"]?.integer
         at = json["at"]?.integer ?? 0
         worker = json["worker"]?.string
     }
+
+    /// What orders the events of a job; nil for events that belong to no job.
+    public var position: EventPosition? { sequence.map { EventPosition(epoch: epoch ?? 0, sequence: $0) } }
 
     public subscript(member: String) -> JSON? { json[member] }
 

@@ -50,7 +50,7 @@ public struct HaulQueue: Sendable {
         let element = try element(json)
         let after = try await reaching { () throws(RedisError) in try await queue.lastEvents(of: [element.id]) }
         try await reaching { () throws(RedisError) in try await queue.push([element]) }
-        return try await result(of: element.id, after: after[element.id] ?? -1)
+        return try await result(of: element.id, after: after[element.id] ?? .none)
     }
 
     /// Asks for a pause; the offsets are kept. Takes effect within 3 seconds.
@@ -83,13 +83,13 @@ public struct HaulQueue: Sendable {
 
     /// Waits until the job is completed, failed or cancelled, at once if it is already. Lost messages do not matter: the
     /// hash is looked at.
-    public func result(of id: String) async throws(Failure) -> Result { try await result(of: id, after: -1) }
+    public func result(of id: String) async throws(Failure) -> Result { try await result(of: id, after: .none) }
 
-    /// The end that comes after the event of this number.
-    private func result(of id: String, after number: Int64) async throws(Failure) -> Result {
+    /// The end that comes after the event at this position.
+    private func result(of id: String, after position: EventPosition) async throws(Failure) -> Result {
         while true {
             let record = try await reaching { () throws(RedisError) in try await queue.job(id) }
-            if let record, record.state.isFinal, record.integer("seq") ?? 0 > number {
+            if let record, record.hasEnded, record.position > position {
                 return Result(
                     id: id, state: record.state, file: record["file"], error: record["error"].map(ErrorCode.init),
                     message: record["message"])

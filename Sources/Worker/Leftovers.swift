@@ -31,7 +31,7 @@ final class Leftovers: Sendable {
 
     private let queue: Queue
     private let store: Store
-    private let blocking: BlockingPool
+    let blocking: BlockingPool
     private let commits: GroupCommit
     private let entries = Mutex<[Entry]>([])
 

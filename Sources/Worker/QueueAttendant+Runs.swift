@@ -66,7 +66,10 @@ extension QueueAttendant {
                     return next
                 }
                 let reply = try await settler.settle(
-                    RunEnd(run, settlement, report, isFirst: isFirst), as: identity, next: next)
+                    RunEnd(
+                        run, settlement, report, isFirst: isFirst, awaitsReplicas: replicaWait != nil),
+                    as: identity, next: next)
+                if settlement.isCompleted { replicaWait?.note() }
                 let claim = reply.next.flatMap(accept)
                 if claim == nil, let next { state.withLock { _ = $0.pending.remove(next) } }
                 return (reply.isOurs, claim, reply.next?.isEmpty ?? false)

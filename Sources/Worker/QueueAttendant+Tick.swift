@@ -1,6 +1,7 @@
 import Bus
 import Contract
 import Download
+import Executors
 import Logging
 import Redis
 import Synchronization
@@ -13,6 +14,7 @@ extension QueueAttendant {
         await withDiscardingTaskGroup { group in
             group.addTask { await self.listen() }
             group.addTask { await self.leftovers.tend() }
+            if let replicaWait { group.addTask { await replicaWait.tend() } }
             group.addTask {
                 let interval = min(.seconds(1), self.queue.policy.lease / 4)
                 while !Task.isCancelled {
@@ -75,9 +77,14 @@ extension QueueAttendant {
             if state.withLock({ !$0.isRegistered || $0.isInDoubt }) { try await register(fields) }
             let reply = try await queue.tick(
                 identity, fields: fields, runs: Array(zip(runs.map(\.run), reports)),
-                isHeld: state.withLock { $0.gate == .full })
+                isHeld: state.withLock { $0.gate == .full },
+                gone: state.withLock { state in
+                    defer { state.gone = [] }
+                    return state.gone
+                })
             state.withLock { $0.gate = reply.gate }
             if reply.isMoreToDo { hurry() }
+            await look(for: reply.silent)
             await leftovers.unlink(reply.dropped)
             for running in runs {
                 let token = running.run.token
@@ -104,6 +111,25 @@ extension QueueAttendant {
             await pause(after: error, while: "looking after the queue")
             return false
         }
+    }
+
+    /// Looks whether workers on this machine that have fallen silent are gone; their jobs need not wait for a lease then.
+    private func look(for silent: [Neighbour]) async {
+        guard !silent.isEmpty else { return }
+        let gone = await leftovers.blocking.run {
+            silent.filter { neighbour in
+                // Behind the instance: Lua/neighbours.lua.
+                guard let space = neighbour.process.firstIndex(of: " ") else { return false }
+                return HostProcess(neighbour.process[space...])?.isGone ?? false
+            }
+        }
+        if gone.isEmpty { return }
+        for neighbour in gone {
+            log.warning(
+                "a worker on this machine is gone: its jobs run again", metadata: ["worker": "\(neighbour.worker)"])
+        }
+        state.withLock { $0.gone = gone }
+        hurry()
     }
 
     /// The first registration, tried again for as long as what is in its way passes by itself: a Redis that answers, be it to

@@ -19,6 +19,8 @@ final class QueueAttendant: Sendable {
         var isInDoubt = false
         /// Runs whose end Redis has not heard of within the grace time.
         var unsettled = 0
+        /// Workers on this machine whose processes are gone, to be told with the next tick.
+        var gone: [Neighbour] = []
         /// The number of the last registration: claims are made under it.
         var session = 0
         var mayClaim: Bool { gate != .paused && isRegistered && !isInDoubt && registrations == 0 }
@@ -43,6 +45,8 @@ final class QueueAttendant: Sendable {
     private let process: WorkerIdentity
     let log: Logger
     let leftovers: Leftovers
+    /// nil: completed jobs are told of at once.
+    let replicaWait: ReplicaWait?
     let state = Mutex(State())
     let (nudges, nudge) = AsyncStream<Void>.makeStream(bufferingPolicy: .bufferingNewest(1))
 
@@ -61,6 +65,9 @@ final class QueueAttendant: Sendable {
         var log = log
         log[metadataKey: "queue"] = "\(name)"
         self.log = log
+        replicaWait =
+            configuration.settleReplicas == 0
+            ? nil : ReplicaWait(queue, replicas: configuration.settleReplicas, worker: identity.name, log: log)
     }
 
     /// This process, as it has registered last.
@@ -151,6 +158,7 @@ final class QueueAttendant: Sendable {
     func end(by deadline: ContinuousClock.Instant) async {
         state.withLock { $0.deadline = deadline }
         await queue.redis.end(by: deadline + Self.lastWord)
+        await replicaWait?.end(by: deadline)
         await waiter.close()
     }
 

@@ -51,8 +51,11 @@ package final class Worker: Sendable {
         blocking = context.engine.path.blocking
         runner = JobRunner(context: context, lease: configuration.policy.lease, log: log)
         slots = Slots(limit: configuration.slots)
-        let identity = WorkerIdentity(name: configuration.name, store: store.id)
-        attendants = configuration.queues.enumerated().map { [context] index, queue in
+        var identity = WorkerIdentity(name: configuration.name, store: store.id)
+        if let place = HostProcess.place, let process = HostProcess.current {
+            (identity.place, identity.process) = (place, "\(identity.instance) \(process.text)")
+        }
+        attendants = configuration.queues.enumerated().map { [context, identity] index, queue in
             QueueAttendant(
                 index: index, name: queue.name, identity: identity, configuration: configuration,
                 context: context, log: log)

@@ -23,6 +23,8 @@ package struct WorkerConfiguration: Sendable {
     package var policy = QueuePolicy()
     /// After SIGTERM everything is back in line within this.
     package var graceTime: Duration = .seconds(10)
+    /// That a job is completed is told when so many replicas of Redis have it.
+    package var settleReplicas = 0
     /// Bytes per second over all transfers.
     package var limitRate: Int64?
     package var proxy: String?

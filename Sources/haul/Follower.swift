@@ -9,8 +9,8 @@ struct Follower {
     /// Empty: all jobs, without end.
     let ids: [String]
     let json: Bool
-    /// The numbers of the last events before the jobs were pushed: an end that is not later is an earlier one.
-    var after: [String: Int64] = [:]
+    /// The last events before the jobs were pushed: an end that is not later is an earlier one.
+    var after: [String: EventPosition] = [:]
     /// What failures are told with: events tell no URL.
     var urls: [String: String] = [:]
 
@@ -20,7 +20,7 @@ struct Follower {
     init(_ queue: Queue, _ ids: [String], json: Bool) { (self.queue, self.ids, self.json) = (queue, ids, json) }
 
     /// Of jobs that are about to be pushed.
-    init(_ queue: Queue, _ elements: [Element], json: Bool, after: [String: Int64]) {
+    init(_ queue: Queue, _ elements: [Element], json: Bool, after: [String: EventPosition]) {
         self.init(queue, elements.map(\.id), json: json)
         self.after = after
         urls = Dictionary(elements.map { ($0.id, $0.maskedURL) }) { $1 }
@@ -72,7 +72,7 @@ struct Follower {
             case .element(.subscribed), .look:
                 if case .element = input { isInterrupted = false }
                 for record in try await reaching({ () throws(RedisError) in try await queue.jobs(Array(open)) })
-                where record.state.isFinal && record.integer("seq") ?? 0 > after[record.id] ?? -1 {
+                where record.hasEnded && record.position > after[record.id] ?? .none {
                     open.remove(record.id)
                     if record.state != .completed { hasFailed = true }
                     if json {

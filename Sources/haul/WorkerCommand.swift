@@ -26,6 +26,7 @@ struct WorkerCommand: AsyncParsableCommand {
     @Option(help: "Seconds without a sign of life after which a worker's jobs run elsewhere, 2 or more.") var lease =
         8.0
     @Option(help: "Seconds that SIGTERM leaves for putting everything back in line.") var grace = 10.0
+    @Option(help: "Tell that a job is completed when so many replicas of Redis have it.") var settleReplicas = 0
     @Option(help: "Bytes per second over all downloads.") var limitRate: Int64?
     @Option(help: "The most connections for one file, 1 to 16, unless its job says otherwise.") var connections = 16
     @Option(help: "The most connections to one host, over all downloads.") var connectionsPerHost = 16
@@ -113,6 +114,10 @@ struct WorkerCommand: AsyncParsableCommand {
             throw ExitStatus.because(.usage, "--grace must be from 0 to 3600 seconds")
         }
         result.graceTime = .seconds(grace)
+        guard (0...100).contains(settleReplicas) else {
+            throw ExitStatus.because(.usage, "--settle-replicas must be from 0 to 100")
+        }
+        result.settleReplicas = settleReplicas
         let sizes = 1...JobField.largest
         guard limitRate.map(sizes.contains) ?? true, maxFileSize.map(sizes.contains) ?? true else {
             throw ExitStatus.because(.usage, "--limit-rate and --max-file-size must be whole numbers, 1 or more")

@@ -341,7 +341,7 @@ import Testing
         try await eventually {
             try await f.tick(); return try await f.redis.send(Command("ZCARD", f.queue.keys.index(.completed))).int == 0
         }
-        let expected = ["reply:me", "tick", "worker:w1", "workers"].map { f.queue.keys.prefix + $0 }
+        let expected = ["epoch", "reply:me", "tick", "worker:w1", "workers"].map { f.queue.keys.prefix + $0 }
         try await eventually("only documented keys to be left") {
             try await f.redis.send(Command("KEYS", "*")).array?.compactMap(\.string).sorted() == expected
         }

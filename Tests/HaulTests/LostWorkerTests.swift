@@ -32,6 +32,10 @@ import Testing
         try await fleet.push("poison")
         var victim = try fleet.worker("victim-1")
         try await fleet.wait("poison", for: "running")
+        // A neighbour misses the worker before its lease ends: what counts is whether it had told that it was at work.
+        try await eventually("the run to be at work", within: .seconds(20), every: .milliseconds(50)) {
+            try await !fleet.field("begun", of: "poison").isEmpty
+        }
         // Its own lease does not lapse where the machine is slow.
         let heir = try fleet.worker("victim-2", lease: 6)
         victim.kill(SIGKILL)
@@ -64,6 +68,48 @@ import Testing
         #expect(try await fleet.field("attempt", of: "a") == "")
         #expect(fleet.origin.requests.last?.headers["range"] != nil)
         try await fleet.end(again)
+    }
+
+    @Test("a worker that is killed is missed on its machine long before its lease ends, and its job counts as lost")
+    func missed() async throws {
+        let fleet = try await ProcessFleet()
+        let one = try fleet.worker("one", lease: 600)
+        try await fleet.push("a")
+        try await fleet.waitForOffsets("a")
+        let two = try fleet.worker("two", lease: 600)
+        try await fleet.wait(for: "working", from: two)
+        one.kill(SIGKILL)
+        // Its parent has not noted its end yet.
+        try await eventually("the job to run elsewhere", within: .seconds(30), every: .milliseconds(50)) {
+            try await fleet.field("worker", of: "a") == "two"
+        }
+        #expect(two.standardError.contains("a worker on this machine is gone"))
+        #expect(try await fleet.field("crashes", of: "a") == "1")
+        fleet.gate.open()
+        try await fleet.wait("a", for: "completed")
+        #expect(fleet.root.holds("a", ProcessFleet.bytes))
+        #expect(fleet.origin.requests.last?.headers["range"] != nil)
+        _ = try await one.wait()
+        try await fleet.end(two)
+    }
+
+    @Test("a worker that only stands still is not taken for gone") func stopped() async throws {
+        let fleet = try await ProcessFleet()
+        let one = try fleet.worker("one", lease: 600)
+        try await fleet.push("a")
+        try await fleet.waitForOffsets("a")
+        let two = try fleet.worker("two", lease: 600)
+        try await fleet.wait(for: "working", from: two)
+        let token = try await fleet.field("token", of: "a")
+        one.kill(SIGSTOP)
+        // Silent for longer than a tick, and looked at.
+        try await fleet.waitForTicks(5)
+        #expect(try await fleet.field("token", of: "a") == token)
+        one.kill(SIGCONT)
+        fleet.gate.open()
+        try await fleet.wait("a", for: "completed")
+        #expect(fleet.origin.requests.count == 1)
+        try await fleet.end(one, two)
     }
 
     @Test("a rolling restart of the fleet costs no attempt, and no byte that was there")

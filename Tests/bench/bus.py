@@ -68,7 +68,7 @@ class Bench:
     # The figures.
 
     def recovery(self, kills=14):
-        """kill -9 → the job runs again elsewhere, at a lease of 8 s."""
+        """kill -9 → the job runs again on the same machine, at a lease of 8 s."""
         fleet = [self.worker(f"r{n}", 20) for n in range(5)]
         for n in range(30):
             self.push(f"r{n}", 50_000_000, 100_000)
@@ -92,7 +92,7 @@ class Bench:
                     samples.append(time.monotonic() - since)
                     del lost[n]
             time.sleep(0.01)
-        print(f"recovery: kill -9 → runs again, {kills} kills, lease 8 s: {spread(samples, 1)} s (p99 to reach: 10)")
+        print(f"recovery: kill -9 → runs again, {kills} kills, lease 8 s: {spread(samples, 1)} s (p99 to reach: 3)")
 
     def control(self):
         self.worker("c", 100)

@@ -12,10 +12,10 @@
 -- first where touch() does not meet them.
 local call, ARGV, NONCE
 local JOBS, HELD, WANT, TICK, LEASES, SCHEDULED, REJECTED, WORKERS, WORKER, SETTINGS, DEADLINES, PLACES
-local INDEX, PREFIX, QUEUE
+local INDEX, PREFIX, QUEUE, EPOCH, UNTOLD
 local now, NOW
 local ID = '^[A-Za-z0-9._:-]+$'
-local outbox, numbers, tickets
+local outbox, numbers, tickets, epoch
 
 -- Numbers of 14 digits must not become 1.7e+12.
 local function whole(number) return string.format('%d', number) end
@@ -25,6 +25,13 @@ local function clock()
   return time[1] .. string.sub('00000' .. time[2], -6, -4)
 end
 
+-- Which run of which server this is. It stays what it is for as long as these functions are loaded.
+local server
+local function identity()
+  server = server or string.match(call('INFO', 'server'), 'run_id:(%x+)')
+  return server
+end
+
 local function begin(keys, args)
   call, ARGV, NONCE = redis.call, args, args[1]
   if keys[1] ~= JOBS then
@@ -32,13 +39,14 @@ local function begin(keys, args)
     PREFIX = string.sub(JOBS, 1, -5)
     QUEUE = string.sub(PREFIX, 7, -3)
     local function fixed(name) return PREFIX .. name end
+    EPOCH, UNTOLD = fixed('epoch'), fixed('untold')
     WANT, TICK, LEASES, SCHEDULED, DEADLINES = fixed('want'), fixed('tick'), fixed('leases'), fixed('scheduled'), fixed('deadlines')
     REJECTED, WORKERS, SETTINGS, PLACES = fixed('rejected'), fixed('workers'), fixed('settings'), fixed('places')
     INDEX = { scheduled = SCHEDULED, paused = fixed('paused'), completed = fixed('completed'), failed = fixed('failed'),
       cancelled = fixed('cancelled') }
   end
   HELD, WORKER = keys[2], keys[3]
-  outbox, numbers, tickets = {}, {}, 0
+  outbox, numbers, tickets, epoch = {}, {}, 0, nil
   -- The time as a number, and as the text that is written: Redis would format a number at every call.
   NOW = clock()
   now = tonumber(NOW)
@@ -72,7 +80,7 @@ end
 -- Returns the settings, and what look() saw.
 local function touch()
   -- One call meets all sorted sets: it looks at the type of each, and ends at the first, which is never there.
-  call('ZINTER', 8, PREFIX .. 'none', LEASES, SCHEDULED, INDEX.paused, INDEX.completed, INDEX.failed, INDEX.cancelled, DEADLINES)
+  call('ZINTER', 9, PREFIX .. 'none', UNTOLD, LEASES, SCHEDULED, INDEX.paused, INDEX.completed, INDEX.failed, INDEX.cancelled, DEADLINES)
   return call('HMGET', SETTINGS, 'paused', 'max_running'), look()
 end
 
@@ -90,6 +98,21 @@ local function quoted(text)
   return '"' .. string.gsub(text, '[%c"\\\127]', escapes) .. '"'
 end
 
+-- The epoch of events. A new one begins when another run of a server serves the queue: after a failover or a restart, with which
+-- data may have been lost, so that a job's events may have the same numbers again. It is the time at which it began, and later
+-- than any that is known: what is lost with the data is in the past.
+local function reign()
+  if epoch then return epoch end
+  local kept = redis.pcall('GET', EPOCH)
+  local known, run = string.match(type(kept) == 'string' and kept or '', '^(%d+) (%x+)$')
+  if run ~= identity() then
+    known = whole(math.max(now, tonumber(known or 0) + 1))
+    call('SET', EPOCH, known .. ' ' .. identity())
+  end
+  epoch = known
+  return epoch
+end
+
 -- Puts an event into the outbox: what is published, and pushed onto the producer's list if it is given, when all else is
 -- written. `extra` is JSON members with a leading comma, or ''.
 local function emit(id, j, event, extra, worker, reply_to)
@@ -97,14 +120,14 @@ local function emit(id, j, event, extra, worker, reply_to)
   local before = numbers[id]
   local seq = (before or j.seq) + 1
   numbers[id] = seq
-  outbox[#outbox + 1] = { id, '{"v":1,"event":"' .. event .. '","id":"' .. id .. '","queue":"' .. QUEUE .. '","seq":' .. seq
-    .. ',"at":' .. NOW .. (worker and worker ~= '' and ',"worker":"' .. worker .. '"' or '')
+  outbox[#outbox + 1] = { id, '{"v":1,"event":"' .. event .. '","id":"' .. id .. '","queue":"' .. QUEUE .. '","epoch":' .. reign()
+    .. ',"seq":' .. seq .. ',"at":' .. NOW .. (worker and worker ~= '' and ',"worker":"' .. worker .. '"' or '')
     .. (meta and ',"meta":' .. meta or '') .. extra .. '}', reply_to or false, before }
 end
 
 -- The last act of every function, and of settling before the next job is looked at.
 local function publish(result)
-  for id, seq in pairs(numbers) do call('HSET', key(id), 'seq', seq) end
+  for id, seq in pairs(numbers) do call('HSET', key(id), 'seq', seq, 'epoch', reign()) end
   for _, e in ipairs(outbox) do
     call('PUBLISH', PREFIX .. 'events:' .. e[1], e[2])
     if e[3] then
@@ -169,6 +192,16 @@ local function give_back(held, most)
   return false
 end
 
+-- Tells at last that a job is completed. `more` are further members of the event.
+local function tell(id, more)
+  call('ZREM', UNTOLD, id)
+  local j = not is_strange(id) and job(id) or {}
+  local members = j.state == 'completed' and call('HGET', key(id), 'untold')
+  if not members then return end
+  call('HDEL', key(id), 'untold', 'waiting')
+  emit(id, j, 'completed', members .. more, j.worker, j.reply_to)
+end
+
 local function leave(id, j)
   -- A stub that a request made before its job came.
   if not j.state and j.asof then call('PERSIST', key(id)) end
@@ -179,6 +212,8 @@ local function leave(id, j)
     if j.token and j.worker then redis.pcall('HDEL', PREFIX .. 'worker:' .. j.worker, j.token) end
   end
   if j.state == 'completed' or j.state == 'failed' or j.state == 'cancelled' then
+    -- What it is asked for now comes after its end.
+    if j.state == 'completed' and call('ZSCORE', UNTOLD, id) then tell(id, '') end
     call('PERSIST', key(id)) call('PERSIST', spec(id)) call('PERSIST', offsets(id))
     -- Whoever ended it may yet ask again whether that was heard.
     if j.token then call('HSET', key(id), 'settled', j.token) end
@@ -190,6 +225,7 @@ local function ends(want) return want == 'cancelled' or want == 'removed' or wan
 local function forgets(want) return want == 'removed' or want == 'deleted' end
 
 local function forget(id)
+  if call('ZSCORE', UNTOLD, id) then tell(id, '') end
   for _, index in pairs(INDEX) do call('ZREM', index, id) end
   call('ZREM', DEADLINES, id)
   call('DEL', key(id), spec(id), offsets(id))
@@ -209,12 +245,13 @@ end
 local function finish(id, j, state, retention, extra, worker, fields)
   local k = key(id)
   leave(id, j)
-  emit(id, j, state, extra, worker, j.reply_to)
+  if not j.is_withheld then emit(id, j, state, extra, worker, j.reply_to) end
   local isByRun = fields ~= nil
   fields = fields or {}
   local n = #fields
   fields[n + 1], fields[n + 2], fields[n + 3], fields[n + 4] = 'state', state, 'finished', NOW
-  fields[n + 5], fields[n + 6], fields[n + 7], fields[n + 8] = 'updated', NOW, 'seq', numbers[id]
+  fields[n + 5], fields[n + 6], fields[n + 7], fields[n + 8] = 'updated', NOW, 'seq', numbers[id] or j.seq
+  fields[n + 9], fields[n + 10] = 'epoch', reign()
   call('HSET', k, unpack(fields))
   numbers[id] = nil
   call('ZADD', INDEX[state], NOW, id)
@@ -223,6 +260,10 @@ local function finish(id, j, state, retention, extra, worker, fields)
   -- Most runs have none of them: what waits for a claim goes with it.
   if not isByRun or j.speed or j.want or j.again or j.deadline then
     call('HDEL', k, 'want', 'wantat', 'again', 'waiting', 'speed', 'begun', 'deadline_at')
+  end
+  if j.is_withheld then
+    call('HSET', k, 'untold', extra, 'waiting', 'replicas')
+    call('ZADD', UNTOLD, NOW, id)
   end
   call('PEXPIRE', k, retention[state])
   if state == 'cancelled' then push_again(id, j) end

@@ -1,16 +1,18 @@
 -- Duties of tick.lua: takes back what lost workers left, unless the queue has not been looked after for long.
 
+-- A job whose worker is lost, with the partial file of one that is to end.
+local function reap(tick, id, j)
+  if ends(j.want) then drop(tick, id) end
+  lose(id, j, tick.crash_limit, tick.retention)
+end
+
 -- Their jobs.
 local function reap_jobs(tick)
   if now < tick.grace then return end
   local lost = call('ZRANGEBYSCORE', LEASES, '-inf', now, 'LIMIT', 0, 200)
   each(lost, function(id)
     local j = is_strange(id) and {} or job(id)
-    if j.state ~= 'running' then call('ZREM', LEASES, id)
-    else
-      if ends(j.want) then drop(tick, id) end
-      lose(id, j, tick.crash_limit, tick.retention)
-    end
+    if j.state ~= 'running' then call('ZREM', LEASES, id) else reap(tick, id, j) end
   end, function(id) call('ZREM', LEASES, id) end)
   if #lost == 200 then tick.more = true end
 end

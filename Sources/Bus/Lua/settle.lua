@@ -2,8 +2,8 @@
 --
 -- ARGV: nonce, worker, session, lease (ms), retention completed, failed, cancelled (ms),
 --       n runs, each: id, token, outcome, argument, members of the outcome's event, a report (report.lua); next tokens …
--- outcome: completed | failed | cancelled | paused | retry (argument: delay ms) | carry-on (argument: delay ms) |
---          parked (argument: delay ms) | released (argument: why) |
+-- outcome: completed (argument: 'replicas' if that is told only when replicas have it: tell.lua) | failed | cancelled | paused |
+--          retry (argument: delay ms) | carry-on (argument: delay ms) | parked (argument: delay ms) | released (argument: why) |
 --          rejected (argument: reason; members: what the claim told of the job before, or '')
 -- Returns {of each run 'done', 'fenced', or an error}, {the next claims, and what ended them (take.lua)}. A settle sent again
 -- answers 'done' again. An error is one run's own: the others are settled.
@@ -41,6 +41,7 @@ local function end_run(worker, retention, run)
   if outcome == 'completed' or outcome == 'failed' then
     -- Its lease and its token go with those of the others.
     j.state = nil
+    j.is_withheld = outcome == 'completed' and argument == 'replicas'
     local fields = r.fields
     local n = #fields
     fields[n + 1], fields[n + 2] = 'asof', NOW

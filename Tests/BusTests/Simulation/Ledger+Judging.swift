@@ -47,7 +47,8 @@ extension Ledger {
                 }
             }
             if state == .running, after.state != .running {
-                if now < story.lease || now < grace { complain("\(id): its worker was robbed") }
+                let isGone = before.worker.map(gone.contains) ?? false
+                if now < story.lease || now < grace, !isGone { complain("\(id): its worker was robbed") }
                 state = story.lost(now, policy)
                 if state == .failed, after.error != "crash_loop" {
                     complain("\(id): \(after.error ?? "") for crash_loop")

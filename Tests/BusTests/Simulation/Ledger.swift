@@ -16,6 +16,8 @@ struct Ledger {
     /// When the queue was last looked after, and until when nobody is reaped.
     var lastLook: Int64?
     var grace: Int64 = 0
+    /// Workers that the tick under way is told of as gone.
+    var gone: Set<String> = []
     private(set) var wrong: [String] = []
     /// The job whose story is printed.
     private let told = ProcessInfo.processInfo.environment["HAUL_SIMULATION_TELL"]

@@ -1,5 +1,6 @@
 import Contract
 import Redis
+import TestSupport
 
 @testable import Bus
 
@@ -77,6 +78,11 @@ extension Simulation {
             quiet = isBusy ? 0 : quiet + 1
         }
         try await inspect("end")
+        let mark = Token.make()
+        try await redis.send(Command("PUBLISH", queue.keys.events("end"), mark))
+        let events = events
+        try await eventually("all events to be heard") { events.hasHeard(mark) }
+        for complaint in events.wrong { ledger.complain(complaint) }
         for (kind, name) in [("HLEN", queue.keys.want), ("LLEN", queue.keys.jobs)] {
             if try await redis.send(Command(kind, name)).int != 0 { ledger.complain("\(name) is not empty") }
         }

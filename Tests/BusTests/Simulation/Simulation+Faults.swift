@@ -7,7 +7,9 @@ import Redis
 extension Simulation {
     mutating func hire(_ name: String? = nil) async throws {
         names += 1
-        let identity = WorkerIdentity(name: name ?? "w\(names)", store: "s")
+        var identity = WorkerIdentity(name: name ?? "w\(names)", store: "s")
+        // Two machines.
+        (identity.place, identity.process) = ("m\(names % 2)", "\(identity.instance) \(names) 1")
         guard try await queue.register(identity, fields: [], known: []) else { return note("names refused") }
         try await look(.registration(worker: identity.name, known: [], isSuccessor: true))
         workers.append(Worker(identity: identity))
@@ -20,6 +22,7 @@ extension Simulation {
 
     mutating func kill(_ index: Int) async throws {
         let dead = workers.remove(at: index)
+        self.dead.insert(dead.identity.process)
         note("kills")
         if random.chance(40) {
             // Started again under the same name.
@@ -87,6 +90,7 @@ extension Simulation {
         ledger = try await snapshots[place].restore(redis)
         ledger.returned(from: lost)
         snapshots.removeSubrange((place + 1)...)
+        try await redis.send(Command("SET", Self.run, Token.make()))
         try await advance(0)
         for index in workers.indices { workers[index].isInDoubt = true }
         note("rollbacks")

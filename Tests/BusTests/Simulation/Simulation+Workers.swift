@@ -133,7 +133,10 @@ extension Simulation {
         for (claim, _) in ends { reports.append(report(of: claim, chance: 30)) }
         let mayGoOn = goesOn && !workers[index].isInDoubt && random.chance(50)
         let next = mayGoOn ? (0..<Int.random(in: 1...ends.count, using: &random)).map { _ in Token.make() } : []
-        let runEnds = zip(ends, reports).map { RunEnd($0.claim.run, $0.settlement, $1) }
+        let awaitsReplicas = random.chance(20)
+        let runEnds = zip(ends, reports).map {
+            RunEnd($0.claim.run, $0.settlement, $1, awaitsReplicas: awaitsReplicas)
+        }
         let worker = workers[index].identity
         let isAnyOurs = areOurs.contains(true)
         let before = try await traces(of: ends)
@@ -199,6 +202,9 @@ extension Simulation {
     mutating func tick() async throws {
         guard let index = pick() else { return }
         try await tick(index)
+        guard random.chance(20) else { return }
+        // There are no replicas: none is too few.
+        if case .told = try await queue.tellReplicated(to: 0, within: .zero, on: redis) { note("told later") }
     }
 
     mutating func tick(_ index: Int) async throws {
@@ -250,8 +256,15 @@ extension Simulation {
             ledger.told(run, report)
             ledger.checkpointed(run.id, report)
         }
-        let reply = try await queue.tick(workers[index].identity, fields: [], runs: reports)
+        // A frozen one is silent as well, and not gone.
+        let gone = workers[index].silent.filter { dead.contains($0.process) }
+        let names = Set(workers.map(\.identity.name))
+        ledger.gone = Set(gone.map(\.worker)).subtracting(names)
+        let reply = try await queue.tick(workers[index].identity, fields: [], runs: reports, gone: gone)
+        workers[index].silent = reply.silent
+        if !gone.isEmpty { note("neighbours missed") }
         try await look(.tick(requests))
+        ledger.gone = []
         try await checkOverdue()
         return reply
     }
@@ -260,6 +273,8 @@ extension Simulation {
     private mutating func tickAsZombie(_ index: Int, _ zombie: Claim, _ reports: [(Run, RunReport)]) async throws {
         guard let other = workers.indices.first(where: { $0 != index && !workers[$0].isInDoubt }) else { return }
         repeat { _ = try await send(other, []) } while !ledger.requests.isEmpty
+        // What it knows of dead neighbours is another matter: it would put their jobs back.
+        workers[index].silent = []
         let before = try await traces(of: zombie.run.id)
         _ = try await send(index, reports.filter { $0.0 == zombie.run })
         try await expect(before, zombie.run.id, "a zombie's tick")

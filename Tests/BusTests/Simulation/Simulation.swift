@@ -11,6 +11,8 @@ import TestSupport
 struct Simulation {
     static let dawn: Int64 = 1_800_000_000_000
     static let clock = "simulated:now"
+    /// The run of the server, which changes when data is lost.
+    static let run = "simulated:run"
     /// Jobs that are still pushed and asked for.
     static let window = 24
 
@@ -22,6 +24,8 @@ struct Simulation {
         var isFrozen = false
         /// Its connection was lost: it registers with its next tick.
         var isInDoubt = false
+        /// Those on its machine of whom it was told that they are silent.
+        var silent: [Neighbour] = []
     }
 
     let server: RedisServer
@@ -31,6 +35,9 @@ struct Simulation {
     var ledger: Ledger
     var workers: [Worker] = []
     var snapshots: [Snapshot] = []
+    /// The processes of workers that were killed.
+    var dead: Set<String> = []
+    let events: EventLog
     /// Never used again, also after a rollback.
     var names = 0
     var numbers = 0
@@ -49,7 +56,12 @@ struct Simulation {
         ledger.now = Self.dawn
         queue = Queue(
             .default, redis: redis, policy: policy,
-            functions: Functions(clock: "return redis.call('GET', '\(Self.clock)')"))
+            functions: Functions(
+                clock: "return redis.call('GET', '\(Self.clock)')", server: "return redis.call('GET', '\(Self.run)')"))
+        let log = EventLog(queue)
+        events = log
+        try await redis.send(Command("SET", Self.run, Token.make()))
+        try await eventually("the events to be heard") { log.isListening }
         try await advance(0)
         for _ in 0..<4 { try await hire() }
     }

@@ -1,0 +1,51 @@
+import Contract
+import Glibc
+import Redis
+import TestSupport
+import Testing
+
+@testable import Bus
+@testable import Worker
+
+/// A worker that tells of completed jobs when replicas have them.
+@Suite struct ReplicaTests {
+    @Test("that a job is completed is told when a replica has it, and not before") func waits() async throws {
+        let ports = [FreePort.next(), FreePort.next()]
+        let fleet = try await Fleet(["--bind", "127.0.0.1", "--port", "\(ports[0])", "--repl-diskless-sync-delay", "0"])
+        let replica = try await RedisServer(
+            ["--bind", "127.0.0.1", "--port", "\(ports[1])", "--replicaof", "127.0.0.1 \(ports[0])"])
+        try await eventually("the replica to follow", within: .seconds(30)) {
+            try await replica.cli("INFO", "replication").contains("master_link_status:up")
+        }
+        let origin = try OriginServer { _ in OriginReply(body: Array("small".utf8)) }
+        func push(_ id: String) async throws {
+            try await fleet.push(#"{"url":"\#(origin.url("/" + id))","id":"\#(id)","reply_to":"me"}"#)
+        }
+        func told() async throws -> Int? {
+            try await fleet.queue.redis.send(Command("LLEN", fleet.queue.keys.reply("me"))).int
+        }
+        let said = Shared<[String]>([])
+        let worker = try fleet.worker("w", log: Warnings.log(to: said)) { $0.settleReplicas = 1 }
+        let running = Task { try await worker.run() }
+        try await push("a")
+        try await eventually("a to be told of") { try await told() == 1 }
+        #expect(try await replica.cli("HGET", fleet.queue.keys.job("a"), "state") == "completed")
+
+        replica.signal(SIGSTOP)
+        try await push("b")
+        try await fleet.wait("b", for: .completed)
+        try await eventually("the worker to say that it waits", within: .seconds(20)) {
+            said.value.contains { $0.contains("too few replicas") }
+        }
+        #expect(try await told() == 1)
+        #expect(try await fleet.queue.job("b")?.hasEnded == false)
+        replica.signal(SIGCONT)
+        try await eventually("b to be told of", within: .seconds(20)) { try await told() == 2 }
+        #expect(try await fleet.queue.job("b")?.hasEnded == true)
+        let event = try await fleet.queue.redis.send(Command("LINDEX", fleet.queue.keys.reply("me"), 0)).bytes
+        #expect(event.flatMap { Event($0) }?["unreplicated"] == nil)
+        running.cancel()
+        try await running.value
+        try await fleet.expectOrder()
+    }
+}
