@@ -48,6 +48,7 @@ let package = Package(
                 .embedInCode("Lua/neighbours.lua"),
                 .embedInCode("Lua/overdue.lua"),
                 .embedInCode("Lua/places.lua"),
+                .embedInCode("Lua/order.lua"),
                 .embedInCode("Lua/prelude.lua"),
                 .embedInCode("Lua/promote.lua"),
                 .embedInCode("Lua/push.lua"),

@@ -13,6 +13,8 @@ package struct Claim: Sendable {
     package let run: Run
     /// The element as the producer wrote it.
     package let spec: [UInt8]
+    /// A newer push of the unfinished job, whose URLs and headers take the place of the first one's.
+    package let renewal: [UInt8]?
     /// nil for a job that was not known before.
     package let previous: JobState?
     package let clock: SharedClock
@@ -33,6 +35,7 @@ package struct Claim: Sendable {
         }
         run = Run(id: id, token: token)
         self.spec = spec
+        renewal = reply.count > 9 ? reply[9].bytes.flatMap { $0.isEmpty ? nil : $0 } : nil
         previous = JobState(rawValue: reply[4].string ?? "")
         clock = SharedClock(told: Int64(reply[5].int ?? 0))
         let hash = reply[6].dictionary
@@ -42,6 +45,17 @@ package struct Claim: Sendable {
         resume = ResumePoint(hash: hash, offsets: reply[7].dictionary)
         completed = CompletedFile(hash: hash)
         before = reply.count > 8 ? reply[8].bytes ?? [] : []
+    }
+
+    /// What is to be done: the job as it was pushed, with the URLs and headers of its newest push.
+    package func job() throws(Job.Invalid) -> Job {
+        var job = try Job(element: spec)
+        if let renewal {
+            let newer = try Job(element: renewal)
+            (job.urls, job.headers) = (newer.urls, newer.headers)
+        }
+        job.id = run.id
+        return job
     }
 }
 

@@ -35,7 +35,7 @@ struct Functions: Sendable {
             server.map { Array("identity = function() \($0) end".utf8) } ?? [],
             PackageResources.isolate_lua, Array(Gate.table.utf8), PackageResources.json_lua,
             PackageResources.raw_lua, PackageResources.url_lua, PackageResources.gate_lua,
-            PackageResources.places_lua, PackageResources.push_lua, PackageResources.take_lua,
+            PackageResources.places_lua, PackageResources.push_lua, PackageResources.order_lua, PackageResources.take_lua,
             PackageResources.report_lua, PackageResources.claim_lua, PackageResources.settle_lua,
             PackageResources.drop_lua, PackageResources.lose_lua,
             PackageResources.heartbeat_lua, PackageResources.watch_lua, PackageResources.requests_lua,

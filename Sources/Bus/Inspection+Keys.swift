@@ -1,3 +1,4 @@
+import Contract
 import Redis
 
 // What is looked at besides the jobs.
@@ -20,7 +21,8 @@ extension Inspection {
             return .part(String(rest.dropFirst(kind.count)))
         }
         if rest.hasPrefix("worker:") || rest.hasPrefix("host:") || rest.hasPrefix("reply:") { return .mortal }
-        return rest.hasPrefix("held:") || Self.types[String(rest)] != nil ? .fixed : .unknown
+        if rest.hasPrefix("held:") || rest.hasPrefix("drops:") { return .fixed }
+        return Self.types[String(rest)] != nil ? .fixed : .unknown
     }
 
     private static let types = [
@@ -69,6 +71,38 @@ extension Inspection {
         return immortal.map {
             Finding($0, "it would stay for ever", "--repair sets a time to live", isRepaired: repairing)
         }
+    }
+
+    /// Requests are heard within a second, files deleted as soon as their store is served.
+    func checkWaiting() async throws(RedisError) -> [Finding] {
+        let keys = queue.keys
+        let now = try await queue.moment()
+        var findings: [Finding] = []
+        let replies = try await queue.redis.pipeline([
+            .command(Command("HLEN", keys.want)), .command(Command("GET", keys.tick)),
+        ])
+        let look = replies[1].string.flatMap { Int64($0.prefix { $0 != " " }) } ?? 0
+        if let count = replies[0].int, count > 0, now - look > 10_000 {
+            findings.append(
+                Finding(keys.want, "\(count) requests wait, and no worker looks after the queue", "start a worker"))
+        }
+        var lists: Set<String> = []
+        try await forEachPageOfKeys("drops:") { names throws(RedisError) in lists.formUnion(names) }
+        for list in lists.sorted() {
+            let replies = try await queue.redis.pipeline([
+                .command(Command("LLEN", list)), .command(Command("LINDEX", list, -1)),
+            ])
+            guard let count = replies[0].int, let oldest = try? JSON(replies[1].bytes ?? []).array?.last?.string else {
+                findings.append(Finding(list, "it must be a list of files", "rename or delete it"))
+                continue
+            }
+            guard now - (Int64(oldest) ?? 0) > 60_000 else { continue }
+            findings.append(
+                Finding(
+                    list, "\(count) files are to be deleted, and no worker serves their store",
+                    "start a worker with that root, or delete the list to keep them"))
+        }
+        return findings
     }
 
     /// What workers took and never claimed comes back as long as they are known.

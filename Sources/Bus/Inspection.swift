@@ -20,7 +20,7 @@ package struct Inspection: Sendable {
         // With a key of the wrong type no function works.
         let types = try await checkTypes()
         guard types.isEmpty else { return types }
-        var findings = try await checkSettings()
+        var findings = try await checkSettings() + checkWaiting()
         var (suspects, others) = try await survey(repairing: repairing)
         findings += others
         for _ in 0..<Self.looks where !suspects.isEmpty {

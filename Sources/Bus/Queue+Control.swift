@@ -12,10 +12,11 @@ package enum Request: String, Sendable {
 
 extension Queue {
     /// Leaves requests for jobs in any state, and wakes the workers. They are applied within a second by the next tick, and
-    /// are for pushes that are no newer than `moment`, unix ms.
+    /// are for pushes that are no newer than `moment`, unix ms; now by Redis' clock where none is given.
     package func request(
-        _ request: Request, of ids: [String], at moment: Int64 = UnixTime.milliseconds
+        _ request: Request, of ids: [String], at moment: Int64? = nil
     ) async throws(RedisError) {
+        let moment = if let moment { moment } else { try await self.moment() }
         for batch in stride(from: 0, to: ids.count, by: 500) {
             let ids = ids[batch..<min(batch + 500, ids.count)]
             let pairs = ids.flatMap { [$0, "\(request.rawValue) \(moment)"] }

@@ -25,7 +25,26 @@ package struct Element: Sendable {
     }
 }
 
+extension Element {
+    /// The same push with the time at which it is made, unless it tells one. An id that would follow from the whole element
+    /// stays what it was.
+    package func made(at moment: Int64) -> Element {
+        guard let json = try? JSON(text), json["at"] == nil else { return self }
+        var members = (json.members ?? []).map { "\(JSON.quoted($0.name)):\($0.raw)" }
+        if json["id"] == nil { members.append("\"id\":\(JSON.quoted(id))") }
+        members.append("\"at\":\(moment)")
+        return (try? Element(JSON("{\(members.joined(separator: ","))}"))) ?? self
+    }
+}
+
 extension Queue {
+    /// Puts jobs at the end of the line, each with the moment at which it is pushed, by Redis' clock: so they are in one
+    /// order with requests.
+    package func push(now elements: [Element]) async throws(RedisError) {
+        let moment = try await moment()
+        try await push(elements.map { $0.made(at: moment) })
+    }
+
     /// Puts jobs at the end of the line: one plain LPUSH.
     package func push(_ elements: [Element]) async throws(RedisError) {
         for batch in stride(from: 0, to: elements.count, by: 500) {

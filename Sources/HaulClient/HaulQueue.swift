@@ -41,7 +41,7 @@ public struct HaulQueue: Sendable {
     @discardableResult
     public func push(_ json: String) async throws(Failure) -> String {
         let element = try element(json)
-        try await reaching { () throws(RedisError) in try await queue.push([element]) }
+        try await reaching { () throws(RedisError) in try await queue.push(now: [element]) }
         return element.id
     }
 
@@ -49,7 +49,7 @@ public struct HaulQueue: Sendable {
     public func download(_ json: String) async throws(Failure) -> Result {
         let element = try element(json)
         let after = try await reaching { () throws(RedisError) in try await queue.lastEvents(of: [element.id]) }
-        try await reaching { () throws(RedisError) in try await queue.push([element]) }
+        try await reaching { () throws(RedisError) in try await queue.push(now: [element]) }
         return try await result(of: element.id, after: after[element.id] ?? .none)
     }
 

@@ -26,13 +26,12 @@ struct JobRunner: Sendable {
     func run(_ claim: Claim, for attendant: QueueAttendant, sent: ContinuousClock.Instant) async -> End {
         // Whatever it is that ends workers, it is known then that this run had begun.
         if claim.wasLost { await attendant.tellBegun(claim.run) }
-        var job: Job
+        let job: Job
         do {
-            job = try Job(element: claim.spec)
+            job = try claim.job()
         } catch {
             return End(settlement: .rejected(reason: error.description, before: claim.before))
         }
-        job.id = claim.run.id
         let running = RunningJob(claim: claim, job: job, lease: Lease(length: lease, sent: sent))
         let tell: @Sendable () async -> Void = { _ = await attendant.tick([], of: [running]) }
         let download = Download(

@@ -54,7 +54,7 @@ struct Get: AsyncParsableCommand {
     func run() async throws {
         let (root, path) = try place()
         let elements = try urls.map { url in
-            var members = [("url", JSON.quoted(url)), ("at", String(UnixTime.milliseconds))]
+            var members = [("url", JSON.quoted(url))]
             if let path { members.append(("path", JSON.quoted(path))) }
             if let checksum { members.append(("checksum", JSON.quoted(checksum))) }
             do {
@@ -106,7 +106,7 @@ struct Get: AsyncParsableCommand {
         let after = try await reaching { () throws(RedisError) in try await queue.lastEvents(of: ids) }
         var follower = Follower(queue, elements, json: json, after: after)
         follower.isOwn = true
-        try await reaching { () throws(RedisError) in try await queue.push(elements) }
+        try await reaching { () throws(RedisError) in try await queue.push(now: elements) }
         let work = Task { try await worker.run() }
         let following = Task { [follower] in try await follower.follow() }
         let signals = Task {

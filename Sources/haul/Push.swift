@@ -34,7 +34,7 @@ struct Push: AsyncParsableCommand {
         let queue = try await common.connect()
         let ids = elements.map(\.id)
         let after = wait ? try await reaching { () throws(RedisError) in try await queue.lastEvents(of: ids) } : [:]
-        try await reaching { () throws(RedisError) in try await queue.push(elements) }
+        try await reaching { () throws(RedisError) in try await queue.push(now: elements) }
         for element in elements { Terminal.line(common.json ? "{\"id\":\(JSON.quoted(element.id))}" : element.id) }
         if wait { try await Follower(queue, elements, json: common.json, after: after).follow() }
     }
@@ -85,9 +85,7 @@ struct Push: AsyncParsableCommand {
 
     /// `place` is where the job was read, for what is said of one that is none.
     private func element(_ members: [(String, String)], _ place: String = "") throws -> Element {
-        let hasTime = members.contains { $0.0 == "at" }
-        let all = members + (hasTime ? [] : [("at", String(UnixTime.milliseconds))])
-        let json = try JSON(JSON.object(all))
+        let json = try JSON(JSON.object(members))
         do {
             let job = try Job(json: json)
             if let unknown = job.unknownFields.first {

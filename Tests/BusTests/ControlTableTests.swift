@@ -124,7 +124,7 @@ import Testing
             // In front, so that the job's own ticket comes after it.
             try await f.redis.send(Command("RPUSH", f.queue.keys.jobs, element))
             let claim = try await f.claim()
-            let url = claim.flatMap { try? Job(element: $0.spec).urls[0] }
+            let url = claim.flatMap { try? $0.job().urls[0] }
             let runs: Bool =
                 switch (kind, state) {
                 case (_, .queued): true

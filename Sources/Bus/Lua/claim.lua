@@ -3,7 +3,7 @@
 -- ARGV: nonce, worker, session, lease (ms), retention of completed, failed and cancelled jobs (ms), a token for each job that is
 --       wanted
 -- Returns {'job', id, token, spec, previous state or '', now (ms), hash as pairs, offsets as pairs,
---         what the job was before or ''} for each job, and behind them, if they are fewer, {'empty'}, {'paused'}, {'full'} (at
+--         what the job was before or '', a newer push whose URLs and headers count or ''} for each job, and behind them, if they are fewer, {'empty'}, {'paused'}, {'full'} (at
 --         max_running), {'more'} (call again), or {'stale'}: the worker has registered anew since, or is not known.
 define('claim', {}, function()
   local retention = { completed = ARGV[5], failed = ARGV[6], cancelled = ARGV[7] }

@@ -49,7 +49,7 @@ define('inspect', { 'allow-oom' }, function()
     local j = job(id)
     local st = j.state
     if not st then
-      if not j.asof then return found('no state') end
+      if not (j.asof or j.wantat) then return found('no state') end
       if call('PTTL', k) < 0 then found('ttl', function() call('PEXPIRE', k, 3600000) end) end
       return
     end

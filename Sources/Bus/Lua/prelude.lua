@@ -16,6 +16,8 @@ local INDEX, PREFIX, QUEUE, EPOCH, UNTOLD
 local now, NOW
 local ID = '^[A-Za-z0-9._:-]+$'
 local outbox, numbers, tickets, epoch
+-- order.lua and drop.lua have them: moving a job leads to both.
+local follow, drop
 
 -- Numbers of 14 digits must not become 1.7e+12.
 local function whole(number) return string.format('%d', number) end
@@ -146,20 +148,22 @@ end
 -- What decides about the end of a run, and what its events need: of all that job() reads, as little as does. nil for a key of
 -- another type.
 local function ending(id)
-  local v = redis.pcall('HMGET', key(id), 'state', 'token', 'want', 'again', 'speed', 'meta', 'reply_to', 'deadline_at', 'seq')
+  local v = redis.pcall('HMGET', key(id), 'state', 'token', 'want', 'again', 'speed', 'meta', 'reply_to', 'deadline_at', 'seq',
+    'behind')
   if v.err then return nil end
   return { state = v[1] or nil, token = v[2] or nil, want = v[3] or nil, again = v[4] or nil, speed = v[5] or nil,
-    meta = v[6] or nil, reply_to = v[7] or nil, deadline = number(v[8]), seq = tonumber(number(v[9])) or 0 }
+    meta = v[6] or nil, reply_to = v[7] or nil, deadline = number(v[8]), seq = tonumber(number(v[9])) or 0,
+    behind = v[10] or nil }
 end
 
 -- Reads the fields that decide what may happen to a job, and those that its events need.
 local function job(id)
   local v = call('HMGET', key(id), 'state', 'want', 'wantat', 'ticket', 'asof', 'token', 'again', 'worker', 'crashes', 'attempt',
-    'meta', 'reply_to', 'deadline_at', 'waiting', 'seq', 'pushed', 'begun')
+    'meta', 'reply_to', 'deadline_at', 'waiting', 'seq', 'pushed', 'begun', 'ahead', 'behind')
   return { state = v[1] or nil, want = v[2] or nil, wantat = number(v[3]), ticket = v[4] or nil, asof = number(v[5]),
-    token = v[6] or nil, again = v[7] or nil, worker = v[8] or nil, crashes = tonumber(number(v[9])) or 0,
+    token = v[6] or nil, again = number(v[7]), worker = v[8] or nil, crashes = tonumber(number(v[9])) or 0,
     attempt = tonumber(number(v[10])) or 0, meta = v[11] or nil, reply_to = v[12] or nil, deadline = number(v[13]), waiting = v[14] or nil,
-    seq = tonumber(number(v[15])) or 0, pushed = number(v[16]), begun = v[17] or nil }
+    seq = tonumber(number(v[15])) or 0, pushed = number(v[16]), begun = v[17] or nil, ahead = number(v[18]), behind = v[19] or nil }
 end
 
 -- How many fields a hash has; nil for a key of another type.
@@ -171,8 +175,11 @@ end
 -- Whether somebody has put something else in the place of the job's hashes: it is left alone then, and stops no other.
 local function is_strange(id) return not (size(key(id)) and size(spec(id)) and size(offsets(id))) end
 
--- Pushes in line that are not newer than `moment` are duplicates of what is settled now.
-local function as_of(id, moment) call('HSET', key(id), 'asof', moment or NOW) end
+-- Pushes in line that are not newer than `moment`, or than those that were taken, are duplicates of what is settled now.
+local function as_of(id, moment)
+  local v = call('HMGET', key(id), 'asof', 'pushed')
+  call('HSET', key(id), 'asof', whole(math.max(tonumber(moment or NOW), tonumber(number(v[1]) or 0), tonumber(number(v[2]) or 0))))
+end
 
 -- Puts a continuation in line that only counts while its ticket is the job's current one.
 local function line_up(id, front)
@@ -204,7 +211,7 @@ end
 
 local function leave(id, j)
   -- A stub that a request made before its job came.
-  if not j.state and j.asof then call('PERSIST', key(id)) end
+  if not j.state and j.is_known then call('PERSIST', key(id)) end
   if j.state and INDEX[j.state] then call('ZREM', INDEX[j.state], id) end
   if j.state == 'running' then
     call('ZREM', LEASES, id)
@@ -224,26 +231,33 @@ end
 local function ends(want) return want == 'cancelled' or want == 'removed' or want == 'deleted' end
 local function forgets(want) return want == 'removed' or want == 'deleted' end
 
-local function forget(id)
+-- For an hour a stub tells what was pushed before it was forgotten, so that a producer's repeat starts nothing.
+local function forget(id, moment)
   if call('ZSCORE', UNTOLD, id) then tell(id, '') end
+  local k = key(id)
+  local v = call('HMGET', k, 'asof', 'pushed', 'ahead', 'token', 'settled')
   for _, index in pairs(INDEX) do call('ZREM', index, id) end
   call('ZREM', DEADLINES, id)
-  call('DEL', key(id), spec(id), offsets(id))
+  call('DEL', k, spec(id), offsets(id))
+  call('HSET', k, 'asof', whole(math.max(moment or 0, tonumber(number(v[1]) or 0), tonumber(number(v[2]) or 0))))
+  if v[3] then call('HSET', k, 'ahead', v[3]) end
+  if v[4] or v[5] then call('HSET', k, 'settled', v[4] or v[5]) end
+  call('PEXPIRE', k, 3600000)
   numbers[id] = nil
 end
 
--- A push that came while a pause or cancel was pending is done after it.
-local function push_again(id, j)
-  local element = j.again and redis.pcall('HGET', spec(id), 'again')
-  if type(element) ~= 'string' then return end
-  call('RPUSH', JOBS, element)
-  call('HDEL', spec(id), 'again')
+-- What came behind the request that ends now; nil if nothing did.
+local function kept_of(id, j)
+  if not (j.again or j.behind) then return nil end
+  local v = call('HMGET', spec(id), 'again', 'again_renewed')
+  call('HDEL', spec(id), 'again', 'again_has_url', 'again_renewed')
+  return { element = j.again and v[1], moment = j.again, renewed = v[2], behind = j.behind, want = j.want }
 end
 
 -- completed, failed or cancelled. `extra` are the event's members, `fields` more pairs for the hash, if a run itself ends
 -- the job: then its token and worker stay, to know a settle that is sent again.
 local function finish(id, j, state, retention, extra, worker, fields)
-  local k = key(id)
+  local k, kept = key(id), kept_of(id, j)
   leave(id, j)
   if not j.is_withheld then emit(id, j, state, extra, worker, j.reply_to) end
   local isByRun = fields ~= nil
@@ -258,15 +272,14 @@ local function finish(id, j, state, retention, extra, worker, fields)
   if j.deadline then call('ZREM', DEADLINES, id) end
   if not isByRun then call('HDEL', k, 'token', 'worker', 'ticket') end
   -- Most runs have none of them: what waits for a claim goes with it.
-  if not isByRun or j.speed or j.want or j.again or j.deadline then
-    call('HDEL', k, 'want', 'wantat', 'again', 'waiting', 'speed', 'begun', 'deadline_at')
+  if not isByRun or j.speed or j.want or j.again or j.behind or j.deadline then
+    call('HDEL', k, 'want', 'wantat', 'again', 'behind', 'waiting', 'speed', 'begun', 'deadline_at')
   end
   if j.is_withheld then
     call('HSET', k, 'untold', extra, 'waiting', 'replicas')
     call('ZADD', UNTOLD, NOW, id)
   end
   call('PEXPIRE', k, retention[state])
-  if state == 'cancelled' then push_again(id, j) end
   if state ~= 'failed' then
     -- Header values, credentials and query strings leave with the work; a failed job keeps them for its retry.
     call('DEL', spec(id), offsets(id))
@@ -274,9 +287,11 @@ local function finish(id, j, state, retention, extra, worker, fields)
     call('PEXPIRE', spec(id), retention[state]) call('PEXPIRE', offsets(id), retention[state])
   end
   if forgets(j.want) then
-    -- A run may end well before it hears of the request: then the next tick applies it.
-    if state == 'cancelled' then forget(id) else call('HSET', WANT, id, j.want) end
+    -- A run may end well before it hears of the request.
+    if state ~= 'cancelled' then drop(id, j.want == 'deleted' and state == 'completed') end
+    forget(id)
   end
+  if kept then follow(id, kept, retention) end
 end
 
 -- Ends a job that nobody runs, whose worker is lost, or that no worker can read.
@@ -287,14 +302,14 @@ local function fail(id, j, code, message, retryable, retention)
     .. quoted(message))
 end
 
-local function pause(id, j, worker)
-  local k = key(id)
+local function pause(id, j, retention, worker)
+  local k, kept = key(id), kept_of(id, j)
   leave(id, j)
   call('HSET', k, 'state', 'paused', 'updated', NOW)
-  call('HDEL', k, 'token', 'worker', 'ticket', 'want', 'wantat', 'again', 'waiting', 'speed', 'begun')
+  call('HDEL', k, 'token', 'worker', 'ticket', 'want', 'wantat', 'again', 'behind', 'waiting', 'speed', 'begun')
   call('ZADD', INDEX.paused, NOW, id)
-  push_again(id, j)
   emit(id, j, 'paused', '', worker)
+  if kept then follow(id, kept, retention) end
 end
 
 -- Back in line, or where a pending request wants it.
@@ -302,10 +317,11 @@ local function requeue(id, j, front, why, retention)
   local k = key(id)
   if ends(j.want) then
     as_of(id, j.wantat)
+    drop(id)
     return finish(id, j, 'cancelled', retention, '')
   elseif j.want == 'paused' then
     as_of(id, j.wantat)
-    return pause(id, j)
+    return pause(id, j, retention)
   end
   leave(id, j)
   call('HSET', k, 'state', 'queued', 'updated', NOW)

@@ -19,87 +19,96 @@ local function reject(element, reason, id)
     .. '","at":' .. NOW .. ',"reason":' .. quoted(reason) .. '}')
 end
 
--- Whether a push of `at` is no newer than what was settled.
-local function is_old(at, asof) return at and asof and tonumber(at) <= tonumber(asof) end
-
--- When the newest push that was taken was made, if this one is newer. Clocks differ: it was not made after now.
-local function newer(at, h)
-  local moment = at and math.min(at, now)
-  return moment and moment > tonumber(h.pushed or 0) and whole(moment)
-end
+-- When a push was made. No clock is ahead of Redis' own.
+local function moment_of(at) return whole(math.min(at or now, now)) end
 
 local IS_FINAL = { completed = true, failed = true, cancelled = true }
 
 -- By the job's state: what a job element does, and what a continuation does.
---   begin: it runs, from what was pushed           unknown, spent, gone: it cannot
---   go on: it runs, from its offsets               stale: a ticket that counts no more
---   refresh: its url and headers are newer         again: done after the request that is pending
+--   begin: it runs, as it was pushed               go on: it runs, from its offsets
+--   refresh: its URLs and headers are newer        again: it is done after the request that is pending
+--   unknown, spent, gone: it cannot run            stale: a ticket that counts no more
 local VERDICTS = {
   [false] = { job = 'begin', continuation = 'unknown' },
   queued = { job = 'refresh', continuation = 'duplicate' },
   scheduled = { job = 'refresh', continuation = 'go on' },
   running = { job = 'refresh', continuation = 'duplicate' },
-  paused = { job = 'begin', continuation = 'go on' },
+  paused = { job = 'go on', continuation = 'go on' },
   failed = { job = 'begin', continuation = 'go on' },
-  completed = { job = 'begin', continuation = 'go on' },
-  cancelled = { job = 'begin', continuation = 'go on' },
+  completed = { job = 'begin', continuation = 'spent' },
+  cancelled = { job = 'begin', continuation = 'spent' },
 }
 
--- `h` is the job, `push` its kind, its at, its ticket, and for what has no url whether the job's spec is known.
+-- Whether a push of `at` is no newer than what was settled, or the last one of a clock that is ahead once more.
+local function is_repeat(h, at)
+  return at and (at <= tonumber(h.asof or 0) or at == tonumber(h.ahead))
+end
+
+-- What a push does: `h` is the job, `push` its kind, its `at`, its ticket, and whether what the job was pushed with is known.
 local function verdict(h, push)
-  local state, kind = h.state, push.kind
+  local state, kind, at = h.state, push.kind, push.at
   if kind == 'ticket' then
     if state ~= 'queued' or h.ticket ~= push.ticket then return 'stale' end
     return push.has_spec and 'go on' or 'gone'
   end
-  if state == 'running' then
-    if kind == 'continuation' then return h.want == 'paused' and 'again' or 'duplicate' end
-    if not is_old(push.at, h.asof) and h.want and not is_old(push.at, h.wantat) then return 'again' end
-  end
-  if state and is_old(push.at, h.asof) then return 'duplicate' end
+  if is_repeat(h, at) then return 'duplicate' end
+  if state == 'running' and h.want and (not at or at > tonumber(h.wantat or 0)) then return 'again' end
   -- A state that is none is one in which nothing happens to the job.
   local word = (VERDICTS[state or false] or VERDICTS.paused)[kind]
-  if word == 'go on' and not push.has_spec then return 'spent' end
+  if word == 'refresh' and at and at < tonumber(h.pushed or 0) then return 'duplicate' end
+  if word == 'go on' and not push.has_spec then return kind == 'job' and 'begin' or 'spent' end
   return word
 end
 
--- Takes note of a push that begins the job, or goes on with it: in its hash, its spec, and `h`. Returns the pairs of the
--- hash that are not written yet.
-local function note(id, h, j, element)
-  local k, fields = key(id), {}
+-- A job that begins is all that was pushed; of one that goes on only the URLs and headers change. Writes the spec, and the
+-- event's fields to `h`; returns the pairs of the hash, which are not written yet, and what adds to them.
+local function note(id, h, j, element, begins)
+  local k, s, fields = key(id), spec(id), {}
   local function set(name, value) fields[#fields + 1] = name fields[#fields + 1] = value end
-  local is_final = IS_FINAL[h.state]
   if j.url or j.urls then
-    call('HSET', spec(id), 'spec', element)
     set('url', mask(j.url or j.urls[1]))
-    if j.path then set('path', j.path) end
-    if j.meta ~= nil then
-      h.meta = RAW(element, 'meta')
-      set('meta', h.meta)
-    end
-    if j.reply_to then
-      h.reply_to = j.reply_to
-      set('reply_to', j.reply_to)
-    end
-    if not h.state or is_final then
+    if begins then
+      call('HSET', s, 'spec', element)
+      h.meta, h.reply_to = j.meta ~= nil and RAW(element, 'meta') or nil, j.reply_to
       set('created', NOW)
+      if j.path then set('path', j.path) end
+      if h.meta then set('meta', h.meta) end
+      if h.reply_to then set('reply_to', h.reply_to) end
       if j.deadline then
         h.deadline = whole((j.at or now) + j.deadline * 1000)
         set('deadline_at', h.deadline)
         call('ZADD', DEADLINES, h.deadline, id)
       end
+    else
+      call('HSET', s, 'renewed', element)
     end
   end
-  local moment = newer(j.at, h)
-  if moment then set('pushed', moment) end
-  if is_final then
+  if IS_FINAL[h.state] then
     h.crashes, h.attempt = 0, 0
     call('HDEL', k, 'crashes', 'attempt', 'error', 'message', 'finished')
+    if begins then
+      call('HDEL', s, 'renewed')
+      call('HDEL', k, not j.path and 'path' or '-', not h.meta and 'meta' or '-', not h.reply_to and 'reply_to' or '-')
+    end
   end
-  return fields
+  return fields, set
 end
 
--- What a push does that starts nothing, by its verdict.
+-- A newer push of an unfinished job: signed URLs expire.
+local function renew(id, h, j, element, moment)
+  local k = key(id)
+  call('HSET', spec(id), 'renewed', element)
+  call('HSET', k, 'url', mask(j.url or j.urls[1]))
+  if tonumber(moment) > tonumber(h.pushed or 0) then call('HSET', k, 'pushed', moment) end
+  emit(id, h, 'duplicate', ',"state":"' .. h.state .. '"')
+end
+
+-- Of a clock that is ahead the last time is all that tells a repeat.
+local function note_ahead(id, at)
+  if at and at > now then call('HSET', key(id), 'ahead', whole(at)) end
+end
+
+-- What a push does that starts nothing, by its verdict; order.lua adds `again`.
 local INSTEAD = {
   stale = function() end,
   unknown = function(id, h, j, element) reject(element, 'id: no job ' .. id .. ' is known; push it with its url', id) end,
@@ -109,16 +118,16 @@ local INSTEAD = {
   gone = function(id, h, j, element, retention)
     fail(id, h, 'bad_job', 'what was pushed is gone from Redis; push the job again with its url', false, retention)
   end,
-  again = function(id, h, j, element)
-    call('HSET', spec(id), 'again', element)
-    call('HSET', key(id), 'again', '1')
-  end,
   refresh = function(id, h, j, element)
-    -- A newer url and headers replace the old ones: signed URLs expire.
-    call('HSET', spec(id), 'spec', element)
-    local moment = newer(j.at, h)
-    if moment then call('HSET', key(id), 'pushed', moment) end
-    emit(id, h, 'duplicate', ',"state":"' .. h.state .. '"')
+    renew(id, h, j, element, moment_of(j.at))
+    note_ahead(id, j.at)
   end,
-  duplicate = function(id, h) emit(id, h, 'duplicate', ',"state":"' .. h.state .. '"') end,
+  duplicate = function(id, h, j)
+    -- A request that is heard later, and does not say when it was made, is newer.
+    note_ahead(id, j.at)
+    if j.at and h.state and not is_repeat(h, j.at) and tonumber(moment_of(j.at)) > tonumber(h.pushed or 0) then
+      call('HSET', key(id), 'pushed', moment_of(j.at))
+    end
+    emit(id, h, 'duplicate', ',"state":"' .. (h.state or 'removed') .. '"')
+  end,
 }

@@ -1,8 +1,7 @@
 -- Duties of tick.lua: takes back what lost workers left, unless the queue has not been looked after for long.
 
--- A job whose worker is lost, with the partial file of one that is to end.
+-- A job whose worker is lost.
 local function reap(tick, id, j)
-  if ends(j.want) then drop(tick, id) end
   lose(id, j, tick.crash_limit, tick.retention)
 end
 

@@ -17,8 +17,8 @@ local function give_back_job(id, token, reason, before, retention)
   if not was then
     return fail(id, j, 'bad_job', 'what was pushed cannot be read: ' .. reason .. '; push the job again', false, retention)
   end
+  local seq, kept = j.seq, kept_of(id, j)
   leave(id, j)
-  local seq = j.seq
   call('DEL', key(id), spec(id))
   call('HSET', key(id), unpack(was.hash))
   call('HSET', key(id), 'settled', token, 'seq', seq)
@@ -29,6 +29,7 @@ local function give_back_job(id, token, reason, before, retention)
   if was.ttl > 0 then
     for _, name in ipairs({ key(id), spec(id), offsets(id) }) do call('PEXPIRE', name, was.ttl) end
   end
+  if kept then follow(id, kept, retention) end
 end
 
 local function end_run(worker, retention, run)
@@ -60,7 +61,7 @@ local function end_run(worker, retention, run)
       finish(id, j, 'cancelled', retention, members, worker)
     elseif outcome == 'paused' and j.want == 'paused' then
       as_of(id, j.wantat)
-      pause(id, j, worker)
+      pause(id, j, retention, worker)
     elseif (outcome == 'retry' or outcome == 'carry-on' or outcome == 'parked') and not j.want then
       if outcome == 'retry' then call('HSET', key(id), 'attempt', j.attempt + 1) end
       if outcome == 'carry-on' then call('HDEL', key(id), 'attempt') end

@@ -12,9 +12,9 @@ end
 
 -- What verdict() asks for.
 local function push_of(id, h, j)
-  if j.url or j.urls then return { kind = 'job', at = j.at } end
-  return { kind = j.t and 'ticket' or 'continuation', at = j.at, ticket = j.t,
-    has_spec = h.state and call('HEXISTS', spec(id), 'spec') == 1 }
+  local kind = (j.url or j.urls) and 'job' or j.t and 'ticket' or 'continuation'
+  local asks = h.state and (kind ~= 'job' or h.state == 'paused')
+  return { kind = kind, at = j.at, ticket = j.t, has_spec = asks and call('HEXISTS', spec(id), 'spec') == 1 }
 end
 
 -- What a job is before a push, for the worker that may find that it cannot read it (settle.lua). Nothing, for a job that was not
@@ -25,21 +25,30 @@ local function remember(id, h)
     score = INDEX[h.state] and call('ZSCORE', INDEX[h.state], id) })
 end
 
--- A job that is to run now is this worker's, under `token`; then the claim is returned. Else it is postponed, or stopped by the
+-- A job that is to run now is this worker's, under `token`; then the claim is returned. Else it is postponed, or stopped by a
 -- request that waited for it.
-local function start(id, h, j, element, worker, token, lease, retention)
+local function start(id, h, j, element, begins, worker, token, lease, retention)
   local k, st = key(id), h.state
   local due = (j.url or j.urls) and j.delay and ((j.at or now) + j.delay * 1000) or 0
-  local runs = not h.want and due <= now
+  local had_request = h.want or h.behind
+  local stop = awaits(h, j.at)
+  local runs = not stop and due <= now
   -- The first key to be written: of another type, it fails here.
   if runs then call('HSET', WORKER, token, id) end
   local before = runs and remember(id, h) or ''
-  local fields = note(id, h, j, element)
+  local fields, set = note(id, h, j, element, begins)
+  if j.url or j.urls or not j.t then
+    -- One that waited for a request without having a time is older than it.
+    local moment = stop and not j.at and h.wantat or moment_of(j.at)
+    if tonumber(moment) > tonumber(h.pushed or 0) then set('pushed', moment) end
+    if j.at and j.at > now then set('ahead', whole(j.at)) end
+  end
+  if had_request and not stop then call('HDEL', k, 'want', 'wantat', 'behind') end
   if not runs then
     if #fields > 0 then call('HSET', k, unpack(fields)) end
-    if not h.want then return postpone(id, h, due - now) end
-    if not st and not h.asof then as_of(id) end
-    if h.want == 'paused' then pause(id, h) else finish(id, h, 'cancelled', retention, '') end
+    if not stop then return postpone(id, h, due - now) end
+    as_of(id, h.wantat)
+    if stop == 'paused' then pause(id, h, retention) else finish(id, h, 'cancelled', retention, '') end
     return
   end
   leave(id, h)
@@ -48,19 +57,39 @@ local function start(id, h, j, element, worker, token, lease, retention)
   fields[n + 5], fields[n + 6], fields[n + 7], fields[n + 8] = 'worker', worker, 'started', NOW
   fields[n + 9], fields[n + 10] = 'updated', NOW
   call('HSET', k, unpack(fields))
-  if h.ticket or h.again or h.waiting then call('HDEL', k, 'ticket', 'again', 'waiting') end
+  if h.ticket or h.waiting then call('HDEL', k, 'ticket', 'waiting') end
   call('ZADD', LEASES, whole(now + lease), id)
-  return { 'job', id, token, (j.url or j.urls) and element or call('HGET', spec(id), 'spec'), st or '', NOW,
-    st and call('HGETALL', k) or h.deadline and { 'deadline_at', h.deadline } or {}, st and call('HGETALL', offsets(id)) or {},
-    before }
+  if not st then return { 'job', id, token, element, '', NOW, h.deadline and { 'deadline_at', h.deadline } or {}, {}, before, '' } end
+  local pushed = begins and { element } or call('HMGET', spec(id), 'spec', 'renewed')
+  return { 'job', id, token, pushed[1], st, NOW, call('HGETALL', k), call('HGETALL', offsets(id)), before, pushed[2] or '' }
 end
 
 local function strange(id)
   return 'id: a key of job ' .. id .. ' holds no hash; see what haul check says of it, then push the job again'
 end
 
--- Does what an element asks for. Returns a claim if this worker is to run its job.
-local function accept(element, worker, token, lease, retention)
+-- The job as it is now, and as a request makes it that nobody has heard of yet.
+local function known(id, exists, turn, retention)
+  local value = turn.are_wanted and call('HGET', WANT, id)
+  if value then
+    -- The job may be put at the front of the line, where the element is.
+    if turn.list == JOBS then
+      call('LMOVE', JOBS, HELD, 'RIGHT', 'LEFT')
+      turn.list = HELD
+    end
+    call('HDEL', WANT, id)
+    hear(id, value, retention, last_heard())
+  elseif not exists then
+    return { crashes = 0, attempt = 0, seq = 0 }
+  end
+  local h = job(id)
+  h.is_known = true
+  return h
+end
+
+-- Does what an element asks for. Returns a claim if this worker is to run its job. `turn` says in which list the element is, and
+-- whether requests wait.
+local function accept(element, turn, worker, token, lease, retention)
   local j, id, reason = identify(element)
   -- Most are new, and have nothing to be read.
   local fields = not reason and size(key(id))
@@ -68,19 +97,11 @@ local function accept(element, worker, token, lease, retention)
   if reason then
     return reject(element, reason, type(id) == 'string' and string.find(id, ID) and #id <= 128 and id or nil)
   end
-  local h = fields > 0 and job(id) or { crashes = 0, attempt = 0, seq = 0 }
-  if h.want and (IS_FINAL[h.state] or (j.at and h.asof and not h.state and j.at > tonumber(h.asof))) then
-    call('HDEL', key(id), 'want', 'wantat')
-    h.want = nil
-  end
+  local h = known(id, fields > 0, turn, retention)
   local word = verdict(h, push_of(id, h, j))
   local instead = INSTEAD[word]
   if instead then return instead(id, h, j, element, retention) end
-  if word == 'go on' and h.want == 'paused' then
-    call('HDEL', key(id), 'want', 'wantat')
-    h.want = nil
-  end
-  return start(id, h, j, element, worker, token, lease, retention)
+  return start(id, h, j, element, word == 'begin', worker, token, lease, retention)
 end
 
 -- What could not be taken, whatever somebody has written over its job's keys, is rejected.
@@ -102,7 +123,7 @@ local function take(worker, tokens, lease, retention, settings, held, waiting)
     claims[#claims + 1] = { how }
     return claims
   end
-  local elements, bytes = 0, 0
+  local elements, bytes, turn = 0, 0, { are_wanted = call('HLEN', WANT) > 0 }
   while elements < 100 and bytes < 65536 do
     elements = elements + 1
     -- Nothing that happens here gives the worker more to hold.
@@ -114,10 +135,11 @@ local function take(worker, tokens, lease, retention, settings, held, waiting)
       call('RPUSH', JOBS, held)
       call('RPOP', HELD)
     else
-      local list, element = held and HELD or JOBS, held or waiting
+      local element = held or waiting
+      turn.list = held and HELD or JOBS
       if not element then return ended('empty') end
       bytes = bytes + #element
-      local fine, claim = isolated(accept, element, worker, token, lease, retention)
+      local fine, claim = isolated(accept, element, turn, worker, token, lease, retention)
       if not fine then
         local isAside, e = pcall(put_aside, element, token, claim)
         -- What has been claimed by now is claimed; the next call tells what is wrong.
@@ -125,7 +147,7 @@ local function take(worker, tokens, lease, retention, settings, held, waiting)
         if not isAside then raise(e) end
       end
       -- A pop would copy it once more.
-      if #element > 4096 then call('LTRIM', list, 0, -2) else call('RPOP', list) end
+      if #element > 4096 then call('LTRIM', turn.list, 0, -2) else call('RPOP', turn.list) end
       if fine and claim then
         claims[#claims + 1] = claim
         token = tokens[#claims + 1]

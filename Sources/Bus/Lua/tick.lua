@@ -31,6 +31,7 @@ define('tick', { 'allow-oom' }, function()
   tell_overdue(tick)
   expire(tick)
   trim(tick)
+  take_drops(tick)
   -- Without a limit nobody else wakes those that waited under one.
   if settings[2] or ARGV[10] == '1' then offer_place(settings, true) end
   return publish({ tick.fenced, tick.requests, closed_by(settings) or 'open', tick.more and '1' or '0', tick.dropped,

@@ -1,10 +1,12 @@
 -- A duty of tick.lua: notes that the queue was looked after. One that nobody looked after (a Redis that stalled or restarted)
 -- robs no live worker: its leases are young again. A worker looks four times in its lease, and once a second at least. So
--- whoever could look when the last look was, or half a lease later, has not lost a lease in between.
+-- whoever could look when the last look was, or half a lease later, has not lost a lease in between. The third number says which
+-- look was the last that left no request.
 local function watch(tick)
-  local last, grace = string.match(call('GET', TICK) or '', '^(%d+) (%d+)$')
+  local last, grace, heard = string.match(call('GET', TICK) or '', '^(%d+) (%d+) ?(%d*)$')
   last, grace = tonumber(last or now), tonumber(grace or 0)
   if now - last > math.max(1000, math.min(2500, tick.lease / 2)) then grace = now + tick.lease end
-  call('SET', TICK, NOW .. ' ' .. whole(grace))
-  tick.last, tick.grace = last, grace
+  tick.last, tick.grace, tick.heard = last, grace, tonumber(heard) or last
+  tick.are_many = call('HLEN', WANT) > 200
+  call('SET', TICK, NOW .. ' ' .. whole(grace) .. ' ' .. whole(tick.are_many and tick.heard or now))
 end

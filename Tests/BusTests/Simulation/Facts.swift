@@ -9,6 +9,9 @@ struct Facts: Equatable {
     var token: String?
     var worker: String?
     var want: String?
+    /// A push is remembered behind a request that a run has not heard of.
+    var isKept = false
+    var behind: String?
     var error: String?
     var crashes = 0
     var attempt = 0
@@ -30,9 +33,10 @@ struct Facts: Equatable {
         for n, id in ipairs(ARGV) do
           local key = KEYS[1] .. 'job:' .. id
           local fields = redis.call(
-            'HMGET', key, 'state', 'token', 'worker', 'want', 'error', 'crashes', 'attempt', 'deadline_at')
-          fields[9] = redis.call('ZSCORE', KEYS[1] .. 'scheduled', id)
-          fields[10] = redis.call('PTTL', key)
+            'HMGET', key, 'state', 'token', 'worker', 'want', 'error', 'crashes', 'attempt', 'deadline_at',
+            'again', 'behind')
+          fields[11] = redis.call('ZSCORE', KEYS[1] .. 'scheduled', id)
+          fields[12] = redis.call('PTTL', key)
           for _, kind in ipairs { 'job:', 'spec:', 'offsets:' } do
             redis.call('PEXPIREAT', KEYS[1] .. kind .. id, 9999999999999, 'GT')
           end
@@ -43,14 +47,16 @@ struct Facts: Equatable {
 
     init(_ reply: RedisValue) {
         let fields = reply.array?.map(\.string) ?? []
-        guard fields.count == 10 else { return }
+        guard fields.count == 12 else { return }
         state = fields[0].flatMap(JobState.init)
         (token, worker, want, error) = (fields[1], fields[2], fields[3], fields[4])
         crashes = fields[5].flatMap { Int($0) } ?? 0
         attempt = fields[6].flatMap { Int($0) } ?? 0
         deadline = fields[7].flatMap { Int64($0) }
-        due = fields[8].flatMap { Int64($0) }
-        if let left = fields[9].flatMap({ Int($0) }), left >= 0 { timeToLive = .milliseconds(left) }
+        isKept = fields[8] != nil
+        behind = fields[9].map { String($0.prefix { $0 != " " }) }
+        due = fields[10].flatMap { Int64($0) }
+        if let left = fields[11].flatMap({ Int($0) }), left >= 0 { timeToLive = .milliseconds(left) }
     }
 }
 
@@ -58,6 +64,7 @@ extension Facts: CustomStringConvertible {
     var description: String {
         (state?.rawValue ?? "unknown") + (token.map { " under \($0.prefix(4))" } ?? "")
             + (want.map { ", to be \($0)" } ?? "")
+            + (isKept ? ", with a push behind it" : "") + (behind.map { ", then \($0)" } ?? "")
     }
 }
 

@@ -7,8 +7,7 @@ extension Ledger {
     enum Cause {
         case claim
         case settle([(run: Run, settlement: Settlement)])
-        /// The requests that it took, by job.
-        case tick([String: Story.Stop])
+        case tick
         case registration(worker: String, known: Set<String>, isSuccessor: Bool)
 
         var name: String {
@@ -16,62 +15,34 @@ extension Ledger {
             case .claim: "claim"
             case .settle(let ends):
                 "settling " + ends.map { "\($0.run.id) as \($0.settlement.outcome)" }.joined(separator: ", ")
-            case .tick(let requests): "tick with \(requests.mapValues(\.request.rawValue))"
+            case .tick: "tick"
             case .registration(let worker, _, _): "\(worker) registers"
             }
         }
     }
 
-    /// Judges what a call has made of a job.
-    mutating func judge(_ id: String, _ after: Facts, _ cause: Cause) {
+    /// Judges what a call has made of a job. `isHeard`: it has heard the job's request.
+    mutating func judge(_ id: String, _ after: Facts, _ cause: Cause, isHeard: Bool) {
         guard var story = stories[id] else { return }
         let before = story.facts
         var state = before.state
-        switch cause {
-        case .settle(let ends):
+        if case .settle(let ends) = cause {
             for (run, settlement) in ends where run.id == id && state == .running && run.token == before.token {
                 state = story.settled(as: settlement, now, policy)
+                state = story.follow(state, after, now, policy)
             }
-        case .tick(let requests):
-            if let request = requests[id] {
-                var applied = story
-                let next = applied.apply(request, in: state, now, policy)
-                // The same tick may go on: a due job joins the line, a deadline passes, a lost run is put back.
-                let isIgnored =
-                    after.state == state && next == state
-                    ? after.want == before.want : after.state != next && after.state != request.stops
-                if story.isOvertaken(request), isIgnored {
-                    story.asked = nil
-                } else {
-                    (story, state) = (applied, next)
-                }
-            }
-            if state == .running, after.state != .running {
-                let isGone = before.worker.map(gone.contains) ?? false
-                if now < story.lease || now < grace, !isGone { complain("\(id): its worker was robbed") }
-                state = story.lost(now, policy)
-                if state == .failed, after.error != "crash_loop" {
-                    complain("\(id): \(after.error ?? "") for crash_loop")
-                }
-            }
-            if state == .scheduled, let due = before.due, due <= now { state = .queued }
-            if [.queued, .scheduled, .paused].contains(state), let deadline = after.deadline ?? before.deadline,
-                deadline <= now
-            {
-                if after.error != "deadline" { complain("\(id): it failed with \(after.error ?? "nothing")") }
-                state = story.ended(.failed, now, policy)
-            }
+        }
+        if isHeard, let request = story.asked { hear(request, &story, &state, after) }
+        switch cause {
+        case .claim, .settle: state = taken(id, &story, state, after)
+        case .tick: state = looked(id, &story, state, after)
         case .registration(let worker, let known, let isSuccessor):
             if state == .running, story.isNoted, before.worker == worker, let token = before.token,
                 !known.contains(token)
             {
-                state = isSuccessor ? story.lost(now, policy) : story.putBack(now, policy)
+                let back = isSuccessor ? story.lost(now, policy) : story.putBack(now, policy)
+                state = story.follow(back, after, now, policy)
             }
-        case .claim: break
-        }
-        switch cause {
-        case .claim, .settle: state = taken(id, &story, state, after)
-        case .tick, .registration: break
         }
         if after.state != state {
             complain("\(id): \(cause.name) made \(after) of \(before), and not \(state?.rawValue ?? "unknown")")
@@ -84,6 +55,41 @@ extension Ledger {
         stories[id] = story
     }
 
+    /// A request is heard, by a tick or by who takes an element of its job.
+    private func hear(_ request: Story.Stop, _ story: inout Story, _ state: inout JobState?, _ after: Facts) {
+        var applied = story
+        let next = applied.apply(request, in: state, isWaiting: after.want == request.request.rawValue, now, policy)
+        // The same call may go on: a due job joins the line, a deadline passes, a lost run is put back.
+        let isIgnored =
+            after.state == state && next == state
+            ? after.want == story.facts.want : after.state != next && after.state != request.stops
+        if story.isOvertaken(request), isIgnored {
+            story.asked = nil
+        } else {
+            (story, state) = (applied, next)
+        }
+    }
+
+    /// What a tick does besides.
+    private mutating func looked(_ id: String, _ story: inout Story, _ before: JobState?, _ after: Facts) -> JobState? {
+        var state = before
+        if state == .running, after.state != .running {
+            let isGone = story.facts.worker.map(gone.contains) ?? false
+            if now < story.lease || now < grace, !isGone { complain("\(id): its worker was robbed") }
+            state = story.lost(now, policy)
+            if state == .failed, after.error != "crash_loop" { complain("\(id): \(after.error ?? "") for crash_loop") }
+            state = story.follow(state, after, now, policy)
+        }
+        if state == .scheduled, let due = story.facts.due, due <= now { state = .queued }
+        if [.queued, .scheduled, .paused].contains(state), let deadline = after.deadline ?? story.facts.deadline,
+            deadline <= now
+        {
+            if after.error != "deadline" { complain("\(id): it failed with \(after.error ?? "nothing")") }
+            state = story.ended(.failed, now, policy)
+        }
+        return state
+    }
+
     /// What the taking of elements made of a job that is in `state`.
     private mutating func taken(
         _ id: String, _ story: inout Story, _ state: JobState?, _ after: Facts
@@ -91,11 +97,8 @@ extension Ledger {
         let isBegun = after.state == .running && after.token != story.facts.token
         let isPostponed = after.state == .scheduled && state != .scheduled
         if isBegun || isPostponed {
-            // One element may have been forgotten as was asked, before another one.
-            if state == nil, story.taken?.request.forgets ?? false { story.forget() }
             if story.isTimed, story.demand == nil { complain("\(id): it ran again, and nobody asked for it") }
-            story.taken = nil
-            story.expiry = nil
+            (story.taken, story.behind, story.expiry) = (nil, nil, nil)
             if state?.isFinal ?? true { story.beginAnew() }
             if let deadline = after.deadline, !story.deadlines.contains(deadline) {
                 complain("\(id): its deadline is nobody's")
@@ -104,10 +107,20 @@ extension Ledger {
             story.isNoted = true
             return after.state
         }
-        // A job comes whose request waited for it.
-        if state == nil, let stop = story.taken, after.state != nil || after.want == nil {
-            story.taken = nil
-            return story.stopped(by: stop, now, policy)
+        // A push that is kept is newer than the pause behind the cancel: what that would pause begins after it.
+        if state == .running, after.isKept, after.behind == nil, let pause = story.behind,
+            story.pushed > pause.moment || !story.isTimed
+        {
+            story.behind = nil
+        }
+        // A push comes whose request waited for it.
+        let isMet = state == nil && (after.state != nil || after.want == nil) || after.state == .paused
+        if state?.isFinal ?? true, let stop = story.taken, isMet {
+            story.beginAnew()
+            let stopped = story.stopped(by: stop, now, policy)
+            guard let pause = story.behind else { return stopped }
+            story.behind = nil
+            return story.apply(pause, in: stopped, isWaiting: after.want == "paused", now, policy)
         }
         return state
     }
@@ -119,6 +132,10 @@ extension Ledger {
             complain(
                 "\(id) is \(facts) with the request \(facts.want ?? "none"), not \(String(describing: story.taken))")
         }
+        if facts.behind != story.behind?.request.rawValue {
+            complain("\(id) is \(facts), not with \(String(describing: story.behind)) behind")
+        }
+        if facts.isKept, facts.want == nil { complain("\(id) is \(facts), and nothing is before that push") }
         if let state = facts.state, !state.isFinal, (facts.crashes, facts.attempt) != (story.losses, story.attempts) {
             complain(
                 "\(id) is \(facts) with \(facts.crashes) crashes and \(facts.attempt) attempts, not \(story.losses) and \(story.attempts)"

@@ -47,18 +47,20 @@ struct Ledger {
         let isFirst = stories[id]?.element.isEmpty ?? true
         stories[id, default: story].element = story.element
         if isFirst { (stories[id]!.isTimed, stories[id]!.isPoison) = (story.isTimed, story.isPoison) }
-        (stories[id]!.demand, stories[id]!.pushed) = (now, now)
+        demanded(id)
         tell(id, "pushed: \(story.element)")
         stories[id]!.deadlines.formUnion(story.deadlines)
     }
 
-    mutating func requested(_ request: Request, of id: String) {
+    mutating func demanded(_ id: String) { (stories[id]!.demand, stories[id]!.pushed) = (now, now) }
+
+    mutating func requested(_ request: Request, of id: String, isTimed: Bool) {
         if stories[id] == nil {
             ids.append(id)
             stories[id] = Story(element: "", isTimed: true)
         }
         tell(id, "asked: \(request)")
-        stories[id]!.asked = Story.Stop(request: request, moment: now)
+        stories[id]!.asked = Story.Stop(request: request, moment: now, isTimed: isTimed)
     }
 
     /// A tick begins.
@@ -91,14 +93,14 @@ struct Ledger {
 
     func remembers(_ id: String) -> Bool { stories[id]?.facts.state != nil }
 
-    /// Every request that a tick is to take.
-    var requests: [String: Story.Stop] { stories.compactMapValues(\.asked) }
+    /// Whether requests wait to be heard.
+    var isAsked: Bool { stories.values.contains { $0.asked != nil } }
 
     /// The jobs whose hashes are over by now, which are Redis' to take away.
     mutating func expired() -> [String] {
         let over = ids.filter { stories[$0]!.expiry.map { $0 <= now } ?? false }
         for id in over {
-            stories[id]!.forget()
+            stories[id]!.forget(stub: nil)
             stories[id]!.facts = Facts()
             tell(id, "expired")
         }

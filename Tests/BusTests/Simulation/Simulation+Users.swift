@@ -59,10 +59,20 @@ extension Simulation {
     /// The same element once more, or a continuation.
     mutating func pushAgain() async throws {
         guard let id = someone(), let story = ledger.stories[id], !story.element.isEmpty else { return }
+        if story.mayBeContinued, random.chance(50) { return try await goOn(id) }
         var element = story.element
         if !story.isTimed, random.chance(50) { element = #"{"id":"\#(id)"}"# }
         try await redis.send(Command(random.chance(80) ? "LPUSH" : "RPUSH", queue.keys.jobs, element))
         note("pushed again")
+    }
+
+    /// A continuation of a job that is paused, or about to be.
+    private mutating func goOn(_ id: String) async throws {
+        try await advance(1)
+        ledger.demanded(id)
+        try await redis.send(Command("LPUSH", queue.keys.jobs, #"{"id":"\#(id)","at":\#(ledger.now)}"#))
+        try await advance(1)
+        note("continued")
     }
 
     mutating func request() async throws {
@@ -83,8 +93,9 @@ extension Simulation {
 
     mutating func ask(_ request: Request, of id: String) async throws {
         try await advance(1)
-        ledger.requested(request, of: id)
-        if ledger.stories[id]!.isTimed || random.chance(50) {
+        let isTimed = ledger.stories[id]?.isTimed ?? true || random.chance(50)
+        ledger.requested(request, of: id, isTimed: isTimed)
+        if isTimed {
             try await queue.request(request, of: [id], at: ledger.now)
         } else {
             try await redis.send(Command("HSET", queue.keys.want, id, request.rawValue))

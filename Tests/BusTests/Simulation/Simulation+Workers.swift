@@ -249,7 +249,6 @@ extension Simulation {
 
     private mutating func send(_ index: Int, _ reports: [(Run, RunReport)]) async throws -> TickReply {
         try await checkRequests()
-        let requests = ledger.requests
         ledger.looked()
         for (run, report) in reports where ledger.holds(run) {
             ledger.extended(run)
@@ -263,7 +262,7 @@ extension Simulation {
         let reply = try await queue.tick(workers[index].identity, fields: [], runs: reports, gone: gone)
         workers[index].silent = reply.silent
         if !gone.isEmpty { note("neighbours missed") }
-        try await look(.tick(requests))
+        try await look(.tick)
         ledger.gone = []
         try await checkOverdue()
         return reply
@@ -272,7 +271,7 @@ extension Simulation {
     /// A fenced worker's tick changes nothing of its job, once another tick at the same moment has done what was due.
     private mutating func tickAsZombie(_ index: Int, _ zombie: Claim, _ reports: [(Run, RunReport)]) async throws {
         guard let other = workers.indices.first(where: { $0 != index && !workers[$0].isInDoubt }) else { return }
-        repeat { _ = try await send(other, []) } while !ledger.requests.isEmpty
+        repeat { _ = try await send(other, []) } while ledger.isAsked
         // What it knows of dead neighbours is another matter: it would put their jobs back.
         workers[index].silent = []
         let before = try await traces(of: zombie.run.id)

@@ -85,7 +85,11 @@ struct Simulation {
     mutating func look(_ cause: Ledger.Cause) async throws {
         let ids = ledger.ids
         let facts = try await redis.send(Facts.reading(ids, of: queue)).array ?? []
-        for (id, fact) in zip(ids, facts) { ledger.judge(id, Facts(fact), cause) }
+        let waiting = try await redis.send(Command("HKEYS", queue.keys.want)).array?.compactMap(\.string) ?? []
+        let unheard = Set(waiting)
+        for (id, fact) in zip(ids, facts) {
+            ledger.judge(id, Facts(fact), cause, isHeard: !unheard.contains(id))
+        }
     }
 
     // MARK: Steps

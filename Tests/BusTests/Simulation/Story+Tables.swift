@@ -4,28 +4,66 @@ import Contract
 // The contract's tables: each says in which state a job is then.
 
 extension Story {
-    /// A tick takes a request.
-    mutating func apply(_ stop: Stop, in state: JobState?, _ now: Int64, _ policy: QueuePolicy) -> JobState? {
+    /// A request is heard. `isWaiting`: it is what waits for a push now.
+    mutating func apply(
+        _ stop: Stop, in state: JobState?, isWaiting: Bool, _ now: Int64, _ policy: QueuePolicy
+    ) -> JobState? {
         asked = nil
         guard stop.request != .running else { return resumed(by: stop, in: state, now) }
-        // What was asked for before it is no more asked for. Final jobs ignore a pause.
-        let isIgnored = (state?.isFinal ?? false) && stop.request == .paused
-        if !isIgnored, let asked = demand, asked <= stop.moment { demand = nil }
+        let isFinal = state?.isFinal ?? false
+        if stop.isTimed, stop.moment < settled, state == nil || isFinal && !stop.request.forgets { return state }
+        // What was asked for before it is no more asked for.
+        if let asked = demand, asked <= stop.moment { demand = nil }
         switch state {
         case nil:
-            taken = stop
+            wait(stop)
             expiry = now + 3_600_000
             return nil
         case .running:
-            taken = stop
+            wait(stop)
             return state
         case .completed, .failed, .cancelled:
-            guard stop.request.forgets else { return state }
-            forget()
-            return nil
-        case .paused where stop.request == .paused: return state
+            if stop.request.forgets {
+                forget(stub: now)
+                return nil
+            }
+            settled = max(settled, stop.request == .paused ? 0 : stop.moment)
+            // A pause is for pushes of before it; one without a time may be older than what was settled.
+            taken = isWaiting && stop.request == .paused ? stop : nil
+            return state
+        case .paused where stop.request == .paused:
+            settled = max(settled, stop.moment)
+            return state
         case .queued, .scheduled, .paused: return stopped(by: stop, now, policy)
         }
+    }
+
+    /// It waits for a run to hear of it, or for a job to come: what ends a job is not taken back, and what forgets it has the
+    /// last word.
+    private mutating func wait(_ stop: Stop) {
+        guard let before = taken, before.request != .paused else { return taken = stop }
+        if stop.request == .paused { return behind = stop }
+        behind = nil
+        taken = stop
+        if before.request.forgets, stop.request != .deleted, !facts.isKept { taken!.request = before.request }
+    }
+
+    /// A push that was remembered behind what has just been settled is done now, and then the pause behind it.
+    mutating func follow(_ state: JobState?, _ after: Facts, _ now: Int64, _ policy: QueuePolicy) -> JobState? {
+        var state = state
+        let pause = behind
+        behind = nil
+        if facts.isKept {
+            let isBegun = [.queued, .scheduled].contains(after.state) || pause != nil && after.state == .paused
+            if isBegun, state != .queued {
+                if state?.isFinal ?? true { beginAnew() }
+                expiry = nil
+                if isTimed { demand = demand ?? pushed }
+                state = after.state == .scheduled ? .scheduled : .queued
+            }
+        }
+        guard let pause else { return state }
+        return apply(pause, in: state, isWaiting: after.want == "paused", now, policy)
     }
 
     /// What it was to stop has been asked for anew. Whether that was taken first, or has even been done, makes no difference in
@@ -35,16 +73,22 @@ extension Story {
     }
 
     private mutating func resumed(by stop: Stop, in state: JobState?, _ now: Int64) -> JobState? {
+        if stop.isTimed, stop.moment < max(taken?.moment ?? 0, settled) { return state }
+        if state?.isFinal ?? false { behind = nil }
         switch state {
         case .paused, .scheduled, .failed:
             if state == .failed { beginAnew() }
+            taken = nil
             demand = stop.moment
             expiry = nil
             return .queued
+        case .running where behind != nil: behind = nil
+        case .completed, .cancelled: taken = nil
         case .running where taken?.request == .paused:
             taken = nil
             demand = stop.moment
-        case nil where taken != nil:
+        case nil where behind != nil: behind = nil
+        case nil where taken?.request == .paused:
             taken = nil
             if isTimed, !element.isEmpty { demand = stop.moment }
         default: break
@@ -55,6 +99,7 @@ extension Story {
     /// A request ends what it was made for.
     mutating func stopped(by stop: Stop, _ now: Int64, _ policy: QueuePolicy) -> JobState? {
         taken = nil
+        settled = max(settled, stop.moment)
         // Without a time all pushes so far were before it.
         if !isTimed { demand = nil }
         if stop.request == .paused {
@@ -62,7 +107,10 @@ extension Story {
             return .paused
         }
         if stop.request.forgets {
-            forget()
+            // What came behind it is done all the same.
+            let pause = behind
+            forget(stub: now)
+            behind = pause
             return nil
         }
         checkpoint = ByteIntervals()
@@ -70,10 +118,10 @@ extension Story {
         return .cancelled
     }
 
-    mutating func ended(_ state: JobState, _ now: Int64, _ policy: QueuePolicy) -> JobState {
+    mutating func ended(_ state: JobState, _ now: Int64, _ policy: QueuePolicy) -> JobState? {
         demand = nil
-        // Then the next tick forgets it.
-        if let taken, taken.request.forgets { asked = taken }
+        settled = now
+        if let taken, taken.request.forgets { return stopped(by: taken, now, policy) }
         taken = nil
         if state == .completed { checkpoint = ByteIntervals() }
         expiry = now + (state == .completed ? policy.keepCompleted : policy.keepFailed).inMilliseconds
@@ -110,7 +158,9 @@ extension Story {
         case .paused, .released: return putBack(now, policy)
         case .rejected:
             demand = nil
-            forget()
+            let pause = behind
+            forget(stub: nil)
+            behind = pause
             return nil
         }
     }

@@ -5,8 +5,10 @@ import Contract
 struct Story {
     /// A request, and when it was made.
     struct Stop: Equatable {
-        let request: Request
-        let moment: Int64
+        var request: Request
+        var moment: Int64
+        /// It says when it was made.
+        var isTimed = true
 
         /// Where it puts a job that it stops; nil: it forgets it.
         var stops: JobState? { request == .paused ? .paused : request.forgets ? nil : .cancelled }
@@ -25,8 +27,12 @@ struct Story {
     var pushed: Int64 = 0
     /// The request that waits for a tick.
     var asked: Stop?
-    /// The request that waits for its run to hear of it, or for its job to come.
+    /// The request that waits for its run to hear of it, or for a push that it is newer than.
     var taken: Stop?
+    /// The pause that came behind a cancel which its run has not heard of.
+    var behind: Stop?
+    /// When it was settled last: a request of before it asks for nothing.
+    var settled: Int64 = 0
     /// When the run's lease ends.
     var lease: Int64 = 0
     /// The worker's hash names the run.
@@ -46,11 +52,24 @@ struct Story {
 
     init(element: String, isTimed: Bool) { (self.element, self.isTimed) = (element, isTimed) }
 
-    /// The job is forgotten, and so is what was settled: unless something is still to be done, any old push may do it anew.
-    mutating func forget() {
-        if demand == nil { isTimed = false }
-        (taken, expiry, checkpoint) = (nil, nil, ByteIntervals())
+    /// The job is forgotten. For an hour a stub tells what was settled; then, unless something is still to be done, any old
+    /// push may do it anew.
+    mutating func forget(stub now: Int64?) {
+        if demand == nil, now == nil { isTimed = false }
+        (taken, behind, checkpoint) = (nil, nil, ByteIntervals())
+        if now == nil { settled = 0 }
+        expiry = now.map { $0 + 3_600_000 }
         beginAnew()
+    }
+
+    /// A continuation makes sense: the job is paused, or a pause is the last that was asked for.
+    var mayBeContinued: Bool {
+        guard isTimed else { return false }
+        return switch facts.state {
+        case .paused: asked == nil
+        case .running: (asked ?? taken)?.request == .paused && (asked == nil || taken == nil)
+        default: false
+        }
     }
 
     mutating func beginAnew() { (losses, attempts) = (0, 0) }

@@ -1,0 +1,175 @@
+-- The one order of pushes and requests: docs/bus.md, "The order of pushes and requests".
+--
+-- Each has a moment. That of a push is its `at`, or where it has none or one that is ahead, when it is taken. That of a request
+-- is its time; one that has none was made after the last look that left no request, and after what has been taken of its job.
+-- A request is heard by the tick, or by whoever takes an element of its job.
+
+-- By when a request without a time was not yet made.
+local function last_heard()
+  local look, heard = string.match(call('GET', TICK) or '', '^(%d+) %d+ ?(%d*)$')
+  return tonumber(heard) or tonumber(look) or now
+end
+
+-- Whether a push of `at`, nil without one, is newer than a request of `moment`.
+local function is_newer(at, moment) return not at or at > tonumber(moment) end
+
+-- A request that came behind a cancel which a run has not heard of, as it was written.
+local function behind_of(h)
+  local want, moment = string.match(h.behind or '', '^(%a+) (%d+)$')
+  return want, moment
+end
+
+-- The request that waits for a push: any for a job that is not known, a pause for one that has ended. nil where the push is
+-- newer. Requests that the push is newer than are taken out of `h`.
+local function awaits(h, at)
+  if h.state and not IS_FINAL[h.state] then return nil end
+  local function stops(moment) return at and not is_newer(at, moment) or not at and not h.state end
+  if h.want and stops(h.wantat) then return h.want end
+  h.want, h.wantat = behind_of(h)
+  h.behind = nil
+  if h.want and stops(h.wantat) then return h.want end
+  h.want, h.wantat = nil, nil
+  return nil
+end
+
+-- A push that came behind a request which a run has not heard of is kept until the run has.
+function INSTEAD.again(id, h, j, element)
+  local k, s = key(id), spec(id)
+  local is_job = (j.url or j.urls) and true
+  if h.again and j.at and tonumber(h.again) > j.at then return end
+  local kept = h.again and call('HGET', s, 'again')
+  local has_url = kept and call('HEXISTS', s, 'again_has_url') == 1
+  if is_job and has_url and ends(h.want) then
+    call('HSET', s, 'again_renewed', element)
+  elseif is_job or not has_url then
+    call('HSET', s, 'again', element)
+    if is_job then call('HSET', s, 'again_has_url', '1') end
+  end
+  call('HSET', k, 'again', moment_of(j.at))
+  note_ahead(id, j.at)
+  local _, moment = behind_of(h)
+  -- To continue what was cancelled before it means nothing.
+  if moment and is_job and is_newer(j.at, moment) then call('HDEL', k, 'behind') end
+end
+
+-- What was kept is not done after all: a request that came behind it has the last word. Only its URLs and headers stay,
+-- unless the job ends.
+local function forgo(id, h, ending)
+  local kept = h.again and call('HGET', spec(id), 'again')
+  call('HDEL', key(id), 'again')
+  call('HDEL', spec(id), 'again', 'again_has_url', 'again_renewed')
+  local j = kept and not ending and read(kept)
+  if j and (j.url or j.urls) then renew(id, h, j, kept, h.again) end
+end
+
+-- Notes a request that waits: for a run to hear of it, or for a job to come.
+local function ask(id, h, want, made)
+  local k = key(id)
+  -- What ends a job is not taken back, and a pause of before it is done by it.
+  if want == 'paused' and ends(h.want) then return call('HSET', k, 'behind', want .. ' ' .. whole(made)) end
+  if want == 'paused' and h.want and made < tonumber(h.wantat or 0) then return end
+  local is_kept = h.again and tonumber(h.again) <= made
+  -- What forgets the job has the last word, unless the job was pushed again since.
+  if forgets(h.want) and want ~= 'deleted' and not is_kept then want = h.want end
+  call('HSET', k, 'want', want, 'wantat', whole(made))
+  local _, moment = behind_of(h)
+  if moment and tonumber(moment) <= made then call('HDEL', k, 'behind') end
+  if is_kept then forgo(id, h, ends(want)) end
+end
+
+-- `running` as a request for a running job, or one that is not known: takes back a pause that waits.
+local function take_back(id, h)
+  -- A cancel may have been heard already, and cannot be taken back.
+  if h.behind then call('HDEL', key(id), 'behind')
+  elseif h.want == 'paused' then
+    call('HDEL', key(id), 'want', 'wantat')
+    if h.again then forgo(id, h, false) end
+  end
+end
+
+-- A request for a job that has ended.
+local function hear_final(id, h, want, made, retention)
+  local k = key(id)
+  if want == 'running' then
+    if h.want then call('HDEL', k, 'want', 'wantat') end
+    if h.behind then call('HDEL', k, 'behind') end
+    if call('HEXISTS', spec(id), 'spec') == 1 then
+      h.want = nil
+      call('HDEL', k, 'crashes', 'attempt', 'error', 'message', 'finished')
+      requeue(id, h, true, 'resumed', retention)
+    end
+  elseif forgets(want) then
+    drop(id, want == 'deleted')
+    forget(id, made)
+  elseif made > tonumber(h.asof or 0) then
+    -- For a push of before it that still waits.
+    if want == 'cancelled' then
+      as_of(id, whole(made))
+      if h.want then call('HDEL', k, 'want', 'wantat') end
+    else call('HSET', k, 'want', want, 'wantat', whole(made)) end
+  end
+end
+
+-- Does what a request asks for. `heard`: by when one without a time was not yet made.
+local function hear(id, value, retention, heard)
+  local want, time = string.match(value, '^(%a+) ?(%d*)$')
+  if not (want == 'running' or want == 'paused' or ends(want)) then return end
+  if not string.find(id, ID) or #id > 128 or is_strange(id) then return end
+  local h, k = job(id), key(id)
+  local st, pushed = h.state, tonumber(h.pushed or 0)
+  local settled = math.max(tonumber(h.wantat or 0), tonumber(h.asof or 0))
+  -- No clock is ahead of Redis' own.
+  local made = time ~= '' and math.min(tonumber(time), now) or math.max(heard, pushed, settled, tonumber(h.again or 0))
+  if want == 'running' then
+    -- It was made before what it would undo.
+    if made < settled then return end
+  elseif pushed > made then
+    -- What it was for has been asked for anew, and that has been taken already.
+    return
+  end
+  if not st then
+    if want == 'running' then
+      take_back(id, h)
+    elseif made >= tonumber(h.asof or 0) then
+      -- A request may come before its job: a stub waits for it.
+      ask(id, h, want, made)
+      call('PEXPIRE', k, 3600000)
+    end
+  elseif st == 'running' then
+    if want == 'running' then take_back(id, h) else ask(id, h, want, made) end
+  elseif IS_FINAL[st] then hear_final(id, h, want, made, retention)
+  elseif want == 'running' then
+    if st ~= 'queued' then requeue(id, h, true, 'resumed', retention) end
+  else
+    as_of(id, whole(made))
+    if ends(want) then
+      drop(id)
+      h.want = want
+      finish(id, h, 'cancelled', retention, '')
+    elseif st ~= 'paused' then pause(id, h, retention) end
+  end
+end
+
+-- What came behind a request is done when that is: a push, and then a request behind it.
+follow = function(id, kept, retention)
+  if kept.element then
+    local j, h = read(kept.element), job(id)
+    h.is_known = true
+    -- It is newer than what has just been settled.
+    local word = verdict(h, { kind = (j.url or j.urls) and 'job' or 'continuation', has_spec = call('HEXISTS', spec(id), 'spec') == 1 })
+    -- The run ended before it heard of the pause: nothing is to be continued.
+    if h.state == 'completed' and not ends(kept.want) then word = 'duplicate' end
+    local instead = INSTEAD[word]
+    if instead then instead(id, h, j, kept.element, retention)
+    else
+      local fields, set = note(id, h, j, kept.element, word == 'begin')
+      if tonumber(kept.moment) > tonumber(h.pushed or 0) then set('pushed', kept.moment) end
+      if #fields > 0 then call('HSET', key(id), unpack(fields)) end
+      if kept.renewed then call('HSET', spec(id), 'renewed', kept.renewed) end
+      local due = j.delay and ((j.at or now) + j.delay * 1000) or 0
+      h.want = nil
+      if due > now then postpone(id, h, due - now) else requeue(id, h, true, 'wanted', retention) end
+    end
+  end
+  if kept.behind then hear(id, kept.behind, retention, 0) end
+end

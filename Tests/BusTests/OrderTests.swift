@@ -1,0 +1,232 @@
+import Bus
+import Contract
+import Redis
+import TestSupport
+import Testing
+
+/// Pushes and requests of a job count in one order, that of their moments.
+@Suite struct OrderTests {
+    /// A moment after the last look at the queue, which is past.
+    private func moment(_ f: QueueFixture) async throws -> Int64 {
+        try await f.tick()
+        let moment = try await f.queue.moment() + 5
+        try await eventually { try await f.queue.moment() > moment + 20 }
+        return moment
+    }
+
+    private func element(_ at: Int64, id: String = "1", _ more: String = "") -> String {
+        #"{"url":"http://h/\#(id)","id":"\#(id)","at":\#(at)\#(more)}"#
+    }
+
+    /// A job that runs, pushed at `moment`.
+    private func running(_ f: QueueFixture, _ moment: Int64) async throws -> Claim {
+        try await f.push(element(moment))
+        return try #require(try await f.claim())
+    }
+
+    @Test("a cancel of a thousand ids stops no push of after it, however late it is heard") func bulk() async throws {
+        let f = try await QueueFixture()
+        let ids = (0..<1000).map { "j\($0)" }
+        let moment = try await moment(f)
+        try await f.queue.request(.cancelled, of: ids, at: moment)
+        for id in ids.prefix(500) { try await f.push(element(moment + 20, id: id)) }
+        var claims = 0
+        while try await f.claim() != nil { claims += 1 }
+        try await f.tick()
+        for id in ids.dropFirst(500) { try await f.push(element(moment + 20, id: id)) }
+        while try await f.claim() != nil { claims += 1 }
+        #expect(claims == 1000)
+    }
+
+    @Test(
+        "a push no newer than a request that lies in want is stopped by it, one that is newer runs",
+        arguments: [Request.paused, .cancelled, .removed], [Int64(-1), 0, 1])
+    func lying(_ request: Request, _ difference: Int64) async throws {
+        let f = try await QueueFixture()
+        let moment = try await moment(f)
+        try await f.queue.request(request, of: ["1"], at: moment)
+        try await f.push(element(moment + difference))
+        #expect((try await f.claim() != nil) == (difference == 1))
+        let stopped: JobState? = request == .paused ? .paused : request == .cancelled ? .cancelled : nil
+        #expect(try await f.state("1") == (difference == 1 ? .running : stopped))
+        #expect(try await f.redis.send(Command("HLEN", f.queue.keys.want)).int == 0)
+        try await f.expectOrder()
+    }
+
+    @Test("a continuation right behind a pause is done after it", arguments: [true, false])
+    func continuation(isTicked: Bool) async throws {
+        let f = try await QueueFixture()
+        try await f.push(#"{"url":"http://h/1","id":"1"}"#)
+        let claim = try #require(try await f.claim())
+        try await f.redis.send(Command("HSET", f.queue.keys.want, "1", "paused"))
+        if isTicked { try await f.tick() }
+        try await f.push(#"{"id":"1"}"#)
+        #expect(try await f.claim() == nil)
+        #expect(try await f.tick([claim]).requests.values.first == .paused)
+        try await f.settle(claim, .paused)
+        #expect(try await f.claim()?.previous == .queued)
+        try await f.expectOrder()
+    }
+
+    @Test("a push that is remembered behind a pause does not run after a later cancel") func takenBack() async throws {
+        let f = try await QueueFixture()
+        let moment = try await moment(f)
+        let claim = try await running(f, moment)
+        try await f.queue.request(.paused, of: ["1"], at: moment + 1)
+        try await f.push(element(moment + 2))
+        #expect(try await f.claim() == nil)
+        try await f.queue.request(.cancelled, of: ["1"], at: moment + 3)
+        #expect(try await f.tick([claim]).requests.values.first == .cancelled)
+        try await f.settle(claim, .cancelled)
+        #expect(try await f.claim() == nil)
+        #expect(try await f.state("1") == .cancelled)
+        try await f.expectOrder()
+    }
+
+    @Test("a cancel, a push behind it and a pause behind that are done in their order") func chain() async throws {
+        let f = try await QueueFixture()
+        let moment = try await moment(f)
+        let claim = try await running(f, moment)
+        try await f.queue.request(.cancelled, of: ["1"], at: moment + 1)
+        try await f.push(element(moment + 2, #","retries":9"#))
+        #expect(try await f.claim() == nil)
+        try await f.queue.request(.paused, of: ["1"], at: moment + 3)
+        #expect(try await f.tick([claim]).requests.values.first == .cancelled)
+        try await f.settle(claim, .cancelled)
+        #expect(try await f.state("1") == .paused)
+        try await f.queue.request(.running, of: ["1"])
+        try await f.tick()
+        #expect(try await f.claim()?.job().retries == 9)
+        try await f.expectOrder()
+    }
+
+    @Test(
+        "a push behind a cancel is done although the run ended by itself first",
+        arguments: [Request.cancelled, .removed, .deleted])
+    func endedFirst(_ request: Request) async throws {
+        let f = try await QueueFixture()
+        let moment = try await moment(f)
+        let claim = try await running(f, moment)
+        try await f.queue.request(request, of: ["1"], at: moment + 1)
+        try await f.push(element(moment + 2))
+        #expect(try await f.claim() == nil)
+        try await f.settle(claim, QueueFixture.done)
+        #expect(try await f.tick().dropped.isEmpty)
+        #expect(try await f.claim() != nil)
+        try await f.expectOrder()
+    }
+
+    @Test(
+        "a producer's repeat runs nothing after a cancel or a removal, also with a clock that is ahead",
+        arguments: [Request.cancelled, .removed], [Int64(0), 60_000])
+    func repeated(_ request: Request, _ ahead: Int64) async throws {
+        let f = try await QueueFixture()
+        try await f.tick()
+        let element = element(try await f.queue.moment() + ahead)
+        try await f.push(element)
+        let claim = try #require(try await f.claim())
+        // Without a time: the push was a moment ago, and the last look before it.
+        try await f.redis.send(Command("HSET", f.queue.keys.want, "1", request.rawValue))
+        try await f.tick([claim])
+        try await f.settle(claim, .cancelled)
+        for _ in 0..<2 {
+            try await f.push(element)
+            #expect(try await f.claim() == nil)
+        }
+        try await f.push(#"{"url":"http://h/1","id":"1"}"#)
+        #expect(try await f.claim() != nil)
+        try await f.expectOrder()
+    }
+
+    @Test("a newer push changes the URLs and headers of an unfinished job, and nothing else")
+    func renewed() async throws {
+        let f = try await QueueFixture()
+        let checksum = "md5:900150983cd24fb0d6963f7d28e17f72"
+        try await f.push(#"{"url":"http://h/1","id":"1","checksum":"\#(checksum)","size":3,"meta":7,"path":"a"}"#)
+        var claim = try #require(try await f.claim())
+        let newer = #"{"url":"http://h/1?2","id":"1","headers":{"A":"b"},"size":4,"meta":8,"path":"b"}"#
+        // A duplicate of the running one, of the paused one, and of the one in line.
+        try await f.push(newer)
+        #expect(try await f.claim() == nil)
+        for round in 0..<2 {
+            try await f.queue.request(.paused, of: ["1"])
+            try await f.tick([claim])
+            try await f.settle(claim, .paused)
+            if round == 0 { try await f.queue.request(.running, of: ["1"]) } else { try await f.push(newer) }
+            try await f.tick()
+            claim = try #require(try await f.claim())
+            let job = try claim.job()
+            #expect(job.checksum == Job.Checksum(checksum) && job.size == 3 && job.path == "a")
+            #expect(job.urls == ["http://h/1?2"] && job.headers.first?.value == "b")
+            #expect(try await f.queue.job("1")?["meta"] == "7")
+        }
+        try await f.settle(claim, QueueFixture.done)
+        try await f.push(newer)
+        let job = try #require(try await f.claim()).job()
+        #expect(job.checksum == nil && job.size == 4 && job.path == "b")
+        #expect(try await f.queue.job("1")?["meta"] == "8")
+        try await f.expectOrder()
+    }
+
+    @Test("files of a store that nobody serves wait apart from requests, and delete nothing that came later")
+    func unserved() async throws {
+        let f = try await QueueFixture()
+        let ids = (0..<300).map { "j\($0)" }
+        for id in ids { try await f.push(element(1, id: id)) }
+        while let claim = try await f.claim() { try await f.settle(claim, QueueFixture.done) }
+        let other = WorkerIdentity(name: "w2", store: "other")
+        try await f.queue.request(.deleted, of: ids)
+        try await f.push(#"{"url":"http://h/p","id":"p"}"#)
+        let claim = try #require(try await f.claim())
+        while try await f.queue.tick(other, fields: [], runs: []).isMoreToDo {}
+        #expect(try await f.redis.send(Command("HLEN", f.queue.keys.want)).int == 0)
+        #expect(try await f.redis.send(Command("LLEN", f.queue.keys.prefix + "drops:s")).int == 300)
+        try await f.queue.request(.paused, of: ["p"])
+        #expect(try await f.queue.tick(other, fields: [], runs: [(claim.run, RunReport())]).requests.count == 1)
+        let findings = try await Inspection(f.queue).run()
+        #expect(findings.isEmpty)
+        // As if it had waited for long.
+        let list = f.queue.keys.prefix + "drops:elsewhere"
+        try await f.redis.send(Command("RPUSH", list, #"["j","f","g","","1000"]"#))
+        #expect(try await Inspection(f.queue).run().map(\.subject) == [list])
+        // One is pushed again, and finds its file good.
+        try await f.push(#"{"url":"http://h/j7","id":"j7"}"#)
+        let again = try #require(try await f.claim())
+        try await f.settle(again, QueueFixture.done)
+        var dropped: [DroppedFile] = []
+        for _ in 0..<20 where dropped.count < 299 { dropped += try await f.tick().dropped }
+        #expect(Set(dropped.map(\.id)) == Set(ids).subtracting(["j7"]))
+        #expect(try await f.state("j7") == .completed)
+    }
+
+    @Test("a cancel right after a pause has the partial file removed") func partial() async throws {
+        let f = try await QueueFixture()
+        let claim = try await running(f, 1)
+        try await f.queue.request(.paused, of: ["1"])
+        #expect(try await f.tick([claim]).requests.values.first == .paused)
+        try await f.queue.request(.cancelled, of: ["1"])
+        try await f.tick()
+        var report = RunReport()
+        report.set(
+            ResumePoint(
+                generation: "g", store: "s", file: "f", entity: Entity(etag: "\"e\"", total: 9), source: "u",
+                offsets: ByteIntervals([0..<4])))
+        _ = try await f.queue.settle(claim.run, as: .paused, report: report, worker: f.worker)
+        #expect(try await f.state("1") == .cancelled)
+        let dropped = try await f.tick().dropped
+        #expect(dropped.map(\.generation) == ["g"] && dropped.first?.inode == nil)
+    }
+
+    @Test("our own pushes and requests are stamped by Redis' clock, in order, and keep the id that they had")
+    func stamps() async throws {
+        let f = try await QueueFixture()
+        let first = try await f.queue.moment()
+        #expect(try await f.queue.moment() > first)
+        let element = try Element(JSON(#"{"url":"http://h/1","headers":{"A":"b"}}"#))
+        try await f.queue.push(now: [element])
+        let text = try #require(try await f.redis.send(Command("LINDEX", f.queue.keys.jobs, 0)).string)
+        let at = try #require(try JSON(text)["at"]?.integer)
+        #expect(at > first)
+        #expect(try await f.claim()?.run.id == element.id)
+    }
+}

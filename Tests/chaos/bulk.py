@@ -1,0 +1,86 @@
+"""Requests for thousands of jobs at once. Each returns what is wrong."""
+import json
+import os
+import time
+
+from resp import Redis, pairs
+
+Q = "haul:{default}:"
+
+
+def until(condition, seconds):
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def now(redis):
+    seconds, microseconds = redis.call("TIME")
+    return int(seconds) * 1000 + int(microseconds) // 1000
+
+
+def push(bench, redis, ids, **more):
+    redis.call("LPUSH", Q + "jobs", *(
+        json.dumps({"url": f"{bench.origin.url}/f/{number}/500/0", "id": id, "path": id} | more)
+        for number, id in enumerate(ids)))
+
+
+def states(redis, ids):
+    return redis.calls([("HGET", Q + "job:" + id, "state") for id in ids])
+
+
+def bulk_cancel(bench):
+    """Jobs that were cancelled in bulk, and pushed 20 ms after: a cancel is for what was pushed before it."""
+    redis, ids = Redis(bench.server.socket, 30), [f"bulk{n}" for n in range(bench.options.bulk)]
+    moment = now(redis)
+    redis.call("HSET", Q + "want", *(word for id in ids for word in (id, f"cancelled {moment}")))
+    time.sleep(0.03)
+    push(bench, redis, ids, at=moment + 20)
+    done = lambda: all(state in ("completed", "cancelled") for state in states(redis, ids))
+    if not until(done, 60):
+        return ["not all of them came to their ends in 60 s"]
+    cancelled = states(redis, ids).count("cancelled")
+    return [f"{cancelled} of {len(ids)} newer pushes were cancelled"] if cancelled else []
+
+
+def unserved_store(bench):
+    """Files to be deleted on a store that nobody serves: the requests for them are over at once, and touch nothing later."""
+    redis, ids = Redis(bench.server.socket, 30), [f"far{n}" for n in range(bench.options.bulk)]
+    root = os.path.join(bench.directory, "far")
+    os.mkdir(root)
+    # The others rest meanwhile.
+    for worker in bench.workers:
+        worker.end(15)
+    far = bench.worker("far", root)
+    far.start()
+    push(bench, redis, ids)
+    wrong = []
+    if not until(lambda: states(redis, ids).count("completed") == len(ids), 60):
+        wrong.append("they were not completed in 60 s")
+    far.end(15)
+    for worker in bench.workers:
+        worker.start()
+    moment = now(redis)
+    redis.call("HSET", Q + "want", *(word for id in ids for word in (id, f"deleted {moment}")))
+    if not until(lambda: not redis.call("EXISTS", Q + "want"), 20):
+        wrong.append(f"{redis.call('HLEN', Q + 'want')} requests wait after 20 s")
+    again = ids[:10]
+    push(bench, redis, again, at=now(redis) + 1)
+    if not until(lambda: states(redis, again) == ["completed"] * len(again), 20):
+        wrong.append(f"pushed again they are {states(redis, again)}")
+    # Its worker comes back: what is to go goes, what was pushed again stays.
+    far.start()
+    left = lambda: [id for id in ids[10:] if os.path.exists(os.path.join(root, id))]
+    if not until(lambda: not left(), 20):
+        wrong.append(f"{len(left())} files were not deleted")
+    if states(redis, again) != ["completed"] * len(again):
+        wrong.append(f"when their store was served again they became {states(redis, again)}")
+    for id in again:
+        job = pairs(redis.call("HGETALL", Q + "job:" + id))
+        if not any(os.path.exists(os.path.join(place, id)) for place in (bench.root, root)):
+            wrong.append(f"{id} is {job.get('state')}, and its file is gone")
+    far.end(15)
+    return wrong

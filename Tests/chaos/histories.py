@@ -1,0 +1,133 @@
+"""Jobs with random histories of pushes and requests, done by real workers; then an oracle that knows only the contract.
+
+Exit status: 0 every job ended as docs/bus.md allows; 1 otherwise. Started by histories.sh.
+"""
+import argparse
+import os
+import queue
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+
+import origin as origin_module
+from bulk import bulk_cancel, unserved_store
+from history import History, Q
+from processes import Origin, RedisServer, Worker
+from resp import RedisError
+
+
+class Bench:
+    def __init__(self, options, directory):
+        self.options, self.directory = options, directory
+        self.root = os.path.join(directory, "root")
+        os.mkdir(self.root)
+        blob = os.path.join(directory, "blob")
+        origin_module.make_blob(blob, options.seed)
+        self.server, self.origin = RedisServer(directory, "redis"), Origin(directory, blob)
+        self.workers = [self.worker(f"w{n + 1}", self.root) for n in range(3)]
+        self.random, self.kills, self.ending = random.Random(options.seed), 0, threading.Event()
+
+    def worker(self, name, root):
+        worker = Worker(self.options.haul, None, self.directory, name, self.server.url, root, 400, self.options.lease)
+        worker.command += ["--connections-per-host", "2000", "--connections", "1"]
+        return worker
+
+    def start(self):
+        self.server.start()
+        self.origin.start()
+        for worker in self.workers:
+            worker.start()
+
+    def kill(self):
+        """Now and then a worker dies, and starts again under its name."""
+        while not self.ending.wait(self.random.expovariate(1 / 4)):
+            worker = self.random.choice(self.workers)
+            worker.end(signal.SIGKILL)
+            self.kills += 1
+            time.sleep(self.random.uniform(0, 1))
+            worker.start()
+
+    def stop(self):
+        self.ending.set()
+        for process in [*self.workers, self.origin, self.server]:
+            if process.is_up:
+                process.end(signal.SIGKILL)
+
+    def go(self):
+        self.start()
+        began, wrong, kinds = time.monotonic(), [], Counter()
+        for name, problems in (("a bulk cancel", bulk_cancel(self)), ("a store that nobody serves", unserved_store(self))):
+            wrong += [f"{name}: {problem}" for problem in problems]
+        killer = threading.Thread(target=self.kill, daemon=True)
+        if self.options.kills:
+            killer.start()
+        numbers, lock = queue.SimpleQueue(), threading.Lock()
+        for number in range(self.options.histories):
+            numbers.put(number)
+
+        def work():
+            while True:
+                try:
+                    history = History(self, numbers.get_nowait(), self.options.seed)
+                except queue.Empty:
+                    return
+                try:
+                    problem = history.go()
+                except (ConnectionError, RedisError) as error:
+                    problem = f"it could not be told: {error}"
+                with lock:
+                    kinds.update(act.kind for act in history.acts)
+                    if problem:
+                        wrong.append(f"{history.id}: {problem}\n{history.story()}")
+                history.redis.call("HSET", Q + "want", history.id, "removed")
+                history.redis.close()
+
+        threads = [threading.Thread(target=work, daemon=True) for _ in range(self.options.together)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.ending.set()
+        print(f"histories: {self.options.histories} jobs, {sum(kinds.values())} acts ({dict(kinds)}), {self.kills} kills, "
+              f"{time.monotonic() - began:.0f} s: {len(wrong)} wrong", flush=True)
+        for each in wrong[:20]:
+            print("  " + each, flush=True)
+        return not wrong
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("haul", help="the program under test")
+    parser.add_argument("--histories", type=int, default=400)
+    parser.add_argument("--together", type=int, default=40, help="at the same time")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 31))
+    parser.add_argument("--bulk", type=int, default=1000, help="ids of a bulk cancel, and files of a store nobody serves")
+    parser.add_argument("--lease", type=float, default=8)
+    parser.add_argument("--kills", action="store_true", help="workers die meanwhile")
+    parser.add_argument("--patience", type=float, default=40, help="seconds that a job may take to come to rest")
+    parser.add_argument("--keep", action="store_true", help="keep the directory")
+    options = parser.parse_args()
+    print(f"histories: --histories {options.histories} --seed {options.seed}", flush=True)
+    directory = tempfile.mkdtemp(prefix="haul-histories-")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    bench = None
+    try:
+        bench = Bench(options, directory)
+        is_right = bench.go()
+    finally:
+        if bench:
+            bench.stop()
+        if options.keep:
+            print("kept:", directory)
+        else:
+            shutil.rmtree(directory, ignore_errors=True)
+    sys.exit(0 if is_right else 1)
+
+
+if __name__ == "__main__":
+    main()

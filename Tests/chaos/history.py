@@ -1,0 +1,214 @@
+"""One job, what is done to it at random, and whether it ends as the oracle allows."""
+import hashlib
+import json
+import os
+import random
+import time
+
+from oracle import ACTIVE, COMPLETED, UNKNOWN, Act, outcomes
+from resp import Redis, pairs
+
+Q = "haul:{default}:"
+REQUESTS = ["paused"] * 4 + ["cancelled"] * 3 + ["running"] * 2 + ["removed", "deleted"]
+ACTIVES = ("queued", "running", "scheduled")
+
+
+class History:
+    """One job, and what is done to it."""
+
+    def __init__(self, bench, number, seed):
+        self.bench, self.random = bench, random.Random(seed * 1_000_003 + number)
+        self.redis, self.id = Redis(bench.server.socket, 30), f"h{number}"
+        self.is_quick = self.random.random() < 0.3
+        size, rate = (2000, 0) if self.is_quick else (120_000, 1024)
+        self.source = f"/f/{number * 1000}/{size}/{rate}"
+        self.offset = self.random.choices([None, 0, 60_000, -60_000], [30, 45, 15, 10])[0]
+        self.acts, self.log, self.elements = [], [], []
+        self.late = None
+
+    # What is done.
+
+    def now(self):
+        seconds, microseconds = self.redis.call("TIME")
+        return int(seconds) * 1000 + int(microseconds) // 1000
+
+    def stamp(self):
+        """A moment of its own: two acts of one millisecond have no order that the contract tells."""
+        before = self.now()
+        while True:
+            now = self.now()
+            if now > before:
+                return now
+
+    def act(self, kind, at=None):
+        began = self.stamp()
+        act = Act(kind, began, len(self.acts), at)
+        self.acts.append(act)
+        return act
+
+    def push(self, kind):
+        is_timed = self.offset is not None and self.random.random() < 0.8
+        act = self.act(kind)
+        spec = {"id": self.id}
+        if kind == "push":
+            spec |= {"url": self.bench.origin.url + self.source, "path": self.id, "retries": 100 + act.number}
+        if is_timed:
+            act.at = spec["at"] = act.began + self.offset
+        self.send(act, json.dumps(spec))
+        if is_timed:
+            self.elements.append((spec["at"], json.dumps(spec)))
+
+    def repeat(self):
+        """A producer repeats its push; of a clock that is ahead only the last `at` is known."""
+        ahead = [element for element in self.elements if self.offset > 0][-1:] if self.offset else []
+        at, element = self.random.choice(ahead or self.elements)
+        self.send(self.act("push" if "url" in element else "continuation", at), element)
+
+    def send(self, act, element):
+        self.redis.call(self.random.choice(["LPUSH", "LPUSH", "LPUSH", "RPUSH"]), Q + "jobs", element)
+        act.ended = self.now()
+        self.log.append((act.number, element))
+
+    def nonsense(self):
+        """It must change nothing."""
+        element = json.dumps({"url": self.bench.origin.url + self.source, "id": self.id, "headers": []})
+        self.redis.call("LPUSH", Q + "jobs", element)
+        self.log.append(("-", element))
+
+    def request(self, next_is_push):
+        act = self.act(self.random.choice(REQUESTS))
+        if self.random.random() < 0.6:
+            act.at = act.began
+            # As one of thousands, which arrive long after the moment that they tell.
+            if next_is_push and self.random.random() < 0.4:
+                self.late = act
+                return
+        self.write(act)
+
+    def write(self, act):
+        value = act.kind if act.at is None else f"{act.kind} {act.at}"
+        commands = [("MULTI",), ("HGET", Q + "want", self.id), ("HSET", Q + "want", self.id, value), ("EXEC",)]
+        before = self.redis.calls(commands)[-1][0]
+        act.ended = self.now()
+        if before is not None:
+            [other for other in self.acts if not other.is_push and other is not act][-1].is_lost = True
+        if self.random.random() < 0.5:
+            self.redis.call("PUBLISH", Q + "control", self.id)
+        self.log.append((act.number, value))
+
+    # How it is.
+
+    def is_quiet(self):
+        """Whether all that was pushed is taken, and all that was asked for is heard."""
+        names = [Q + "jobs", *(Q + "held:" + worker.name for worker in self.bench.workers)]
+        commands = [("MULTI",), *(("LRANGE", name, 0, -1) for name in names), ("HEXISTS", Q + "want", self.id), ("EXEC",)]
+        *lists, wanted = self.redis.calls(commands)[-1]
+        return not wanted and not any(f'"{self.id}"' in element for elements in lists for element in elements)
+
+    def rest(self, seconds):
+        """Until it is quiet; then all acts so far are done."""
+        end = time.monotonic() + seconds
+        while not self.is_quiet():
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.02)
+        now = self.now()
+        for act in self.acts:
+            act.done = min(act.done, now)
+        return True
+
+    def hash(self):
+        return pairs(self.redis.call("HGETALL", Q + "job:" + self.id))
+
+    def settle(self, seconds):
+        """Until nothing more is under way."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if self.rest(1):
+                job = self.hash()
+                state = job.get("state")
+                is_pending = state in ACTIVES and ("want" in job or "again" in job or self.is_quick)
+                if state not in ("queued", "scheduled") and not is_pending and self.is_quiet():
+                    return self.hash()
+            time.sleep(0.05)
+        return None
+
+    # The whole.
+
+    def go(self):
+        pick, count = self.random, self.random.randrange(2, 7)
+        kinds = ["push"] + pick.choices(["push", "continuation", "request", "repeat", "nonsense"],
+                                        [20, 15, 50, 15, 5], k=count)
+        if pick.random() < 0.15:
+            kinds[:2] = ["request", "push"]
+        for index, kind in enumerate(kinds):
+            late, self.late = self.late, None
+            if kind in ("push", "continuation"):
+                self.push(kind)
+            elif kind == "repeat" and self.elements:
+                self.repeat()
+            elif kind == "request" and not late:
+                self.request(kinds[index + 1:index + 2] == ["push"])
+            elif kind == "nonsense":
+                self.nonsense()
+            if late:
+                self.write(late)
+            gap = pick.randrange(4)
+            if gap == 3 and not self.late:
+                self.rest(5)
+            elif gap:
+                time.sleep(pick.uniform(0, 0.02 if gap == 1 else 0.3))
+        if self.late:
+            self.write(self.late)
+        job = self.settle(self.bench.options.patience)
+        return self.judge(job)
+
+    def judge(self, job):
+        """None, or what is wrong."""
+        if job is None:
+            return f"it does not come to rest: {self.hash()}"
+        state = job.get("state", UNKNOWN)
+        state = ACTIVE if state in ACTIVES else state
+        allowed = outcomes(self.acts, self.is_quick)
+        fitting = [standing for standing in allowed if standing.state == state]
+        if not fitting:
+            return f"it is {state}, and not {' or '.join(sorted({standing.state for standing in allowed}))}"
+        if state == ACTIVE or state == "paused":
+            spec = self.redis.call("HGET", Q + "spec:" + self.id, "spec")
+            begun_by = json.loads(spec)["retries"] - 100 if spec else None
+            # Of clocks that are behind it can not be told which push came first.
+            if (self.offset or 0) >= 0 and begun_by not in [standing.begun_by for standing in fitting]:
+                return f"it is what push {begun_by} said, and not {sorted({s.begun_by for s in fitting})}"
+        elif not self.until(lambda: not self.partials()):
+            return f"it is {state}, and its partial file stays: {self.partials()}"
+        file = os.path.join(self.bench.root, self.id)
+        if state == COMPLETED and not os.path.exists(file):
+            return "it is completed, and its file is not there"
+        if state == UNKNOWN and not any(standing.has_file for standing in fitting):
+            if not self.until(lambda: not os.path.exists(file)):
+                return "its finished file was to be deleted, and is there"
+        return None
+
+    def until(self, condition):
+        end = time.monotonic() + 10
+        while not condition():
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.1)
+        return True
+
+    def partials(self):
+        beginning = ".haul-" + hashlib.sha1(f"default\n{self.id}".encode()).hexdigest()
+        return [name for name in os.listdir(self.bench.root) if name.startswith(beginning)]
+
+    def story(self):
+        acts = {act.number: act for act in self.acts}
+        first = min((act.began for act in self.acts), default=0)
+        lines = []
+        for number, text in self.log:
+            act = acts.get(number)
+            times = "" if act is None else (
+                f" sent {act.began - first}..{act.ended - first}, done by {act.done - first if act.done < 1 << 60 else '-'}"
+                + (f", at {act.at - first}" if act.at is not None else "") + (", written over" if act.is_lost else ""))
+            lines.append(f"    {number}: {text}{times}")
+        return "\n".join(lines)
