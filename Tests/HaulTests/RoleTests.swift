@@ -139,6 +139,8 @@ import Testing
             try await roles.admin.send(Command("HDEL", settings, "max_running"))
             try await filled
             #expect(try await roles.cli("worker", ["PING"]) == "PONG")
+            // As workers wait under max_running.
+            #expect(try await !roles.cli("worker", ["BLPOP", Roles.prefix + "places", "0.01"]).contains("NOPERM"))
         }
         let own = try Self.commandsOfFunctions { !["inspect.lua", "recover.lua"].contains($0) }
         let rights = roles.rights(of: "worker")

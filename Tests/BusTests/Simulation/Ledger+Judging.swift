@@ -114,8 +114,9 @@ extension Ledger {
             story.behind = nil
         }
         // A push comes whose request waited for it.
-        let isMet = state == nil && (after.state != nil || after.want == nil) || after.state == .paused
-        if state?.isFinal ?? true, let stop = story.taken, isMet {
+        if state?.isFinal ?? true, let stop = story.taken,
+            state == nil && (after.state != nil || after.want != stop.request.rawValue) || after.state == .paused
+        {
             story.beginAnew()
             let stopped = story.stopped(by: stop, now, policy)
             guard let pause = story.behind else { return stopped }
