@@ -175,7 +175,8 @@ class History:
             return f"it is {state}, and not {' or '.join(sorted({standing.state for standing in allowed}))}"
         if state == ACTIVE or state == "paused":
             spec = self.redis.call("HGET", Q + "spec:" + self.id, "spec")
-            begun_by = json.loads(spec)["retries"] - 100 if spec else None
+            # What is no push of ours has no number.
+            begun_by = json.loads(spec).get("retries", 0) - 100 if spec else None
             # Of clocks that are behind it can not be told which push came first.
             if (self.offset or 0) >= 0 and begun_by not in [standing.begun_by for standing in fitting]:
                 return f"it is what push {begun_by} said, and not {sorted({s.begun_by for s in fitting})}"

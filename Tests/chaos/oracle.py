@@ -108,13 +108,14 @@ def step(standing, act):
     if act.kind == "running":
         if state == PAUSED:
             return Standing(ACTIVE, begun_by=standing.begun_by)
-        return Standing(UNKNOWN) if standing.stub == "paused" else standing
+        return Standing(UNKNOWN, has_file=standing.has_file) if standing.stub == "paused" else standing
     if state == UNKNOWN:
         # What ends a job is not taken back by a pause.
         if standing.stub in ENDS and act.kind == "paused":
             return standing
         word = standing.stub if standing.stub in ("removed", "deleted") and act.kind == "cancelled" else act.kind
-        return Standing(UNKNOWN, stub=word, stub_ended=act.ended)
+        # Whatever comes after the job was forgotten, its finished file is nobody's to delete.
+        return Standing(UNKNOWN, stub=word, stub_ended=act.ended, has_file=standing.has_file)
     if act.kind == "paused":
         return Standing(PAUSED, begun_by=standing.begun_by) if state == ACTIVE else standing
     if act.kind == "cancelled":

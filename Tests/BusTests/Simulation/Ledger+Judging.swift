@@ -81,8 +81,10 @@ extension Ledger {
             state = story.follow(state, after, now, policy)
         }
         if state == .scheduled, let due = story.facts.due, due <= now { state = .queued }
-        if [.queued, .scheduled, .paused].contains(state), let deadline = after.deadline ?? story.facts.deadline,
-            deadline <= now
+        // A push that came behind what ended the run has its own deadline, or none.
+        let isAnew = story.facts.isKept && story.facts.state == .running && state != .running && after.state != .failed
+        if [.queued, .scheduled, .paused].contains(state),
+            let deadline = after.deadline ?? (isAnew ? nil : story.facts.deadline), deadline <= now
         {
             if after.error != "deadline" { complain("\(id): it failed with \(after.error ?? "nothing")") }
             state = story.ended(.failed, now, policy)
