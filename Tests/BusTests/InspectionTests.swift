@@ -80,8 +80,8 @@ import Testing
         async throws
     {
         let (f, _) = try await fixture()
-        let texts = ["{}", #"{"url":"http://h/","x":NaN}"#, #"{"url":"http://h/","headers":{"Range":"x"}}"#, "{", ""]
-        let states = ["scheduled", "completed", "failed", "paused", "running"]
+        let texts = ["{}", #"{"url":"http://h/","x":NaN}"#, #"{"url":"http://h/","headers":{"Range":"x"}}"#, ""]
+        let states = ["scheduled", "failed", "paused", "running"]
         for (id, text) in zip(states, texts) {
             try await f.redis.send(Command("HSET", f.queue.keys.spec(id), "spec", text))
         }
