@@ -23,10 +23,10 @@ package struct JobField: Sendable {
     /// The largest integer that every JSON reader keeps exact.
     package static let largest: Int64 = 1 << 53 - 1
     /// An element of the jobs list has at most this many bytes: none may keep Redis for long.
-    package static let largestElement = 24 << 10
+    package static let largestElement = 16 << 10
     package static let elementRule = "must be at most \(largestElement) bytes"
     /// And at most so many where all its texts are emptied: each of these bytes costs more than one within a text.
-    package static let largestSkeleton = 8 << 10
+    package static let largestSkeleton = 6 << 10
     package static let skeletonRule = "must be at most \(largestSkeleton) bytes besides its texts"
     package static let mostHeaders = 256
     package static let version: Int64 = 1

@@ -114,7 +114,7 @@ local function put_aside(element, token, wrong)
 end
 
 -- Takes the next jobs for `worker`, one for each of `tokens`. Returns them, {'job', …} each; behind the last one is what ended
--- it before there was a job for each: {'empty'}, {'paused'}, {'full'}, or {'more'} after 100 elements or 64 KiB of them: Redis does
+-- it before there was a job for each: {'empty'}, {'paused'}, {'full'}, or {'more'} after 100 elements or 16 KiB of them: Redis does
 -- nothing else meanwhile. `settings`, `held` and `waiting` are what touch() returned; the latter are nil if the line has changed
 -- since.
 local function take(worker, tokens, lease, retention, settings, held, waiting)
@@ -124,7 +124,7 @@ local function take(worker, tokens, lease, retention, settings, held, waiting)
     return claims
   end
   local elements, bytes, turn = 0, 0, { are_wanted = call('HLEN', WANT) > 0 }
-  while elements < 100 and bytes < 65536 do
+  while elements < 100 and bytes < 16384 do
     elements = elements + 1
     -- Nothing that happens here gives the worker more to hold.
     if held == nil then held = call('LINDEX', HELD, -1) end
