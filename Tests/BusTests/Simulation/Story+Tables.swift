@@ -87,13 +87,20 @@ extension Story {
         case .running where taken?.request == .paused:
             taken = nil
             demand = stop.moment
-        case nil where behind != nil: behind = nil
+        case nil where behind != nil:
+            behind = nil
+            askAnew(by: stop, after: taken?.moment)
         case nil where taken?.request == .paused:
             taken = nil
-            if isTimed, !element.isEmpty { demand = stop.moment }
+            askAnew(by: stop, after: nil)
         default: break
         }
         return state
+    }
+
+    /// A pause of an unknown job is taken back: a push that waits runs, unless it is older than what stops it all the same.
+    private mutating func askAnew(by stop: Stop, after request: Int64?) {
+        if isTimed, pushed > max(request ?? 0, settled) { demand = stop.moment }
     }
 
     /// A request ends what it was made for.
