@@ -92,6 +92,8 @@ extension Story {
             askAnew(by: stop, after: taken?.moment)
         case nil where taken?.request == .paused:
             taken = nil
+            // The stub held nothing else, unless it tells what was settled.
+            if settled == 0 { expiry = nil }
             askAnew(by: stop, after: nil)
         default: break
         }
