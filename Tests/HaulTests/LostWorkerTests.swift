@@ -23,7 +23,7 @@ import Testing
         try await fleet.end(one, two)
         #expect(fleet.root.names == ["a"])
         #expect(fleet.root.holds("a", ProcessFleet.bytes))
-        #expect(one.standardError.components(separatedBy: "fenced").count == 2)
+        #expect(one.standardError.components(separatedBy: "fenced").count == 2, "\(one.standardError)")
     }
 
     @Test("a job that is lost with its worker again and again fails as crash_loop") func crashLoop() async throws {
