@@ -23,7 +23,9 @@ import Testing
         try await fleet.end(one, two)
         #expect(fleet.root.names == ["a"])
         #expect(fleet.root.holds("a", ProcessFleet.bytes))
-        #expect(one.standardError.components(separatedBy: "fenced").count == 2, "\(one.standardError)")
+        // Once for each run: while the worker is stopped, Redis may do the wait and the claim that it has already sent, and the
+        // job, back in line, is its own for one more lease.
+        #expect((2...3).contains(one.standardError.components(separatedBy: "fenced").count), "\(one.standardError)")
     }
 
     @Test("a job that is lost with its worker again and again fails as crash_loop") func crashLoop() async throws {
