@@ -93,7 +93,7 @@ import Testing
             for key in [f.queue.keys.job("x"), f.queue.keys.spec("x"), f.queue.keys.offsets("x")] {
                 values.append(try await f.redis.send(Command("HGETALL", key)).dictionary)
             }
-            for name in ["seq", "settled"] { values[0][name] = nil }
+            for name in ["seq", "settled", "epoch"] { values[0][name] = nil }
             return values
         }
         let before = try await all()

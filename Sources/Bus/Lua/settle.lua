@@ -17,11 +17,15 @@ local function give_back_job(id, token, reason, before, retention)
   if not was then
     return fail(id, j, 'bad_job', 'what was pushed cannot be read: ' .. reason .. '; push the job again', false, retention)
   end
-  local seq, kept = j.seq, kept_of(id, j)
+  local kept = kept_of(id, j)
   leave(id, j)
+  -- Its events go on where they are.
+  local since = call('HGET', key(id), 'epoch') or '0'
   call('DEL', key(id), spec(id))
   call('HSET', key(id), unpack(was.hash))
-  call('HSET', key(id), 'settled', token, 'seq', seq)
+  call('HSET', key(id), 'settled', token, 'seq', j.seq, 'epoch', since)
+  -- That it was completed has been told by now.
+  if call('HDEL', key(id), 'untold') == 1 then call('HDEL', key(id), 'waiting') end
   if #was.spec > 0 then call('HSET', spec(id), unpack(was.spec)) end
   local h = job(id)
   if was.score then call('ZADD', INDEX[h.state], was.score, id) end
