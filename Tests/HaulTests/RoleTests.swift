@@ -58,10 +58,12 @@ import Testing
             ["HSET", key("job:none"), "asof", "1"], ["ZADD", key("deadlines"), "1", "nobody"],
             ["HSET", key("job:lost"), "state", "running", "token", "t", "worker", "gone"],
             ["HSET", key("spec:lost"), "spec", #"{"url":"http://h/x"}"#],
-            ["HSET", key("job:lined"), "state", "queued", "ticket", "1"], ["HSET", key("spec:lined"), "spec", #"{"url":"http://h/x"}"#],
+            ["HSET", key("job:lined"), "state", "queued", "ticket", "1"],
+            ["HSET", key("spec:lined"), "spec", #"{"url":"http://h/x"}"#],
             ["PEXPIRE", key("job:lined"), "600000"], ["HSET", key("job:lined"), "crashes", "many"],
             ["HSET", key("job:alone"), "state", "running", "token", "t", "worker", "gone"],
-            ["HSET", key("spec:alone"), "spec", #"{"url":"http://h/x"}"#], ["ZADD", key("leases"), "99999999999999", "alone"],
+            ["HSET", key("spec:alone"), "spec", #"{"url":"http://h/x"}"#],
+            ["ZADD", key("leases"), "99999999999999", "alone"],
             ["LPUSH", key("held:gone"), #"{"url":"http://h/held","id":"held"}"#], ["LPUSH", key("reply:old"), "{}"],
         ] {
             try await roles.admin.send(Command(arguments: command))
