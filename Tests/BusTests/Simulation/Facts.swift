@@ -60,6 +60,11 @@ struct Facts: Equatable {
     }
 }
 
+extension Facts {
+    /// A request waits, or a pause has stopped what came.
+    func shows(_ request: Request) -> Bool { want == request.rawValue || request == .paused && state == .paused }
+}
+
 extension Facts: CustomStringConvertible {
     var description: String {
         (state?.rawValue ?? "unknown") + (token.map { " under \($0.prefix(4))" } ?? "")

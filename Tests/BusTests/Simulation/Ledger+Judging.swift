@@ -58,7 +58,7 @@ extension Ledger {
     /// A request is heard, by a tick or by who takes an element of its job.
     private func hear(_ request: Story.Stop, _ story: inout Story, _ state: inout JobState?, _ after: Facts) {
         var applied = story
-        let next = applied.apply(request, in: state, isWaiting: after.want == request.request.rawValue, now, policy)
+        let next = applied.apply(request, in: state, isWaiting: after.shows(request.request), now, policy)
         // The same call may go on: a due job joins the line, a deadline passes, a lost run is put back.
         let isIgnored =
             after.state == state && next == state
@@ -120,6 +120,11 @@ extension Ledger {
             state == nil && (after.state != nil || after.want != stop.request.rawValue) || after.state == .paused
         {
             story.beginAnew()
+            // A push that is newer than what forgets the job is for the pause behind that.
+            if state == nil, after.state == .paused, let pause = story.behind, story.pushed > stop.moment || !story.isTimed {
+                story.behind = nil
+                return story.stopped(by: pause, now, policy)
+            }
             let stopped = story.stopped(by: stop, now, policy)
             guard let pause = story.behind else { return stopped }
             story.behind = nil

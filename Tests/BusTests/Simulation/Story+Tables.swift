@@ -4,7 +4,7 @@ import Contract
 // The contract's tables: each says in which state a job is then.
 
 extension Story {
-    /// A request is heard. `isWaiting`: it is what waits for a push now.
+    /// A request is heard. `isWaiting`: it is what waits for a push now, or what has just stopped one.
     mutating func apply(
         _ stop: Stop, in state: JobState?, isWaiting: Bool, _ now: Int64, _ policy: QueuePolicy
     ) -> JobState? {
@@ -63,7 +63,7 @@ extension Story {
             }
         }
         guard let pause else { return state }
-        return apply(pause, in: state, isWaiting: after.want == "paused", now, policy)
+        return apply(pause, in: state, isWaiting: after.shows(.paused), now, policy)
     }
 
     /// What it was to stop has been asked for anew. Whether that was taken first, or has even been done, makes no difference in
