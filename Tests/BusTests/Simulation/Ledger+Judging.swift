@@ -121,7 +121,9 @@ extension Ledger {
         {
             story.beginAnew()
             // A push that is newer than what forgets the job is for the pause behind that.
-            if state == nil, after.state == .paused, let pause = story.behind, story.pushed > stop.moment || !story.isTimed {
+            if state == nil, after.state == .paused, let pause = story.behind,
+                story.pushed > stop.moment || !story.isTimed
+            {
                 story.behind = nil
                 return story.stopped(by: pause, now, policy)
             }
