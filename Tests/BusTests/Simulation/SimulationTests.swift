@@ -10,7 +10,8 @@ import Testing
     @Test("whatever dies, and whenever, every job ends in one final state") func simulation() async throws {
         let environment = ProcessInfo.processInfo.environment
         let steps = environment["HAUL_SIMULATION_STEPS"].flatMap { Int($0) } ?? 2000
-        let seed = environment["HAUL_SIMULATION_SEED"].flatMap { UInt64($0) } ?? UInt64.random(in: 0...999_999)
+        // The suite repeats itself; new seeds are for the long form.
+        let seed = environment["HAUL_SIMULATION_SEED"].flatMap { UInt64($0) } ?? 288_976
         print("simulation: seed \(seed), \(steps) steps")
         var simulation = try await Simulation(seed: seed)
         try await simulation.run(steps: steps)
