@@ -13,7 +13,8 @@ from resp import Redis, RedisError, pairs
 Q = "haul:{default}:"
 # Keys that stay for ever, as docs/bus.md lists them: small, bounded, or trimmed by the tick.
 PERMANENT = {Q + name for name in (
-    "tick", "workers", "completed", "failed", "cancelled", "rejected", "settings", "deadlines", "places")}
+    "tick", "workers", "completed", "failed", "cancelled", "rejected", "settings", "deadlines", "places",
+    "epoch")}
 
 
 class Job:
