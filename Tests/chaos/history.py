@@ -71,7 +71,7 @@ class History:
 
     def nonsense(self):
         """It must change nothing."""
-        element = json.dumps({"url": self.bench.origin.url + self.source, "id": self.id, "headers": []})
+        element = json.dumps({"url": self.bench.origin.url + self.source, "id": self.id, "headers": ["none"]})
         self.redis.call("LPUSH", Q + "jobs", element)
         self.log.append(("-", element))
 
