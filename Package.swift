@@ -8,6 +8,28 @@ let settings: [SwiftSetting] = [
     .treatAllWarnings(as: .error),
 ]
 
+/// The functions that run inside Redis, as files of Sources/Bus/Lua.
+let lua = [
+    "claim", "drop", "expire", "gate", "heartbeat", "inspect", "isolate", "json", "leave", "lose", "neighbours",
+    "order", "overdue", "places", "prelude", "promote", "push", "raw", "reap", "recover", "register", "report",
+    "requests", "runs", "settle", "take", "tell", "tick", "trim", "url", "watch",
+]
+
+/// A room of the house: the target `Haul<folder>`, so that no module of ours is called as another package's may be.
+func room(_ folder: String, _ dependencies: [Target.Dependency], resources: [Resource] = []) -> Target {
+    .target(
+        name: "Haul\(folder.split(separator: "/").last!)", dependencies: dependencies, path: "Sources/\(folder)",
+        resources: resources, swiftSettings: settings)
+}
+
+/// The tests of one room, and what they share.
+func tests(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
+    .testTarget(name: name, dependencies: dependencies + ["HaulTestSupport"], swiftSettings: settings)
+}
+
+let argumentParser = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
+let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
+
 let package = Package(
     name: "haul",
     products: [
@@ -20,111 +42,56 @@ let package = Package(
     ],
     targets: [
         // C libraries: each is met in exactly one target.
-        .systemLibrary(name: "CCurl", providers: [.apt(["libcurl4-openssl-dev"]), .brew(["curl"])]),
-        .systemLibrary(name: "CHiredis", providers: [.apt(["libhiredis-dev"]), .brew(["hiredis"])]),
-        .systemLibrary(name: "COpenSSL", providers: [.apt(["libssl-dev"]), .brew(["openssl"])]),
-        .target(name: "CLinux"),
+        .systemLibrary(
+            name: "CHaulCurl", path: "Sources/CCurl", providers: [.apt(["libcurl4-openssl-dev"]), .brew(["curl"])]),
+        .systemLibrary(
+            name: "CHaulHiredis", path: "Sources/CHiredis", providers: [.apt(["libhiredis-dev"]), .brew(["hiredis"])]),
+        .systemLibrary(
+            name: "CHaulOpenSSL", path: "Sources/COpenSSL", providers: [.apt(["libssl-dev"]), .brew(["openssl"])]),
+        .target(name: "CHaulLinux", path: "Sources/CLinux"),
 
         // Threads that may block or poll, so that Swift's cooperative ones never do.
-        .target(name: "Executors", dependencies: ["CLinux"], swiftSettings: settings),
+        room("Executors", ["CHaulLinux"]),
 
         // The bus: what a job is, and how it moves through Redis.
-        .target(name: "Contract", swiftSettings: settings),
-        .target(name: "Redis", dependencies: ["CHiredis", "COpenSSL", "Executors"], swiftSettings: settings),
+        room("Contract", []),
+        room("Redis", ["CHaulHiredis", "CHaulOpenSSL", "HaulExecutors"]),
+        room("Bus", ["HaulContract", "HaulRedis"], resources: lua.map { .embedInCode("Lua/\($0).lua") }),
         .target(
-            name: "Bus",
-            dependencies: ["Contract", "Redis"],
-            resources: [
-                .embedInCode("Lua/claim.lua"),
-                .embedInCode("Lua/drop.lua"),
-                .embedInCode("Lua/expire.lua"),
-                .embedInCode("Lua/gate.lua"),
-                .embedInCode("Lua/heartbeat.lua"),
-                .embedInCode("Lua/inspect.lua"),
-                .embedInCode("Lua/isolate.lua"),
-                .embedInCode("Lua/json.lua"),
-                .embedInCode("Lua/leave.lua"),
-                .embedInCode("Lua/lose.lua"),
-                .embedInCode("Lua/neighbours.lua"),
-                .embedInCode("Lua/overdue.lua"),
-                .embedInCode("Lua/places.lua"),
-                .embedInCode("Lua/order.lua"),
-                .embedInCode("Lua/prelude.lua"),
-                .embedInCode("Lua/promote.lua"),
-                .embedInCode("Lua/push.lua"),
-                .embedInCode("Lua/raw.lua"),
-                .embedInCode("Lua/reap.lua"),
-                .embedInCode("Lua/recover.lua"),
-                .embedInCode("Lua/register.lua"),
-                .embedInCode("Lua/report.lua"),
-                .embedInCode("Lua/requests.lua"),
-                .embedInCode("Lua/runs.lua"),
-                .embedInCode("Lua/settle.lua"),
-                .embedInCode("Lua/take.lua"),
-                .embedInCode("Lua/tell.lua"),
-                .embedInCode("Lua/tick.lua"),
-                .embedInCode("Lua/trim.lua"),
-                .embedInCode("Lua/url.lua"),
-                .embedInCode("Lua/watch.lua"),
-            ],
-            swiftSettings: settings),
-        .target(name: "HaulClient", dependencies: ["Bus", "Contract", "Redis"], swiftSettings: settings),
+            name: "HaulClient", dependencies: ["HaulBus", "HaulContract", "HaulRedis"], swiftSettings: settings),
 
         // The engine: bytes from HTTP to a durable file.
-        .target(
-            name: "Transfer", dependencies: ["CCurl", "COpenSSL", "CLinux", "Contract", "Executors"],
-            swiftSettings: settings),
-        .target(
-            name: "Download", dependencies: ["CLinux", "Contract", "Executors", "Transfer"], swiftSettings: settings),
+        room("HTTP", ["CHaulCurl", "CHaulOpenSSL", "CHaulLinux", "HaulContract", "HaulExecutors"]),
+        room("Download", ["CHaulLinux", "HaulContract", "HaulExecutors", "HaulHTTP"]),
 
         // Where the two meet, and the command.
-        .target(
-            name: "Worker",
-            dependencies: [
-                "Bus", "Contract", "Download", "Executors", "Redis", "Transfer",
-                .product(name: "Logging", package: "swift-log"),
-            ],
-            swiftSettings: settings),
+        room("Worker", ["HaulBus", "HaulContract", "HaulDownload", "HaulExecutors", "HaulHTTP", "HaulRedis", logging]),
         .executableTarget(
             name: "haul",
             dependencies: [
-                "Bus", "Contract", "Redis", "Transfer", "Worker",
-                .product(name: "ArgumentParser", package: "swift-argument-parser"),
-                .product(name: "Logging", package: "swift-log"),
+                "HaulBus", "HaulContract", "HaulHTTP", "HaulRedis", "HaulWorker", argumentParser, logging,
             ],
             swiftSettings: settings),
 
-        // Measure Transfer alone beside curl, and Redis alone beside redis-benchmark; no products.
+        // Measure HTTP alone beside curl, and Redis alone beside redis-benchmark; no products.
         .executableTarget(
-            name: "transfer-bench", dependencies: ["Contract", "Transfer"], path: "Tests/bench/transfer",
+            name: "http-bench", dependencies: ["HaulContract", "HaulHTTP"], path: "Tests/bench/http",
             swiftSettings: settings),
         .executableTarget(
-            name: "redis-bench", dependencies: ["Redis"], path: "Tests/bench/redis", swiftSettings: settings),
+            name: "redis-bench", dependencies: ["HaulRedis"], path: "Tests/bench/redis", swiftSettings: settings),
 
-        // Tests: one target per source target, and what they share.
+        // Tests: one target for each room, and what they share.
         .target(
-            name: "TestSupport",
-            dependencies: ["COpenSSL", "CLinux", "Executors"],
+            name: "HaulTestSupport", dependencies: ["CHaulLinux", "CHaulOpenSSL", "HaulExecutors"],
             path: "Tests/Support", swiftSettings: settings),
-        .testTarget(name: "ExecutorsTests", dependencies: ["Executors", "TestSupport"], swiftSettings: settings),
-        .testTarget(name: "ContractTests", dependencies: ["Contract", "TestSupport"], swiftSettings: settings),
-        .testTarget(name: "RedisTests", dependencies: ["Redis", "TestSupport"], swiftSettings: settings),
-        .testTarget(
-            name: "BusTests", dependencies: ["Bus", "Contract", "Redis", "TestSupport"], swiftSettings: settings),
-        .testTarget(name: "HaulClientTests", dependencies: ["HaulClient", "TestSupport"], swiftSettings: settings),
-        .testTarget(
-            name: "TransferTests", dependencies: ["Contract", "Executors", "Transfer", "TestSupport"],
-            swiftSettings: settings),
-        .testTarget(
-            name: "DownloadTests", dependencies: ["Contract", "Download", "Transfer", "TestSupport"],
-            swiftSettings: settings),
-        .testTarget(
-            name: "WorkerTests",
-            dependencies: [
-                "Bus", "Contract", "Redis", "TestSupport", "Transfer", "Worker",
-                .product(name: "Logging", package: "swift-log"),
-            ],
-            swiftSettings: settings),
-        .testTarget(name: "HaulTests", dependencies: ["Contract", "haul", "TestSupport"], swiftSettings: settings),
+        tests("ExecutorsTests", ["HaulExecutors"]),
+        tests("ContractTests", ["HaulContract"]),
+        tests("RedisTests", ["HaulRedis"]),
+        tests("BusTests", ["HaulBus", "HaulContract", "HaulRedis"]),
+        tests("HaulClientTests", ["HaulClient"]),
+        tests("HTTPTests", ["HaulContract", "HaulExecutors", "HaulHTTP"]),
+        tests("DownloadTests", ["HaulContract", "HaulDownload", "HaulHTTP"]),
+        tests("WorkerTests", ["HaulBus", "HaulContract", "HaulHTTP", "HaulRedis", "HaulWorker", logging]),
+        tests("HaulTests", ["HaulContract", "haul"]),
     ]
 )

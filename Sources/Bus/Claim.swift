@@ -1,5 +1,5 @@
-package import Contract
-import Redis
+package import HaulContract
+import HaulRedis
 
 /// A run of a job: the token fences it off from every other run.
 package struct Run: Sendable, Hashable {

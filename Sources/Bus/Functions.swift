@@ -1,4 +1,4 @@
-import Redis
+import HaulRedis
 
 /// The bus' Lua, put together from the files in Lua/ to one library of Redis functions.
 struct Functions: Sendable {

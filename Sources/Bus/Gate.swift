@@ -1,4 +1,4 @@
-import Contract
+import HaulContract
 
 /// The contract's table of fields, as Lua/gate.lua needs it.
 enum Gate {

@@ -1,5 +1,5 @@
-import Contract
-import Redis
+import HaulContract
+import HaulRedis
 
 // What is looked at besides the jobs.
 

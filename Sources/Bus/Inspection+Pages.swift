@@ -1,4 +1,4 @@
-import Redis
+import HaulRedis
 
 // A queue read in pages, so that a million jobs neither stop Redis nor fill memory.
 

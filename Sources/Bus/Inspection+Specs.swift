@@ -1,5 +1,5 @@
-import Contract
-import Redis
+import HaulContract
+import HaulRedis
 
 // Whether what was pushed can be read. Redis only hands the texts out: to judge them would keep it for long.
 

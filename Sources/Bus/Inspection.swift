@@ -1,4 +1,4 @@
-package import Redis
+package import HaulRedis
 
 /// Looks whether a queue keeps the rules of the bus: every job is in exactly one place that agrees with its state, and no
 /// key is there without a reason.

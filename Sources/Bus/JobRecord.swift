@@ -1,4 +1,4 @@
-package import Contract
+package import HaulContract
 
 /// A job as its hash tells it.
 package struct JobRecord: Sendable {

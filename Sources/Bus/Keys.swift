@@ -1,4 +1,4 @@
-package import Contract
+package import HaulContract
 
 /// Every key and channel of a queue is made here. The queue's name is the hash tag: one queue, one slot.
 package struct Keys: Sendable {

@@ -1,4 +1,4 @@
-package import Redis
+package import HaulRedis
 import Synchronization
 
 extension Queue {

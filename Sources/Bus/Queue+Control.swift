@@ -1,5 +1,5 @@
-import Contract
-package import Redis
+import HaulContract
+package import HaulRedis
 
 /// What is wanted of a job.
 package enum Request: String, Sendable {

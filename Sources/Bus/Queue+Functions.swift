@@ -1,4 +1,4 @@
-package import Redis
+package import HaulRedis
 
 extension Queue {
     /// The library of the functions that this version calls.

@@ -1,5 +1,5 @@
-package import Contract
-package import Redis
+package import HaulContract
+package import HaulRedis
 
 /// An element ready to be pushed, and the id that it will have.
 package struct Element: Sendable {

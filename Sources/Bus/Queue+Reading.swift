@@ -1,5 +1,5 @@
-package import Contract
-package import Redis
+package import HaulContract
+package import HaulRedis
 
 /// How many jobs are where.
 package struct QueueStats: Sendable {

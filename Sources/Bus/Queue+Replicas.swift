@@ -1,5 +1,5 @@
-import Contract
-package import Redis
+import HaulContract
+package import HaulRedis
 
 /// What came of an attempt to tell of completed jobs.
 package enum ReplicatedTelling: Sendable, Equatable {

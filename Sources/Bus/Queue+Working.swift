@@ -1,5 +1,5 @@
-import Contract
-package import Redis
+import HaulContract
+package import HaulRedis
 
 /// A worker as others see it.
 package struct WorkerIdentity: Sendable {

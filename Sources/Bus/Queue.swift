@@ -1,4 +1,4 @@
-package import Redis
+package import HaulRedis
 
 /// One queue: the verbs of docs/bus.md over one Redis client.
 package struct Queue: Sendable {

@@ -1,4 +1,4 @@
-import Contract
+import HaulContract
 
 /// How long a queue waits, and keeps. All workers of a queue should agree on it.
 package struct QueuePolicy: Sendable {

@@ -1,4 +1,4 @@
-import Redis
+import HaulRedis
 
 /// How far replicas follow a server. INFO tells it; WAIT would hold up all that comes behind it on the connection.
 package struct Replication: Sendable, Equatable {

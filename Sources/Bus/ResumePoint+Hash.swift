@@ -1,4 +1,4 @@
-package import Contract
+package import HaulContract
 
 // How a resume point and a finished file stand in the job's hash.
 

@@ -1,5 +1,5 @@
-package import Contract
-import Redis
+package import HaulContract
+import HaulRedis
 
 /// An event that a worker publishes through a function of Redis, which adds the sequence number, the time and the job's meta.
 package struct Announcement: Sendable {

@@ -1,5 +1,5 @@
-package import Contract
-import Redis
+package import HaulContract
+import HaulRedis
 
 /// How a run ended.
 package enum Settlement: Sendable {

@@ -1,8 +1,8 @@
-import Contract
-import Executors
 import Glibc
+import HaulContract
+import HaulExecutors
+import HaulHTTP
 import Synchronization
-import Transfer
 
 // All bytes are in: judged, synced, named.
 extension Download {

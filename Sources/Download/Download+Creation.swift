@@ -1,7 +1,7 @@
-import Contract
-import Executors
+import HaulContract
+import HaulExecutors
+import HaulHTTP
 import Synchronization
-import Transfer
 
 // A new generation of the partial file.
 extension Download {

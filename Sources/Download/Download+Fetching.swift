@@ -1,8 +1,8 @@
-import Contract
-import Executors
 import Glibc
+import HaulContract
+import HaulExecutors
+import HaulHTTP
 import Synchronization
-import Transfer
 
 // From the first request until all bytes are in.
 extension Download {

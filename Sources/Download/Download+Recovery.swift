@@ -1,8 +1,8 @@
-import Contract
-import Executors
 import Glibc
+import HaulContract
+import HaulExecutors
+import HaulHTTP
 import Synchronization
-import Transfer
 
 // What is there already: a finished file, or a partial one.
 extension Download {

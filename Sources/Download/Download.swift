@@ -1,8 +1,8 @@
-package import Contract
-import Executors
 import Glibc
+package import HaulContract
+import HaulExecutors
+import HaulHTTP
 import Synchronization
-import Transfer
 
 /// One run of one job: from the claim's token to a durable file with its final name.
 package final class Download: Sendable {

@@ -1,5 +1,5 @@
-package import Contract
-package import Transfer
+package import HaulContract
+package import HaulHTTP
 
 /// What all downloads of a worker share.
 package struct DownloadContext: Sendable {

@@ -1,6 +1,6 @@
-import Contract
+import HaulContract
+import HaulHTTP
 import Synchronization
-import Transfer
 
 /// What counts as progress of a file: so many more of its bytes are there to stay that a broken connection is only a step
 /// on the way. It is bounded, so that a server that gives a byte to each connection is not asked for ever.

@@ -1,4 +1,4 @@
-package import Contract
+package import HaulContract
 
 /// Which failures are worth another attempt, and when.
 package enum RetryPolicy {

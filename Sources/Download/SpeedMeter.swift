@@ -1,4 +1,4 @@
-import Executors
+import HaulExecutors
 
 /// Bytes per second over the last five seconds, and on average over this attempt.
 struct SpeedMeter {

@@ -1,4 +1,4 @@
-import CLinux
+import CHaulLinux
 import Glibc
 import Synchronization
 

@@ -1,4 +1,4 @@
-import CLinux
+import CHaulLinux
 import Glibc
 
 /// Starts a detached thread named `name` (15 bytes are shown) that runs `body` and ends.

@@ -1,6 +1,6 @@
-import Bus
-public import Contract
-import Redis
+import HaulBus
+public import HaulContract
+import HaulRedis
 
 /// A Haul queue, as a service uses it: push downloads, steer them, await their ends.
 ///

@@ -1,4 +1,4 @@
-import Executors
+import HaulExecutors
 
 /// Who waits for replies on a connection, in the order in which they asked.
 struct Callers {

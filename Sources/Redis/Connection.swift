@@ -1,5 +1,5 @@
-import Executors
 import Glibc
+import HaulExecutors
 
 /// One connection: a non-blocking socket on the loop of all Redis connections, hiredis' reader, and the callers who
 /// wait for replies, in order. After any error it is closed for good; `Redis` builds a new one.

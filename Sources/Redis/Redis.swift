@@ -1,4 +1,4 @@
-import Executors
+import HaulExecutors
 
 /// A client that keeps one connection: it connects when first used, again after a failure (backoff with jitter, at most
 /// a second), and pipelines the commands of concurrent callers. Blocking commands want a client of their own.

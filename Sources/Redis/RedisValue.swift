@@ -1,4 +1,4 @@
-import CHiredis
+import CHaulHiredis
 
 /// A reply, copied out of hiredis' memory (RESP2).
 package enum RedisValue: Sendable, Equatable {

@@ -1,4 +1,4 @@
-import CHiredis
+import CHaulHiredis
 
 /// Replies out of bytes as they arrive, cut anywhere: hiredis' reader.
 struct ReplyReader: ~Copyable {

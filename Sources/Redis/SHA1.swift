@@ -1,4 +1,4 @@
-import COpenSSL
+import CHaulOpenSSL
 
 /// SHA-1, which tells versions of a library apart.
 package enum SHA1 {

@@ -1,5 +1,5 @@
-import Executors
 import Glibc
+import HaulExecutors
 
 /// Non-blocking sockets: connecting them. Names are resolved on a thread that may block.
 enum Socket {

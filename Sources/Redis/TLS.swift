@@ -1,4 +1,4 @@
-import COpenSSL
+import CHaulOpenSSL
 import Glibc
 
 /// TLS as a transformation of bytes: what is to be sent goes in plain and comes out sealed, what was received the other

@@ -1,7 +1,7 @@
-import Bus
-import Contract
-import Download
-import Executors
+import HaulBus
+import HaulContract
+import HaulDownload
+import HaulExecutors
 import Logging
 
 /// Unlinks hidden partial files that nobody will go on with: at the start, and then as often as costs little.

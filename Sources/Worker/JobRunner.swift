@@ -1,8 +1,8 @@
-import Bus
-import Contract
-import Download
+import HaulBus
+import HaulContract
+import HaulDownload
+import HaulRedis
 import Logging
-import Redis
 
 /// Runs one claimed job and says how it is to be settled.
 struct JobRunner: Sendable {

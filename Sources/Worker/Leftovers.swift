@@ -1,10 +1,10 @@
-import Bus
-import Contract
-import Download
-import Executors
-import Redis
+import HaulBus
+import HaulContract
+import HaulDownload
+import HaulExecutors
+import HaulHTTP
+import HaulRedis
 import Synchronization
-import Transfer
 
 /// Unlinks the partial files of a queue's jobs when they are of no use any more.
 ///

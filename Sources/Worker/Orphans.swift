@@ -1,7 +1,7 @@
-import Bus
-import Contract
-import Download
-import Executors
+import HaulBus
+import HaulContract
+import HaulDownload
+import HaulExecutors
 
 /// Hidden files of a root, and whether their jobs still want them.
 struct Orphans: Sendable {

@@ -1,5 +1,5 @@
-import Bus
-import Redis
+import HaulBus
+import HaulRedis
 
 /// What names a job's partial files: two queues may share a root, and hold jobs of the same id.
 enum PartialKey {

@@ -1,6 +1,6 @@
-import Bus
-import Contract
-import Download
+import HaulBus
+import HaulContract
+import HaulDownload
 
 /// What a tick tells of a run's progress: fields of the hash and, once a second, an event.
 enum Progress {

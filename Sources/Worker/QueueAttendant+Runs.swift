@@ -1,7 +1,7 @@
-import Bus
-import Download
+import HaulBus
+import HaulDownload
+import HaulRedis
 import Logging
-import Redis
 import Synchronization
 
 // What runs here: from the claim to the settling.

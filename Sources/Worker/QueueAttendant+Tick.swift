@@ -1,9 +1,9 @@
-import Bus
-import Contract
-import Download
-import Executors
+import HaulBus
+import HaulContract
+import HaulDownload
+import HaulExecutors
+import HaulRedis
 import Logging
-import Redis
 import Synchronization
 
 // The look after the queue: once a second, and when there is news.

@@ -1,8 +1,8 @@
-import Bus
-import Download
-import Executors
+import HaulBus
+import HaulDownload
+import HaulExecutors
+import HaulRedis
 import Logging
-import Redis
 import Synchronization
 
 /// One queue as this worker serves it: waiting for jobs, the tick, and the runs that are under way.

@@ -1,5 +1,5 @@
+import HaulRedis
 import Logging
-import Redis
 
 /// What of a Redis' settings may lose jobs: said at start. Read from INFO, which needs no right to see passwords.
 enum RedisCheck {

@@ -1,6 +1,6 @@
-import Bus
+import HaulBus
+import HaulRedis
 import Logging
-import Redis
 import Synchronization
 
 /// Tells that jobs are completed once enough replicas have it, so that no failover takes back what was told.

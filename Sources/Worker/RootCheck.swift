@@ -1,4 +1,4 @@
-import Download
+import HaulDownload
 import Logging
 
 /// What an operator should know of the root's file system.

@@ -1,8 +1,8 @@
-package import Bus
-package import Contract
-import Download
-import Executors
-import Redis
+package import HaulBus
+package import HaulContract
+import HaulDownload
+import HaulExecutors
+import HaulRedis
 
 /// Looks whether a root holds hidden files that no job wants any more.
 package struct RootInspection: Sendable {

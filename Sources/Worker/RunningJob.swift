@@ -1,7 +1,7 @@
-import Bus
-import Contract
-import Download
-import Redis
+import HaulBus
+import HaulContract
+import HaulDownload
+import HaulRedis
 import Synchronization
 
 /// A claimed job while this worker runs it: its download, its lease, and what is to be told with the next tick.

@@ -1,5 +1,5 @@
-import Bus
-import Redis
+import HaulBus
+import HaulRedis
 import Synchronization
 
 /// Tells Redis how runs ended. While it is being told of some, those that end meanwhile are gathered, and told together with

@@ -1,11 +1,11 @@
-import Bus
-package import Contract
-import Download
-import Executors
+import HaulBus
+package import HaulContract
+import HaulDownload
+import HaulExecutors
+import HaulHTTP
+import HaulRedis
 package import Logging
-import Redis
 import Synchronization
-import Transfer
 
 /// A worker: takes jobs from its queues into its slots, and hands back what it holds when it is told to end.
 package final class Worker: Sendable {

@@ -1,7 +1,7 @@
-package import Bus
-import Download
-package import Redis
-package import Transfer
+package import HaulBus
+import HaulDownload
+package import HaulHTTP
+package import HaulRedis
 
 /// How a worker works. Durations and sizes have their defaults here and nowhere else.
 package struct WorkerConfiguration: Sendable {

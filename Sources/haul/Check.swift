@@ -1,8 +1,8 @@
 import ArgumentParser
-import Bus
-import Contract
-import Redis
-import Worker
+import HaulBus
+import HaulContract
+import HaulRedis
+import HaulWorker
 
 struct Check: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

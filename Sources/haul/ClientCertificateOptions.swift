@@ -1,5 +1,5 @@
 import ArgumentParser
-import Transfer
+import HaulHTTP
 
 /// What `get` and `worker` show to servers that ask who connects.
 struct ClientCertificateOptions: ParsableArguments {

@@ -1,8 +1,8 @@
 import ArgumentParser
-import Bus
 import Glibc
-import Redis
-import Transfer
+import HaulBus
+import HaulHTTP
+import HaulRedis
 
 /// What every command that talks to Redis takes.
 struct CommonOptions: ParsableArguments {

@@ -1,7 +1,7 @@
 import ArgumentParser
-import Bus
-import Contract
-import Redis
+import HaulBus
+import HaulContract
+import HaulRedis
 
 /// The jobs that a command is about.
 struct Selection: ParsableArguments {

@@ -1,5 +1,5 @@
 import Glibc
-import Redis
+import HaulRedis
 
 /// How the command ends; scripts rely on the numbers.
 enum ExitStatus: Int32, Error {

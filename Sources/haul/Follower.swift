@@ -1,6 +1,6 @@
-import Bus
-import Contract
-import Redis
+import HaulBus
+import HaulContract
+import HaulRedis
 import Synchronization
 
 /// Follows jobs to their ends: by their events, and by their hashes in case that messages are lost.

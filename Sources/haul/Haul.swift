@@ -1,5 +1,5 @@
 import ArgumentParser
-import Worker
+import HaulWorker
 
 @main
 struct Haul: AsyncParsableCommand {

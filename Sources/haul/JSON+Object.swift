@@ -1,4 +1,4 @@
-import Contract
+import HaulContract
 
 extension JSON {
     /// The text of an object, of names and the texts of their values.

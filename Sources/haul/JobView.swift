@@ -1,5 +1,5 @@
-import Bus
-import Contract
+import HaulBus
+import HaulContract
 
 /// A job as it is printed: as text for people, as JSON for programs.
 struct JobView {

@@ -1,7 +1,7 @@
 import ArgumentParser
-import Bus
-import Contract
-import Redis
+import HaulBus
+import HaulContract
+import HaulRedis
 
 struct List: AsyncParsableCommand {
     static let configuration = CommandConfiguration(abstract: "List jobs, by state.")

@@ -1,7 +1,7 @@
 import ArgumentParser
-import Bus
-import Contract
-import Redis
+import HaulBus
+import HaulContract
+import HaulRedis
 
 struct LoadFunctions: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

@@ -1,5 +1,5 @@
 import Glibc
-import Redis
+import HaulRedis
 
 /// A redis-server of our own on a unix socket, for `haul get`: its data lies in a directory, so that the next run goes on.
 ///

@@ -1,4 +1,4 @@
-import Contract
+import HaulContract
 
 /// Progress of several jobs: bars that are drawn in place on a terminal, lines elsewhere.
 struct ProgressDisplay {

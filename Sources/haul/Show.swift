@@ -1,6 +1,6 @@
 import ArgumentParser
-import Bus
-import Redis
+import HaulBus
+import HaulRedis
 
 struct Show: AsyncParsableCommand {
     static let configuration = CommandConfiguration(abstract: "Show one job; secrets are left out.")

@@ -1,7 +1,7 @@
 import ArgumentParser
-import Bus
-import Contract
-import Redis
+import HaulBus
+import HaulContract
+import HaulRedis
 
 struct Stats: AsyncParsableCommand {
     static let configuration = CommandConfiguration(abstract: "Count the jobs by state.")

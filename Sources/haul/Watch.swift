@@ -1,6 +1,6 @@
 import ArgumentParser
-import Bus
-import Redis
+import HaulBus
+import HaulRedis
 
 struct Watch: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

@@ -1,11 +1,11 @@
 import ArgumentParser
-import Bus
-import Contract
 import Glibc
+import HaulBus
+import HaulContract
+import HaulHTTP
+import HaulRedis
+import HaulWorker
 import Logging
-import Redis
-import Transfer
-import Worker
 
 struct WorkerCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(commandName: "worker", abstract: "Run a worker until SIGTERM.")

@@ -1,8 +1,8 @@
-import Bus
-import Contract
 import Foundation
-import Redis
-import TestSupport
+import HaulBus
+import HaulContract
+import HaulRedis
+import HaulTestSupport
 import Testing
 
 /// deploy/redis/users.acl on a real server: each role can do its part, and nothing else.

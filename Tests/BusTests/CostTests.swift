@@ -1,8 +1,8 @@
-import Bus
-import Contract
 import Glibc
-import Redis
-import TestSupport
+import HaulBus
+import HaulContract
+import HaulRedis
+import HaulTestSupport
 import Testing
 
 @Suite struct CostTests {

@@ -1,7 +1,7 @@
-import Bus
-import Contract
-import Redis
-import TestSupport
+import HaulBus
+import HaulContract
+import HaulRedis
+import HaulTestSupport
 import Testing
 
 @Suite struct DuplicateTests {

@@ -1,9 +1,9 @@
-import Contract
-import Redis
-import TestSupport
+import HaulContract
+import HaulRedis
+import HaulTestSupport
 import Testing
 
-@testable import Bus
+@testable import HaulBus
 
 /// Events of one job are ordered by epoch and number, whatever becomes of the server.
 @Suite struct EpochTests {

@@ -1,10 +1,10 @@
-import Contract
 import Foundation
-import Redis
-import TestSupport
+import HaulContract
+import HaulRedis
+import HaulTestSupport
 import Testing
 
-@testable import Bus
+@testable import HaulBus
 
 /// The two readers of an element, Contract's and the claim's, are of one mind.
 @Suite struct GrammarTests {

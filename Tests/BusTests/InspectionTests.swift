@@ -1,9 +1,9 @@
-import Contract
-import Redis
-import TestSupport
+import HaulContract
+import HaulRedis
+import HaulTestSupport
 import Testing
 
-@testable import Bus
+@testable import HaulBus
 
 @Suite struct InspectionTests {
     /// A queue with a job in every state.

@@ -1,9 +1,9 @@
-import Contract
-import Redis
-import TestSupport
+import HaulContract
+import HaulRedis
+import HaulTestSupport
 import Testing
 
-@testable import Bus
+@testable import HaulBus
 
 /// Leases of any length that a worker may choose, in a time of their own.
 @Suite struct LeaseTests {

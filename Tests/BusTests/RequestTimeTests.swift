@@ -1,7 +1,7 @@
-import Bus
-import Contract
-import Redis
-import TestSupport
+import HaulBus
+import HaulContract
+import HaulRedis
+import HaulTestSupport
 import Testing
 
 /// A request is for what was pushed before it, however late a tick takes it.

@@ -1,7 +1,7 @@
-import Bus
-import Contract
-import Redis
-import TestSupport
+import HaulBus
+import HaulContract
+import HaulRedis
+import HaulTestSupport
 import Testing
 
 /// What a hand at redis-cli, or an odd producer, may do without stopping the queue.

@@ -1,9 +1,9 @@
-import Contract
-import Redis
-import TestSupport
+import HaulContract
+import HaulRedis
+import HaulTestSupport
 import Testing
 
-@testable import Bus
+@testable import HaulBus
 
 /// A queue while its workers are replaced by those of another version: each brings its own functions.
 @Suite struct VersionTests {

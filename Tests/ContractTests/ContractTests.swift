@@ -1,5 +1,5 @@
-import Contract
-import TestSupport
+import HaulContract
+import HaulTestSupport
 import Testing
 
 @Suite struct JSONTests {

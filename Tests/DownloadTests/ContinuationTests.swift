@@ -1,9 +1,9 @@
-import Contract
+import HaulContract
+import HaulTestSupport
 import Synchronization
-import TestSupport
 import Testing
 
-@testable import Download
+@testable import HaulDownload
 
 /// Answers to ranges that continue nothing: the bytes so far are dropped, and the file is right all the same.
 @Suite struct ContinuationTests {

@@ -1,7 +1,7 @@
-import TestSupport
+import HaulTestSupport
 import Testing
 
-@testable import Download
+@testable import HaulDownload
 
 @Suite struct CookieTests {
     private func header(_ lines: String...) throws -> String? {

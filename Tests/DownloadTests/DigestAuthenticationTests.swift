@@ -1,8 +1,8 @@
-import Contract
-import TestSupport
+import HaulContract
+import HaulTestSupport
 import Testing
 
-@testable import Download
+@testable import HaulDownload
 
 /// Digest authentication (RFC 7616).
 @Suite struct DigestAuthenticationTests {

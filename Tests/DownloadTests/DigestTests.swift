@@ -1,11 +1,11 @@
-import Contract
 import Foundation
+import HaulContract
+import HaulHTTP
+import HaulTestSupport
 import Synchronization
-import TestSupport
 import Testing
-import Transfer
 
-@testable import Download
+@testable import HaulDownload
 
 /// The digests that servers send, read and used.
 @Suite struct DigestTests {

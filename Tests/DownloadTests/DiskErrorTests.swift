@@ -1,11 +1,11 @@
-import Contract
 import Glibc
+import HaulContract
+import HaulHTTP
+import HaulTestSupport
 import Synchronization
-import TestSupport
 import Testing
-import Transfer
 
-@testable import Download
+@testable import HaulDownload
 
 /// A disk that refuses a write in the middle of a download, and then does not any more.
 @Suite struct DiskErrorTests {

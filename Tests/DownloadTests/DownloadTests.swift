@@ -1,11 +1,11 @@
-import Contract
 import Glibc
+import HaulContract
+import HaulHTTP
+import HaulTestSupport
 import Synchronization
-import TestSupport
 import Testing
-import Transfer
 
-@testable import Download
+@testable import HaulDownload
 
 /// Runs downloads one after the other, as workers would that share a directory.
 final class DownloadBench: Sendable {

@@ -1,8 +1,8 @@
-import Contract
+import HaulContract
+import HaulHTTP
 import Testing
-import Transfer
 
-@testable import Download
+@testable import HaulDownload
 
 /// A plan on a way with a round trip: answers come late, and each response begins slowly and doubles with each round trip.
 private struct FarFetch {

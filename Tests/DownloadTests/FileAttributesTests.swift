@@ -1,9 +1,9 @@
-import Contract
 import Glibc
-import TestSupport
+import HaulContract
+import HaulTestSupport
 import Testing
 
-@testable import Download
+@testable import HaulDownload
 
 /// The mode and the time of finished files.
 @Suite struct FileAttributesTests {

@@ -1,12 +1,12 @@
-import Contract
-import Executors
 import Glibc
+import HaulContract
+import HaulExecutors
+import HaulHTTP
+import HaulTestSupport
 import Synchronization
-import TestSupport
 import Testing
-import Transfer
 
-@testable import Download
+@testable import HaulDownload
 
 /// Many small files that come to the disk at once.
 @Suite struct GroupCommitTests {

@@ -1,9 +1,9 @@
-import Contract
-import TestSupport
+import HaulContract
+import HaulHTTP
+import HaulTestSupport
 import Testing
-import Transfer
 
-@testable import Download
+@testable import HaulDownload
 
 /// Downloads from servers that speak HTTP/2 and nothing else.
 @Suite(

@@ -1,8 +1,8 @@
-import Contract
+import HaulContract
+import HaulHTTP
 import Testing
-import Transfer
 
-@testable import Download
+@testable import HaulDownload
 
 @Suite struct HTTPValueTests {
     @Test("the three formats of dates") func dates() {

@@ -1,8 +1,8 @@
-import Contract
-import TestSupport
+import HaulContract
+import HaulTestSupport
 import Testing
 
-@testable import Download
+@testable import HaulDownload
 
 /// Servers and middleboxes that end connections before all is sent: what brings a file forward is no failure.
 @Suite struct HeadwayTests {

@@ -1,9 +1,9 @@
-import Contract
+import HaulContract
+import HaulTestSupport
 import Synchronization
-import TestSupport
 import Testing
 
-@testable import Download
+@testable import HaulDownload
 
 /// How many connections a host gets over all downloads, as the host sees it.
 @Suite struct HostLimitTests {

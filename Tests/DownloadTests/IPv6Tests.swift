@@ -1,9 +1,9 @@
-import Contract
-import TestSupport
+import HaulContract
+import HaulHTTP
+import HaulTestSupport
 import Testing
-import Transfer
 
-@testable import Download
+@testable import HaulDownload
 
 @Suite struct IPv6DownloadTests {
     static let bytes = FileBytes(seed: 51, count: 3_000_000)

@@ -1,9 +1,9 @@
-import Contract
+import HaulContract
+import HaulTestSupport
 import Synchronization
-import TestSupport
 import Testing
 
-@testable import Download
+@testable import HaulDownload
 
 /// What may be joined, and what is known of it later.
 @Suite struct JoinTests {

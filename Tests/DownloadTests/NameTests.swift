@@ -1,10 +1,10 @@
-import Contract
 import Glibc
+import HaulContract
+import HaulTestSupport
 import Synchronization
-import TestSupport
 import Testing
 
-@testable import Download
+@testable import HaulDownload
 
 /// Many files that want the same name.
 @Suite struct NameTests {

@@ -1,10 +1,10 @@
-import Contract
 import Glibc
-import TestSupport
+import HaulContract
+import HaulHTTP
+import HaulTestSupport
 import Testing
-import Transfer
 
-@testable import Download
+@testable import HaulDownload
 
 /// Downloads through real proxies; the address policy is that of a worker whose operator has allowed loopback.
 @Suite struct ProxyDownloadTests {

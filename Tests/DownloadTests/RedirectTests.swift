@@ -1,10 +1,10 @@
-import Contract
 import Foundation
-import TestSupport
+import HaulContract
+import HaulHTTP
+import HaulTestSupport
 import Testing
-import Transfer
 
-@testable import Download
+@testable import HaulDownload
 
 /// What goes along with a redirect, and what stays behind.
 @Suite struct RedirectTests {

@@ -1,7 +1,7 @@
-import Contract
+import HaulContract
 import Testing
 
-@testable import Download
+@testable import HaulDownload
 
 /// A plan with connections that deliver at given speeds, in simulated time.
 struct SimulatedFetch {

@@ -1,11 +1,11 @@
-import Contract
 import Foundation
+import HaulContract
+import HaulHTTP
+import HaulTestSupport
 import Synchronization
-import TestSupport
 import Testing
-import Transfer
 
-@testable import Download
+@testable import HaulDownload
 
 /// Several connections and several mirrors, against origins that give each connection little.
 @Suite struct SegmentTests {

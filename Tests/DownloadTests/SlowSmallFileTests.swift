@@ -1,9 +1,9 @@
-import Contract
+import HaulContract
+import HaulTestSupport
 import Synchronization
-import TestSupport
 import Testing
 
-@testable import Download
+@testable import HaulDownload
 
 /// Files so small that they are taken into memory, from servers so slow that a checkpoint is due before they are whole.
 @Suite struct SlowSmallFileTests {

@@ -1,9 +1,9 @@
-import Contract
-import TestSupport
+import HaulContract
+import HaulHTTP
+import HaulTestSupport
 import Testing
-import Transfer
 
-@testable import Download
+@testable import HaulDownload
 
 /// Origins that speak https, with a certificate of an authority that only the operator's `--ca` names.
 @Suite struct TLSDownloadTests {

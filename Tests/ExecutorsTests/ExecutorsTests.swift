@@ -1,6 +1,6 @@
-import Executors
 import Glibc
-import TestSupport
+import HaulExecutors
+import HaulTestSupport
 import Testing
 
 private actor OnLoop {

@@ -1,7 +1,7 @@
-import TestSupport
+import HaulTestSupport
 import Testing
 
-@testable import Executors
+@testable import HaulExecutors
 
 @Suite struct DequeTests {
     @Test("first in, first out, however it grows and shrinks") func order() {

@@ -1,5 +1,5 @@
 import HaulClient
-import TestSupport
+import HaulTestSupport
 import Testing
 
 @Suite struct HaulQueueTests {

@@ -1,6 +1,6 @@
 import Foundation
 import Glibc
-import TestSupport
+import HaulTestSupport
 import Testing
 
 /// The command as a black box.

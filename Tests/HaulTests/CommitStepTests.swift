@@ -1,6 +1,6 @@
 import Foundation
 import Glibc
-import TestSupport
+import HaulTestSupport
 import Testing
 
 /// Workers that die, or are frozen and wake, between any two of the calls by which a file gets its name.

@@ -1,6 +1,6 @@
 import Foundation
 import Glibc
-import TestSupport
+import HaulTestSupport
 import Testing
 
 /// Workers on real file systems that are full, read-only, broken or gone: the worker waits, the jobs are not blamed, and all

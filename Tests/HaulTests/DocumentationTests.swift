@@ -1,6 +1,6 @@
 import Foundation
 import Glibc
-import TestSupport
+import HaulTestSupport
 import Testing
 
 /// The examples of README.md and docs/, run as a reader would: blocks fenced as `sh run`, each page one session.

@@ -1,6 +1,6 @@
 import Foundation
 import Glibc
-import TestSupport
+import HaulTestSupport
 import Testing
 
 /// The grace time is one budget for all that a worker does between SIGTERM and its end.

@@ -1,5 +1,5 @@
 import Foundation
-import TestSupport
+import HaulTestSupport
 import Testing
 
 /// Never a mixture, with real workers: one is killed with all of its downloads in mid-transfer, the remote files change, and

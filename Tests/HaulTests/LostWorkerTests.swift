@@ -1,6 +1,6 @@
 import Foundation
 import Glibc
-import TestSupport
+import HaulTestSupport
 import Testing
 
 /// Workers that are killed, frozen and replaced.

@@ -1,5 +1,5 @@
 import Glibc
-import TestSupport
+import HaulTestSupport
 import Testing
 
 /// Arguments, lines and keys as only people and broken programs write them.

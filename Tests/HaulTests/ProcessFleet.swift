@@ -1,6 +1,6 @@
 import Foundation
 import Glibc
-import TestSupport
+import HaulTestSupport
 import Testing
 
 /// Workers as real processes with the shortest lease, on a Redis and an origin of their own.

@@ -1,6 +1,6 @@
 import Foundation
 import Glibc
-import TestSupport
+import HaulTestSupport
 import Testing
 
 /// A Redis that stalls, is full, refuses, or holds nonsense: one sentence, no busy loop, and on again when it is over.

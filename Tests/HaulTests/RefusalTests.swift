@@ -1,6 +1,6 @@
 import Foundation
 import Glibc
-import TestSupport
+import HaulTestSupport
 import Testing
 
 /// A Redis that refuses everything for a while, in each of its ways: a worker says so in one sentence, does not knock too

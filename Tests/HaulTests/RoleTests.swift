@@ -1,6 +1,6 @@
 import Foundation
-import Redis
-import TestSupport
+import HaulRedis
+import HaulTestSupport
 import Testing
 
 /// Each role does its verbs with the rights that it has, and has no right that none of them asks for.

@@ -1,6 +1,6 @@
 import Foundation
-import Redis
-import TestSupport
+import HaulRedis
+import HaulTestSupport
 
 /// deploy/redis/users.acl on a real server, with an administrator besides.
 final class Roles: Sendable {

@@ -1,6 +1,6 @@
 import Foundation
 import Glibc
-import TestSupport
+import HaulTestSupport
 import Testing
 
 /// Workers with the shortest lease, on a Redis that stands still for about as long as that.

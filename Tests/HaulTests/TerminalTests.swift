@@ -1,7 +1,7 @@
-import Contract
 import Foundation
 import Glibc
-import TestSupport
+import HaulContract
+import HaulTestSupport
 import Testing
 
 /// What the command prints, for whom, and where to.

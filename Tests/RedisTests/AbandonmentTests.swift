@@ -1,6 +1,6 @@
 import Glibc
-import Redis
-import TestSupport
+import HaulRedis
+import HaulTestSupport
 import Testing
 
 /// Callers who leave before their replies come, and connections of which only one side knows the end.

@@ -1,8 +1,8 @@
 import Glibc
-import TestSupport
+import HaulTestSupport
 import Testing
 
-@testable import Redis
+@testable import HaulRedis
 
 /// Error replies are normal life: each has its meaning, and what passes is waited out.
 @Suite struct ErrorReplyTests {

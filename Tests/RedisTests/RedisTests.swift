@@ -1,8 +1,8 @@
 import Glibc
-import TestSupport
+import HaulTestSupport
 import Testing
 
-@testable import Redis
+@testable import HaulRedis
 
 /// Many callers on the loop itself: all of them come in one turn.
 private actor Callers {

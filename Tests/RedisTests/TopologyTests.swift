@@ -1,8 +1,8 @@
 import Glibc
-import TestSupport
+import HaulTestSupport
 import Testing
 
-@testable import Redis
+@testable import HaulRedis
 
 @Suite struct TLSTests {
     private func server(_ certificates: Certificates, clients: Bool = false) async throws -> (RedisServer, Int) {

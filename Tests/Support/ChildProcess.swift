@@ -1,4 +1,4 @@
-import CLinux
+import CHaulLinux
 import Foundation
 import Glibc
 import Synchronization

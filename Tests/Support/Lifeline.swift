@@ -1,4 +1,4 @@
-import CLinux
+import CHaulLinux
 import Glibc
 
 /// Ends what tests have started, and what that has started, when their own process ends, however that happens.

@@ -1,6 +1,6 @@
-import CLinux
-import Executors
+import CHaulLinux
 import Glibc
+import HaulExecutors
 import Synchronization
 
 /// Accepts connections on loopback, on a thread of its own, until it is stopped.

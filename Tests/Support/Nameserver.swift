@@ -1,6 +1,6 @@
-import Executors
 import Foundation
 import Glibc
+import HaulExecutors
 import Synchronization
 
 /// A nameserver on loopback that has no addresses to tell, for programs in mounts of their own.

@@ -1,4 +1,4 @@
-import COpenSSL
+import CHaulOpenSSL
 import Glibc
 
 /// What a server needs for TLS: its certificate and key, from `Certificates`.

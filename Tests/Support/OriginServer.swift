@@ -1,5 +1,5 @@
-import Executors
 import Glibc
+import HaulExecutors
 import Synchronization
 
 /// A scripted HTTP/1.1 origin over real sockets on loopback, plain or with TLS: a handler says what is answered to each

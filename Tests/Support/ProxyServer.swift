@@ -1,6 +1,6 @@
-import Executors
 import Foundation
 import Glibc
+import HaulExecutors
 import Synchronization
 
 /// A proxy on loopback like an operator's: HTTP (CONNECT, and plain requests in absolute form) and SOCKS 5 on one port, told

@@ -1,4 +1,4 @@
-import COpenSSL
+import CHaulOpenSSL
 
 package enum SHA256 {
     package static func digest(_ bytes: [UInt8]) -> [UInt8] {

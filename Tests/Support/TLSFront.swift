@@ -1,5 +1,5 @@
-import Executors
 import Glibc
+import HaulExecutors
 
 /// Takes TLS off accepted connections, for servers that speak plainly.
 enum TLSFront {

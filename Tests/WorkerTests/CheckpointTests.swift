@@ -1,10 +1,10 @@
-import Bus
-import Contract
-import Redis
-import TestSupport
+import HaulBus
+import HaulContract
+import HaulRedis
+import HaulTestSupport
 import Testing
 
-@testable import Worker
+@testable import HaulWorker
 
 /// When a run tells how far it is.
 @Suite struct CheckpointTests {

@@ -1,6 +1,6 @@
-import Download
-import TestSupport
-import Transfer
+import HaulDownload
+import HaulHTTP
+import HaulTestSupport
 
 extension DownloadContext {
     /// What the downloads into `root` share.

@@ -1,12 +1,12 @@
-import Bus
-import Contract
+import HaulBus
+import HaulContract
+import HaulHTTP
+import HaulRedis
+import HaulTestSupport
 import Logging
-import Redis
-import TestSupport
 import Testing
-import Transfer
 
-@testable import Worker
+@testable import HaulWorker
 
 /// Workers in this process, on a Redis of their own, that share a directory.
 final class Fleet: Sendable {

@@ -1,9 +1,9 @@
 import Foundation
 import Glibc
-import TestSupport
+import HaulTestSupport
 import Testing
 
-@testable import Worker
+@testable import HaulWorker
 
 /// Whether a process of this machine is there.
 @Suite struct HostProcessTests {

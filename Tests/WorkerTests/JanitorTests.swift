@@ -1,14 +1,14 @@
-import Bus
-import Contract
-import Download
-import Executors
 import Glibc
+import HaulBus
+import HaulContract
+import HaulDownload
+import HaulExecutors
+import HaulRedis
+import HaulTestSupport
 import Logging
-import Redis
-import TestSupport
 import Testing
 
-@testable import Worker
+@testable import HaulWorker
 
 /// What is swept, and above all what is not.
 @Suite struct JanitorTests {

@@ -1,12 +1,12 @@
-import Bus
-import Contract
-import Download
 import Glibc
-import Redis
-import TestSupport
+import HaulBus
+import HaulContract
+import HaulDownload
+import HaulRedis
+import HaulTestSupport
 import Testing
 
-@testable import Worker
+@testable import HaulWorker
 
 /// Partial files that nobody goes on with.
 @Suite struct LeftoverTests {

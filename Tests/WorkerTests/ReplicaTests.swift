@@ -1,11 +1,11 @@
-import Contract
 import Glibc
-import Redis
-import TestSupport
+import HaulContract
+import HaulRedis
+import HaulTestSupport
 import Testing
 
-@testable import Bus
-@testable import Worker
+@testable import HaulBus
+@testable import HaulWorker
 
 /// A worker that tells of completed jobs when replicas have them.
 @Suite struct ReplicaTests {

@@ -1,10 +1,10 @@
-import Bus
-import Contract
-import Redis
-import TestSupport
+import HaulBus
+import HaulContract
+import HaulRedis
+import HaulTestSupport
 import Testing
 
-@testable import Worker
+@testable import HaulWorker
 
 /// Runs that end at the same time.
 @Suite struct SettlerTests {

@@ -1,13 +1,13 @@
-import Bus
-import Contract
-import Executors
 import Foundation
 import Glibc
-import Redis
-import TestSupport
+import HaulBus
+import HaulContract
+import HaulExecutors
+import HaulRedis
+import HaulTestSupport
 import Testing
 
-@testable import Worker
+@testable import HaulWorker
 
 /// A worker's first words with Redis.
 @Suite struct StartTests {

@@ -1,12 +1,12 @@
-import Bus
-import Contract
+import HaulBus
+import HaulContract
+import HaulHTTP
+import HaulRedis
+import HaulTestSupport
 import Logging
-import Redis
-import TestSupport
 import Testing
-import Transfer
 
-@testable import Worker
+@testable import HaulWorker
 
 /// Workers on a Redis Cluster, and behind sentinels.
 @Suite struct TopologyRunTests {

@@ -1,12 +1,12 @@
-import Bus
-import Contract
 import Foundation
 import Glibc
-import Redis
-import TestSupport
+import HaulBus
+import HaulContract
+import HaulRedis
+import HaulTestSupport
 import Testing
 
-@testable import Worker
+@testable import HaulWorker
 
 /// What neither side has heard of: claims and settlings around a connection that dies, files placed by the dead.
 @Suite struct UnheardOfTests {

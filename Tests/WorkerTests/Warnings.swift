@@ -1,5 +1,5 @@
+import HaulTestSupport
 import Logging
-import TestSupport
 
 /// A log of which a test sees the warnings, each with its reason if it has one.
 struct Warnings: LogHandler {

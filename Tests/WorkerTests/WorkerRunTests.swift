@@ -1,11 +1,11 @@
-import Bus
-import Contract
-import Redis
-import TestSupport
+import HaulBus
+import HaulContract
+import HaulHTTP
+import HaulRedis
+import HaulTestSupport
 import Testing
-import Transfer
 
-@testable import Worker
+@testable import HaulWorker
 
 @Suite struct WorkerRunTests {
     static let bytes = FileBytes(seed: 21, count: 2_000_000)

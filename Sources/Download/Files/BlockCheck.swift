@@ -1,5 +1,5 @@
-import Contract
 import Glibc
+import HaulContract
 
 /// crc32c of the last bytes of each durable interval: it tells a cloned or restored volume, whose file looks right.
 enum BlockCheck {

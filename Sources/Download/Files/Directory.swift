@@ -1,7 +1,7 @@
-import CLinux
-import Contract
+import CHaulLinux
 import Glibc
-import Transfer
+import HaulContract
+import HaulHTTP
 
 /// An open directory; closed with its last reference.
 final class Directory: Sendable {

@@ -1,6 +1,6 @@
-import Contract
 import Glibc
-import Transfer
+import HaulContract
+import HaulHTTP
 
 /// What a finished file has besides its bytes, as the operator wants it.
 package struct FileAttributes: Sendable {

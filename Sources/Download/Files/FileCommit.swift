@@ -1,5 +1,5 @@
-import Executors
-import Transfer
+import HaulExecutors
+import HaulHTTP
 
 /// The last steps of a file that has come: its bytes on the disk, then its name. They are apart, so that many files can take
 /// each of them together.

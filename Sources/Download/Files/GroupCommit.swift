@@ -1,6 +1,6 @@
-import Executors
+import HaulExecutors
+import HaulHTTP
 import Synchronization
-import Transfer
 
 /// Puts small files on the disk together (group commit).
 ///

@@ -1,7 +1,7 @@
-import CLinux
-import Contract
+import CHaulLinux
 import Glibc
-import Transfer
+import HaulContract
+import HaulHTTP
 
 /// Held while a file gets its name where that takes a look and then a rename; it ends with its last reference, and with its
 /// process. Workers wait for each other only for the same name, so that one that was frozen holds up no others.

@@ -1,6 +1,6 @@
-import CLinux
+import CHaulLinux
 import Glibc
-import Transfer
+import HaulHTTP
 
 /// How a file system gives a file a name that must not be taken from another: what it can, best first.
 package enum Naming: Int, Sendable, Comparable {

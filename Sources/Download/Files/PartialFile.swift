@@ -1,6 +1,6 @@
-import Contract
 import Glibc
-import Transfer
+import HaulContract
+import HaulHTTP
 
 /// Which partial file: it lies beside `file`, the finished one's path.
 package struct PartialPlace: Sendable {

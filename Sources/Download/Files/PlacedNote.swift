@@ -1,5 +1,5 @@
 import Glibc
-import Transfer
+import HaulHTTP
 
 /// What proves that a file is its job's own where there are no hard links: a small file that tells the final name, and how
 /// the file looks. It counts once the partial file's name is gone.

@@ -1,5 +1,5 @@
 import Glibc
-import Transfer
+import HaulHTTP
 
 /// A partial file on its way to its final name. The one call that gives it has the partial file's hidden name as its source:
 /// where a later run has taken that away, it fails, however late it comes.

@@ -1,5 +1,5 @@
-import Contract
 import Glibc
+import HaulContract
 
 // What lies beside the finished files.
 extension Store {

@@ -1,8 +1,8 @@
-import CLinux
-package import Contract
+import CHaulLinux
 import Glibc
+package import HaulContract
+import HaulHTTP
 import Synchronization
-import Transfer
 
 /// The directory that downloads go to. Its id, in the file `.haul-store`, says which workers share it: offsets count
 /// only on the store that holds the bytes.

@@ -1,6 +1,6 @@
-import Contract
 import Glibc
-import Transfer
+import HaulContract
+import HaulHTTP
 
 /// The final name of a download, and what may be in the way of it.
 struct Target: Sendable {

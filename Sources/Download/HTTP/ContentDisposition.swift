@@ -1,4 +1,4 @@
-import Transfer
+import HaulHTTP
 
 /// The file name of a Content-Disposition (RFC 6266, RFC 8187), read as browsers do.
 enum ContentDisposition {

@@ -1,4 +1,4 @@
-import Transfer
+import HaulHTTP
 
 /// What a body was compressed with though nobody asked for it: the file keeps it, and its name should say so.
 enum ContentEncoding {

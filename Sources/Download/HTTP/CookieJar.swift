@@ -1,4 +1,4 @@
-import Transfer
+import HaulHTTP
 
 /// Cookies within one chain of redirects; each goes back to the origin that set it and to no other.
 struct CookieJar: Sendable {

@@ -1,5 +1,5 @@
-import Contract
-import Transfer
+import HaulContract
+import HaulHTTP
 
 /// A server's demand for Digest authentication (RFC 7616), and its answer. MD5 and SHA-256, with sessions or without, and
 /// `qop=auth`, or none as of old.

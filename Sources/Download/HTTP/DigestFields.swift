@@ -1,5 +1,5 @@
-import Contract
-import Transfer
+import HaulContract
+import HaulHTTP
 
 /// What a response says the digest of the whole representation is: Repr-Digest and Content-Digest (RFC 9530), and the
 /// older Content-MD5. All of them mean the bytes with their Content-Encoding, which are the bytes that are saved.

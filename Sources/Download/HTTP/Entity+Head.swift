@@ -1,5 +1,5 @@
-import Contract
-import Transfer
+import HaulContract
+import HaulHTTP
 
 extension Entity {
     /// What a response tells of the version of the bytes that it carries. `total` is the whole entity's length.

@@ -1,5 +1,5 @@
-import Contract
-import Transfer
+import HaulContract
+import HaulHTTP
 
 /// Where a chain of redirects led: further requests for the same entity go straight there.
 struct Landing: Sendable {

@@ -1,5 +1,5 @@
-import Contract
-import Transfer
+import HaulContract
+import HaulHTTP
 
 /// What to do with a response, decided on its head alone, before the first body byte.
 enum ResponseDecision: Equatable {

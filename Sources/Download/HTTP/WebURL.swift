@@ -1,4 +1,4 @@
-import Transfer
+import HaulHTTP
 
 /// An http or https URL, as far as redirects and file names need it (RFC 3986).
 struct WebURL: Sendable, Equatable {

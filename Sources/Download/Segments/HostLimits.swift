@@ -1,5 +1,5 @@
-import Contract
-import Executors
+import HaulContract
+import HaulExecutors
 import Synchronization
 
 /// How many connections a worker has to each host, over all of its downloads.

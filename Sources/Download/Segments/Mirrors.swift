@@ -1,5 +1,5 @@
-import Contract
-import Transfer
+import HaulContract
+import HaulHTTP
 
 /// The URLs of one job, and what is known of each.
 ///

@@ -1,5 +1,5 @@
-import Contract
-import Transfer
+import HaulContract
+import HaulHTTP
 
 /// The question for some bytes of a known entity, to one of the job's mirrors.
 struct PartQuestion: Sendable {

@@ -1,7 +1,7 @@
-import Contract
-import Executors
+import HaulContract
+import HaulExecutors
+import HaulHTTP
 import Synchronization
-import Transfer
 
 /// Brings what is missing of one entity, over as many connections as help. `SegmentPlan` decides; here it is done.
 struct SegmentFetcher {

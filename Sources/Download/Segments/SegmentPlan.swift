@@ -1,5 +1,5 @@
-import Contract
-import Transfer
+import HaulContract
+import HaulHTTP
 
 /// Which connection fetches which bytes of one entity: it decides, and touches nothing. Times are in seconds.
 ///

@@ -1,4 +1,4 @@
-import Contract
+import HaulContract
 
 /// Whether a download is slower than its job allows: on average over `window` seconds, not counting the time in which our own
 /// limits or the disk held it.

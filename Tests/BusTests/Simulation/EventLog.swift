@@ -1,6 +1,6 @@
-import Bus
-import Contract
-import Redis
+import HaulBus
+import HaulContract
+import HaulRedis
 import Synchronization
 
 /// What was published, and whether a job's events are in order by epoch and number, as a consumer would judge.

@@ -1,6 +1,6 @@
-import Bus
-import Contract
-import Redis
+import HaulBus
+import HaulContract
+import HaulRedis
 
 /// What Redis says of a job.
 struct Facts: Equatable {

@@ -1,6 +1,6 @@
-import Contract
+import HaulContract
 
-@testable import Bus
+@testable import HaulBus
 
 extension Ledger {
     /// What was called.

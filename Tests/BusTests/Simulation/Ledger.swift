@@ -1,7 +1,7 @@
-import Contract
 import Foundation
+import HaulContract
 
-@testable import Bus
+@testable import HaulBus
 
 /// What must come of every job, by the contract: the tables of docs/bus.md and the promises, told from what was done to it
 /// and not from how the scripts do it.

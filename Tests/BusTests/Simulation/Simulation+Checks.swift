@@ -1,8 +1,8 @@
-import Contract
-import Redis
-import TestSupport
+import HaulContract
+import HaulRedis
+import HaulTestSupport
 
-@testable import Bus
+@testable import HaulBus
 
 // What is looked at besides the jobs' states.
 

@@ -1,6 +1,6 @@
-import Redis
+import HaulRedis
 
-@testable import Bus
+@testable import HaulBus
 
 // What befalls workers and Redis.
 

@@ -1,7 +1,7 @@
-import Contract
-import Redis
+import HaulContract
+import HaulRedis
 
-@testable import Bus
+@testable import HaulBus
 
 // Workers, and the replies that they do not hear.
 

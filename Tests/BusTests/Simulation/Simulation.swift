@@ -1,8 +1,8 @@
-import Contract
-import Redis
-import TestSupport
+import HaulContract
+import HaulRedis
+import HaulTestSupport
 
-@testable import Bus
+@testable import HaulBus
 
 /// A queue, its workers, and those who use it, in a time of their own.
 ///

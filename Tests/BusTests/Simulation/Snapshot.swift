@@ -1,6 +1,6 @@
-import Redis
+import HaulRedis
 
-@testable import Bus
+@testable import HaulBus
 
 /// All keys at one moment, with their times to live, in another database of the same server.
 struct Snapshot {

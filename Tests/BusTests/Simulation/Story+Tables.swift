@@ -1,5 +1,5 @@
-import Bus
-import Contract
+import HaulBus
+import HaulContract
 
 // The contract's tables: each says in which state a job is then.
 

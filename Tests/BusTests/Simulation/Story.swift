@@ -1,5 +1,5 @@
-import Bus
-import Contract
+import HaulBus
+import HaulContract
 
 /// What was done to a job, and so what may become of it.
 struct Story {

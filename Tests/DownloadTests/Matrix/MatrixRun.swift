@@ -1,9 +1,9 @@
-import Contract
+import HaulContract
+import HaulHTTP
+import HaulTestSupport
 import Synchronization
-import TestSupport
-import Transfer
 
-@testable import Download
+@testable import HaulDownload
 
 /// What came of the cases.
 struct MatrixTally: Sendable {

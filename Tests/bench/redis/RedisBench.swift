@@ -1,5 +1,5 @@
 import Glibc
-import Redis
+import HaulRedis
 
 /// Commands per second through one `Redis` client: so many callers, each of whom asks again as soon as it is answered.
 ///

@@ -1,0 +1,26 @@
+import CHaulCurl
+import CHaulOpenSSL
+import Glibc
+package import HaulContract
+
+/// The certificate authorities that servers are verified against.
+package enum CertificateStore {
+    /// Throws a sentence if `file` holds no certificates.
+    package static func check(_ file: String) throws(Failure) {
+        let context = SSL_CTX_new(TLS_client_method())
+        defer {
+            ERR_clear_error()
+            SSL_CTX_free(context)
+        }
+        guard SSL_CTX_load_verify_locations(context, file, nil) == 1 else {
+            throw Failure(
+                .tls, "the file of certificate authorities, \(file), cannot be used: it must hold certificates in PEM")
+        }
+    }
+
+    /// Whether this system has any authorities, where libcurl looks for them.
+    package static var isInstalled: Bool {
+        let version = curl_version_info(CURLVERSION_SEVENTH).pointee
+        return [version.cainfo, version.capath].contains { place in place.map { access($0, R_OK) == 0 } ?? false }
+    }
+}

@@ -1,0 +1,130 @@
+import CHaulCurl
+import HaulExecutors
+
+/// libcurl's multi handle on an event loop: the loop waits for the sockets and timers that libcurl names, and tells it.
+///
+/// Everything happens on the loop's thread.
+final class CurlMulti {
+    private let loop: EventLoop
+    private let raw = curl_multi_init()!
+    private let share = curl_share_init()!
+    private var timer: EventLoop.Timer?
+    private var watched: Set<Int32> = []
+    /// Of all connections: libcurl keeps some for later requests.
+    let connections = ConnectionSockets()
+    /// How often a socket was found ready.
+    private(set) var turns = 0
+    /// Called after libcurl has had a turn; the place to look for what is done.
+    var afterTurn: () -> Void = {}
+
+    init(loop: EventLoop, idleConnections: Int) {
+        self.loop = loop
+        // Connections and names are shared by the multi handle anyhow; TLS sessions only so.
+        ccurl_share(share, CURL_LOCK_DATA_SSL_SESSION)
+        ccurl_multi_set_long(raw, CURLMOPT_MAXCONNECTS, idleConnections)
+        // A connection is one transfer's, with HTTP/2 as well: it can be paused and given up without regard to others.
+        ccurl_multi_set_long(raw, CURLMOPT_PIPELINING, Int(CURLPIPE_NOTHING))
+        ccurl_multi_set_callbacks(
+            raw, Unmanaged.passUnretained(self).toOpaque(),
+            { easy, socket, interest, context, _ in
+                // A closing connection has no transfer any more.
+                if interest != CURL_POLL_REMOVE, let easy, let task = ccurl_get_private(easy) {
+                    TransferTask.of(task).mark.socket = socket
+                }
+                Unmanaged<CurlMulti>.fromOpaque(context!).takeUnretainedValue().watch(socket, for: interest)
+                return 0
+            },
+            { _, milliseconds, context in
+                Unmanaged<CurlMulti>.fromOpaque(context!).takeUnretainedValue().schedule(after: milliseconds)
+                return 0
+            })
+    }
+
+    deinit {
+        curl_multi_cleanup(raw)
+        curl_share_cleanup(share)
+    }
+
+    func add(_ easy: EasyHandle) -> CURLMcode {
+        ccurl_set_pointer(easy.raw, CURLOPT_SHARE, share)
+        ccurl_set_close_callback(
+            easy.raw, Unmanaged.passUnretained(connections).toOpaque(),
+            { context, socket in
+                Unmanaged<ConnectionSockets>.fromOpaque(context!).takeUnretainedValue().close(socket)
+            })
+        return curl_multi_add_handle(raw, easy.raw)
+    }
+
+    func remove(_ easy: EasyHandle) {
+        curl_multi_remove_handle(raw, easy.raw)
+        ccurl_set_pointer(easy.raw, CURLOPT_SHARE, nil)
+    }
+
+    /// Lets libcurl look at a transfer that is connecting, though none of its sockets is ready. After an address has failed
+    /// it has none: libcurl makes that of the next address when it looks again, and asks nobody to be woken.
+    func wake(_ easy: EasyHandle) {
+        // The documented way to have a handle looked at soon is to end a pause; nothing is sent yet that could be paused.
+        curl_easy_pause(easy.raw, CURLPAUSE_SEND)
+        curl_easy_pause(easy.raw, CURLPAUSE_CONT)
+    }
+
+    /// The transfers that have ended since the last call: their contexts and results.
+    func nextDone() -> (context: UnsafeMutableRawPointer, result: CURLcode)? {
+        var left: Int32 = 0
+        while let message = curl_multi_info_read(raw, &left) {
+            guard message.pointee.msg == CURLMSG_DONE, let context = ccurl_get_private(message.pointee.easy_handle)
+            else { continue }
+            return (context, message.pointee.data.result)
+        }
+        return nil
+    }
+
+    /// Ends the watches and the timer: the loop's handlers hold this object, and through `afterTurn` the engine.
+    func stop() {
+        for socket in watched { loop.unwatch(socket) }
+        if let timer { loop.cancel(timer) }
+        afterTurn = {}
+    }
+
+    private func watch(_ socket: Int32, for interest: Int32) {
+        guard interest != CURL_POLL_REMOVE else {
+            watched.remove(socket)
+            loop.unwatch(socket)
+            return
+        }
+        var readiness: EventLoop.Readiness = []
+        if interest & CURL_POLL_IN != 0 { readiness.insert(.readable) }
+        if interest & CURL_POLL_OUT != 0 { readiness.insert(.writable) }
+        if watched.insert(socket).inserted {
+            loop.watch(socket, for: readiness) { [unowned self] ready in turn(socket, ready) }
+        } else {
+            loop.change(socket, to: readiness)
+        }
+    }
+
+    private func turn(_ socket: Int32, _ ready: EventLoop.Readiness) {
+        var events: Int32 = 0
+        if ready.contains(.readable) { events |= CURL_CSELECT_IN }
+        if ready.contains(.writable) { events |= CURL_CSELECT_OUT }
+        if !ready.isDisjoint(with: .failed) { events |= CURL_CSELECT_ERR }
+        turns += 1
+        run(socket, events)
+    }
+
+    /// libcurl must not be called from inside its own callback, so even a timer of 0 ms waits for the loop's next turn.
+    private func schedule(after milliseconds: Int) {
+        if let timer { loop.cancel(timer) }
+        timer = nil
+        guard milliseconds >= 0 else { return }
+        timer = loop.schedule(at: .now + .milliseconds(milliseconds)) { [unowned self] in
+            timer = nil
+            run(CURL_SOCKET_TIMEOUT, 0)
+        }
+    }
+
+    private func run(_ socket: Int32, _ events: Int32) {
+        var running: Int32 = 0
+        curl_multi_socket_action(raw, socket, events, &running)
+        afterTurn()
+    }
+}

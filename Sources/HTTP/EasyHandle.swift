@@ -1,0 +1,143 @@
+import CHaulCurl
+import HaulContract
+
+/// libcurl's handle of one transfer. Kept for the next one: what libcurl has allocated for it stays with it.
+final class EasyHandle {
+    let raw: UnsafeMutableRawPointer
+    private let errorText = UnsafeMutablePointer<CChar>.allocate(capacity: Int(CURL_ERROR_SIZE))
+    private var headers: UnsafeMutablePointer<curl_slist>?
+    private var pinned: UnsafeMutablePointer<curl_slist>?
+    private var resolved: UnsafeMutablePointer<curl_slist>?
+
+    init?() {
+        guard let raw = curl_easy_init() else { return nil }
+        self.raw = raw
+    }
+
+    deinit {
+        curl_easy_cleanup(raw)
+        freeLists()
+        errorText.deallocate()
+    }
+
+    /// libcurl's own words about the failure.
+    var errorMessage: String { String(cString: errorText) }
+
+    /// Forgets the last transfer; connections live in the multi handle and stay.
+    func reset() {
+        curl_easy_reset(raw)
+        freeLists()
+    }
+
+    private func freeLists() {
+        curl_slist_free_all(headers)
+        curl_slist_free_all(pinned)
+        curl_slist_free_all(resolved)
+        (headers, pinned, resolved) = (nil, nil, nil)
+    }
+
+    /// Sets everything that `request` asks for. A value that libcurl does not take is an error with its name.
+    func configure(
+        _ request: Request, _ configuration: TransferEngine.Configuration, bufferSize: Int, offeringHTTP2: Bool
+    ) throws(TransferError) {
+        errorText[0] = 0
+        ccurl_set_pointer(raw, CURLOPT_ERRORBUFFER, errorText)
+        try set(CURLOPT_PROTOCOLS_STR, "http,https")
+        try set(CURLOPT_URL, request.url)
+        set(CURLOPT_NOSIGNAL, 1)
+        // Without it a resolver thread that hangs would be joined, on the loop.
+        set(CURLOPT_QUICK_EXIT, 1)
+        // Paused HTTP/2 streams buffer up to 32 MiB each, so it is for servers that speak nothing else.
+        set(CURLOPT_HTTP_VERSION, offeringHTTP2 ? CURL_HTTP_VERSION_2TLS : CURL_HTTP_VERSION_1_1)
+        set(CURLOPT_BUFFERSIZE, bufferSize)
+        // 0 would mean libcurl's own default.
+        set(CURLOPT_CONNECTTIMEOUT_MS, max(1, request.connectTimeout.milliseconds))
+        set(CURLOPT_TCP_KEEPALIVE, 1)
+        set(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1)
+        // Empty, not unset: unset means that the environment decides.
+        try set(CURLOPT_PROXY, configuration.proxy ?? "")
+        try set(CURLOPT_NOPROXY, "")
+        if let agent = configuration.userAgent { try set(CURLOPT_USERAGENT, agent) }
+        if let file = configuration.certificateAuthorities {
+            // The system's directory stays in force beside the file. An https proxy is verified like a server.
+            for option in [CURLOPT_CAINFO, CURLOPT_PROXY_CAINFO] { try set(option, file) }
+            for option in [CURLOPT_CAPATH, CURLOPT_PROXY_CAPATH] { try set(option, "/etc/ssl/certs") }
+        }
+        if let certificate = configuration.clientCertificate, certificate.isFor(request.url) {
+            try set(CURLOPT_SSLCERT, certificate.file)
+            try set(CURLOPT_SSLKEY, certificate.key ?? certificate.file)
+        }
+        try setMethod(request)
+        for (name, value) in request.headers { try addHeader(name, value) }
+        ccurl_set_pointer(raw, CURLOPT_HTTPHEADER, headers)
+        for entry in configuration.addresses {
+            guard let list = curl_slist_append(resolved, entry) else { throw Self.outOfMemory }
+            resolved = list
+        }
+        ccurl_set_pointer(raw, CURLOPT_RESOLVE, resolved)
+    }
+
+    /// Its connection is closed when it ends. What is left of an HTTP/2 stream would come in before the next response.
+    func forbidReuse() { set(CURLOPT_FORBID_REUSE, 1) }
+
+    /// Connects to `address` in place of the URL's host, whose name is still what is asked for and verified.
+    func pin(to address: IPAddress) throws(TransferError) {
+        let host = if case .v6 = address { "[\(address)]" } else { "\(address)" }
+        guard let list = curl_slist_append(nil, "::\(host):") else { throw Self.outOfMemory }
+        pinned = list
+        ccurl_set_pointer(raw, CURLOPT_CONNECT_TO, list)
+    }
+
+    private func setMethod(_ request: Request) throws(TransferError) {
+        if request.method == "HEAD" {
+            set(CURLOPT_NOBODY, 1)
+            return
+        }
+        if let body = request.body {
+            set(CURLOPT_POST, 1)
+            ccurl_set_offset(raw, CURLOPT_POSTFIELDSIZE_LARGE, body.utf8.count)
+            try set(CURLOPT_COPYPOSTFIELDS, body)
+            // libcurl would add both of its own accord.
+            try addLine("Expect:")
+            if !request.headers.contains(where: { $0.name.lowercased() == "content-type" }) {
+                try addLine("Content-Type:")
+            }
+        }
+        if request.method != "GET" || request.body != nil { try set(CURLOPT_CUSTOMREQUEST, request.method) }
+    }
+
+    private func addHeader(_ name: String, _ value: String) throws(TransferError) {
+        guard !name.isEmpty, !name.utf8.contains(where: { $0 <= 0x20 || $0 == 0x3A || $0 >= 0x7F }),
+            !value.utf8.contains(where: { $0 < 0x20 && $0 != 0x09 || $0 == 0x7F })
+        else {
+            throw TransferError(.badJob, "the header \(name.debugDescription) cannot be sent as it is")
+        }
+        // "Name;" is libcurl's way to send an empty value.
+        try addLine(value.isEmpty ? "\(name);" : "\(name): \(value)")
+    }
+
+    private func addLine(_ line: String) throws(TransferError) {
+        guard let list = curl_slist_append(headers, line) else { throw Self.outOfMemory }
+        headers = list
+    }
+
+    private func set(_ option: CURLoption, _ value: Int) { ccurl_set_long(raw, option, value) }
+
+    private func set(_ option: CURLoption, _ value: String) throws(TransferError) {
+        let code = ccurl_set_string(raw, option, value)
+        guard code == CURLE_OK else {
+            let reason = String(cString: curl_easy_strerror(code))
+            throw TransferError(.localLimit, "libcurl refuses a setting: \(reason)")
+        }
+    }
+
+    static let outOfMemory = TransferError(.localLimit, "out of memory for a transfer")
+}
+
+extension Duration {
+    var nanoseconds: UInt64 {
+        let (seconds, attoseconds) = components
+        return seconds < 0 || attoseconds < 0
+            ? 0 : UInt64(seconds) &* 1_000_000_000 + UInt64(attoseconds / 1_000_000_000)
+    }
+}

@@ -1,0 +1,40 @@
+import CHaulCurl
+import CHaulOpenSSL
+
+/// What libcurl does not tell of a TLS connection. It belongs to OpenSSL's session, and is let go with it.
+final class TLSSession {
+    /// The server has ended its side by an alert, close_notify. Where the end of the connection is all that tells a body's
+    /// end, only this tells a whole body from one that was cut, by whomever (RFC 9112 section 9.8). libcurl takes both for
+    /// whole.
+    private(set) var isNotified = false
+    /// The server has chosen one of the protocols that were offered (ALPN).
+    private(set) var hasAgreedProtocol = false
+
+    /// The session of the connection that `easy` uses at present; nil if that has no TLS.
+    static func of(_ easy: EasyHandle) -> TLSSession? {
+        guard let info = ccurl_get_tls(easy.raw), info.pointee.backend == CURLSSLBACKEND_OPENSSL,
+            let session = info.pointee.internals.map({ OpaquePointer($0) })
+        else { return nil }
+        if let known = SSL_get_ex_data(session, index) { return Unmanaged.fromOpaque(known).takeUnretainedValue() }
+        let own = TLSSession()
+        var (name, length): (UnsafePointer<UInt8>?, UInt32) = (nil, 0)
+        SSL_get0_alpn_selected(session, &name, &length)
+        own.hasAgreedProtocol = length > 0
+        let held = Unmanaged.passRetained(own)
+        guard SSL_set_ex_data(session, index, held.toOpaque()) == 1 else {
+            held.release()
+            return nil
+        }
+        SSL_set_info_callback(session) { session, event, alert in
+            guard event == SSL_CB_READ_ALERT, alert & 0xFF == SSL_AD_CLOSE_NOTIFY,
+                let known = SSL_get_ex_data(session, TLSSession.index)
+            else { return }
+            Unmanaged<TLSSession>.fromOpaque(known).takeUnretainedValue().isNotified = true
+        }
+        return own
+    }
+
+    private static let index = CRYPTO_get_ex_new_index(CRYPTO_EX_INDEX_SSL, 0, nil, nil, nil) { _, held, _, _, _, _ in
+        if let held { Unmanaged<TLSSession>.fromOpaque(held).release() }
+    }
+}

@@ -1,0 +1,66 @@
+import HaulExecutors
+import Synchronization
+
+/// Counters of one transfer, to be read from any thread at any time without waking the loop.
+package final class TransferProgress: Sendable {
+    private let bytes = Atomic<Int64>(0)
+    private let last = Atomic<UInt64>(0)
+    /// When the hold that lasts began; 0 without one.
+    private let holdBegun = Atomic<UInt64>(0)
+    private let heldBefore = Atomic<UInt64>(0)
+    private let stop = Atomic<Int64>(.max)
+    private let over = Atomic(false)
+    /// Nanoseconds; 0 while unknown.
+    private let roundTrip = Atomic<UInt64>(0)
+    private let lossy = Atomic(false)
+
+    /// Bytes of the body accepted so far.
+    package var received: Int64 { bytes.load(ordering: .relaxed) }
+
+    /// Monotonic nanoseconds of the last byte from the server; of the start before there is one.
+    package var lastByte: UInt64 { last.load(ordering: .relaxed) }
+
+    /// Nanoseconds in which not the server but our own limits, the digest or the disk held the transfer, so far. A reading
+    /// while a hold ends may be without it.
+    package var held: UInt64 {
+        // In this order, so that a hold that ends meanwhile is not counted twice.
+        let before = heldBefore.load(ordering: .acquiring)
+        let begun = holdBegun.load(ordering: .relaxed)
+        let now = monotonicNanoseconds()
+        return before + (begun == 0 || now < begun ? 0 : now - begun)
+    }
+
+    /// The file offset to stop at; see `Transfer.shorten(to:)`.
+    package var end: Int64 { stop.load(ordering: .relaxed) }
+
+    /// The transfer has ended.
+    var isOver: Bool { over.load(ordering: .relaxed) }
+
+    /// The way to the server, once the head has come over it; nil where the kernel does not tell.
+    package var path: TransferPath? {
+        let nanoseconds = roundTrip.load(ordering: .relaxed)
+        guard nanoseconds > 0 else { return nil }
+        return TransferPath(roundTrip: Double(nanoseconds) / 1e9, isLossy: lossy.load(ordering: .relaxed))
+    }
+
+    // Written by the loop's thread alone, but for `shorten`.
+
+    func add(_ count: Int) { bytes.store(received + Int64(count), ordering: .relaxed) }
+
+    func touch(_ now: UInt64) { last.store(now, ordering: .relaxed) }
+
+    func hold(_ value: Bool) {
+        let now = monotonicNanoseconds()
+        let begun = holdBegun.exchange(value ? now : 0, ordering: .relaxed)
+        if begun != 0 { heldBefore.store(heldBefore.load(ordering: .relaxed) + now - begun, ordering: .releasing) }
+    }
+
+    func note(_ path: TransferPath) {
+        lossy.store(path.isLossy, ordering: .relaxed)
+        roundTrip.store(UInt64(path.roundTrip * 1e9), ordering: .relaxed)
+    }
+
+    func finish() { over.store(true, ordering: .relaxed) }
+
+    func shorten(to end: Int64) { stop.min(end, ordering: .relaxed) }
+}

@@ -1,0 +1,64 @@
+import CHaulCurl
+import Glibc
+import HaulExecutors
+
+// What libcurl asks and tells until the request is sent.
+extension TransferTask {
+    /// With a proxy only the proxy is connected to, and that is the operator's choice.
+    private func refusal(of address: IPAddress?) -> TransferError? {
+        guard configuration.proxy == nil else { return nil }
+        guard let address else { return .forbidden("of an unknown family", "unknown") }
+        return configuration.policy.refusal(of: address, hostAddresses: hostAddresses)
+            .map { .forbidden("\(address)", $0) }
+    }
+
+    func openSocket(_ address: UnsafeMutablePointer<curl_sockaddr>) -> curl_socket_t {
+        let target = withUnsafePointer(to: &address.pointee.addr) { IPAddress($0) }
+        if let refusal = refusal(of: target) {
+            connectRefusal = refusal
+            return CURL_SOCKET_BAD
+        }
+        let type = address.pointee.socktype | Int32(SOCK_CLOEXEC.rawValue)
+        let socket = socket(address.pointee.family, type, address.pointee.protocol)
+        if socket < 0 {
+            connectRefusal = .localLimit(errno)
+        } else {
+            sockets.insert(socket)
+            connections.opened(socket)
+        }
+        return socket
+    }
+
+    /// Called before the request is sent, also on a connection that is used again.
+    func mayUse(_ address: String, from port: UInt16) -> Int32 {
+        isConnected = true
+        (remoteAddress, localPort) = (address, port)
+        session = TLSSession.of(easy)
+        expect()
+        if let refusal = refusal(of: IPAddress(address)) {
+            connectRefusal = refusal
+            sockets = []
+            return CURL_PREREQFUNC_ABORT
+        }
+        return CURL_PREREQFUNC_OK
+    }
+
+    /// A server may know the request, or even the connection, and serve somebody else.
+    func isUnanswered(_ now: UInt64) -> Bool {
+        !isRetired && !hasHead && !sockets.isEmpty && now > expecting + ConnectionSockets.idleLeast
+    }
+
+    /// Whether it failed as it does with servers that speak nothing but HTTP/2, which was not offered: they tell so by an
+    /// alert, or end a connection on which no protocol was agreed, or speak it all the same.
+    func seemsToNeedHTTP2(_ code: CURLcode) -> Bool {
+        guard !offersHTTP2, !hasHead, stop == nil, connectRefusal == nil, !sockets.isEmpty else { return false }
+        switch code {
+        case CURLE_SSL_CONNECT_ERROR: return easy.errorMessage.contains("no application protocol")
+        case CURLE_GOT_NOTHING, CURLE_SEND_ERROR, CURLE_RECV_ERROR, CURLE_UNSUPPORTED_PROTOCOL,
+            CURLE_WEIRD_SERVER_REPLY:
+            guard let session, request.method == "GET" || request.method == "HEAD" else { return false }
+            return !session.hasAgreedProtocol
+        default: return false
+        }
+    }
+}

@@ -1,0 +1,84 @@
+import Glibc
+package import HaulExecutors
+import Synchronization
+
+/// The way from the network to the disk: a bounded pool of blocks and the threads that write them, one per process.
+///
+/// Nothing here runs on an event loop but the copy into a block.
+package final class WritePath: Sendable {
+    /// `pwrite`, or what a test puts in its place. Returns the bytes written, or -1 with `errno` set.
+    package typealias Write =
+        @Sendable (
+            _ descriptor: Int32, _ bytes: UnsafeRawPointer, _ count: Int, _ offset: Int64
+        ) -> Int
+
+    /// `fdatasync`, or what a test puts in its place. Returns 0 or an errno.
+    package typealias Sync = @Sendable (_ descriptor: Int32) -> Int32
+
+    let pool: BlockPool
+    /// For fdatasync, fallocate, reading back and hashing.
+    package let blocking = BlockingPool(name: "disk", limit: 16)
+    private let writers: BlockingPool
+    private let write: Write
+    let sync: Sync
+    /// The moving average of what one write past the page cache takes, in nanoseconds.
+    private let directWrite = Atomic<UInt64>(0)
+    private static let slowWrite: UInt64 = 8_000_000
+    /// Blocks that wait for a writer thread.
+    private let waiting = Atomic(0)
+
+    /// - Parameters:
+    ///   - blocks: The largest number of 2 MiB blocks.
+    ///   - smallBlocks: The largest number of 128 KiB blocks.
+    ///   - writers: The number of threads that write.
+    package init(
+        blocks: Int = 12, smallBlocks: Int = 192, writers: Int = 2,
+        write: @escaping Write = { pwrite($0, $1, $2, Int($3)) },
+        sync: @escaping Sync = { fdatasync($0) == 0 ? 0 : errno }
+    ) {
+        pool = BlockPool(large: blocks, small: smallBlocks)
+        (self.write, self.sync) = (write, sync)
+        self.writers = BlockingPool(name: "disk-writer", limit: writers)
+    }
+
+    /// Whether blocks pile up because the disk takes long, not because there are many.
+    var isDiskBehind: Bool { isDiskSlow && waiting.load(ordering: .relaxed) > pool.largeLimit / 2 }
+
+    private var isDiskSlow: Bool { directWrite.load(ordering: .relaxed) > Self.slowWrite }
+
+    /// The threads that may write one file at a time. Two of them wait for each other in the kernel more than for a quick disk:
+    /// a write that makes a file longer has the file to itself. A slow one is kept busy by two.
+    var threadsForFile: Int { isDiskSlow ? 2 : 1 }
+
+    func noteDirectWrite(_ nanoseconds: UInt64) {
+        // Two writers may lose each other's sample, which an average survives.
+        directWrite.store((directWrite.load(ordering: .relaxed) * 7 + nanoseconds) / 8, ordering: .relaxed)
+    }
+
+    /// Notes that so many more blocks wait for a thread, or fewer.
+    func note(waiting count: Int) { waiting.add(count, ordering: .relaxed) }
+
+    /// Runs `work` on a writer thread.
+    func submit(_ work: @escaping @Sendable () -> Void) { writers.submit(work) }
+
+    func finish(_ block: Block) {
+        if block.release() { pool.give(block) }
+    }
+
+    /// Writes all of `count` bytes; nil or an errno.
+    func writeAll(_ descriptor: Int32, _ bytes: UnsafeRawPointer, _ count: Int, at offset: Int64) -> Int32? {
+        var done = 0
+        while done < count {
+            let written = write(descriptor, bytes + done, count - done, offset + Int64(done))
+            if written > 0 {
+                // A short write is followed by the rest: the next one says why it was short.
+                done += written
+            } else if written == 0 {
+                return EIO
+            } else if errno != EINTR {
+                return errno
+            }
+        }
+        return nil
+    }
+}

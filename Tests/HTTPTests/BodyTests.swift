@@ -1,0 +1,232 @@
+import Glibc
+import HaulContract
+import HaulTestSupport
+import Testing
+
+@testable import HaulHTTP
+
+@Suite("The body of a response")
+struct BodyTests {
+    private let engine = localEngine()
+    private let path = WritePath(blocks: 4)
+
+    /// A server that sends `head`, then `body` in pieces of a few KiB, then does `after`.
+    private func server(
+        _ head: String, _ body: [UInt8], after: @escaping @Sendable (RawConnection) -> Void = { _ in }
+    ) -> RawServer {
+        RawServer { connection in
+            guard connection.readRequest() != nil else { return }
+            connection.send(head + "\r\n\r\n")
+            for start in stride(from: 0, to: body.count, by: 7000) {
+                guard connection.send(body[start..<min(start + 7000, body.count)]) else { return }
+            }
+            after(connection)
+        }
+    }
+
+    private func file() -> OutputFile { OutputFile(descriptor: temporaryDescriptor(), path: path) }
+
+    @Test(
+        "lands in the file at its offset, whatever the offset", arguments: [0, 1, 4096, 65_535, 1_048_575, 3_000_001])
+    func offsets(_ offset: Int) async throws {
+        let body = testBytes(2_500_000)
+        let server = server("HTTP/1.1 206 Partial\r\nContent-Length: \(body.count)", body)
+        defer { server.stop() }
+        let file = file()
+        let transfer = try await engine.start(localRequest(server.url))
+        let end = try await transfer.receive(into: file, at: Int64(offset), length: Int64(body.count))
+        #expect(end.position == Int64(offset + body.count) && end.bytes == Int64(body.count) && end.reason == .length)
+        #expect(file.written == ByteIntervals([Int64(offset)..<Int64(offset + body.count)]))
+        #expect(Array(contents(file.descriptor)[offset...]) == body)
+        #expect(transfer.progress.received == Int64(body.count))
+    }
+
+    @Test("chunks are joined")
+    func chunked() async throws {
+        let server = server(
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked",
+            Array("5\r\nhello\r\n6;x=y\r\n world\r\n0\r\n\r\n".utf8))
+        defer { server.stop() }
+        let file = file()
+        let end = try await engine.start(localRequest(server.url)).receive(into: file, at: 0)
+        #expect(end == TransferEnd(11, .length))
+        #expect(contents(file.descriptor) == Array("hello world".utf8))
+    }
+
+    @Test(
+        "broken chunks are an error, and so is a missing last one",
+        arguments: ["5\r\nhello\r\nxyz\r\n", "5\r\nhelloX", "5\r\nhello\r\n", "5\r\nhel"])
+    func badChunks(_ body: String) async throws {
+        let server = server("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked", Array(body.utf8))
+        defer { server.stop() }
+        let error = await transferError { () async throws(TransferError) in
+            try await fetch(engine, localRequest(server.url))
+        }
+        #expect(error?.code == .badResponse || error?.code == .incomplete)
+    }
+
+    @Test("a short body is incomplete, and what came of it is in the file", arguments: [true, false])
+    func short(_ reset: Bool) async throws {
+        let body = testBytes(100_000)
+        let server = server("HTTP/1.1 206 Partial\r\nContent-Length: 100001", body) { connection in
+            if reset { connection.reset() }
+        }
+        defer { server.stop() }
+        let file = file()
+        let error = await transferError { () async throws(TransferError) in
+            try await engine.start(localRequest(server.url)).receive(into: file, at: 0)
+        }
+        #expect(error?.code == .incomplete)
+        #expect(error?.message?.contains("100000 of 100001") == true)
+        #expect(file.written == ByteIntervals([0..<100_000]))
+        #expect(contents(file.descriptor) == body)
+    }
+
+    @Test("a demand larger than what the server announces is incomplete, though libcurl calls it whole")
+    func shortOfDemand() async throws {
+        let server = server("HTTP/1.1 206 Partial\r\nContent-Length: 10", testBytes(10))
+        defer { server.stop() }
+        let error = await transferError { () async throws(TransferError) in
+            try await engine.start(localRequest(server.url)).receive(into: file(), at: 0, length: 20)
+        }
+        #expect(error?.code == .incomplete)
+    }
+
+    @Test(
+        "an overlong body is clipped and reported",
+        arguments: ["Content-Length: 50000", "Transfer-Encoding: identity", "X: until close"])
+    func overlong(_ field: String) async throws {
+        let body = testBytes(50_000)
+        let server = server("HTTP/1.1 206 Partial\r\n\(field)", body) { $0.waitForClose() }
+        defer { server.stop() }
+        let file = file()
+        let end = try await engine.start(localRequest(server.url)).receive(into: file, at: 0, length: 40_000)
+        #expect(end == TransferEnd(40_000, .length, isOverlong: true))
+        #expect(contents(file.descriptor) == Array(body[..<40_000]))
+    }
+
+    @Test("a server that sends all and then neither ends nor closes does not hold the transfer")
+    func unendingEnd() async throws {
+        let server = server("HTTP/1.1 206 Partial\r\nX: until close", testBytes(1000)) { $0.waitForClose() }
+        defer { server.stop() }
+        let end = try await engine.start(localRequest(server.url)).receive(into: file(), at: 0, length: 1000)
+        #expect(end == TransferEnd(1000, .length))
+    }
+
+    @Test("contradicting lengths are refused")
+    func conflicting() async throws {
+        let server = server("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6", testBytes(6))
+        defer { server.stop() }
+        let transfer = try await engine.start(localRequest(server.url))
+        #expect(transfer.head.length == .invalid)
+        let error = await transferError { () async throws(TransferError) in
+            try await transfer.receive(into: file(), at: 0)
+        }
+        #expect(error?.code == .badResponse)
+    }
+
+    @Test("an end that only the close tells is reported as such")
+    func untilClose() async throws {
+        let body = testBytes(20_000)
+        let server = server("HTTP/1.1 200 OK\r\nX: y", body)
+        defer { server.stop() }
+        let file = file()
+        let end = try await engine.start(localRequest(server.url)).receive(into: file, at: 0)
+        #expect(end == TransferEnd(20_000, .close))
+        #expect(contents(file.descriptor) == body)
+    }
+
+    @Test("waits at its first byte until somebody takes it")
+    func pausedAtFirstByte() async throws {
+        let body = testBytes(300_000)
+        let server = server("HTTP/1.1 200 OK\r\nContent-Length: 300000", body)
+        defer { server.stop() }
+        var request = localRequest(server.url)
+        // Longer than a slow machine takes to answer.
+        request.stallTimeout = .seconds(2)
+        let transfer = try await engine.start(request)
+        // Until another that began later is stalled: waiting for us is no stall.
+        let silent = RawServer { $0.waitForClose() }
+        defer { silent.stop() }
+        request.url = silent.url
+        let error = await transferError { () async throws(TransferError) in try await engine.start(request) }
+        #expect(error?.code == .stalled)
+        #expect(transfer.progress.received == 0)
+        #expect(try await transfer.collect(limit: 300_000) == body)
+    }
+
+    @Test("collect refuses more than its limit")
+    func collectLimit() async throws {
+        let server = server("HTTP/1.1 200 OK\r\nX: y", testBytes(5000))
+        defer { server.stop() }
+        let error = await transferError { () async throws(TransferError) in
+            try await fetch(engine, localRequest(server.url), limit: 4999)
+        }
+        #expect(error?.code == .tooLarge)
+    }
+
+    @Test("a server that falls silent is stalled after the timeout")
+    func stall() async throws {
+        let server = server("HTTP/1.1 200 OK\r\nContent-Length: 1000", testBytes(10)) { $0.waitForClose() }
+        defer { server.stop() }
+        var request = localRequest(server.url)
+        // The server's own first bytes are to come before.
+        request.stallTimeout = .seconds(2)
+        let file = file()
+        let start = ContinuousClock.now
+        let error = await transferError { () async throws(TransferError) in
+            try await engine.start(request).receive(into: file, at: 0)
+        }
+        #expect(error?.code == .stalled)
+        #expect(ContinuousClock.now - start >= .seconds(2))
+        // What had come is not lost.
+        #expect(file.written == ByteIntervals([0..<10]))
+    }
+
+    @Test("a server that never answers the request is stalled")
+    func silent() async throws {
+        let server = RawServer { $0.waitForClose() }
+        defer { server.stop() }
+        var request = localRequest(server.url)
+        request.stallTimeout = .milliseconds(400)
+        let error = await transferError { () async throws(TransferError) in try await engine.start(request) }
+        #expect(error?.code == .stalled)
+    }
+
+    @Test("shortening stops at the offset; what lies beyond is not written")
+    func shorten() async throws {
+        let body = testBytes(1_000_000)
+        let server = RawServer { connection in
+            _ = connection.readRequest()
+            connection.send("HTTP/1.1 206 Partial\r\nContent-Length: 1000000\r\n\r\n")
+            connection.send(body[..<100_000])
+            // The rest comes when the test has shortened.
+            guard connection.readRequest() == nil else { return }
+        }
+        defer { server.stop() }
+        let file = file()
+        let transfer = try await engine.start(localRequest(server.url))
+        transfer.shorten(to: 60_000)
+        let end = try await transfer.receive(into: file, at: 0, length: 1_000_000)
+        #expect(end == TransferEnd(60_000, .shortened))
+        #expect(file.written == ByteIntervals([0..<60_000]))
+        #expect(contents(file.descriptor) == Array(body[..<60_000]))
+    }
+
+    @Test("a response whose short rest was given up keeps its connection")
+    func shortenedKeepsConnection() async throws {
+        let server = RawServer { connection in
+            while connection.readRequest() != nil {
+                connection.send("HTTP/1.1 206 Partial\r\nContent-Length: 100000\r\n\r\n")
+                connection.send(testBytes(100_000))
+            }
+        }
+        defer { server.stop() }
+        let transfer = try await engine.start(localRequest(server.url))
+        transfer.shorten(to: 50_000)
+        let end = try await transfer.receive(into: file(), at: 0, length: 100_000)
+        #expect(end.reason == .shortened && end.bytes == 50_000)
+        try await eventually { await engine.count == 0 }
+        #expect(try await engine.start(localRequest(server.url)).head.isReused)
+    }
+}

@@ -1,0 +1,185 @@
+import Glibc
+import HaulContract
+import HaulExecutors
+import HaulTestSupport
+import Testing
+
+@testable import HaulHTTP
+
+@Suite("Connections")
+struct ConnectionTests {
+    private let engine = localEngine()
+
+    @Test("are used again, after whole bodies and after discarded ones")
+    func reuse() async throws {
+        let server = RawServer { connection in
+            while connection.readRequest() != nil {
+                connection.send("HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n")
+                connection.send(testBytes(5000))
+            }
+        }
+        defer { server.stop() }
+        for index in 0..<20 {
+            let transfer = try await engine.start(localRequest(server.url))
+            #expect(transfer.head.isReused == (index > 0))
+            #expect(transfer.head.remoteAddress == "127.0.0.1")
+            if index % 2 == 0 { await transfer.discard() } else { _ = try await transfer.collect(limit: 5000) }
+        }
+        #expect(server.connections == 1)
+    }
+
+    @Test("a long body is not read just to keep the connection")
+    func discardLong() async throws {
+        let server = RawServer { connection in
+            _ = connection.readRequest()
+            connection.send("HTTP/1.1 200 OK\r\nContent-Length: 500000000\r\n\r\n")
+            connection.waitForClose()
+        }
+        defer { server.stop() }
+        await (try engine.start(localRequest(server.url))).discard()
+        #expect(await engine.count == 0)
+    }
+
+    @Test("refused: a connect error that names the place")
+    func refused() async throws {
+        let (descriptor, port) = try LoopbackSocket.bind()
+        defer { close(descriptor) }
+        let error = await transferError { () async throws(TransferError) in
+            try await engine.start(localRequest("http://127.0.0.1:\(port)/"))
+        }
+        #expect(error?.code == .connect)
+        #expect(error?.message == "127.0.0.1:\(port) cannot be connected to: Connection refused")
+    }
+
+    @Test("never accepted: a connect error after the connect timeout")
+    func neverAccepted() async throws {
+        let (descriptor, port) = try LoopbackSocket.bind()
+        listen(descriptor, 0)
+        defer { close(descriptor) }
+        // The queue of a listener that never accepts is full after a few; what follows gets no answer.
+        let fillers = try await withThrowingTaskGroup(of: TransferError?.self) { group in
+            for _ in 0..<4 {
+                group.addTask {
+                    var request = localRequest("http://127.0.0.1:\(port)/")
+                    request.connectTimeout = .milliseconds(500)
+                    request.stallTimeout = .milliseconds(500)
+                    return await transferError { () async throws(TransferError) in try await engine.start(request) }
+                }
+            }
+            return try await group.reduce(into: []) { $0.append($1) }
+        }
+        #expect(fillers.allSatisfy { $0?.code == .connect || $0?.code == .stalled })
+        #expect(fillers.contains { $0?.code == .connect })
+    }
+
+    @Test("a name that cannot be resolved is a dns error")
+    func unresolvable() async throws {
+        let label = String(repeating: "x", count: 70)
+        let error = await transferError { () async throws(TransferError) in
+            try await engine.start(localRequest("http://\(label)/"))
+        }
+        #expect(error?.code == .dns)
+    }
+
+    @Test(
+        "other schemes than http and https are refused",
+        arguments: ["ftp://127.0.0.1/", "file:///etc/passwd", "http://"])
+    func schemes(_ url: String) async throws {
+        let error = await transferError { () async throws(TransferError) in try await engine.start(localRequest(url)) }
+        #expect(error?.code == .badJob)
+    }
+
+    @Test("out of descriptors is a local limit, not the host's fault", arguments: ["127.0.0.1", "host.invalid"])
+    func outOfDescriptors(_ host: String) async throws {
+        // In a process of its own, since it takes all descriptors there are.
+        await #expect(processExitsWith: .success) { [host] in
+            let engine = localEngine()
+            await (try? engine.start(localRequest("http://127.0.0.1:1/")))?.discard()
+            while dup(0) >= 0 {}
+            let error = await transferError { () async throws(TransferError) in
+                try await engine.start(localRequest("http://\(host):1/"))
+            }
+            guard error?.code == .localLimit else { fatalError("\(String(describing: error))") }
+        }
+    }
+
+    @Test("cancelling ends a transfer within milliseconds, before the head and in the body")
+    func cancel() async throws {
+        let isAsked = Shared(false)
+        let server = RawServer { connection in
+            guard let head = connection.readRequest() else { return }
+            if head.contains("/body") { connection.send("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nabc") }
+            isAsked.value = true
+            connection.waitForClose()
+        }
+        defer { server.stop() }
+        let started = Shared<Transfer?>(nil)
+        for path in ["head", "body"] {
+            isAsked.value = false
+            let file = OutputFile(descriptor: temporaryDescriptor(), path: engine.path)
+            let task = Task { [engine] in
+                await transferError { () async throws(TransferError) in
+                    let transfer = try await engine.start(localRequest("http://127.0.0.1:\(server.port)/\(path)"))
+                    started.value = transfer
+                    return try await transfer.receive(into: file)
+                }
+            }
+            try await eventually {
+                isAsked.value && (path == "head" || started.value?.progress.received == 3)
+            }
+            let start = ContinuousClock.now
+            task.cancel()
+            #expect(await task.value == .cancelled)
+            // A bound against waiting for the stall limit of 10 s: it takes milliseconds, and a loaded machine more.
+            #expect(ContinuousClock.now - start < .seconds(8))
+            #expect(await engine.count == 0)
+        }
+    }
+
+    @Test("a task that is cancelled already starts nothing")
+    func cancelledBefore() async throws {
+        let server = RawServer { $0.waitForClose() }
+        defer { server.stop() }
+        let task = Task { [engine] in
+            while !Task.isCancelled { await Task.yield() }
+            return await transferError { () async throws(TransferError) in
+                try await engine.start(localRequest(server.url))
+            }
+        }
+        task.cancel()
+        #expect(await task.value == .cancelled)
+    }
+
+    @Test("dropping a transfer cancels it")
+    func drop() async throws {
+        let server = RawServer { connection in
+            _ = connection.readRequest()
+            connection.send("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nabc")
+            connection.waitForClose()
+        }
+        defer { server.stop() }
+        var transfer: Transfer? = try await engine.start(localRequest(server.url))
+        #expect(transfer?.head.status == 200)
+        #expect(await engine.count == 1)
+        transfer = nil
+        try await eventually { await engine.count == 0 }
+    }
+
+    @Test("an engine that is dropped ends its thread and its connections")
+    func dropEngine() async throws {
+        let server = RawServer { connection in
+            _ = connection.readRequest()
+            connection.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+            connection.waitForClose()
+            connection.close()
+        }
+        defer { server.stop() }
+        weak var dropped: TransferEngine?
+        do {
+            let engine = localEngine()
+            dropped = engine
+            #expect(try await fetch(engine, localRequest(server.url)) == Array("ok".utf8))
+        }
+        try await eventually { dropped == nil }
+    }
+}

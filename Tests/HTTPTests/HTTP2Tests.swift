@@ -1,0 +1,131 @@
+import Glibc
+import HaulContract
+import HaulExecutors
+import HaulTestSupport
+import Testing
+
+@testable import HaulHTTP
+
+/// Servers that speak HTTP/2 and nothing else.
+@Suite(
+    "HTTP/2",
+    .enabled(if: HTTP2Front.isInstalled && ChildProcess.path(of: "openssl") != nil, "nghttpx or openssl is missing"))
+struct HTTP2Tests {
+    private static let bytes = FileBytes(seed: 141, count: 3_000_000)
+
+    private func engine(_ certificates: Certificates) -> TransferEngine {
+        var configuration = TransferEngine.Configuration()
+        configuration.policy = .unrestricted
+        configuration.certificateAuthorities = certificates.file("ca.pem")
+        return TransferEngine(configuration: configuration, path: WritePath(blocks: 2))
+    }
+
+    @Test("a server that closes without a word is asked with HTTP/2, and remembered")
+    func closed() async throws {
+        let certificates = try await Certificates()
+        let origin = try OriginServer { .file(Self.bytes, to: $0) }
+        let front = try await HTTP2Front(before: origin, certificates)
+        let engine = engine(certificates)
+        let request = localRequest(front.url("/a"))
+        for index in 0..<3 {
+            let transfer = try await engine.start(request)
+            #expect(transfer.head.status == 200)
+            #expect(transfer.head.isHTTP2)
+            // What it is known to speak is offered at once, on the connection that is there.
+            #expect(transfer.head.isReused == (index > 0))
+            #expect(try await transfer.collect(limit: 3_000_000) == Self.bytes.bytes(0..<Self.bytes.count))
+        }
+        #expect(origin.requests.count == 3)
+    }
+
+    @Test("a server that answers with an alert is asked with HTTP/2")
+    func alert() async throws {
+        let certificates = try await Certificates()
+        let origin = try OriginServer { .file(Self.bytes, to: $0) }
+        let front = try await HTTP2Front(before: origin, certificates)
+        let alerts = Shared(0)
+        let server = RawServer { connection in
+            // Only a ClientHello that offers "h2" is passed on.
+            let hello = connection.peek(2000)
+            guard hello.count > 100, hello.containsBytes([2, UInt8(ascii: "h"), UInt8(ascii: "2")]) else {
+                alerts.change { $0 += 1 }
+                // Fatal, no_application_protocol.
+                connection.send([0x15, 3, 3, 0, 2, 2, 120])
+                connection.waitForClose()
+                return
+            }
+            connection.pass(to: front.port)
+        }
+        defer { server.stop() }
+        let engine = engine(certificates)
+        let request = localRequest("https://127.0.0.1:\(server.port)/a")
+        for _ in 0..<2 {
+            let transfer = try await engine.start(request)
+            #expect(try await transfer.collect(limit: 3_000_000) == Self.bytes.bytes(0..<Self.bytes.count))
+        }
+        #expect(alerts.value == 1)
+    }
+
+    @Test(
+        "a body without a length is whole when its stream ends, and not when that is broken off",
+        arguments: [false, true])
+    func unknownLength(_ isCut: Bool) async throws {
+        let certificates = try await Certificates()
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(Self.bytes, to: request)
+            reply.framing = .chunked
+            if isCut { (reply.cut, reply.end) = (1_000_000, .reset) }
+            return reply
+        }
+        let front = try await HTTP2Front(before: origin, certificates)
+        let engine = engine(certificates)
+        let file = OutputFile(descriptor: temporaryDescriptor(), path: engine.path)
+        let transfer = try await engine.start(localRequest(front.url("/a")))
+        #expect(transfer.head.length == .chunked)
+        if isCut {
+            let error = await transferError { () async throws(TransferError) in try await transfer.receive(into: file) }
+            #expect(error?.code == .incomplete)
+        } else {
+            #expect(try await transfer.receive(into: file) == TransferEnd(Self.bytes.count, .length))
+            #expect(contents(file.descriptor) == Self.bytes.bytes(0..<Self.bytes.count))
+        }
+    }
+
+    @Test("what is given up in the middle leaves nothing behind for the next one")
+    func givenUp() async throws {
+        let certificates = try await Certificates()
+        let origin = try OriginServer { .file(Self.bytes, to: $0) }
+        let front = try await HTTP2Front(before: origin, certificates)
+        let engine = engine(certificates)
+        for _ in 0..<3 {
+            let transfer = try await engine.start(localRequest(front.url("/a")))
+            #expect(!transfer.head.isReused)
+            transfer.cancel()
+            try await eventually { await engine.count == 0 }
+        }
+        #expect(try await fetch(engine, localRequest(front.url("/a"))) == Self.bytes.bytes(0..<Self.bytes.count))
+    }
+
+    @Test("a server that speaks neither is asked twice, and its first failure is told")
+    func neither() async throws {
+        let certificates = try await Certificates()
+        let server = Shared<OriginServer?>(nil)
+        server.value = try OriginServer(certificates: certificates) { _ in
+            server.value?.cutConnections()
+            return OriginReply()
+        }
+        let origin = try #require(server.value)
+        let error = await transferError { () async throws(TransferError) in
+            try await engine(certificates).start(localRequest(origin.url("/")))
+        }
+        server.value = nil
+        #expect(error?.code == .incomplete)
+        #expect(origin.connections == 2)
+    }
+}
+
+extension Array<UInt8> {
+    fileprivate func containsBytes(_ part: [UInt8]) -> Bool {
+        indices.dropLast(part.count - 1).contains { self[$0..<$0 + part.count].elementsEqual(part) }
+    }
+}

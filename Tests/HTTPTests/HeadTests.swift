@@ -1,0 +1,171 @@
+import HaulContract
+import Testing
+
+@testable import HaulHTTP
+
+@Suite("The head of a response")
+struct HeadTests {
+    private let engine = localEngine()
+
+    @Test("1xx blocks come before the head and are no part of it")
+    func informational() async throws {
+        let head = try await start(
+            "HTTP/1.1 100 Continue\r\nX: a\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
+                + "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nETag: \"v1\"\r\n\r\nhi")
+        #expect(head.status == 200)
+        #expect(head.headers.fields.map(\.name) == ["Content-Length", "ETag"])
+        #expect(head.length == .bytes(2))
+    }
+
+    @Test("names compare without case, every value is kept in order, folded lines are joined")
+    func fields() async throws {
+        let head = try await start(
+            "HTTP/1.1 404 Nope\r\nVia: a\r\nVIA:  b \r\nvia: c\r\n  d\r\nContent-Length: 0\r\nEmpty:\r\n\r\n")
+        #expect(head.status == 404)
+        #expect(head.headers.all("via") == ["a", "b", "c d"])
+        #expect(head.headers["Via"] == "a")
+        #expect(head.headers["empty"] == "")
+        #expect(head.headers["absent"] == nil)
+    }
+
+    @Test(
+        "how the body's end is told",
+        arguments: [
+            ("Content-Length: 5", ResponseHead.Length.bytes(5)),
+            ("Content-Length: 5\r\nContent-Length: 5", .bytes(5)),
+            ("Content-Length: 5, 5", .bytes(5)),
+            ("Content-Length: 5\r\nContent-Length: 6", .invalid),
+            ("Content-Length: 5, 6", .invalid),
+            ("Content-Length: five", .invalid),
+            ("Content-Length: +5", .invalid),
+            ("Content-Length:", .invalid),
+            ("Content-Length: 99999999999999999999", .invalid),
+            ("Transfer-Encoding: Chunked\r\nContent-Length: 5", .chunked),
+            ("Transfer-Encoding: gzip", .invalid), ("Transfer-Encoding: gzip, chunked", .invalid),
+            ("Transfer-Encoding: identity", .untilClose),
+            ("X: y", .untilClose),
+        ])
+    func length(_ fields: String, _ expected: ResponseHead.Length) {
+        var parser = HeadParser()
+        var step = HeadParser.Step.more
+        for line in ["HTTP/1.1 200 OK"] + fields.split(separator: "\r\n") + [""] {
+            step = Array("\(line)\r\n".utf8).withUnsafeBytes { parser.consume($0) }
+        }
+        guard case .complete(200, let headers) = step else {
+            Issue.record("no head: \(step)")
+            return
+        }
+        #expect(ResponseHead.Length(method: "GET", status: 200, headers: headers) == expected)
+        #expect(ResponseHead.Length(method: "HEAD", status: 200, headers: headers) == .bytes(0))
+        #expect(ResponseHead.Length(method: "GET", status: 304, headers: headers) == .bytes(0))
+    }
+
+    @Test(
+        "responses without a body end at once",
+        arguments: [
+            ("GET", "HTTP/1.1 204 No Content\r\n\r\n"), ("GET", "HTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\n\r\n"),
+            ("GET", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
+            ("HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"),
+        ])
+    func bodyless(_ method: String, _ response: String) async throws {
+        let server = RawServer { connection in
+            while connection.readRequest() != nil { connection.send(response) }
+        }
+        defer { server.stop() }
+        var request = localRequest(server.url)
+        request.method = method
+        let file = OutputFile(descriptor: temporaryDescriptor(), path: WritePath(blocks: 2))
+        let end = try await engine.start(request).receive(into: file, at: 0)
+        #expect(end == TransferEnd(0, .length))
+        #expect(file.written.isEmpty)
+        // The connection can be used again: nothing was left on it.
+        #expect(try await fetch(engine, request) == [])
+        #expect(server.connections == 1)
+    }
+
+    @Test("trailers after the body are not taken for headers")
+    func trailers() async throws {
+        let server = RawServer { connection in
+            _ = connection.readRequest()
+            connection.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: ETag\r\n\r\n")
+            connection.send("3\r\nabc\r\n0\r\nETag: \"late\"\r\n\r\n")
+        }
+        defer { server.stop() }
+        let transfer = try await engine.start(localRequest(server.url))
+        #expect(try await transfer.collect(limit: 10) == Array("abc".utf8))
+        #expect(transfer.head.headers["ETag"] == nil)
+    }
+
+    @Test("after the head nothing is read any more")
+    func decided() {
+        var parser = HeadParser()
+        let feed = { (line: String) in Array((line + "\r\n").utf8).withUnsafeBytes { parser.consume($0) } }
+        for line in ["HTTP/1.1 200 OK", "A: b", ""] { _ = feed(line) }
+        for line in ["ETag: late", ""] {
+            guard case .more = feed(line) else {
+                Issue.record("a second head")
+                return
+            }
+        }
+    }
+
+    @Test("a head that is too large is refused, by size and by count")
+    func limits() async throws {
+        let long = "X-Long: " + String(repeating: "a", count: 8000) + "\r\n"
+        let size = await transferError { () async throws(TransferError) in
+            try await start("HTTP/1.1 200 OK\r\n" + String(repeating: long, count: 20) + "\r\n")
+        }
+        #expect(size?.code == .badResponse)
+        let count = await transferError { () async throws(TransferError) in
+            try await start("HTTP/1.1 200 OK\r\n" + String(repeating: "A: b\r\n", count: 600) + "\r\n")
+        }
+        #expect(count?.code == .badResponse)
+    }
+
+    @Test("what is not HTTP, or ends before the head does, is an error", arguments: ["SSH-2.0-OpenSSH_9\r\n", ""])
+    func nonsense(_ response: String) async throws {
+        let error = await transferError { () async throws(TransferError) in try await start(response) }
+        #expect(error?.code == (response.isEmpty ? .incomplete : .badResponse))
+    }
+
+    @Test("the request carries its method, headers and body, and nothing that libcurl would add")
+    func request() async throws {
+        let server = RawServer { connection in
+            let head = connection.readRequest() ?? ""
+            connection.send("HTTP/1.1 200 OK\r\nContent-Length: \(head.utf8.count)\r\n\r\n\(head)")
+            connection.waitForClose()
+        }
+        defer { server.stop() }
+        var request = localRequest(server.url)
+        request.method = "PUT"
+        request.headers = [("Range", "bytes=5-"), ("X-Empty", "")]
+        request.body = "hello"
+        let sent = String(decoding: try await fetch(engine, request), as: UTF8.self)
+        let lines = sent.split(separator: "\r\n").map(String.init)
+        #expect(lines.first == "PUT /file HTTP/1.1")
+        #expect(lines.contains("Range: bytes=5-"))
+        #expect(lines.contains("X-Empty:"))
+        #expect(lines.contains("Content-Length: 5"))
+        #expect(!sent.contains("Expect") && !sent.contains("Content-Type") && !sent.contains("User-Agent"))
+    }
+
+    @Test("a header that would start a new line is refused")
+    func injection() async throws {
+        var request = localRequest("http://127.0.0.1:1/")
+        request.headers = [("X", "a\r\nHost: evil")]
+        #expect(
+            await transferError { () async throws(TransferError) in try await engine.start(request) }?.code == .badJob)
+        request.headers = [("X: y\r\nZ", "a")]
+        #expect(
+            await transferError { () async throws(TransferError) in try await engine.start(request) }?.code == .badJob)
+    }
+
+    private func start(_ response: String) async throws(TransferError) -> ResponseHead {
+        let server = RawServer { connection in
+            _ = connection.readRequest()
+            connection.send(response)
+        }
+        defer { server.stop() }
+        return try await engine.start(localRequest(server.url)).head
+    }
+}

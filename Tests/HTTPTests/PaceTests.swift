@@ -1,0 +1,63 @@
+import Testing
+
+@testable import HaulHTTP
+
+@Suite("The pace of a body")
+struct PaceTests {
+    /// A body that is taken as it comes, or while it is slow once there are `LowWaterMark.highest` bytes or a second has passed.
+    private struct Body {
+        private static let patience: UInt64 = 1_000_000_000
+
+        private var pace = Pace()
+        private var (now, takenAt): (UInt64, UInt64) = (5, 5)
+        private var (come, taken): (Int64, Int64) = (0, 0)
+
+        /// What it was judged to be every 250 ms while it came at so many bytes a second.
+        mutating func judgements(at rate: Int64, seconds: Int) -> [Bool] {
+            (0..<seconds * 4).map { _ in
+                for _ in 0..<25 {
+                    now += 10_000_000
+                    come += rate / 100
+                    guard !pace.isSlow || come - taken >= LowWaterMark.highest || now >= takenAt + Self.patience else {
+                        continue
+                    }
+                    (taken, takenAt) = (come, now)
+                }
+                pace.judge(taken, at: now, patience: Self.patience)
+                return pace.isSlow
+            }
+        }
+    }
+
+    @Test(
+        "a slow body is found after two seconds, and stays slow though its bytes come in heaps",
+        arguments: [1000, 20_000, 100_000, 200_000])
+    func slow(_ rate: Int64) {
+        var body = Body()
+        #expect(!body.judgements(at: rate, seconds: 60).dropFirst(8).contains(false))
+    }
+
+    @Test("a fast one is never slow", arguments: [400_000, 1_000_000, 1_000_000_000])
+    func fast(_ rate: Int64) {
+        var body = Body()
+        #expect(!body.judgements(at: rate, seconds: 60).contains(true))
+    }
+
+    @Test("one that begins slowly and doubles with each round trip is never slow") func beginning() {
+        var pace = Pace()
+        var taken: Int64 = 0
+        for look in 0..<20 {
+            pace.judge(taken, at: UInt64(1 + look * 250) * 1_000_000, patience: 1_000_000_000)
+            #expect(!pace.isSlow)
+            taken += 15_000 << min(Int64(look), 8)
+        }
+    }
+
+    @Test("one that changes its pace is found out in half a second, or when twice the patience has passed")
+    func changing() {
+        var body = Body()
+        #expect(!body.judgements(at: 1_000_000, seconds: 5).contains(true))
+        #expect(!body.judgements(at: 50_000, seconds: 5).dropFirst(2).contains(false))
+        #expect(!body.judgements(at: 1_000_000, seconds: 5).dropFirst(12).contains(true))
+    }
+}
