@@ -199,6 +199,23 @@ import Testing
         #expect(try await f.state("j7") == .completed)
     }
 
+    @Test("a job that goes back in line when its run ends costs no other element its place") func front() async throws {
+        let f = try await QueueFixture()
+        let claim = try await running(f, 1)
+        try await f.queue.request(.removed, of: ["1"])
+        try await f.tick()
+        // Kept behind the request.
+        try await f.push(#"{"url":"http://h/1","id":"1"}"#)
+        #expect(try await f.claim() == nil)
+        try await f.push(#"{"url":"http://h/x","id":"x"}"#)
+        let next = try await f.queue.settle(claim.run, as: QueueFixture.done, worker: f.worker, next: Token.make()).next
+        guard case .job(let first) = next else { return #expect(Bool(false), "a job waits") }
+        #expect(first.run.id == "1")
+        #expect(try await f.claim()?.run.id == "x")
+        #expect(try await f.claim() == nil)
+        try await f.expectOrder()
+    }
+
     @Test("a cancel right after a pause has the partial file removed") func partial() async throws {
         let f = try await QueueFixture()
         let claim = try await running(f, 1)

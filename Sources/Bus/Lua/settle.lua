@@ -95,8 +95,8 @@ define('settle', { 'allow-oom' }, function()
     local j = ending(id)
     runs[n] = { id = id, token = token, outcome = outcome, argument = argument, members = members, report = report, j = j,
       is_ours = j and j.token == token and j.state == 'running' }
-    -- All others may change the line.
-    if outcome ~= 'completed' then held, waiting = nil, nil end
+    -- All others may change the line, and so does what is done behind a request.
+    if outcome ~= 'completed' or j and (j.again or j.behind) then held, waiting = nil, nil end
     i = after
   end
   for n, run in ipairs(runs) do

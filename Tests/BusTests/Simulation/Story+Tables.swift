@@ -54,7 +54,11 @@ extension Story {
         let pause = behind
         behind = nil
         if facts.isKept {
-            let isBegun = [.queued, .scheduled].contains(after.state) || pause != nil && after.state == .paused
+            // The same call may have taken it already, or ended it if its time was over.
+            let isTaken = after.state == .running && after.token != facts.token
+            let isOver = after.state == .failed && after.error == "deadline" && deadlines.contains { $0 <= now }
+            let isBegun =
+                [.queued, .scheduled].contains(after.state) || isTaken || isOver || pause != nil && after.state == .paused
             if isBegun, state != .queued {
                 if state?.isFinal ?? true { beginAnew() }
                 expiry = nil
