@@ -12,7 +12,7 @@ let settings: [SwiftSetting] = [
 let lua = [
     "claim", "drop", "expire", "gate", "heartbeat", "inspect", "isolate", "json", "leave", "lose", "neighbours",
     "order", "overdue", "places", "prelude", "promote", "push", "raw", "reap", "recover", "register", "report",
-    "requests", "runs", "settle", "take", "tell", "tick", "trim", "url", "watch",
+    "report_runs", "requests", "runs", "settle", "share", "take", "tell", "tick", "trim", "url", "watch",
 ]
 
 /// A room of the house: the target `Haul<folder>`, so that no module of ours is called as another package's may be.

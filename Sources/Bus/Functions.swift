@@ -6,6 +6,7 @@ struct Functions: Sendable {
     let claim: Function
     let settle: Function
     let tick: Function
+    let report: Function
     let register: Function
     let leave: Function
     let inspect: Function
@@ -21,6 +22,7 @@ struct Functions: Sendable {
         claim = all.function("claim")
         settle = all.function("settle")
         tick = all.function("tick")
+        report = all.function("report")
         register = all.function("register")
         leave = all.function("leave")
         inspect = all.function("inspect")
@@ -38,10 +40,10 @@ struct Functions: Sendable {
             PackageResources.places_lua, PackageResources.push_lua, PackageResources.order_lua,
             PackageResources.take_lua,
             PackageResources.report_lua, PackageResources.claim_lua, PackageResources.settle_lua,
-            PackageResources.drop_lua, PackageResources.lose_lua,
+            PackageResources.share_lua, PackageResources.drop_lua, PackageResources.lose_lua,
             PackageResources.heartbeat_lua, PackageResources.watch_lua, PackageResources.requests_lua,
-            PackageResources.runs_lua, PackageResources.reap_lua, PackageResources.neighbours_lua,
-            PackageResources.promote_lua, PackageResources.overdue_lua,
+            PackageResources.runs_lua, PackageResources.report_runs_lua, PackageResources.reap_lua,
+            PackageResources.neighbours_lua, PackageResources.promote_lua, PackageResources.overdue_lua,
             PackageResources.expire_lua, PackageResources.trim_lua, PackageResources.tick_lua,
             PackageResources.register_lua, PackageResources.leave_lua, PackageResources.tell_lua,
             PackageResources.inspect_lua, PackageResources.recover_lua,

@@ -31,33 +31,6 @@ package enum QueueGate: String, Sendable {
     case full
 }
 
-/// What a tick brought.
-package struct TickReply: Sendable {
-    /// Runs that are no longer ours: nothing of them may be touched.
-    package var fenced: Set<String> = []
-    /// Requests for our runs, by token.
-    package var requests: [String: Request] = [:]
-    package var gate = QueueGate.open
-    /// There was more to do for the queue than a tick may take time for.
-    package var isMoreToDo = false
-    /// Files of jobs that were cancelled or removed while nobody ran them.
-    package var dropped: [DroppedFile] = []
-    /// Workers at this place that have been silent for longer than a tick.
-    package var silent: [Neighbour] = []
-}
-
-/// What is no longer wanted: a worker of its store unlinks it.
-package struct DroppedFile: Sendable {
-    package let id: String
-    package let store: String
-    /// The finished file's place, beside which a partial one lies.
-    package let file: String
-    /// The partial file's generation; empty if there is none.
-    package let generation: String
-    /// The finished file's inode if it is to be deleted.
-    package let inode: UInt64?
-}
-
 extension Queue {
     /// Waits up to `block` for an element and claims it, and more if there are more tokens and elements, in one round trip on
     /// `waiter`, a client of its own. In a queue that is full it waits for a place instead.
@@ -104,50 +77,6 @@ extension Queue {
                 if case .error(let error) = answer { .failure(error) } else { .success(answer.string == "done") }
             }, try Self.claims(parts[1])
         )
-    }
-
-    /// Looks after the queue: extends the leases of `runs` and tells of them, at most 100 a call. What else there is to do is
-    /// done for a second at most: only the next tick extends the leases again. `isHeld`: the worker waits for a place. `gone` are
-    /// workers on this machine whose processes have certainly ended.
-    package func tick(
-        _ worker: WorkerIdentity, fields: [(String, String)], runs: [(Run, RunReport)], isHeld: Bool = false,
-        gone: [Neighbour] = []
-    ) async throws(RedisError) -> TickReply {
-        var result = TickReply()
-        var rest = runs[...]
-        let end = ContinuousClock.now + .seconds(1)
-        repeat {
-            let batch = rest.prefix(100)
-            rest = rest.dropFirst(100)
-            var arguments: [any RedisArgument] =
-                [Token.make(), worker.name, worker.instance, policy.lease.milliseconds] + policy.retention
-                + [policy.crashLimit, worker.store, isHeld ? "1" : "", worker.place, worker.process, gone.count]
-            for neighbour in gone { arguments += [neighbour.worker, neighbour.process] }
-            arguments.append(fields.count)
-            for (name, value) in fields { arguments += [name, value] }
-            arguments.append(batch.count)
-            for (run, report) in batch { arguments += [run.id, run.token] + report.arguments }
-            let reply = try await redis.run(functions.tick, keys: keys.given(to: worker.name), arguments: arguments)
-            guard let parts = reply.array, parts.count == 6 else {
-                throw RedisError(.reply, "the tick function answered \(reply)")
-            }
-            result.fenced.formUnion((parts[0].array ?? []).compactMap(\.string))
-            result.requests.merge(parts[1].dictionary.compactMapValues(Request.init)) { $1 }
-            result.gate = QueueGate(rawValue: parts[2].string ?? "") ?? .open
-            result.isMoreToDo = parts[3].string == "1"
-            let dropped = (parts[4].array ?? []).compactMap(\.string)
-            for index in stride(from: 0, to: dropped.count - 4, by: 5) {
-                result.dropped.append(
-                    DroppedFile(
-                        id: dropped[index], store: dropped[index + 1], file: dropped[index + 2],
-                        generation: dropped[index + 3], inode: UInt64(dropped[index + 4])))
-            }
-            let silent = (parts[5].array ?? []).compactMap(\.string)
-            result.silent = stride(from: 0, to: silent.count - 1, by: 2).map {
-                Neighbour(worker: silent[$0], process: silent[$0 + 1])
-            }
-        } while !rest.isEmpty || result.isMoreToDo && .now < end
-        return result
     }
 
     /// Makes the worker known; what it held without knowing goes back to the front. False while another live process

@@ -39,6 +39,9 @@ package struct RunReport: Sendable {
         offsets = resume.offsets
     }
 
+    /// How many arguments there are, but for a few.
+    var size: Int { 2 * (fields.count + (offsets?.intervals.count ?? 0) + events.count) }
+
     /// As Lua/report.lua reads it.
     var arguments: [any RedisArgument] {
         var result: [any RedisArgument] = [fields.count]

@@ -30,11 +30,14 @@ package enum RedisValue: Sendable, Equatable {
     package var array: [RedisValue]? { if case .array(let elements) = self { elements } else { nil } }
 
     /// The pairs of a reply such as HGETALL's.
-    package var dictionary: [String: String] {
-        var result: [String: String] = [:]
+    package var dictionary: [String: String] { members.compactMapValues(\.string) }
+
+    /// The same for values of any kind.
+    package var members: [String: RedisValue] {
+        var result: [String: RedisValue] = [:]
         let elements = array ?? []
         for index in stride(from: 0, to: elements.count - 1, by: 2) {
-            if let field = elements[index].string { result[field] = elements[index + 1].string }
+            if let field = elements[index].string { result[field] = elements[index + 1] }
         }
         return result
     }

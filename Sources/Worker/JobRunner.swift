@@ -33,7 +33,7 @@ struct JobRunner: Sendable {
             return End(settlement: .rejected(reason: error.description, before: claim.before))
         }
         let running = RunningJob(claim: claim, job: job, lease: Lease(length: lease, sent: sent))
-        let tell: @Sendable () async -> Void = { _ = await attendant.tick([], of: [running]) }
+        let tell: @Sendable () async -> Void = { await attendant.tell(running) }
         let download = Download(
             job: job, token: claim.run.token, key: PartialKey.of(claim.run.id, in: attendant.queue.name),
             resume: claim.resume, completed: claim.completed, isNew: claim.previous == nil,
@@ -56,7 +56,7 @@ struct JobRunner: Sendable {
         while running.stopReason != .fenced, !attendant.isOutOfTime {
             if running.lease.isHeld() { return true }
             // By our clock the lease may have lapsed: Redis must be asked before the name is placed.
-            await attendant.tick([], of: [running])
+            await attendant.tell(running)
         }
         return false
     }

@@ -17,21 +17,36 @@ extension QueueAttendant {
             if let replicaWait { group.addTask { await replicaWait.tend() } }
             group.addTask {
                 let interval = min(.seconds(1), self.queue.policy.lease / 4)
+                // Workers that were started together do not tick together.
+                var pause = interval * Double.random(in: 0...1)
                 while !Task.isCancelled {
-                    try? await Task.sleep(for: interval)
-                    self.nudge.yield()
+                    try? await Task.sleep(for: pause)
+                    self.look()
+                    pause = interval
                 }
                 self.nudge.finish()
             }
             for await _ in nudges {
                 if Task.isCancelled { break }
-                await tick(fields())
+                // After a doubt about the connection all of them are told of.
+                let isLook = state.withLock { state in
+                    defer { state.isLookDue = false }
+                    return state.isLookDue || state.isInDoubt
+                }
+                let news = isLook ? [] : running.filter(\.hasNews)
+                if isLook { await tick(fields()) } else if !news.isEmpty { await tick(fields(), .requests, of: news) }
             }
             group.cancelAll()
         }
     }
 
-    /// Asks for a tick at once.
+    /// Asks for a look after the queue at once.
+    func look() {
+        state.withLock { $0.isLookDue = true }
+        nudge.yield()
+    }
+
+    /// Asks for a tick at once: of the runs that have news, and of no others, however many there are.
     func hurry() { nudge.yield() }
 
     /// Asks for a tick in a moment, if a run has had something to tell for as long then: a short job tells it all at its end, a
@@ -55,61 +70,75 @@ extension QueueAttendant {
     func tellBegun(_ run: Run) async {
         var report = RunReport()
         report.set(isAtWork: true, of: run)
-        _ = try? await queue.tick(identity, fields: [], runs: [(run, report)])
+        var tick = Tick(identity, .runs, runs: [(run, report)])
+        try? await queue.perform(&tick)
     }
+
+    /// Tells of one run now.
+    func tell(_ running: RunningJob) async { await tick([], .runs, of: [running]) }
 
     /// One tick now, with all runs or some; false if Redis could not be asked.
     @discardableResult
-    func tick(_ fields: [(String, String)], of some: [RunningJob]? = nil) async -> Bool {
+    func tick(_ fields: [(String, String)], _ extent: Tick.Extent = .queue, of some: [RunningJob]? = nil) async -> Bool
+    {
         let runs = some ?? running
         let sent = ContinuousClock.now
-        let reports = runs.map { running in
-            var report = running.takeReport()
-            if let download = state.withLock({ $0.downloads[running.run.token] }) {
-                Progress.add(download.progress(), to: &report, of: running)
-                Progress.add(wait: download.isWaitingForHost, to: &report, of: running)
-                let isAtWork = download.isAtWork
-                if running.noteWork(isAtWork) { report.set(isAtWork: isAtWork, of: running.run) }
-            }
-            return report
+        let reports = runs.map(report)
+        let (isHeld, gone) = state.withLock { state in
+            defer { if extent == .queue { state.gone = [] } }
+            return (state.gate == .full, extent == .queue ? state.gone : [])
         }
-        do {
+        var tick = Tick(
+            identity, extent, runs: Array(zip(runs.map(\.run), reports)), fields: fields, isHeld: isHeld, gone: gone)
+        var trouble: RedisError?
+        do throws(RedisError) {
             if state.withLock({ !$0.isRegistered || $0.isInDoubt }) { try await register(fields) }
-            let reply = try await queue.tick(
-                identity, fields: fields, runs: Array(zip(runs.map(\.run), reports)),
-                isHeld: state.withLock { $0.gate == .full },
-                gone: state.withLock { state in
-                    defer { state.gone = [] }
-                    return state.gone
-                })
-            state.withLock { $0.gate = reply.gate }
-            if reply.isMoreToDo { hurry() }
-            await look(for: reply.silent)
-            await leftovers.unlink(reply.dropped)
-            for running in runs {
-                let token = running.run.token
-                if reply.fenced.contains(token) {
-                    // Not of one that was settled before this tick came to it.
-                    guard state.withLock({ $0.running[token] }) != nil else { continue }
-                    // Said once, however many ticks pass before the run has ended.
-                    if running.stop(.fenced) {
-                        log.warning("fenced: another worker has the job", metadata: ["id": "\(running.run.id)"])
-                    }
-                    continue
-                }
-                running.lease.extend(sent: sent)
-                switch reply.requests[token] {
-                case .paused: running.stop(.paused)
-                case .cancelled, .removed, .deleted: running.stop(.cancelled)
-                case .running, nil: break
-                }
-            }
-            return true
+            try await queue.perform(&tick)
         } catch {
-            for (running, report) in zip(runs, reports) { running.putBack(report) }
+            trouble = error
+        }
+        // What some of the calls brought counts, whatever became of the others.
+        for running in runs.prefix(tick.told) { hear(tick.reply, of: running, sent: sent) }
+        await leftovers.unlink(tick.reply.dropped)
+        if let trouble {
+            for (running, report) in zip(runs, reports).dropFirst(tick.told) { running.putBack(report) }
             state.withLock { $0.isInDoubt = true }
-            await pause(after: error, while: "looking after the queue")
+            await pause(after: trouble, while: "looking after the queue")
             return false
+        }
+        if extent != .runs { state.withLock { $0.gate = tick.reply.gate } }
+        if tick.reply.isMoreToDo { look() }
+        await look(for: tick.reply.silent)
+        return true
+    }
+
+    /// What a run has to tell now.
+    private func report(of running: RunningJob) -> RunReport {
+        var report = running.takeReport()
+        guard let download = state.withLock({ $0.downloads[running.run.token] }) else { return report }
+        Progress.add(download.progress(), to: &report, of: running)
+        Progress.add(wait: download.isWaitingForHost, to: &report, of: running)
+        let isAtWork = download.isAtWork
+        if running.noteWork(isAtWork) { report.set(isAtWork: isAtWork, of: running.run) }
+        return report
+    }
+
+    /// What a tick brought for a run of which Redis was told.
+    private func hear(_ reply: TickReply, of running: RunningJob, sent: ContinuousClock.Instant) {
+        let token = running.run.token
+        if reply.fenced.contains(token) {
+            // Not of one that was settled before this tick came to it. It is said once, however many ticks pass before the run
+            // has ended.
+            if state.withLock({ $0.running[token] }) != nil, running.stop(.fenced) {
+                log.warning("fenced: another worker has the job", metadata: ["id": "\(running.run.id)"])
+            }
+            return
+        }
+        running.lease.extend(sent: sent)
+        switch reply.requests[token] {
+        case .paused: running.stop(.paused)
+        case .cancelled, .removed, .deleted: running.stop(.cancelled)
+        case .running, nil: break
         }
     }
 
@@ -129,7 +158,7 @@ extension QueueAttendant {
                 "a worker on this machine is gone: its jobs run again", metadata: ["worker": "\(neighbour.worker)"])
         }
         state.withLock { $0.gone = gone }
-        hurry()
+        look()
     }
 
     /// The first registration, tried again for as long as what is in its way passes by itself: a Redis that answers, be it to
@@ -181,7 +210,10 @@ extension QueueAttendant {
             switch element {
             case .message(_, let payload):
                 let id = String(decoding: payload, as: UTF8.self)
-                if running.contains(where: { $0.run.id == id }) { hurry() }
+                if let running = running.first(where: { $0.run.id == id }) {
+                    running.noteRequest()
+                    hurry()
+                }
             case .interrupted(let error): note(error, while: "listening to the control channel")
             case .subscribed: break
             }

@@ -27,6 +27,8 @@ final class QueueAttendant: Sendable {
         /// Tokens of claims that are ours although no run of them is entered: asked for, or being settled.
         var pending: Set<String> = []
         var isHurrying = false
+        /// The next tick is to be of the whole queue, and of all runs.
+        var isLookDue = false
         var isCheckpointing = false
         /// When the grace time is over, once the worker is told to end.
         var deadline: ContinuousClock.Instant?

@@ -9,6 +9,8 @@ final class RunningJob: Sendable {
     private struct State {
         var resume: ResumePoint?
         var isResumeNew = false
+        /// A request is said to wait for it.
+        var isAskedFor = false
         var events: [Announcement] = []
         var newsSince = ContinuousClock.now
         var stop: StopReason?
@@ -81,6 +83,12 @@ final class RunningJob: Sendable {
 
     /// Since when there is something to tell; nil if there is nothing.
     var newsSince: ContinuousClock.Instant? { state.withLock { $0.events.isEmpty ? nil : $0.newsSince } }
+
+    /// Whether the next tick is for it, be that one hurried.
+    var hasNews: Bool { state.withLock { !$0.events.isEmpty || $0.isResumeNew || $0.isAskedFor } }
+
+    /// A message said that a request waits for it: the next tick brings it.
+    func noteRequest() { state.withLock { $0.isAskedFor = true } }
 
     func note(_ resume: ResumePoint?) {
         guard let resume else { return }
@@ -174,6 +182,7 @@ final class RunningJob: Sendable {
             state.isResumeNew = false
             report.events = state.events
             state.events = []
+            state.isAskedFor = false
             return report
         }
     }

@@ -65,6 +65,17 @@ struct QueueFixture {
 }
 
 extension Queue {
+    /// A whole tick.
+    @discardableResult
+    func tick(
+        _ worker: WorkerIdentity, fields: [(String, String)] = [], runs: [(Run, RunReport)], isHeld: Bool = false,
+        gone: [Neighbour] = []
+    ) async throws(RedisError) -> TickReply {
+        var tick = Tick(worker, runs: runs, fields: fields, isHeld: isHeld, gone: gone)
+        try await perform(&tick)
+        return tick.reply
+    }
+
     /// Claims one job.
     func claim(_ worker: WorkerIdentity, token: String) async throws(RedisError) -> ClaimReply {
         try await claim(worker, tokens: [token]).first ?? .empty

@@ -7,10 +7,11 @@ drop = function(id, with_file)
   end
 end
 
--- A duty of tick.lua: takes what waits for a worker of this store, at most 100 at once.
+-- A duty of tick.lua: takes what waits for a worker of this store, some at once.
 local function take_drops(tick)
   -- A key of another type stops nothing else.
-  local entries = redis.pcall('RPOP', PREFIX .. 'drops:' .. tick.store, 100)
+  local most = share(tick)
+  local entries = redis.pcall('RPOP', PREFIX .. 'drops:' .. tick.store, most)
   if type(entries) ~= 'table' or entries.err then return end
   for _, entry in ipairs(entries) do
     local id, file, generation, inode = unpack(cjson.decode(entry))
@@ -20,5 +21,5 @@ local function take_drops(tick)
       for _, x in ipairs({ id, tick.store, file, generation, inode }) do tick.dropped[#tick.dropped + 1] = x end
     end
   end
-  if #entries == 100 then tick.more = true end
+  spend(tick, #entries, most)
 end

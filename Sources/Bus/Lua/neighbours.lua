@@ -2,11 +2,11 @@
 -- whose processes can be told by their numbers; '' if that cannot be known. What a worker says of its process is
 -- 'instance number start'.
 
--- Returns {worker, process, …} of those at this place that have been silent for longer than a tick: whether their processes are
--- there is for their neighbour to see.
+-- Notes in `tick.silent` the worker and process of those at this place that have been silent for longer than a tick: whether their
+-- processes are there is for their neighbour to see.
 local function meet_neighbours(tick)
-  local silent = {}
-  if tick.place == '' or not tick.is_known then return silent end
+  local silent = tick.silent
+  if tick.place == '' or not tick.is_known then return end
   local host = PREFIX .. 'host:' .. tick.place
   if call('HGET', host, tick.worker) ~= tick.process then
     call('HSET', host, tick.worker, tick.process)
@@ -20,7 +20,6 @@ local function meet_neighbours(tick)
       silent[#silent + 1], silent[#silent + 2] = all[k], all[k + 1]
     end
   end
-  return silent
 end
 
 -- What a worker has whose process is gone, as a neighbour has seen: from ARGV[first]: their count, then worker and
@@ -33,11 +32,12 @@ local function reap_gone(tick, first)
     local instance = redis.pcall('HGET', hash, 'instance')
     -- Not of a process that has taken its name since.
     if call('HGET', host, worker) == process and instance == string.match(process, '^%S+') then
-      local claims, left, tokens, held = call('HGETALL', hash), 50, {}, {}
+      -- Of all that it says of itself there are fewer than 20.
+      local most, tokens, held = share(tick), {}, {}
+      local claims = call('HRANDFIELD', hash, most + 20, 'WITHVALUES')
       for n = 1, #claims, 2 do
         local token, id = claims[n], claims[n + 1]
-        if left > 0 and #token == 32 and string.find(token, '^%x+$') then
-          left = left - 1
+        if #held < most and #token == 32 and string.find(token, '^%x+$') then
           held[#held + 1], tokens[id] = id, token
           call('HDEL', hash, token)
         end
@@ -47,7 +47,8 @@ local function reap_gone(tick, first)
         local j = not is_strange(id) and job(id) or {}
         if j.state == 'running' and j.token == tokens[id] then reap(tick, id, j) end
       end, function() end)
-      if give_back(PREFIX .. 'held:' .. worker, 50) and left > 0 then call('HDEL', host, worker) else tick.more = true end
+      spend(tick, #held, most)
+      if give_back(PREFIX .. 'held:' .. worker, 50) and #held < most then call('HDEL', host, worker) else tick.more = true end
     end
   end
 end

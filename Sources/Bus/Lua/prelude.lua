@@ -145,6 +145,15 @@ local function publish(result)
   return result
 end
 
+-- A reply of names and values, without those that are false and the lists that are empty.
+local function named(values)
+  local reply = {}
+  for name, value in pairs(values) do
+    if value and #value > 0 then reply[#reply + 1], reply[#reply + 2] = name, value end
+  end
+  return reply
+end
+
 -- What decides about the end of a run, and what its events need: of all that job() reads, as little as does. nil for a key of
 -- another type.
 local function ending(id)
@@ -190,13 +199,13 @@ local function line_up(id, front)
 end
 
 -- Puts what a worker took and never claimed back to the front of the line, in its order, at most `most` elements.
--- Whether nothing is left that could be put back; a key of another type stops nothing else.
+-- Whether nothing is left that could be put back, and how many were; a key of another type stops nothing else.
 local function give_back(held, most)
-  for _ = 1, most do
+  for n = 1, most do
     local moved = redis.pcall('LMOVE', held, JOBS, 'LEFT', 'RIGHT')
-    if not moved or type(moved) == 'table' then return true end
+    if not moved or type(moved) == 'table' then return true, n - 1 end
   end
-  return false
+  return false, most
 end
 
 -- Tells at last that a job is completed. `more` are further members of the event.

@@ -1,6 +1,7 @@
 -- A duty of tick.lua: due jobs join the end of the line.
 local function promote(tick)
-  local due = call('ZRANGEBYSCORE', SCHEDULED, '-inf', now, 'LIMIT', 0, 200)
+  local most = share(tick)
+  local due = call('ZRANGEBYSCORE', SCHEDULED, '-inf', NOW, 'LIMIT', 0, most)
   each(due, function(id)
     call('ZREM', SCHEDULED, id)
     local j = is_strange(id) and {} or job(id)
@@ -11,5 +12,5 @@ local function promote(tick)
       emit(id, j, 'queued', '')
     end
   end, function() end)
-  if #due == 200 then tick.more = true end
+  spend(tick, #due, most)
 end

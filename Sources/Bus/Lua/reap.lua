@@ -8,12 +8,13 @@ end
 -- Their jobs.
 local function reap_jobs(tick)
   if now < tick.grace then return end
-  local lost = call('ZRANGEBYSCORE', LEASES, '-inf', now, 'LIMIT', 0, 200)
+  local most = share(tick)
+  local lost = call('ZRANGEBYSCORE', LEASES, '-inf', NOW, 'LIMIT', 0, most)
   each(lost, function(id)
     local j = is_strange(id) and {} or job(id)
     if j.state ~= 'running' then call('ZREM', LEASES, id) else reap(tick, id, j) end
   end, function(id) call('ZREM', LEASES, id) end)
-  if #lost == 200 then tick.more = true end
+  spend(tick, #lost, most)
 end
 
 -- What they took and never claimed. A frozen worker's wait may still take something, so all are looked at for a day, 200 a
@@ -23,9 +24,15 @@ local function reap_elements(tick)
   local absent = call('ZCOUNT', WORKERS, '-inf', whole(now - tick.lease))
   local first = absent > 200 and math.floor(now / 1000) * 200 % absent or 0
   local names = call('ZRANGEBYSCORE', WORKERS, '-inf', whole(now - tick.lease), 'WITHSCORES', 'LIMIT', first, 200)
+  local left = 50
   for k = 1, #names, 2 do
-    local isEmpty = give_back(PREFIX .. 'held:' .. names[k], 200)
+    local isEmpty, moved = give_back(PREFIX .. 'held:' .. names[k], left)
+    left = left - moved
     -- Nobody looks at what a forgotten worker holds.
     if isEmpty and tonumber(names[k + 1]) < now - 86400000 then call('ZREM', WORKERS, names[k]) end
+    if left == 0 then
+      tick.more = true
+      return
+    end
   end
 end

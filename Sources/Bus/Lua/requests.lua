@@ -1,6 +1,8 @@
--- A duty of tick.lua: the requests in `want`, of many any 200 at once.
+-- A duty of tick.lua: the requests in `want`, of many any few at once.
 local function hear_requests(tick)
-  local wanted = tick.are_many and call('HRANDFIELD', WANT, 200, 'WITHVALUES') or call('HGETALL', WANT)
+  if tick.wanted == 0 then return end
+  local most = share(tick)
+  local wanted = tick.are_many and call('HRANDFIELD', WANT, most, 'WITHVALUES') or call('HGETALL', WANT)
   local ids, requests = {}, {}
   for k = 1, #wanted, 2 do
     ids[#ids + 1] = wanted[k]
@@ -13,5 +15,6 @@ local function hear_requests(tick)
     call('HDEL', WANT, id)
     reject(requests[id], 'want: job ' .. id .. ' cannot be changed: ' .. wrong, id)
   end)
+  spend(tick, #ids, most)
   if tick.are_many then tick.more = true end
 end

@@ -8,6 +8,8 @@ extension Ledger {
         case claim
         case settle([(run: Run, settlement: Settlement)])
         case tick
+        /// A call of a tick that is not the last one: it does nothing but hear requests and tell of runs.
+        case report
         case registration(worker: String, known: Set<String>, isSuccessor: Bool)
 
         var name: String {
@@ -16,6 +18,7 @@ extension Ledger {
             case .settle(let ends):
                 "settling " + ends.map { "\($0.run.id) as \($0.settlement.outcome)" }.joined(separator: ", ")
             case .tick: "tick"
+            case .report: "report"
             case .registration(let worker, _, _): "\(worker) registers"
             }
         }
@@ -36,6 +39,7 @@ extension Ledger {
         switch cause {
         case .claim, .settle: state = taken(id, &story, state, after)
         case .tick: state = looked(id, &story, state, after)
+        case .report: break
         case .registration(let worker, let known, let isSuccessor):
             if state == .running, story.isNoted, before.worker == worker, let token = before.token,
                 !known.contains(token)
@@ -77,8 +81,14 @@ extension Ledger {
             let isGone = story.facts.worker.map(gone.contains) ?? false
             if now < story.lease || now < grace, !isGone { complain("\(id): its worker was robbed") }
             state = story.lost(now, policy)
-            if state == .failed, after.error != "crash_loop" { complain("\(id): \(after.error ?? "") for crash_loop") }
+            // A push behind the run takes the error away.
+            if state == .failed, after.state == .failed, after.error != "crash_loop" {
+                complain("\(id): \(after.error ?? "") for crash_loop")
+            }
             state = story.follow(state, after, now, policy)
+            if story.facts.isKept, state == .queued, after.state == .failed {
+                state = story.ended(.failed, now, policy)
+            }
         }
         if state == .scheduled, let due = story.facts.due, due <= now { state = .queued }
         // A push that came behind what ended the run has its own deadline, or none.

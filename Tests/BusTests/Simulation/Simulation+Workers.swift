@@ -69,7 +69,7 @@ extension Simulation {
             note("told that they begin")
             var report = RunReport()
             report.set(isAtWork: true, of: claim.run)
-            _ = try await send(index, [(claim.run, report)])
+            _ = try await send(index, [(claim.run, report)], .runs)
         }
         if story.isPoison {
             note("poisoned")
@@ -184,7 +184,7 @@ extension Simulation {
         for (before, end) in zip(before, ends) { try await expect(before, end.claim.run.id, what) }
     }
 
-    private mutating func report(of claim: Claim, chance: Int) -> RunReport {
+    mutating func report(of claim: Claim, chance: Int) -> RunReport {
         var report = RunReport()
         if random.chance(60) { report.set(isAtWork: random.chance(80), of: claim.run) }
         if random.chance(chance) {
@@ -195,89 +195,6 @@ extension Simulation {
                     source: "u", offsets: ByteIntervals([start..<9])))
         }
         return report
-    }
-
-    // MARK: Ticks
-
-    mutating func tick() async throws {
-        guard let index = pick() else { return }
-        try await tick(index)
-        guard random.chance(20) else { return }
-        // There are no replicas: none is too few.
-        if case .told = try await queue.tellReplicated(to: 0, within: .zero, on: redis) { note("told later") }
-    }
-
-    mutating func tick(_ index: Int) async throws {
-        if workers[index].isInDoubt { try await reconnect(index) }
-        let reports = workers[index].runs.map { ($0.run, report(of: $0, chance: 20)) }
-        if let zombie = workers[index].runs.first(where: { !ledger.holds($0.run) }) {
-            try await tickAsZombie(index, zombie, reports)
-        }
-        var reply = try await send(index, reports)
-        if random.chance(5) {
-            note("ticks sent twice")
-            reply = try await send(index, reports)
-        }
-        let ours = workers[index].runs.filter { ledger.holds($0.run) }
-        for claim in workers[index].runs where reply.fenced.contains(claim.run.token) == ledger.holds(claim.run) {
-            ledger.complain("\(claim.run.id): fenced \(reply.fenced.contains(claim.run.token)), wrongly")
-        }
-        for _ in reply.fenced { note("fenced runs") }
-        for claim in ours {
-            let token = claim.run.token
-            if reply.requests[token] != ledger.stories[claim.run.id]!.taken?.request {
-                ledger.complain(
-                    "\(claim.run.id) was told \(String(describing: reply.requests[token])), and not \(String(describing: ledger.stories[claim.run.id]!.taken))"
-                )
-            }
-            workers[index].told[token] = reply.requests[token] ?? workers[index].told[token]
-        }
-        workers[index].runs = ours
-        for claim in ours { try await obey(claim, index) }
-    }
-
-    /// Stops a run that was told to, or whose time is over: soon, or a little later, or it ends first.
-    private mutating func obey(_ claim: Claim, _ index: Int) async throws {
-        if let deadline = claim.deadline, deadline < ledger.now {
-            return try await finish(
-                claim, of: index, as: .failed(Failure(.deadline, "m"), retryable: false, received: 0))
-        }
-        guard let request = workers[index].told[claim.run.token], random.chance(40) else { return }
-        note("stopped")
-        try await finish(claim, of: index, as: request == .paused ? .paused : .cancelled)
-    }
-
-    private mutating func send(_ index: Int, _ reports: [(Run, RunReport)]) async throws -> TickReply {
-        try await checkRequests()
-        ledger.looked()
-        for (run, report) in reports where ledger.holds(run) {
-            ledger.extended(run)
-            ledger.told(run, report)
-            ledger.checkpointed(run.id, report)
-        }
-        // A frozen one is silent as well, and not gone.
-        let gone = workers[index].silent.filter { dead.contains($0.process) }
-        let names = Set(workers.map(\.identity.name))
-        ledger.gone = Set(gone.map(\.worker)).subtracting(names)
-        let reply = try await queue.tick(workers[index].identity, fields: [], runs: reports, gone: gone)
-        workers[index].silent = reply.silent
-        if !gone.isEmpty { note("neighbours missed") }
-        try await look(.tick)
-        ledger.gone = []
-        try await checkOverdue()
-        return reply
-    }
-
-    /// A fenced worker's tick changes nothing of its job, once another tick at the same moment has done what was due.
-    private mutating func tickAsZombie(_ index: Int, _ zombie: Claim, _ reports: [(Run, RunReport)]) async throws {
-        guard let other = workers.indices.first(where: { $0 != index && !workers[$0].isInDoubt }) else { return }
-        repeat { _ = try await send(other, []) } while ledger.isAsked
-        // What it knows of dead neighbours is another matter: it would put their jobs back.
-        workers[index].silent = []
-        let before = try await traces(of: zombie.run.id)
-        _ = try await send(index, reports.filter { $0.0 == zombie.run })
-        try await expect(before, zombie.run.id, "a zombie's tick")
-        note("ticks of zombies")
     }
 }
 

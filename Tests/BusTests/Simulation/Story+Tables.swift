@@ -58,7 +58,8 @@ extension Story {
             let isTaken = after.state == .running && after.token != facts.token
             let isOver = after.state == .failed && after.error == "deadline" && deadlines.contains { $0 <= now }
             let isBegun =
-                [.queued, .scheduled].contains(after.state) || isTaken || isOver || pause != nil && after.state == .paused
+                [.queued, .scheduled].contains(after.state) || isTaken || isOver
+                || pause != nil && after.state == .paused
             if isBegun, state != .queued {
                 if state?.isFinal ?? true { beginAnew() }
                 expiry = nil

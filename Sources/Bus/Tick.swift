@@ -1,0 +1,144 @@
+import HaulContract
+package import HaulRedis
+
+/// A worker's look after a queue, in calls of which none keeps Redis for long. A value without connections: it says which call
+/// comes next, and takes its reply.
+package struct Tick: Sendable {
+    /// What is done besides telling of runs.
+    package enum Extent: Sendable {
+        /// Nothing.
+        case runs
+        /// Requests are heard.
+        case requests
+        /// All that a queue needs. Only for a tick with all of the worker's runs: their leases are extended before any is reaped.
+        case queue
+    }
+
+    /// One call.
+    struct Step {
+        enum Kind: Equatable {
+            /// Lua/report_runs.lua.
+            case report
+            /// Lua/tick.lua.
+            case tick(isLast: Bool)
+        }
+
+        let kind: Kind
+        let runs: ArraySlice<(Run, RunReport)>
+    }
+
+    /// Redis takes about 20 µs for each.
+    package static let mostRuns = 32
+    /// And half a microsecond for each of these: a run may have many offsets.
+    private static let mostArguments = 2000
+    /// For how long more is done than to tell of the runs: only the next tick extends their leases again.
+    private static let patience: Duration = .seconds(1)
+
+    let worker: WorkerIdentity
+    private let extent: Extent
+    private let runs: [(Run, RunReport)]
+    /// Pairs of `worker:<name>`.
+    let fields: [(String, String)]
+    /// The worker waits for a place.
+    let isHeld: Bool
+    /// Workers on this machine whose processes have certainly ended.
+    let gone: [Neighbour]
+    private let most: Int
+    private let end = ContinuousClock.now + Self.patience
+
+    /// What has been brought so far.
+    package private(set) var reply = TickReply()
+    /// Of how many of the runs, in their order, Redis has heard.
+    package var told: Int { min(heard, runs.count) }
+    private var heard = 0
+    private var rest: ArraySlice<(Run, RunReport)>
+    /// Runs that were told of while requests were left, which may be for them.
+    private var unsure: [(Run, RunReport)] = []
+    private var isBegun = false
+    private var hasLooked = false
+
+    package init(
+        _ worker: WorkerIdentity, _ extent: Extent = .queue, runs: [(Run, RunReport)], fields: [(String, String)] = [],
+        isHeld: Bool = false, gone: [Neighbour] = [], most: Int = Tick.mostRuns
+    ) {
+        (self.worker, self.extent, self.runs, self.fields) = (worker, extent, runs, fields)
+        (self.isHeld, self.gone, self.most) = (isHeld, gone, most)
+        rest = runs[...]
+    }
+
+    /// The call that comes next; nil if all is done.
+    func next() -> Step? {
+        let batch = self.batch
+        let isLast = batch.count == rest.count
+        switch extent {
+        case .runs: return batch.isEmpty ? nil : Step(kind: .report, runs: batch)
+        case .requests:
+            if !isBegun || reply.leavesRequests && hasTime { return Step(kind: .tick(isLast: false), runs: batch) }
+            return batch.isEmpty ? nil : Step(kind: .report, runs: batch)
+        case .queue:
+            let looks = isLast && (!hasLooked || reply.isMoreToDo && hasTime)
+            if looks || !isBegun || reply.leavesRequests && hasTime && !isLast {
+                return Step(kind: .tick(isLast: looks), runs: batch)
+            }
+            return batch.isEmpty ? nil : Step(kind: .report, runs: batch)
+        }
+    }
+
+    /// Takes what was answered.
+    mutating func take(_ answer: RedisValue, to step: Step) throws(RedisError) {
+        try reply.add(answer, looked: step.kind != .report)
+        isBegun = true
+        if step.kind == .tick(isLast: true) { hasLooked = true }
+        heard += step.runs.count
+        rest = rest.dropFirst(step.runs.count)
+        if reply.leavesRequests {
+            unsure += step.runs.map { ($0.0, RunReport()) }
+        } else if !unsure.isEmpty {
+            rest += unsure
+            unsure = []
+        }
+    }
+
+    private var hasTime: Bool { .now < end }
+
+    private var batch: ArraySlice<(Run, RunReport)> {
+        var size = 0
+        let count = rest.prefix(most).prefix { _, report in
+            defer { size += report.size }
+            return size < Self.mostArguments
+        }.count
+        return rest.prefix(count)
+    }
+}
+
+extension Queue {
+    /// Does all of a tick. What was thrown leaves in `tick` what was done before.
+    package func perform(_ tick: inout Tick) async throws(RedisError) {
+        while try await step(&tick) {}
+    }
+
+    /// One call of a tick; false if there is none left.
+    package func step(_ tick: inout Tick) async throws(RedisError) -> Bool {
+        guard let step = tick.next() else { return false }
+        let worker = tick.worker
+        var arguments: [any RedisArgument]
+        switch step.kind {
+        case .report: arguments = [Token.make(), worker.name, policy.lease.milliseconds]
+        case .tick(let isLast):
+            arguments =
+                [Token.make(), worker.name, worker.instance, policy.lease.milliseconds] + policy.retention
+                + [policy.crashLimit, worker.store, tick.isHeld ? "1" : "", worker.place, worker.process]
+            arguments.append(isLast ? "1" : "")
+            arguments.append(tick.gone.count)
+            for neighbour in tick.gone { arguments += [neighbour.worker, neighbour.process] }
+            arguments.append(tick.fields.count)
+            for (name, value) in tick.fields { arguments += [name, value] }
+        }
+        arguments.append(step.runs.count)
+        for (run, report) in step.runs { arguments += [run.id, run.token] + report.arguments }
+        let function = step.kind == .report ? functions.report : functions.tick
+        let answer = try await redis.run(function, keys: keys.given(to: worker.name), arguments: arguments)
+        try tick.take(answer, to: step)
+        return true
+    }
+}

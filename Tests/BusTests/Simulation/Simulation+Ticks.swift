@@ -1,0 +1,117 @@
+import HaulContract
+import HaulRedis
+
+@testable import HaulBus
+
+// Ticks, and what may come between the calls of one.
+
+extension Simulation {
+    mutating func tick() async throws {
+        guard let index = pick() else { return }
+        try await tick(index)
+        guard random.chance(20) else { return }
+        // There are no replicas: none is too few.
+        if case .told = try await queue.tellReplicated(to: 0, within: .zero, on: redis) { note("told later") }
+    }
+
+    mutating func tick(_ index: Int) async throws {
+        if workers[index].isInDoubt { try await reconnect(index) }
+        let reports = workers[index].runs.map { ($0.run, report(of: $0, chance: 20)) }
+        if let zombie = workers[index].runs.first(where: { !ledger.holds($0.run) }) {
+            try await tickAsZombie(index, zombie, reports)
+        }
+        var reply = try await send(index, reports, isInterrupted: true)
+        if random.chance(5) {
+            note("ticks sent twice")
+            reply = try await send(index, reports)
+        }
+        let ours = workers[index].runs.filter { ledger.holds($0.run) }
+        for _ in reply.fenced { note("fenced runs") }
+        for claim in ours {
+            let token = claim.run.token
+            workers[index].told[token] = reply.requests[token] ?? workers[index].told[token]
+        }
+        workers[index].runs = ours
+        for claim in ours { try await obey(claim, index) }
+    }
+
+    /// Stops a run that was told to, or whose time is over: soon, or a little later, or it ends first.
+    private mutating func obey(_ claim: Claim, _ index: Int) async throws {
+        if let deadline = claim.deadline, deadline < ledger.now {
+            return try await finish(
+                claim, of: index, as: .failed(Failure(.deadline, "m"), retryable: false, received: 0))
+        }
+        guard let request = workers[index].told[claim.run.token], random.chance(40) else { return }
+        note("stopped")
+        try await finish(claim, of: index, as: request == .paused ? .paused : .cancelled)
+    }
+
+    /// All calls of a tick. `isInterrupted`: others go on between them.
+    mutating func send(
+        _ index: Int, _ reports: [(Run, RunReport)], _ extent: Tick.Extent = .queue, isInterrupted: Bool = false
+    ) async throws -> TickReply {
+        // A frozen one is silent as well, and not gone.
+        let gone = workers[index].silent.filter { dead.contains($0.process) }
+        var tick = Tick(workers[index].identity, extent, runs: reports, gone: gone, most: isInterrupted ? 1 : 32)
+        var isBegun = false
+        while let step = tick.next() {
+            if isBegun, isInterrupted { try await interrupt(index) }
+            isBegun = true
+            try await checkRequests()
+            if step.kind != .report { ledger.looked() }
+            for (run, report) in step.runs where ledger.holds(run) {
+                ledger.extended(run)
+                ledger.told(run, report)
+                ledger.checkpointed(run.id, report)
+            }
+            let isLook = step.kind == .tick(isLast: true)
+            let names = Set(workers.map(\.identity.name))
+            ledger.gone = isLook ? Set(gone.map(\.worker)).subtracting(names) : []
+            _ = try await queue.step(&tick)
+            try await look(isLook ? .tick : .report)
+            ledger.gone = []
+            for (run, _) in step.runs { expect(tick.reply, of: run) }
+            if isLook, !tick.reply.isMoreToDo { try await checkOverdue() }
+        }
+        if extent == .queue { workers[index].silent = tick.reply.silent }
+        if !gone.isEmpty { note("neighbours missed") }
+        return tick.reply
+    }
+
+    /// A run hears what it should, and is fenced if it should be, by the call that told of it.
+    private mutating func expect(_ reply: TickReply, of run: Run) {
+        let isFenced = reply.fenced.contains(run.token)
+        if isFenced == ledger.holds(run) { ledger.complain("\(run.id): fenced \(isFenced), wrongly") }
+        guard ledger.holds(run) else { return }
+        let (told, taken) = (reply.requests[run.token], ledger.stories[run.id]!.taken)
+        if told != taken?.request {
+            ledger.complain("\(run.id) was told \(String(describing: told)), and not \(String(describing: taken))")
+        }
+    }
+
+    /// What comes between two calls of a tick.
+    private mutating func interrupt(_ index: Int) async throws {
+        note("ticks interrupted")
+        switch Int.random(in: 0..<5, using: &random) {
+        case 0: try await advance(Int64.random(in: 0...400, using: &random))
+        case 1: try await request()
+        case 2: try await push()
+        default:
+            let others = workers.indices.filter { $0 != index && !workers[$0].isFrozen && !workers[$0].isInDoubt }
+            guard let other = others.randomElement(using: &random) else { return }
+            _ = try await send(other, workers[other].runs.map { ($0.run, RunReport()) })
+        }
+    }
+
+    /// A fenced worker's tick changes nothing of its job, once another tick at the same moment has done what was due.
+    private mutating func tickAsZombie(_ index: Int, _ zombie: Claim, _ reports: [(Run, RunReport)]) async throws {
+        guard let other = workers.indices.first(where: { $0 != index && !workers[$0].isInDoubt }) else { return }
+        repeat { _ = try await send(other, []) } while ledger.isAsked
+        // What it knows of dead neighbours is another matter: it would put their jobs back.
+        workers[index].silent = []
+        let before = try await traces(of: zombie.run.id)
+        _ = try await send(index, reports.filter { $0.0 == zombie.run })
+        try await expect(before, zombie.run.id, "a zombie's tick")
+        note("ticks of zombies")
+    }
+}

@@ -1,0 +1,258 @@
+import Glibc
+import HaulContract
+import HaulRedis
+import HaulTestSupport
+import Testing
+
+@testable import HaulBus
+
+/// The calls that a tick is made of, and how little each of them does.
+@Suite struct TickTests {
+    private static let worker = WorkerIdentity(name: "w", store: "s")
+
+    // MARK: Which calls
+
+    private static func runs(_ count: Int) -> [(Run, RunReport)] {
+        (0..<count).map { (Run(id: "j\($0)", token: "t\($0)"), RunReport()) }
+    }
+
+    private static func reply(_ members: (String, RedisValue)...) -> RedisValue {
+        .array(members.flatMap { [.bulk(Array($0.0.utf8)), $0.1] })
+    }
+
+    private static let yes = RedisValue.bulk([UInt8(ascii: "1")])
+
+    @Test("of many runs each is told of once, a few at a time, and what is nobody's own is seen to at the end")
+    func pieces() throws {
+        let runs = Self.runs(3000)
+        var tick = Tick(Self.worker, runs: runs)
+        var told: [String] = []
+        var kinds: [Tick.Step.Kind] = []
+        while let step = tick.next() {
+            #expect(step.runs.count <= Tick.mostRuns)
+            #expect(tick.told == told.count)
+            told += step.runs.map(\.0.token)
+            kinds.append(step.kind)
+            try tick.take(Self.reply(), to: step)
+        }
+        #expect(told == runs.map(\.0.token) && tick.told == runs.count)
+        #expect(kinds.first == .tick(isLast: false) && kinds.last == .tick(isLast: true))
+        #expect(kinds.dropFirst().dropLast().allSatisfy { $0 == .report })
+    }
+
+    @Test("few runs, or none, cost one call", arguments: [0, 1, Tick.mostRuns]) func one(_ count: Int) throws {
+        var tick = Tick(Self.worker, runs: Self.runs(count))
+        let step = try #require(tick.next())
+        #expect(step.kind == .tick(isLast: true) && step.runs.count == count)
+        try tick.take(Self.reply(), to: step)
+        #expect(tick.next() == nil)
+    }
+
+    @Test("a run that has much to tell has a call of its own") func large() throws {
+        var runs = Self.runs(5)
+        runs[2].1.offsets = ByteIntervals((0..<10_000).map { Int64($0) * 10..<Int64($0) * 10 + 5 })
+        var tick = Tick(Self.worker, runs: runs)
+        var counts: [Int] = []
+        while let step = tick.next() {
+            counts.append(step.runs.count)
+            try tick.take(Self.reply(), to: step)
+        }
+        #expect(counts == [3, 2])
+    }
+
+    @Test("a tick that is hurried looks after nothing but requests, and a report after nothing at all")
+    func extents() throws {
+        for (extent, first) in [(Tick.Extent.requests, Tick.Step.Kind.tick(isLast: false)), (.runs, .report)] {
+            var tick = Tick(Self.worker, extent, runs: Self.runs(100))
+            var kinds: [Tick.Step.Kind] = []
+            while let step = tick.next() {
+                kinds.append(step.kind)
+                try tick.take(Self.reply(), to: step)
+            }
+            #expect(kinds == [first, .report, .report, .report])
+        }
+    }
+
+    @Test("runs that were told of while requests were left are told of again") func unsure() throws {
+        var tick = Tick(Self.worker, runs: Self.runs(40))
+        var told: [String: Int] = [:]
+        var calls = 0
+        while let step = tick.next() {
+            calls += 1
+            for (run, _) in step.runs { told[run.token, default: 0] += 1 }
+            try tick.take(calls < 4 ? Self.reply(("unheard", Self.yes), ("more", Self.yes)) : Self.reply(), to: step)
+        }
+        #expect(told.count == 40 && told.values.allSatisfy { $0 == 2 })
+        #expect(tick.told == 40 && calls == 6)
+    }
+
+    @Test("what was told before Redis failed is known") func failure() async throws {
+        let f = try await QueueFixture()
+        let runs = try await running(f, 70)
+        var tick = Tick(f.worker, runs: runs)
+        #expect(try await f.queue.step(&tick))
+        f.server.signal(SIGKILL)
+        await f.redis.end(by: .now + .milliseconds(100))
+        await #expect(throws: RedisError.self) { try await f.queue.perform(&tick) }
+        #expect(tick.told == Tick.mostRuns)
+    }
+
+    // MARK: What they do
+
+    private func running(_ f: QueueFixture, _ count: Int, _ more: String = "") async throws -> [(Run, RunReport)] {
+        for n in 0..<count { try await f.push(#"{"url":"http://h/\#(n)","id":"r\#(n)"\#(more)}"#) }
+        var runs: [(Run, RunReport)] = []
+        while runs.count < count {
+            let tokens = (0..<min(16, count - runs.count)).map { _ in Token.make() }
+            for case .job(let claim) in try await f.queue.claim(f.worker, tokens: tokens) {
+                runs.append((claim.run, RunReport()))
+            }
+        }
+        return runs
+    }
+
+    @Test("however many runs are late, a worker's own tick takes none of them from it") func late() async throws {
+        let f = try await QueueFixture()
+        let runs = try await running(f, 250)
+        for (run, _) in runs { try await f.redis.send(Command("ZADD", f.queue.keys.leases, 1000, run.id)) }
+        let reply = try await f.queue.tick(f.worker, runs: runs)
+        #expect(reply.fenced.isEmpty)
+        #expect(try await f.queue.stats().counts[.running] == 250)
+        try await f.expectOrder()
+    }
+
+    @Test("all runs hear of requests that are made in bulk with the next tick") func bulk() async throws {
+        let f = try await QueueFixture()
+        let runs = try await running(f, 300)
+        try await f.queue.request(.paused, of: runs.map(\.0.id))
+        let reply = try await f.queue.tick(f.worker, runs: runs)
+        #expect(reply.requests.count == 300 && reply.requests.values.allSatisfy { $0 == .paused })
+        #expect(try await f.redis.send(Command("HLEN", f.queue.keys.want)).int == 0)
+    }
+
+    /// How often commands were called since the last reset, those that functions call, too.
+    private func commands(_ f: QueueFixture) async throws -> Int {
+        let text = try #require(try await f.redis.send(Command("INFO", "commandstats")).string)
+        let counts = text.split(separator: "\r\n").filter { $0.hasPrefix("cmdstat_") }.compactMap { line in
+            line.split(separator: ":calls=").last?.split(separator: ",").first.flatMap { Int($0) }
+        }
+        return counts.reduce(0, +)
+    }
+
+    @Test("a run costs Redis four commands a second, and one more for all that are told of together")
+    func cost() async throws {
+        let f = try await QueueFixture()
+        var runs = try await running(f, 320)
+        _ = try await f.queue.tick(f.worker, runs: runs)
+        for index in runs.indices {
+            runs[index].1.fields = [("received", "1"), ("speed", "2")]
+            runs[index].1.events = [Announcement("progress", [("received", "1")])]
+        }
+        try await f.redis.send(Command("CONFIG", "RESETSTAT"))
+        _ = try await f.queue.tick(f.worker, runs: runs)
+        let count = try await commands(f)
+        // Read it, write it, tell it; and for each of ten calls: itself, the clock, the epoch, the leases. Two are ticks.
+        #expect(count <= 3 * 320 + 4 * 10 + 2 * 40, "\(count)")
+    }
+
+    @Test("a tick without anything to do is one call, and few commands") func idle() async throws {
+        let f = try await QueueFixture()
+        _ = try await f.queue.tick(f.worker, runs: [])
+        try await f.redis.send(Command("CONFIG", "RESETSTAT"))
+        _ = try await f.queue.tick(f.worker, runs: [])
+        let count = try await commands(f)
+        #expect(count <= 32, "\(count)")
+        #expect(try await f.server.cli("INFO", "commandstats").contains("cmdstat_fcall:calls=1,"))
+    }
+
+    /// A queue in which there is very much to do at the same moment.
+    private func neglected(_ f: QueueFixture, _ count: Int) async throws {
+        let keys = f.queue.keys
+        for _ in 0..<count {
+            try await f.redis.send(Command("LPUSH", keys.held("absent"), #"{"url":"http://h/held"}"#))
+        }
+        try await f.redis.send(Command("ZADD", keys.workers, 1000, "absent"))
+        for kind in ["late", "due", "over"] {
+            for n in 0..<count {
+                let more = kind == "late" ? "" : kind == "due" ? #","delay":0.001"# : #","delay":1000,"deadline":0.001"#
+                try await f.push(#"{"url":"http://h/\#(n)","id":"\#(kind)\#(n)"\#(more)}"#)
+            }
+        }
+        var replies: [ClaimReply] = []
+        repeat {
+            replies = try await f.queue.claim(f.worker, tokens: (0..<16).map { _ in Token.make() })
+        } while replies.contains { if case .empty = $0 { false } else { true } }
+        for n in 0..<count {
+            try await f.redis.send(Command("ZADD", keys.leases, 1000, "late\(n)"))
+            try await f.redis.send(Command("ZADD", keys.scheduled, 1000, "due\(n)"))
+            try await f.redis.send(Command("ZADD", keys.deadlines, 1000, "over\(n)"))
+            try await f.redis.send(Command("ZADD", keys.index(.completed), 1000, "old\(n)"))
+            try await f.redis.send(Command("ZADD", keys.untold, 1000, "untold\(n)"))
+            try await f.redis.send(Command("LPUSH", keys.prefix + "drops:s", #"["x","s","f","g","","1000"]"#))
+        }
+        try await f.queue.request(.paused, of: (0..<count).map { "early\($0)" })
+    }
+
+    @Test("no call of a tick does much, however much there is to do, and every duty is done") func neglect()
+        async throws
+    {
+        let f = try await QueueFixture()
+        let run = try await running(f, 1)
+        try await neglected(f, 400)
+        let keys = f.queue.keys
+        var (most, calls, dropped) = (0, 0, 0)
+        try await eventually("all to be done", within: .seconds(60)) {
+            var tick = Tick(f.worker, runs: run)
+            while true {
+                try await f.redis.send(Command("CONFIG", "RESETSTAT"))
+                guard try await f.queue.step(&tick) else { break }
+                most = max(most, try await commands(f))
+                calls += 1
+            }
+            dropped += tick.reply.dropped.count
+            return !tick.reply.isMoreToDo
+        }
+        print("a neglected queue: \(calls) calls, of \(most) commands at most")
+        #expect(most <= 1000)
+        #expect(dropped == 400)
+        let counts = try await f.queue.stats().counts
+        #expect(counts[.failed] == 400 && counts[.running] == 1 && counts[.scheduled] == 0)
+        for name in [keys.index(.completed), keys.untold, keys.want, keys.held("absent")] {
+            #expect(try await f.redis.send(Command("EXISTS", name)).int == 0, "\(name)")
+        }
+        // Those that were late, that were due, and that were held.
+        #expect(try await f.redis.send(Command("LLEN", keys.jobs)).int == 1200)
+    }
+
+    @Test("running jobs whose deadlines have passed, however many, keep no other job from its end") func overdue()
+        async throws
+    {
+        let f = try await QueueFixture()
+        let clock = "tick:now"
+        var now = 1_800_000_000_000
+        let queue = Queue(
+            .default, redis: f.redis, policy: QueuePolicy(),
+            functions: Functions(clock: "return redis.call('GET', '\(clock)')"))
+        try await f.redis.send(Command("SET", clock, now))
+        for n in 0..<310 {
+            // Ten of them wait, and are to end last.
+            let more = n < 300 ? #""deadline":1"# : #""deadline":2,"delay":1000"#
+            try await f.push(#"{"url":"http://h/\#(n)","id":"j\#(n)",\#(more)}"#)
+        }
+        _ = try await queue.register(f.worker, fields: [], known: [])
+        var runs: [(Run, RunReport)] = []
+        while runs.count < 300 {
+            for case .job(let claim) in try await queue.claim(f.worker, tokens: (0..<10).map { _ in Token.make() }) {
+                runs.append((claim.run, RunReport()))
+            }
+        }
+        _ = try await queue.claim(f.worker, tokens: (0..<10).map { _ in Token.make() })
+        for _ in 0..<6 {
+            now += 1000
+            try await f.redis.send(Command("SET", clock, now))
+            #expect(try await queue.tick(f.worker, runs: runs).fenced.isEmpty)
+        }
+        #expect(try await queue.stats().counts[.failed] == 10)
+        #expect(try await queue.stats().counts[.running] == 300)
+    }
+}

@@ -1,0 +1,51 @@
+import Glibc
+import HaulBus
+import HaulContract
+import HaulRedis
+import HaulTestSupport
+import Testing
+
+@testable import HaulWorker
+
+/// What a worker says to Redis between two looks after the queue.
+@Suite struct HurriedTickTests {
+    @Test("a message that a request waits brings a call for that run, and not for the others") func hint() async throws
+    {
+        let fleet = try await Fleet()
+        let latch = Latch()
+        defer { latch.open() }
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(FileBytes(seed: 5, count: 200_000), to: request)
+            reply.hold = (70_000, latch)
+            return reply
+        }
+        let ids = (0..<40).map { "job-\($0)" }
+        try await fleet.withWorker("w", slots: 40) {
+            for id in ids { try await fleet.push(#"{"url":"\#(origin.url("/\(id)"))","id":"\#(id)"}"#) }
+            for id in ids { try await fleet.wait(id, for: .running) }
+            let monitor = try ChildProcess("redis-cli", ["-s", fleet.server.socket, "monitor"])
+            try await eventually { monitor.standardOutput.hasPrefix("OK") }
+            /// The ids of the runs that each call tells of.
+            func calls(_ function: String) -> [[String]] {
+                let lines = monitor.standardOutput.split(separator: "\n").filter { $0.contains("_\(function)\"") }
+                return lines.map { line in ids.filter { line.contains("\"\($0)\"") } }
+            }
+            try await eventually("a look, which tells of all in two calls") {
+                calls("tick").contains { $0.count == Tick.mostRuns } && calls("tick").contains { $0.count == 8 }
+            }
+            // A look that comes at the same moment has told of it already.
+            var isAlone = false
+            for id in ids.prefix(10) where !isAlone {
+                try await fleet.queue.redis.send(Command("PUBLISH", fleet.queue.keys.control, id))
+                isAlone = (try? await eventually("a call", within: .seconds(2)) { calls("tick").contains([id]) }) != nil
+            }
+            #expect(isAlone)
+            try await fleet.queue.request(.paused, of: ["job-7"])
+            try await fleet.wait("job-7", for: .paused)
+            monitor.kill(SIGTERM)
+            _ = try await monitor.wait()
+            latch.open()
+            for id in ids where id != "job-7" { try await fleet.wait(id, for: .completed) }
+        }
+    }
+}
