@@ -67,7 +67,8 @@ extension Facts {
 
 extension Facts: CustomStringConvertible {
     var description: String {
-        (state?.rawValue ?? "unknown") + (token.map { " under \($0.prefix(4))" } ?? "")
+        (state?.rawValue ?? "unknown") + (state == .failed ? error.map { " as \($0)" } ?? "" : "")
+            + (token.map { " under \($0.prefix(4))" } ?? "")
             + (want.map { ", to be \($0)" } ?? "")
             + (isKept ? ", with a push behind it" : "") + (behind.map { ", then \($0)" } ?? "")
     }

@@ -64,9 +64,9 @@ extension Ledger {
         var applied = story
         let next = applied.apply(request, in: state, isWaiting: after.shows(request.request), now, policy)
         // The same call may go on: a due job joins the line, a deadline passes, a lost run is put back.
+        let isSame = (after.want, after.behind) == (story.facts.want, story.facts.behind)
         let isIgnored =
-            after.state == state && next == state
-            ? after.want == story.facts.want : after.state != next && after.state != request.stops
+            after.state == state && next == state ? isSame : after.state != next && after.state != request.stops
         if story.isOvertaken(request), isIgnored {
             story.asked = nil
         } else {

@@ -88,7 +88,10 @@ extension Story {
             expiry = nil
             return .queued
         case .running where behind != nil: behind = nil
-        case .completed, .cancelled: taken = nil
+        case .completed, .cancelled:
+            // The push that the pause waited for runs, if it is newer than what ended the job.
+            if taken?.request == .paused { askAnew(by: stop, after: nil) }
+            taken = nil
         case .running where taken?.request == .paused:
             taken = nil
             demand = stop.moment
@@ -163,7 +166,8 @@ extension Story {
             let forgets = taken?.request.forgets ?? false
             // Its worker has heard of a request that Redis has forgotten since, with its last seconds.
             if taken == nil { demand = nil }
-            return stopped(by: Stop(request: forgets ? .removed : .cancelled, moment: now), now, policy)
+            let moment = taken?.moment ?? now
+            return stopped(by: Stop(request: forgets ? .removed : .cancelled, moment: moment), now, policy)
         case .retry, .carryOn, .parked:
             guard taken == nil else { return putBack(now, policy) }
             if case .retry = settlement { attempts += 1 }
