@@ -5,7 +5,7 @@ import os
 import random
 import time
 
-from oracle import ACTIVE, COMPLETED, UNKNOWN, Act, outcomes
+from oracle import ACTIVE, COMPLETED, FAILED, GOING, NO_FILE, UNKNOWN, Act, outcomes
 from resp import Redis, pairs
 
 Q = "haul:{default}:"
@@ -180,18 +180,23 @@ class History:
             # Of clocks that are behind it can not be told which push came first.
             if (self.offset or 0) >= 0 and begun_by not in [standing.begun_by for standing in fitting]:
                 return f"it is what push {begun_by} said, and not {sorted({s.begun_by for s in fitting})}"
-        elif not self.until(lambda: not self.partials()):
+        elif state != FAILED and not self.until(lambda: not self.partials()):
             return f"it is {state}, and its partial file stays: {self.partials()}"
         file = os.path.join(self.bench.root, self.id)
         if state == COMPLETED and not os.path.exists(file):
             return "it is completed, and its file is not there"
-        if state == UNKNOWN and not any(standing.has_file for standing in fitting):
+        if state == FAILED and not os.path.exists(file):
+            return "it is failed because of a file that is not there"
+        if state == FAILED and job.get("error") != "file_exists":
+            return f"it is failed as {job.get('error')}: {job.get('message')}"
+        if state == UNKNOWN and all(standing.file in (NO_FILE, GOING) for standing in fitting):
             if not self.until(lambda: not os.path.exists(file)):
                 return "its finished file was to be deleted, and is there"
         return None
 
     def until(self, condition):
-        end = time.monotonic() + 10
+        """What is left over goes within a minute."""
+        end = time.monotonic() + 75
         while not condition():
             if time.monotonic() > end:
                 return False

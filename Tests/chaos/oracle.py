@@ -3,10 +3,11 @@
 An act is a push or a request, with what is known of its moment: exactly (`at`), or an interval. Every order of the acts that
 fits their moments is played; each says how the job may stand at the end. The oracle knows the contract and nothing else.
 """
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Optional
 
-UNKNOWN, ACTIVE, PAUSED, CANCELLED, COMPLETED = "unknown", "active", "paused", "cancelled", "completed"
+UNKNOWN, ACTIVE, PAUSED = "unknown", "active", "paused"
+CANCELLED, COMPLETED, FAILED = "cancelled", "completed", "failed"
 ENDS = {"cancelled", "removed", "deleted"}
 INFINITY = 1 << 62
 
@@ -71,6 +72,11 @@ def orders(acts):
                 yield [first] + order
 
 
+# Where the finished file of a job may be: nowhere; where its job knows it; where nobody knows it, since its job was forgotten; or
+# there until a worker of its store deletes it, unless the job is pushed again before that.
+NO_FILE, OWN, FOREIGN, GOING = "no file", "own", "foreign", "going"
+
+
 @dataclass(frozen=True)
 class Standing:
     state: str = UNKNOWN
@@ -81,46 +87,102 @@ class Standing:
     begun_by: Optional[int] = None
     # It was removed while it ran: its worker may not have heard of that yet.
     is_removed: bool = False
-    # Its finished file is there.
-    has_file: bool = False
+    file: str = NO_FILE
+
+    @property
+    def end(self):
+        """How a quick job ends that nothing stops: a file that nobody knows is in its way."""
+        if self.file == FOREIGN:
+            return replace(self, state=FAILED)
+        return replace(self, state=COMPLETED, file=OWN)
 
 
-def ended(word):
-    return Standing(CANCELLED if word == "cancelled" else UNKNOWN)
-
-
-def stopped(word, push):
+def stopped(standing, word, push):
     """A push that met a request which waited for it."""
-    return Standing(PAUSED, begun_by=push.number) if word == "paused" else ended(word)
+    if word == "paused":
+        return Standing(PAUSED, begun_by=push.number, file=standing.file)
+    return cancelled(standing) if word == "cancelled" else forgotten(standing)
+
+
+def cancelled(standing):
+    return Standing(CANCELLED, file=standing.file)
+
+
+def forgotten(standing, **more):
+    """Whatever comes after it, its finished file is nobody's."""
+    return Standing(UNKNOWN, file=FOREIGN if standing.file == OWN else standing.file, **more)
+
+
+def pushed(standing, act):
+    if standing.state in (ACTIVE, PAUSED):
+        return Standing(ACTIVE, begun_by=standing.begun_by, file=standing.file)
+    if standing.stub and act.at is None:
+        return stopped(standing, standing.stub, act)
+    return Standing(ACTIVE, begun_by=act.number, file=standing.file)
 
 
 def step(standing, act):
     """How the job stands after an act."""
     state = standing.state
     if act.kind == "push":
-        if state in (ACTIVE, PAUSED):
-            return Standing(ACTIVE, begun_by=standing.begun_by)
-        if standing.stub and act.at is None:
-            return stopped(standing.stub, act)
-        return Standing(ACTIVE, begun_by=act.number)
-    if act.kind == "continuation":
-        return Standing(ACTIVE, begun_by=standing.begun_by) if state == PAUSED else standing
-    if act.kind == "running":
-        if state == PAUSED:
-            return Standing(ACTIVE, begun_by=standing.begun_by)
-        return Standing(UNKNOWN, has_file=standing.has_file) if standing.stub == "paused" else standing
+        return pushed(standing, act)
+    if act.kind in ("continuation", "running"):
+        if state in (PAUSED, FAILED):
+            return Standing(ACTIVE, begun_by=standing.begun_by, file=standing.file)
+        if act.kind == "running" and standing.stub == "paused":
+            return Standing(UNKNOWN, file=standing.file)
+        return standing
     if state == UNKNOWN:
         # What ends a job is not taken back by a pause.
         if standing.stub in ENDS and act.kind == "paused":
             return standing
         word = standing.stub if standing.stub in ("removed", "deleted") and act.kind == "cancelled" else act.kind
-        # Whatever comes after the job was forgotten, its finished file is nobody's to delete.
-        return Standing(UNKNOWN, stub=word, stub_ended=act.ended, has_file=standing.has_file)
+        return Standing(UNKNOWN, stub=word, stub_ended=act.ended, file=standing.file)
     if act.kind == "paused":
-        return Standing(PAUSED, begun_by=standing.begun_by) if state == ACTIVE else standing
+        return Standing(PAUSED, begun_by=standing.begun_by, file=standing.file) if state == ACTIVE else standing
     if act.kind == "cancelled":
-        return ended("cancelled") if state in (ACTIVE, PAUSED) else standing
-    return Standing(UNKNOWN, is_removed=state == ACTIVE, has_file=standing.has_file and act.kind == "removed")
+        return cancelled(standing) if state in (ACTIVE, PAUSED) else standing
+    if act.kind == "deleted" and state == COMPLETED:
+        return Standing(UNKNOWN, file=GOING)
+    return forgotten(standing, is_removed=state == ACTIVE)
+
+
+def with_file_gone(standing):
+    """What is to be deleted may be so by now; a push that comes first keeps it, and finds it in its way."""
+    if standing.file == GOING:
+        return {replace(standing, file=NO_FILE), replace(standing, file=FOREIGN)}
+    return {standing}
+
+
+def may_be_overtaken(request, later):
+    """Whether a newer push may have been taken before the request was heard, which changes nothing then: who takes an element
+    of the job hears the request first, if it is there."""
+    return request.kind != "running" and any(act.is_push and act.began < request.ended for act in later)
+
+
+def may_be_late(push, later):
+    """Whether a newer push may have been taken before this one, which changes nothing then."""
+    return push.at is not None and any(act.kind == "push" and act.began < push.done for act in later)
+
+
+def after(standings, act, later):
+    """How the job may stand after an act, `later` being those that are newer."""
+    before = standings
+    if act.kind == "push":
+        standings = {each for standing in standings for each in with_file_gone(standing)}
+    result = {step(standing, act) for standing in standings}
+    if act.kind == "push" and may_be_late(act, later):
+        result |= before
+    if not act.is_push:
+        # As long as the run goes on, a request is for it, and waits for no push.
+        result |= {standing for standing in standings if standing.is_removed}
+        if may_be_overtaken(act, later):
+            result |= standings
+    elif act.kind == "push" and act.at is None:
+        # One that arrived before the request, whenever that was made, has nothing to wait for.
+        result |= {Standing(ACTIVE, begun_by=act.number, file=standing.file) for standing in standings
+                   if standing.stub and standing.stub_ended > act.began}
+    return result
 
 
 def outcomes(acts, is_quick):
@@ -140,24 +202,16 @@ def outcomes(acts, is_quick):
     result = set()
     for order in orders(effective):
         standings = {Standing()}
-        for act in order:
-            after = {step(standing, act) for standing in standings}
-            if not act.is_push:
-                # As long as the run goes on, a request is for it, and waits for no push.
-                after |= {standing for standing in standings if standing.is_removed}
-            if act.kind == "push" and act.at is None:
-                # One that arrived before the request, whenever that was made, has nothing to wait for.
-                if any(standing.stub and standing.stub_ended > act.began for standing in standings):
-                    after.add(Standing(ACTIVE, begun_by=act.number))
+        for index, act in enumerate(order):
+            before, standings = standings, after(standings, act, order[index + 1:])
             if act.kind == "push" and act.at is None and is_behind:
-                after |= {Standing(ACTIVE, begun_by=act.number)} | {stopped(word, act) for word in stops}
-            standings = after
+                standings |= {each for standing in before for each in (
+                    Standing(ACTIVE, begun_by=act.number, file=standing.file),
+                    *(stopped(standing, word, act) for word in stops))}
             if is_quick:
-                standings |= {Standing(COMPLETED, begun_by=standing.begun_by, has_file=True)
-                              for standing in standings if standing.state == ACTIVE}
+                standings |= {standing.end for standing in standings if standing.state == ACTIVE}
         if is_quick:
             # There is time enough at the end.
-            standings = {Standing(COMPLETED, begun_by=standing.begun_by, has_file=True) if standing.state == ACTIVE else
-                         standing for standing in standings}
+            standings = {standing.end if standing.state == ACTIVE else standing for standing in standings}
         result |= standings
     return result
