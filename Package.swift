@@ -60,38 +60,57 @@ let package = Package(
         .target(
             name: "HaulClient", dependencies: ["HaulBus", "HaulContract", "HaulRedis"], swiftSettings: settings),
 
-        // The engine: bytes from HTTP to a durable file.
+        // The engine: bytes from HTTP to a store, and what is done with both.
         room("HTTP", ["CHaulCurl", "CHaulOpenSSL", "CHaulLinux", "HaulContract", "HaulExecutors"]),
-        room("Download", ["CHaulLinux", "HaulContract", "HaulExecutors", "HaulHTTP"]),
+        room("Storage", ["HaulContract", "HaulHTTP"]),
+        room(
+            "FileStore",
+            ["CHaulLinux", "CHaulOpenSSL", "HaulContract", "HaulExecutors", "HaulHTTP", "HaulStorage"]),
+        room("Activities", ["HaulContract", "HaulExecutors", "HaulHTTP", "HaulStorage"]),
 
-        // Where the two meet, and the command.
-        room("Worker", ["HaulBus", "HaulContract", "HaulDownload", "HaulExecutors", "HaulHTTP", "HaulRedis", logging]),
+        // Where bus and engine meet, and the command.
+        room(
+            "Worker",
+            [
+                "HaulActivities", "HaulBus", "HaulContract", "HaulExecutors", "HaulFileStore", "HaulHTTP", "HaulRedis",
+                "HaulStorage", logging,
+            ]),
         .executableTarget(
             name: "haul",
             dependencies: [
-                "HaulBus", "HaulContract", "HaulHTTP", "HaulRedis", "HaulWorker", argumentParser, logging,
+                "HaulBus", "HaulContract", "HaulFileStore", "HaulHTTP", "HaulRedis", "HaulWorker", argumentParser,
+                logging,
             ],
             swiftSettings: settings),
 
         // Measure HTTP alone beside curl, and Redis alone beside redis-benchmark; no products.
         .executableTarget(
-            name: "http-bench", dependencies: ["HaulContract", "HaulHTTP"], path: "Tests/bench/http",
+            name: "http-bench", dependencies: ["HaulContract", "HaulFileStore", "HaulHTTP"], path: "Tests/bench/http",
             swiftSettings: settings),
         .executableTarget(
             name: "redis-bench", dependencies: ["HaulRedis"], path: "Tests/bench/redis", swiftSettings: settings),
 
         // Tests: one target for each room, and what they share.
         .target(
-            name: "HaulTestSupport", dependencies: ["CHaulLinux", "CHaulOpenSSL", "HaulExecutors"],
+            name: "HaulTestSupport",
+            dependencies: [
+                "CHaulLinux", "CHaulOpenSSL", "HaulContract", "HaulExecutors", "HaulHTTP", "HaulStorage",
+            ],
             path: "Tests/Support", swiftSettings: settings),
         tests("ExecutorsTests", ["HaulExecutors"]),
         tests("ContractTests", ["HaulContract"]),
         tests("RedisTests", ["HaulRedis"]),
         tests("BusTests", ["HaulBus", "HaulContract", "HaulRedis"]),
         tests("HaulClientTests", ["HaulClient"]),
-        tests("HTTPTests", ["HaulContract", "HaulExecutors", "HaulHTTP"]),
-        tests("DownloadTests", ["HaulContract", "HaulDownload", "HaulHTTP"]),
-        tests("WorkerTests", ["HaulBus", "HaulContract", "HaulHTTP", "HaulRedis", "HaulWorker", logging]),
+        tests("HTTPTests", ["HaulContract", "HaulExecutors", "HaulFileStore", "HaulHTTP"]),
+        tests("FileStoreTests", ["HaulContract", "HaulExecutors", "HaulFileStore", "HaulHTTP", "HaulStorage"]),
+        tests("DownloadTests", ["HaulActivities", "HaulContract", "HaulFileStore", "HaulHTTP", "HaulStorage"]),
+        tests(
+            "WorkerTests",
+            [
+                "HaulActivities", "HaulBus", "HaulContract", "HaulFileStore", "HaulHTTP", "HaulRedis", "HaulStorage",
+                "HaulWorker", logging,
+            ]),
         tests("HaulTests", ["HaulContract", "haul"]),
     ]
 )

@@ -2,6 +2,9 @@
 ///
 /// The bus contract in docs/bus.md says what each field means; durations are seconds, sizes bytes.
 public struct Job: Sendable, Equatable {
+    /// What is to be done.
+    public enum Kind: String, Sendable, CaseIterable { case download }
+
     public enum IfExists: String, Sendable, CaseIterable { case reuse, overwrite, rename, fail }
 
     public struct Checksum: Sendable, Equatable {
@@ -12,6 +15,7 @@ public struct Job: Sendable, Equatable {
         public init(algorithm: Algorithm, digest: String) { (self.algorithm, self.digest) = (algorithm, digest) }
     }
 
+    public var kind = Kind.download
     /// As given; nil lets the bus name it after the URL and the path.
     public var id: String?
     /// At least one; more are mirrors of the same entity in order of preference.
@@ -47,7 +51,8 @@ public struct Job: Sendable, Equatable {
     public init(id: String? = nil, urls: [String]) { (self.id, self.urls) = (id, urls) }
 
     public static func == (a: Job, b: Job) -> Bool {
-        a.id == b.id && a.urls == b.urls && a.path == b.path && a.ifExists == b.ifExists && a.freshFor == b.freshFor
+        a.kind == b.kind && a.id == b.id && a.urls == b.urls && a.path == b.path && a.ifExists == b.ifExists
+            && a.freshFor == b.freshFor
             && a.checksum == b.checksum && a.size == b.size && a.contentType == b.contentType && a.method == b.method
             && a.headers.elementsEqual(b.headers, by: ==) && a.body == b.body && a.connections == b.connections
             && a.limitRate == b.limitRate && a.maxBytes == b.maxBytes && a.minSpeed == b.minSpeed

@@ -13,15 +13,4 @@ public enum JobState: String, Sendable, CaseIterable, Codable {
 
     /// A final state; only a new push or an operator leads out of it.
     public var isFinal: Bool { self == .completed || self == .failed || self == .cancelled }
-
-    /// The states that may follow this one.
-    public var successors: Set<JobState> {
-        switch self {
-        case .queued: [.running, .paused, .cancelled, .scheduled, .failed]
-        case .scheduled: [.queued, .running, .paused, .cancelled, .failed]
-        case .running: [.completed, .failed, .cancelled, .paused, .scheduled, .queued]
-        case .paused: [.queued, .running, .cancelled, .failed]
-        case .completed, .failed, .cancelled: [.queued, .running]
-        }
-    }
 }

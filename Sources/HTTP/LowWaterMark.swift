@@ -3,8 +3,9 @@ import Glibc
 /// How many bytes must wait in a connection's socket before the loop hears of them (SO_RCVLOWAT, see socket(7)). The end of
 /// the connection and errors it hears of at once, and so it does when TCP's window is about to close.
 struct LowWaterMark {
-    /// With a piece that comes meanwhile it fits into a small block. The kernel makes the receive buffer large enough for it.
-    static let highest = Block.smallSize * 3 / 4
+    /// With a piece that comes meanwhile it fits into 128 KiB, the small memory of a sink. The kernel makes the receive buffer
+    /// large enough for it.
+    static let highest = 96 << 10
 
     /// -1 before there is one.
     var socket: Int32 = -1

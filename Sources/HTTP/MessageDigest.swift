@@ -3,7 +3,7 @@ package import HaulContract
 
 extension Job.Checksum.Algorithm {
     /// OpenSSL's name for it.
-    var method: OpaquePointer? {
+    package var method: OpaquePointer? {
         switch self {
         case .sha256: EVP_sha256()
         case .sha512: EVP_sha512()

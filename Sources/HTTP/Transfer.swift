@@ -16,6 +16,10 @@ package struct TransferEnd: Sendable, Equatable {
     package let reason: Reason
     /// The server sent more than was demanded; the rest was dropped.
     package var isOverlong = false
+
+    package init(position: Int64, bytes: Int64, reason: Reason, isOverlong: Bool = false) {
+        (self.position, self.bytes, self.reason, self.isOverlong) = (position, bytes, reason, isOverlong)
+    }
 }
 
 /// A response whose head is known and whose body waits at its first byte. Dropping it cancels it.
@@ -35,20 +39,19 @@ package final class Transfer: Sendable {
 
     deinit { if !progress.isOver { cancel() } }
 
-    /// Writes the body to `file` from `offset` on, but for what was collected of it. Returns when the bytes are written (not
-    /// synced).
+    /// Gives the body to `destination` from `offset` on, but for what was collected of it. Returns when the bytes are there
+    /// (not synced).
     ///
     /// - Parameter length: Exactly so many bytes are demanded; fewer are `incomplete`, more are dropped and reported. nil
     ///   demands what the response announces, if it does.
-    /// - Throws: What broke the transfer. The bytes that came before it are on their way to the file.
+    /// - Throws: What broke the transfer. The bytes that came before it are on their way to the destination.
     package func receive(
-        into file: OutputFile, at offset: Int64 = 0, length: Int64? = nil
+        into destination: any BodyDestination, at offset: Int64 = 0, length: Int64? = nil
     ) async throws(TransferError) -> TransferEnd {
-        let (writer, result) = await engine.receive(id, into: file, at: offset, length: length)
-        // Not on the engine's thread, which has nothing to do with the disk.
-        await writer.finish()
-        // What broke the writing matters more than what the network made of it.
-        if let error = file.error { throw error }
+        let (sink, result) = await engine.receive(id, into: destination, at: offset, length: length)
+        // Not on the engine's thread, which has nothing to do with the disk. What broke the writing matters more than what
+        // the network made of it.
+        try await sink.finish()
         return try result.get()
     }
 

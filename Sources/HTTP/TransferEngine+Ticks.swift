@@ -46,14 +46,14 @@ extension TransferEngine {
             } else if task.isStalled(now) {
                 let seconds = task.request.stallTimeout.components.seconds
                 abort(task, TransferError(.stalled, "the server sent nothing for \(seconds) s"))
-            } else if task.pause == .blocks {
+            } else if task.pause == .sink {
                 isStarving = true
             } else {
                 task.lookAfterPace(now, patience: patience)
             }
         }
-        // Slow transfers may hold all blocks half full.
-        if isStarving { for task in tasks.values { task.writer?.handOver() } }
+        // Slow transfers may hold all memory half full.
+        if isStarving { for task in tasks.values { task.bodySink?.handOver() } }
         lookAfterConnections(now)
         scheduleTick()
     }

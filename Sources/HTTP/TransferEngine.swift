@@ -33,7 +33,6 @@ package actor TransferEngine {
     package nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
     /// The thread of all transfers, for tasks that mostly follow them: they need no other to do so. They must not block.
     package nonisolated var executor: any TaskExecutor { loop }
-    package nonisolated let path: WritePath
     var configuration: Configuration
     let multi: CurlMulti
     let resolver = BlockingPool(name: "resolver", limit: 8)
@@ -51,10 +50,8 @@ package actor TransferEngine {
     var wakingTick: EventLoop.Timer?
     private var http2 = HTTP2Origins()
 
-    /// `path` is where the files of its transfers are written through.
-    package init(configuration: Configuration, path: WritePath) {
+    package init(configuration: Configuration) {
         self.configuration = configuration
-        self.path = path
         curl_global_init(Int(CURL_GLOBAL_DEFAULT))
         loop = EventLoop(name: "transfers")
         multi = CurlMulti(loop: loop, idleConnections: configuration.idleConnections)
@@ -116,18 +113,18 @@ package actor TransferEngine {
     }
 
     func receive(
-        _ id: UInt64, into file: OutputFile, at offset: Int64, length: Int64?
-    ) async -> (FileWriter, Result<TransferEnd, TransferError>) {
-        // What was collected of the body is in the file already.
-        let writer = FileWriter(file: file, offset: offset + (tasks[id]?.taken ?? 0)) { [weak self] in
-            Task { await self?.blockFree(id, file.path) }
+        _ id: UInt64, into destination: any BodyDestination, at offset: Int64, length: Int64?
+    ) async -> (any BodySink, Result<TransferEnd, TransferError>) {
+        // What was collected of the body is there already.
+        let sink = destination.sink(at: offset + (tasks[id]?.taken ?? 0)) { [weak self] in
+            await self?.sinkHasRoom(id) ?? false
         }
         if tasks[id]?.head?.length == .invalid, length == nil {
             cancel(id)
             let why = "the server's fields about the body's length contradict each other, or say what was not asked for"
-            return (writer, .failure(TransferError(.badResponse, why)))
+            return (sink, .failure(TransferError(.badResponse, why)))
         }
-        return (writer, await body(of: id, to: .file(writer, offset: offset), demanding: length))
+        return (sink, await body(of: id, to: .stream(sink, offset: offset), demanding: length))
     }
 
     func collect(_ id: UInt64, limit: Int) async throws(TransferError) -> [UInt8] {
@@ -236,7 +233,7 @@ package actor TransferEngine {
         tasks[task.id] = nil
         task.progress.finish()
         retire(task)
-        task.writer?.end()
+        task.bodySink?.end()
         task.deliver(result)
     }
 
@@ -267,10 +264,11 @@ package actor TransferEngine {
         scheduleLimits()
     }
 
-    /// A block has come back, or the digest has caught up.
-    private func blockFree(_ id: UInt64, _ path: WritePath) {
-        guard let task = tasks[id], task.pause == .blocks else { return path.pool.passOn() }
+    /// Whether the body went on that its sink told to wait.
+    private func sinkHasRoom(_ id: UInt64) -> Bool {
+        guard let task = tasks[id], task.pause == .sink else { return false }
         unpause(task)
+        return true
     }
 
     /// The receive buffer for one more transfer, while others use `used` bytes: large ones save calls on fast connections,

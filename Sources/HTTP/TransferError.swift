@@ -9,7 +9,7 @@ package enum TransferError: Error, Sendable, Equatable {
     /// `cancel()` was called, the `Transfer` was dropped, or the task that waited was cancelled.
     case cancelled
 
-    init(_ code: ErrorCode, _ message: String, isFinal: Bool = false) {
+    package init(_ code: ErrorCode, _ message: String, isFinal: Bool = false) {
         self = .failed(Failure(code, message, isFinal: isFinal))
     }
 }

@@ -24,11 +24,11 @@ extension TransferTask {
     /// libcurl must answer.
     func gather() {
         guard pace.isSlow, !isRetired, head?.isHTTP2 == false, pause == nil, stop == nil, !hasLimits,
-            case .file(_, let offset) = sink,
+            case .stream(let bodySink, let offset) = sink,
             let announced
         else { return }
         let end = min(announced, demanded ?? .max, progress.end - offset)
-        writer?.rest()
+        bodySink.rest()
         mark.set(Int(max(1, min(Int64(LowWaterMark.highest), end - taken - Self.rest))))
     }
 }

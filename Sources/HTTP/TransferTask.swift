@@ -10,14 +10,14 @@ import HaulExecutors
 final class TransferTask {
     enum Sink {
         case undecided
-        case file(FileWriter, offset: Int64)
+        case stream(any BodySink, offset: Int64)
         case memory(limit: Int)
         /// Reads and drops up to this many bytes, so that the connection can be used again.
         case nowhere(left: Int)
     }
 
     /// Why libcurl was told to pause.
-    enum Pause { case undecided, limits, blocks }
+    enum Pause { case undecided, limits, sink }
 
     /// How the body came to its end before libcurl's end of the response.
     enum Stop {
@@ -168,7 +168,7 @@ final class TransferTask {
         deliver(whole(.shortened))
     }
 
-    var writer: FileWriter? { if case .file(let writer, _) = sink { writer } else { nil } }
+    var bodySink: (any BodySink)? { if case .stream(let sink, _) = sink { sink } else { nil } }
 
     private var isDecided: Bool { if case .undecided = sink { false } else { true } }
 
@@ -186,7 +186,7 @@ final class TransferTask {
         guard isWithinLimits(now) else { return hold(.limits) }
         switch sink {
         case .undecided: return 0
-        case .file(let writer, let offset): return write(bytes, count, to: writer, from: offset)
+        case .stream(let sink, let offset): return pass(bytes, count, to: sink, from: offset)
         case .memory(let limit):
             guard collected.count + count <= limit else {
                 return end(.failed(TransferError(.tooLarge, "the body is longer than \(limit) bytes")))
@@ -200,16 +200,16 @@ final class TransferTask {
         return count
     }
 
-    private func write(_ bytes: UnsafeRawPointer, _ count: Int, to writer: FileWriter, from offset: Int64) -> Int {
+    private func pass(_ bytes: UnsafeRawPointer, _ count: Int, to sink: any BodySink, from offset: Int64) -> Int {
         let position = offset + taken
         let end = expected.map { offset + $0 } ?? .max
         let limit = min(end, max(progress.end, position))
         if limit < end, end - limit > Self.shortRest { boundWindow(limit - position) }
         let wanted = Int(min(Int64(count), limit - position))
         if wanted > 0 {
-            switch writer.append(bytes, wanted) {
+            switch sink.append(bytes, wanted) {
             case .taken: account(wanted)
-            case .starved: return hold(.blocks)
+            case .wait: return hold(.sink)
             case .failed(let error): return self.end(.failed(error))
             }
         }
@@ -234,7 +234,7 @@ final class TransferTask {
     private func endShortened(after count: Int) -> Int {
         guard let length = announced, length - taken <= Self.shortRest else { return end(.shortened) }
         stop = .shortened
-        writer?.end()
+        bodySink?.end()
         isDetached = true
         satisfied = expecting
         deliver(bodyResult(CURLE_OK))
@@ -284,7 +284,7 @@ final class TransferTask {
     // MARK: The end
 
     private func whole(_ reason: TransferEnd.Reason) -> Result<TransferEnd, TransferError> {
-        let start: Int64 = if case .file(_, let offset) = sink { offset } else { 0 }
+        let start: Int64 = if case .stream(_, let offset) = sink { offset } else { 0 }
         return .success(TransferEnd(position: start + taken, bytes: taken, reason: reason, isOverlong: isOverlong))
     }
 

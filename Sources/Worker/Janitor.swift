@@ -1,7 +1,6 @@
 import HaulBus
 import HaulContract
-import HaulDownload
-import HaulExecutors
+import HaulStorage
 import Logging
 
 /// Unlinks hidden partial files that nobody will go on with: at the start, and then as often as costs little.
@@ -18,17 +17,16 @@ struct Janitor: Sendable {
     /// From the end of one look to the next: so long that looking takes a hundredth of the time at most.
     private static let pauses = (shortest: Duration.seconds(10), longest: Duration.seconds(3600))
 
-    let store: Store
-    let blocking: BlockingPool
+    let store: any Store
     let attendants: [QueueAttendant]
     let log: Logger
     private let orphans: Orphans
     private var hasToldOfTooMany = false
     /// Files whose jobs may want them, and when these were last changed. They are asked about again once an hour.
-    private var wanted: [String: Store.FoundPartial.Moment] = [:]
+    private var wanted: [String: Leftover.Version] = [:]
 
-    init(store: Store, blocking: BlockingPool, attendants: [QueueAttendant], log: Logger) {
-        (self.store, self.blocking, self.attendants, self.log) = (store, blocking, attendants, log)
+    init(store: any Store, attendants: [QueueAttendant], log: Logger) {
+        (self.store, self.attendants, self.log) = (store, attendants, log)
         orphans = Orphans(queues: attendants.map(\.queue))
     }
 
@@ -47,20 +45,18 @@ struct Janitor: Sendable {
     /// One look; one that is not `isFull` is for what has come since the last one, and costs Redis nothing if that is nothing.
     mutating func sweep(isFull: Bool = true) async {
         // What was there before Redis was asked cannot be a later run's.
-        let found = await blocking.run { [store, settledAge, wanted] in
-            store.partials(olderThan: settledAge).filter { isFull || wanted[$0.path] != $0.moment }
-        }
+        let found = await store.leftovers(olderThan: settledAge).filter { isFull || wanted[$0.path] != $0.version }
         guard !found.isEmpty else { return }
         var others = Dictionary(grouping: found, by: \.key)
         // Probes, which are no job's.
-        await unlink(others.removeValue(forKey: "") ?? [])
-        await unlink(await orphans.takeSettled(from: &others).map(\.file))
+        await remove(others.removeValue(forKey: "") ?? [])
+        await remove(await orphans.takeSettled(from: &others).map(\.file))
         if isFull { wanted = [:] }
-        for file in others.values.joined() { wanted[file.path] = file.moment }
+        for file in others.values.joined() { wanted[file.path] = file.version }
         guard isFull else { return }
         let old = others.mapValues { $0.filter { $0.age > age } }.filter { !$0.value.isEmpty }
         guard !old.isEmpty, let unfinished = await unfinished() else { return }
-        await unlink(old.filter { !unfinished.contains($0.key) }.flatMap(\.value))
+        await remove(old.filter { !unfinished.contains($0.key) }.flatMap(\.value))
     }
 
     /// Of all unfinished jobs, what names their partial files; nil if Redis cannot be asked, or there are too many to know
@@ -89,10 +85,10 @@ struct Janitor: Sendable {
             metadata: ["queue": "\(attendant.queue.name)", "state": "\(state)", "most": "\(most)"])
     }
 
-    private func unlink(_ partials: [Store.FoundPartial]) async {
-        let gone = await blocking.run { [store] in partials.filter { store.unlink($0) } }
-        for partial in gone {
-            log.info("an orphaned partial file is removed", metadata: ["file": "\(partial.path)"])
+    private func remove(_ leftovers: [Leftover]) async {
+        guard !leftovers.isEmpty else { return }
+        for leftover in await store.remove(leftovers) {
+            log.info("an orphaned partial file is removed", metadata: ["file": "\(leftover.path)"])
         }
     }
 }

@@ -1,12 +1,13 @@
+import HaulActivities
 import HaulBus
 import HaulContract
-import HaulDownload
 import HaulRedis
+import HaulStorage
 import Logging
 
 /// Runs one claimed job and says how it is to be settled.
 struct JobRunner: Sendable {
-    let context: DownloadContext
+    let activities: Activities
     let lease: Duration
     let log: Logger
 
@@ -18,7 +19,7 @@ struct JobRunner: Sendable {
         /// Redis knows nothing of the job yet but what its claim has written.
         var isFirst = false
         /// None if it did not come so far. What is left of it is for `Leftovers`.
-        var download: Download?
+        var activity: (any Activity)?
         /// The disk is full, or the root cannot be written: no more jobs for now.
         var isParked = false
     }
@@ -34,22 +35,28 @@ struct JobRunner: Sendable {
         }
         let running = RunningJob(claim: claim, job: job, lease: Lease(length: lease, sent: sent))
         let tell: @Sendable () async -> Void = { await attendant.tell(running) }
-        let download = Download(
+        var assignment = Assignment(
             job: job, token: claim.run.token, key: PartialKey.of(claim.run.id, in: attendant.queue.name),
-            resume: claim.resume, completed: claim.completed, isNew: claim.previous == nil,
-            isSettled: claim.previous == .completed, clock: claim.clock, context: context,
-            isLeaseHeld: { running.stopReason != .fenced && running.lease.isHeld() },
-            workChanged: claim.wasLost ? tell : nil,
-            mayCommit: { await self.mayCommit(running, attendant) },
+            clock: claim.clock,
+            lease: RunLease(
+                isHeld: { running.stopReason != .fenced && running.lease.isHeld() },
+                confirm: { await self.mayCommit(running, attendant) }),
             report: { self.announce($0, of: running, attendant) })
+        (assignment.resume, assignment.completed) = (claim.resume, claim.completed)
+        (assignment.isNew, assignment.isSettled) = (claim.previous == nil, claim.previous == .completed)
+        assignment.workChanged = claim.wasLost ? tell : nil
+        guard let activity = activities.begin(assignment) else {
+            let failure = Failure(.badJob, "this worker does no job of the kind \(job.kind.rawValue)")
+            return End(settlement: .failed(failure, retryable: false, received: 0))
+        }
         if !job.unknownFields.isEmpty {
             let names = job.unknownFields.joined(separator: ", ")
             running.announce(
                 Announcement("warning", [("message", JSON.quoted("unknown fields are ignored: \(names)"))]))
         }
-        attendant.enter(running, download)
+        attendant.enter(running, activity)
         defer { attendant.leave(running) }
-        return await end(running, download, await running.start(download))
+        return await end(running, activity, await running.start(activity))
     }
 
     private func mayCommit(_ running: RunningJob, _ attendant: QueueAttendant) async -> Bool {
@@ -61,7 +68,7 @@ struct JobRunner: Sendable {
         return false
     }
 
-    private func announce(_ event: DownloadEvent, of running: RunningJob, _ attendant: QueueAttendant) {
+    private func announce(_ event: ActivityEvent, of running: RunningJob, _ attendant: QueueAttendant) {
         let announcement =
             switch event {
             case .started(let total, let resumable):
@@ -80,9 +87,11 @@ struct JobRunner: Sendable {
         attendant.hurrySoon()
     }
 
-    private func end(_ running: RunningJob, _ download: Download, _ outcome: DownloadOutcome) async -> End {
-        var end = End(download: download)
-        let received = download.progress().received
+    private func end(
+        _ running: RunningJob, _ activity: any Activity, _ outcome: ActivityOutcome
+    ) async -> End {
+        var end = End(activity: activity)
+        let received = activity.progress().received
         switch outcome {
         case .fenced: return end
         case .completed(let file, let seconds, let unchanged):
@@ -100,14 +109,14 @@ struct JobRunner: Sendable {
         case .parked(let reason):
             end.settlement = .parked(after: .seconds(5), reason: reason)
             end.isParked = true
-        case .failed(let failure): end.settlement = judge(failure, running, download)
+        case .failed(let failure): end.settlement = judge(failure, running, activity)
         }
         await running.endCheckpoints()
         if end.settlement?.isLast == false {
-            if await download.discardUseless() { running.forgetBytes() }
-            running.note(await download.finalCheckpoint())
+            if await activity.discardUseless() { running.forgetBytes() }
+            running.note(await activity.finalCheckpoint())
         }
-        if running.stopReason == .fenced { return End(download: download) }
+        if running.stopReason == .fenced { return End(activity: activity) }
         end.isFirst = running.claim.previous == nil && !running.hasResume
         end.report = running.takeReport()
         if case .completed = end.settlement { end.report.offsets = nil }
@@ -115,13 +124,13 @@ struct JobRunner: Sendable {
     }
 
     /// Another attempt, or the end.
-    private func judge(_ failure: Failure, _ running: RunningJob, _ download: Download) -> Settlement {
-        let isRetryable = RetryPolicy.isRetryable(failure) && running.job.method == "GET"
+    private func judge(_ failure: Failure, _ running: RunningJob, _ activity: any Activity) -> Settlement {
+        let isRetryable = RetryPolicy.isRetryable(failure) && activity.isRepeatable
         // What was fetched of a file that changed is of no use.
-        let isFurther = failure.code != .remoteChanged && download.hasMadeHeadway
+        let isFurther = failure.code != .remoteChanged && activity.hasMadeHeadway
         let attempt = isFurther ? 1 : running.claim.attempt + 1
         guard isRetryable, isFurther || attempt <= running.job.retries ?? RetryPolicy.retries else {
-            return .failed(failure, retryable: isRetryable, received: download.progress().received)
+            return .failed(failure, retryable: isRetryable, received: activity.progress().received)
         }
         var generator = SystemRandomNumberGenerator()
         let delay = RetryPolicy.delay(attempt: attempt, retryAfter: failure.retryAfter, using: &generator)

@@ -1,9 +1,8 @@
+import HaulActivities
 import HaulBus
 import HaulContract
-import HaulDownload
-import HaulExecutors
-import HaulHTTP
 import HaulRedis
+import HaulStorage
 import Synchronization
 
 /// Unlinks the partial files of a queue's jobs when they are of no use any more.
@@ -30,30 +29,25 @@ final class Leftovers: Sendable {
     private static let page = 500
 
     private let queue: Queue
-    private let store: Store
-    let blocking: BlockingPool
-    private let commits: GroupCommit
+    private let store: any Store
     private let entries = Mutex<[Entry]>([])
 
-    init(_ queue: Queue, _ context: DownloadContext) {
-        self.queue = queue
-        (store, commits, blocking) = (context.store, context.commits, context.engine.path.blocking)
-    }
+    init(_ queue: Queue, _ store: any Store) { (self.queue, self.store) = (queue, store) }
 
     /// After a run. `settlement` is nil if it was not ours to settle. Where the next job follows `soon`, its way to the disk
     /// serves for this one's file as well.
-    func tidy(_ run: Run, _ download: Download, after settlement: Settlement?, isSoon: Bool = false) async {
+    func tidy(_ run: Run, _ activity: any Activity, after settlement: Settlement?, isSoon: Bool = false) async {
         switch settlement {
         case .completed where await queue.redis.mayFailOver:
-            if let place = download.partialPlace { await keep(place, of: run) }
-        case .completed: await download.unlinkPartial(soon: isSoon)
-        case .cancelled: await download.unlinkPartial()
+            if let place = activity.partialPlace { await keep(place, of: run) }
+        case .completed: await activity.discard(soon: isSoon)
+        case .cancelled: await activity.discard(soon: false)
         case nil:
             // Whoever has the job goes on with the generation that Redis knows, and with no other.
-            guard let place = download.partialPlace, let known = try? await queue.jobs([run.id]),
+            guard let place = activity.partialPlace, let known = try? await queue.jobs([run.id]),
                 known.first?["generation"] != place.generation
             else { return }
-            await blocking.run { [store] in store.unlinkUnplaced(place) }
+            await store.discardUnplaced([place])
         default: break
         }
     }
@@ -61,15 +55,11 @@ final class Leftovers: Sendable {
     /// What a tick said of jobs that nobody runs, as far as it is on this store.
     func unlink(_ dropped: [DroppedFile]) async {
         let near = dropped.filter { $0.store == store.id }
-        guard !near.isEmpty else { return }
-        await blocking.run { [store, queue] in
-            for file in near {
-                if let inode = file.inode { store.unlinkFinished(file.file, inode: inode) }
-                guard !file.generation.isEmpty else { continue }
-                let key = PartialKey.of(file.id, in: queue.name)
-                store.unlinkUnplaced(PartialPlace(file: file.file, key: key, generation: file.generation))
-            }
+        for file in near { if let inode = file.inode { await store.delete(file.file, identity: inode) } }
+        let places = near.filter { !$0.generation.isEmpty }.map { file in
+            PartialPlace(file: file.file, key: PartialKey.of(file.id, in: queue.name), generation: file.generation)
         }
+        if !places.isEmpty { await store.discardUnplaced(places) }
     }
 
     /// After the reply to a settling.
@@ -83,10 +73,10 @@ final class Leftovers: Sendable {
     /// a second.
     func tend() async {
         while (try? await Task.sleep(for: .seconds(1))) != nil {
-            await commits.runChores()
+            await store.runChores()
             await sweep(olderThan: Self.age)
         }
-        await commits.runChores()
+        await store.runChores()
         // A task of its own: in a cancelled one no sleep would last.
         await Task {
             for _ in 1...15 {
@@ -120,7 +110,7 @@ final class Leftovers: Sendable {
             return (due, doubtful, replication.acknowledged != nil && entries.contains { $0.run == replication.run })
         }
         let gone = due + (await stillCompleted(doubtful))
-        if !gone.isEmpty { await blocking.run { [store] in for entry in gone { store.unlink(entry.place) } } }
+        for entry in gone { await store.discard(entry.place) }
         return isLeft
     }
 

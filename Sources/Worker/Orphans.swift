@@ -1,15 +1,12 @@
 import HaulBus
 import HaulContract
-import HaulDownload
-import HaulExecutors
+import HaulStorage
 
 /// Hidden files of a root, and whether their jobs still want them.
 struct Orphans: Sendable {
-    typealias Found = Store.FoundPartial
-
     /// A file that is of no use, and the state of the job that it was of.
     struct Settled: Sendable {
-        let file: Found
+        let file: Leftover
         let id: String
         let state: JobState
     }
@@ -20,7 +17,7 @@ struct Orphans: Sendable {
 
     /// Takes out those of which Redis says that their jobs are settled. A job that is not found leaves its file where it is,
     /// so it matters little if Redis cannot be asked, or if what moves meanwhile hides one behind the end of a page.
-    func takeSettled(from files: inout [String: [Found]]) async -> [Settled] {
+    func takeSettled(from files: inout [String: [Leftover]]) async -> [Settled] {
         var settled: [Settled] = []
         for queue in queues {
             for state in [JobState.completed, .cancelled] {
@@ -44,7 +41,7 @@ struct Orphans: Sendable {
 
     /// Another installation may share the root and know a job of the same name: what has no final name is only unwanted if
     /// this job's own runs made it.
-    private static func isUnwanted(_ partial: Found, by job: JobRecord?) -> Bool {
+    private static func isUnwanted(_ partial: Leftover, by job: JobRecord?) -> Bool {
         guard let job, job.state == .completed || job.state == .cancelled else { return false }
         return partial.isPlaced || job["generation"] == partial.generation
             || [job["token"], job["settled"]].contains(partial.run)

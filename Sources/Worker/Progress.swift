@@ -1,6 +1,6 @@
+import HaulActivities
 import HaulBus
 import HaulContract
-import HaulDownload
 
 /// What a tick tells of a run's progress: fields of the hash and, once a second, an event.
 enum Progress {
@@ -14,7 +14,7 @@ enum Progress {
         report.events.append(Announcement("waiting", [("why", JSON.quoted("host"))]))
     }
 
-    static func add(_ progress: DownloadProgress, to report: inout RunReport, of running: RunningJob) {
+    static func add(_ progress: ActivityProgress, to report: inout RunReport, of running: RunningJob) {
         guard progress.connections > 0 || progress.received > 0 else { return }
         report.fields += [("received", String(progress.received)), ("speed", String(progress.speed))]
         if let total = progress.total { report.fields.append(("total", String(total))) }

@@ -1,16 +1,16 @@
+import HaulActivities
 import HaulBus
-import HaulDownload
 import HaulRedis
 import Logging
 import Synchronization
 
 // What runs here: from the claim to the settling.
 extension QueueAttendant {
-    func enter(_ running: RunningJob, _ download: Download) {
+    func enter(_ running: RunningJob, _ activity: any Activity) {
         let isFirst = state.withLock { state in
             state.pending.remove(running.run.token)
             state.running[running.run.token] = running
-            state.downloads[running.run.token] = download
+            state.activities[running.run.token] = activity
             defer { state.isCheckpointing = true }
             return !state.isCheckpointing
         }
@@ -25,13 +25,13 @@ extension QueueAttendant {
             try? await Task.sleep(for: .milliseconds(min(1000, max(100, 5 * runningCount))))
             let runs = state.withLock { state in
                 state.isCheckpointing = !state.running.isEmpty
-                return state.running.values.map { ($0, state.downloads[$0.run.token]) }
+                return state.running.values.map { ($0, state.activities[$0.run.token]) }
             }
             if runs.isEmpty { return }
             var turns = CheckpointTurns(runs: runs.count)
-            for case (let running, let download?) in runs {
+            for case (let running, let activity?) in runs {
                 running.stopIfOverdue()
-                turns.note(running.checkpointIfDue(download, interval: turns.interval) { self.hurry() })
+                turns.note(running.checkpointIfDue(activity, interval: turns.interval) { self.hurry() })
             }
         }
     }
@@ -41,7 +41,7 @@ extension QueueAttendant {
         state.withLock { state in
             state.pending.insert(running.run.token)
             state.running[running.run.token] = nil
-            state.downloads[running.run.token] = nil
+            state.activities[running.run.token] = nil
         }
     }
 

@@ -1,6 +1,6 @@
+import HaulActivities
 import HaulBus
 import HaulContract
-import HaulDownload
 import HaulExecutors
 import HaulRedis
 import Logging
@@ -115,10 +115,10 @@ extension QueueAttendant {
     /// What a run has to tell now.
     private func report(of running: RunningJob) -> RunReport {
         var report = running.takeReport()
-        guard let download = state.withLock({ $0.downloads[running.run.token] }) else { return report }
-        Progress.add(download.progress(), to: &report, of: running)
-        Progress.add(wait: download.isWaitingForHost, to: &report, of: running)
-        let isAtWork = download.isAtWork
+        guard let activity = state.withLock({ $0.activities[running.run.token] }) else { return report }
+        Progress.add(activity.progress(), to: &report, of: running)
+        Progress.add(wait: activity.isWaitingForHost, to: &report, of: running)
+        let isAtWork = activity.isAtWork
         if running.noteWork(isAtWork) { report.set(isAtWork: isAtWork, of: running.run) }
         return report
     }
@@ -145,7 +145,7 @@ extension QueueAttendant {
     /// Looks whether workers on this machine that have fallen silent are gone; their jobs need not wait for a lease then.
     private func look(for silent: [Neighbour]) async {
         guard !silent.isEmpty else { return }
-        let gone = await leftovers.blocking.run {
+        let gone = await Self.proc.run {
             silent.filter { neighbour in
                 // Behind the instance: Lua/neighbours.lua.
                 guard let space = neighbour.process.firstIndex(of: " ") else { return false }

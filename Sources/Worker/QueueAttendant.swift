@@ -1,7 +1,8 @@
+import HaulActivities
 import HaulBus
-import HaulDownload
 import HaulExecutors
 import HaulRedis
+import HaulStorage
 import Logging
 import Synchronization
 
@@ -9,7 +10,7 @@ import Synchronization
 final class QueueAttendant: Sendable {
     struct State {
         var running: [String: RunningJob] = [:]
-        var downloads: [String: Download] = [:]
+        var activities: [String: any Activity] = [:]
         /// What Redis said last.
         var gate = QueueGate.open
         var isRegistered = false
@@ -39,6 +40,8 @@ final class QueueAttendant: Sendable {
 
     /// A wait lasts at most this long; then the claim behind it looks for what others left in `held`.
     static let block: Duration = .seconds(5)
+    /// For looks at /proc, which may block.
+    static let proc = BlockingPool(name: "proc", limit: 1)
 
     let index: Int
     let queue: Queue
@@ -54,7 +57,7 @@ final class QueueAttendant: Sendable {
 
     init(
         index: Int, name: QueueName, identity: WorkerIdentity, configuration: WorkerConfiguration,
-        context: DownloadContext, log: Logger
+        store: any Store, log: Logger
     ) {
         self.index = index
         process = identity
@@ -62,7 +65,7 @@ final class QueueAttendant: Sendable {
             name, redis: Redis(configuration.redis, name: "haul-\(identity.name)", replies: .owed),
             policy: configuration.policy)
         settler = Settler(queue)
-        leftovers = Leftovers(queue, context)
+        leftovers = Leftovers(queue, store)
         waiter = Redis(configuration.redis, name: "haul-\(identity.name)-wait", replies: .owed)
         var log = log
         log[metadataKey: "queue"] = "\(name)"

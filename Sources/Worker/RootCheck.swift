@@ -1,9 +1,9 @@
-import HaulDownload
+import HaulFileStore
 import Logging
 
 /// What an operator should know of the root's file system.
 enum RootCheck {
-    static func tell(of store: Store, _ log: Logger) {
+    static func tell(of store: FileStore, _ log: Logger) {
         let root: Logger.Metadata = ["root": "\(store.root)"]
         switch store.naming {
         case .link, nil: break

@@ -1,10 +1,10 @@
+import HaulActivities
 import HaulBus
 import HaulContract
-import HaulDownload
 import HaulRedis
 import Synchronization
 
-/// A claimed job while this worker runs it: its download, its lease, and what is to be told with the next tick.
+/// A claimed job while this worker runs it: its activity, its lease, and what is to be told with the next tick.
 final class RunningJob: Sendable {
     private struct State {
         var resume: ResumePoint?
@@ -14,7 +14,7 @@ final class RunningJob: Sendable {
         var events: [Announcement] = []
         var newsSince = ContinuousClock.now
         var stop: StopReason?
-        var task: Task<DownloadOutcome, Never>?
+        var task: Task<ActivityOutcome, Never>?
         var checkpoint: Task<Void, Never>?
         var pace = CheckpointPace()
         var hasEnded = false
@@ -25,7 +25,7 @@ final class RunningJob: Sendable {
         var isToldToWork = false
     }
 
-    /// Why a run ends before its download does.
+    /// Why a run ends before its activity does.
     enum StopReason: Sendable, Equatable {
         case paused, cancelled, shutdown, deadline
         /// The lease is another's: nothing is settled, nothing is touched.
@@ -44,9 +44,9 @@ final class RunningJob: Sendable {
 
     var run: Run { claim.run }
 
-    /// Starts the download; `stop` cancels it.
-    func start(_ download: Download) async -> DownloadOutcome {
-        let task = Task(executorPreference: download.executor) { await download.run() }
+    /// Starts the activity; `stop` cancels it.
+    func start(_ activity: any Activity) async -> ActivityOutcome {
+        let task = Task(executorPreference: activity.executor) { await activity.run() }
         let isStopped = state.withLock { state in
             state.task = task
             return state.stop != nil
@@ -112,20 +112,20 @@ final class RunningJob: Sendable {
     /// and begins a checkpoint if one is due; without `interval` only bytes make it so. `hurry` asks for a tick. Returns what
     /// has begun.
     func checkpointIfDue(
-        _ download: Download, interval: Duration?, hurry: @escaping @Sendable () -> Void
+        _ activity: any Activity, interval: Duration?, hurry: @escaping @Sendable () -> Void
     ) -> CheckpointPace.Due? {
-        let arrived = download.arrived
+        let moved = activity.moved
         let known = state.withLock { $0.resume?.generation }
-        let place = download.place(otherThan: known)
+        let place = activity.place(otherThan: known)
         return state.withLock { state in
             guard state.checkpoint == nil, !state.hasEnded else { return nil }
             if let place, state.resume?.generation == known {
                 (state.resume, state.isResumeNew) = (place, true)
                 hurry()
             }
-            guard let due = state.pace.next(arrived: arrived, interval: interval) else { return nil }
-            state.checkpoint = Task(executorPreference: download.executor) {
-                let point = await download.checkpoint()
+            guard let due = state.pace.next(arrived: moved, interval: interval) else { return nil }
+            state.checkpoint = Task(executorPreference: activity.executor) {
+                let point = await activity.checkpoint()
                 self.note(point)
                 self.state.withLock { state in
                     if point == nil { state.pace.takeBack() }

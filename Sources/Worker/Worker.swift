@@ -1,9 +1,11 @@
+import HaulActivities
 import HaulBus
 package import HaulContract
-import HaulDownload
 import HaulExecutors
+import HaulFileStore
 import HaulHTTP
 import HaulRedis
+import HaulStorage
 package import Logging
 import Synchronization
 
@@ -14,8 +16,7 @@ package final class Worker: Sendable {
     private let slots: Slots
     private let attendants: [QueueAttendant]
     private let order: Mutex<QueueOrder>
-    private let store: Store
-    private let blocking: BlockingPool
+    private let store: FileStore
     private let runner: JobRunner
     private let bytes: Mutex<Int64>
     private let isDraining = Mutex(false)
@@ -30,35 +31,37 @@ package final class Worker: Sendable {
         if let file = configuration.certificateAuthorities { try CertificateStore.check(file) }
         try configuration.clientCertificate?.check()
         if let proxy = configuration.proxy { try TransferEngine.check(proxy: proxy) }
-        store = try Store(root: configuration.root, keepFree: configuration.keptFree)
+        var options = FileStore.Options()
+        options.keptFree = configuration.keptFree
+        options.durability = configuration.durability
+        options.attributes.mode = configuration.fileMode
+        options.attributes.keepsRemoteTime = configuration.keepsRemoteTime
+        store = try FileStore(root: configuration.root, options: options)
         var engine = TransferEngine.Configuration()
         engine.policy = configuration.addressPolicy
         engine.proxy = configuration.proxy
         engine.userAgent = "Haul/\(Version.text)"
         engine.certificateAuthorities = configuration.certificateAuthorities
         engine.clientCertificate = configuration.clientCertificate
-        var context = DownloadContext(
-            store: store, engine: TransferEngine(configuration: engine, path: WritePath()))
-        context.durability = configuration.durability
-        context.attributes.mode = configuration.fileMode
-        context.attributes.keepsRemoteTime = configuration.keepsRemoteTime
+        var context = DownloadContext(store: store, engine: TransferEngine(configuration: engine))
         context.connectTimeout = configuration.connectTimeout
         context.stallTimeout = configuration.stallTimeout
         context.limit = configuration.limitRate.map { TokenBucket(bytesPerSecond: $0) }
         context.maximumSize = configuration.maximumSize
         context.connections = configuration.connections
         context.hosts = HostLimits(most: configuration.connectionsPerHost)
-        blocking = context.engine.path.blocking
-        runner = JobRunner(context: context, lease: configuration.policy.lease, log: log)
+        runner = JobRunner(
+            activities: Activities([.download: { [context] in Download($0, context: context) }]),
+            lease: configuration.policy.lease, log: log)
         slots = Slots(limit: configuration.slots)
         var identity = WorkerIdentity(name: configuration.name, store: store.id)
         if let place = HostProcess.place, let process = HostProcess.current {
             (identity.place, identity.process) = (place, "\(identity.instance) \(process.text)")
         }
-        attendants = configuration.queues.enumerated().map { [context, identity] index, queue in
+        attendants = configuration.queues.enumerated().map { [store, identity] index, queue in
             QueueAttendant(
                 index: index, name: queue.name, identity: identity, configuration: configuration,
-                context: context, log: log)
+                store: store, log: log)
         }
         order = Mutex(QueueOrder(weights: configuration.queues.map(\.weight)))
         bytes = Mutex(0)
@@ -87,7 +90,7 @@ package final class Worker: Sendable {
         // The ticks outlive the claiming: leases are kept until the last job is back in line.
         let ticks = attendants.map { attendant in Task { await attendant.tend { self.fields } } }
         let janitor = Task {
-            var janitor = Janitor(store: store, blocking: blocking, attendants: attendants, log: log)
+            var janitor = Janitor(store: store, attendants: attendants, log: log)
             await janitor.run()
         }
         let (claims, feed) = AsyncStream<(QueueAttendant, Claim, ContinuousClock.Instant)>.makeStream()
@@ -170,8 +173,8 @@ package final class Worker: Sendable {
         let goesOn = !isDraining.withLock { $0 } && !slots.isShut
         guard let settlement = end.settlement else {
             attendant.forget(claim.run)
-            if let download = end.download {
-                unlinks.addTask { await attendant.leftovers.tidy(claim.run, download, after: nil) }
+            if let activity = end.activity {
+                unlinks.addTask { await attendant.leftovers.tidy(claim.run, activity, after: nil) }
             }
             return goesOn ? await claimNext(drawn) : nil
         }
@@ -183,11 +186,11 @@ package final class Worker: Sendable {
         if !reply.isOurs, !attendant.isOutOfTime {
             log.warning("fenced while settling: another worker has the job", metadata: ["id": "\(claim.run.id)"])
         }
-        if let download = end.download {
+        if let activity = end.activity {
             let isSoon = reply.next != nil && reply.isOurs && settlement.isCompleted
             let tidy = { @Sendable in
                 await attendant.leftovers.tidy(
-                    claim.run, download, after: reply.isOurs ? settlement : nil, isSoon: isSoon)
+                    claim.run, activity, after: reply.isOurs ? settlement : nil, isSoon: isSoon)
             }
             // What is left for the next job's way to the disk waits for nothing.
             if isSoon { await tidy() } else { unlinks.addTask(operation: tidy) }
@@ -229,7 +232,7 @@ package final class Worker: Sendable {
     }
 
     private func trouble() async -> String? {
-        await runner.context.engine.path.blocking.run { [store] in store.trouble() }
+        await store.trouble()
     }
 
     // MARK: The end

@@ -1,5 +1,5 @@
 package import HaulBus
-import HaulDownload
+package import HaulFileStore
 package import HaulHTTP
 package import HaulRedis
 
@@ -32,7 +32,7 @@ package struct WorkerConfiguration: Sendable {
     package var clientCertificate: ClientCertificate?
     package var maximumSize: Int64?
     /// Bytes of the disk that downloads leave free.
-    package var keptFree = Store.usuallyKeptFree
+    package var keptFree = FileStore.Options().keptFree
     /// The most connections for one file, unless its job says otherwise.
     package var connections = 16
     /// The most connections to one host, over all downloads.

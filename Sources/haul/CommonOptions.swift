@@ -1,6 +1,7 @@
 import ArgumentParser
 import Glibc
 import HaulBus
+import HaulFileStore
 import HaulHTTP
 import HaulRedis
 

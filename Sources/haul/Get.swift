@@ -2,6 +2,7 @@ import ArgumentParser
 import Glibc
 import HaulBus
 import HaulContract
+import HaulFileStore
 import HaulHTTP
 import HaulRedis
 import HaulWorker

@@ -3,7 +3,7 @@ import HaulTestSupport
 import Synchronization
 import Testing
 
-@testable import HaulDownload
+@testable import HaulActivities
 
 /// Answers to ranges that continue nothing: the bytes so far are dropped, and the file is right all the same.
 @Suite struct ContinuationTests {

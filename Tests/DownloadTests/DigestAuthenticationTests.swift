@@ -2,7 +2,8 @@ import HaulContract
 import HaulTestSupport
 import Testing
 
-@testable import HaulDownload
+@testable import HaulActivities
+@testable import HaulHTTP
 
 /// Digest authentication (RFC 7616).
 @Suite struct DigestAuthenticationTests {

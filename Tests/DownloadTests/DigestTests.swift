@@ -1,11 +1,11 @@
 import Foundation
 import HaulContract
-import HaulHTTP
 import HaulTestSupport
 import Synchronization
 import Testing
 
-@testable import HaulDownload
+@testable import HaulActivities
+@testable import HaulHTTP
 
 /// The digests that servers send, read and used.
 @Suite struct DigestTests {

@@ -1,11 +1,12 @@
 import Glibc
 import HaulContract
+import HaulFileStore
 import HaulHTTP
 import HaulTestSupport
 import Synchronization
 import Testing
 
-@testable import HaulDownload
+@testable import HaulActivities
 
 /// A disk that refuses a write in the middle of a download, and then does not any more.
 @Suite struct DiskErrorTests {
@@ -43,7 +44,7 @@ import Testing
         job.connections = connections
         let download = bench.download(job)
         let task = Task { await download.run() }
-        try await eventually { download.arrived >= 1_000_000 }
+        try await eventually { download.moved >= 1_000_000 }
         let before = try #require(await download.checkpoint())
         #expect(before.offsets.count >= 1_000_000)
         latch.open()
@@ -74,8 +75,10 @@ import Testing
         job.connections = 1
         let resume = try #require(try await bench.begin(job, until: 1_000_000))
         latch.open()
+        var options = FileStore.Options()
+        options.keptFree = 1 << 60
         let full = DownloadContext(
-            store: try Store(root: bench.directory.path, keepFree: 1 << 60), engine: bench.context.engine)
+            store: try FileStore(root: bench.directory.path, options: options), engine: bench.context.engine)
         let download = Download(
             job: job, token: "t", key: String(repeating: "a", count: 40), resume: resume, completed: nil,
             clock: SharedClock(told: UnixTime.milliseconds), context: full, mayCommit: { true }, report: { _ in })

@@ -1,11 +1,12 @@
 import Glibc
 import HaulContract
+import HaulFileStore
 import HaulHTTP
 import HaulTestSupport
 import Synchronization
 import Testing
 
-@testable import HaulDownload
+@testable import HaulActivities
 
 /// Runs downloads one after the other, as workers would that share a directory.
 final class DownloadBench: Sendable {
@@ -22,10 +23,12 @@ final class DownloadBench: Sendable {
         var configuration = TransferEngine.Configuration()
         configuration.policy = .unrestricted
         change(&configuration)
-        let engine = TransferEngine(configuration: configuration, path: WritePath(blocks: 4, write: write))
-        var context = DownloadContext(store: try Store(root: directory.path), engine: engine)
+        var options = FileStore.Options()
+        options.attributes = attributes
+        let store = try FileStore(
+            root: directory.path, options: options, path: WritePath(blocks: 4, write: write))
+        var context = DownloadContext(store: store, engine: TransferEngine(configuration: configuration))
         context.stallTimeout = .seconds(20)
-        context.attributes = attributes
         self.context = context
     }
 
@@ -49,16 +52,16 @@ final class DownloadBench: Sendable {
             })
     }
 
-    func run(_ job: Job, resume: ResumePoint? = nil, completed: CompletedFile? = nil) async -> DownloadOutcome {
+    func run(_ job: Job, resume: ResumePoint? = nil, completed: CompletedFile? = nil) async -> ActivityOutcome {
         let download = download(job, resume: resume, completed: completed)
         let outcome = await download.run()
-        if case .completed = outcome { await download.unlinkPartial() }
+        if case .completed = outcome { await download.discard() }
         return outcome
     }
 
     /// Runs, and opens `latch`, where the first response is held, when the origin is asked for a part as well.
     func run(_ job: Job, resume: ResumePoint? = nil, holding latch: Latch, of origin: OriginServer) async throws
-        -> DownloadOutcome
+        -> ActivityOutcome
     {
         let before = origin.requests.count
         let task = Task { await run(job, resume: resume) }
@@ -80,7 +83,7 @@ final class DownloadBench: Sendable {
     }
 }
 
-extension DownloadOutcome {
+extension ActivityOutcome {
     var file: CompletedFile? { if case .completed(let file, _, _) = self { file } else { nil } }
     var code: ErrorCode? { if case .failed(let failure) = self { failure.code } else { nil } }
 }

@@ -2,7 +2,7 @@ import HaulContract
 import HaulHTTP
 import Testing
 
-@testable import HaulDownload
+@testable import HaulActivities
 
 /// A plan on a way with a round trip: answers come late, and each response begins slowly and doubles with each round trip.
 private struct FarFetch {

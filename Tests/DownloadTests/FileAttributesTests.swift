@@ -1,9 +1,10 @@
 import Glibc
 import HaulContract
+import HaulFileStore
 import HaulTestSupport
 import Testing
 
-@testable import HaulDownload
+@testable import HaulActivities
 
 /// The mode and the time of finished files.
 @Suite struct FileAttributesTests {

@@ -3,7 +3,7 @@ import HaulHTTP
 import HaulTestSupport
 import Testing
 
-@testable import HaulDownload
+@testable import HaulActivities
 
 /// Downloads from servers that speak HTTP/2 and nothing else.
 @Suite(

@@ -1,8 +1,9 @@
 import HaulContract
-import HaulHTTP
 import Testing
 
-@testable import HaulDownload
+@testable import HaulActivities
+@testable import HaulHTTP
+@testable import HaulStorage
 
 @Suite struct HTTPValueTests {
     @Test("the three formats of dates") func dates() {

@@ -2,7 +2,7 @@ import HaulContract
 import HaulTestSupport
 import Testing
 
-@testable import HaulDownload
+@testable import HaulActivities
 
 /// Servers and middleboxes that end connections before all is sent: what brings a file forward is no failure.
 @Suite struct HeadwayTests {
@@ -49,7 +49,7 @@ import Testing
         #expect(await download.run().code == .incomplete)
         #expect(origin.requests.count == 1)
         #expect(!download.hasMadeHeadway)
-        await download.unlinkPartial()
+        await download.discard()
     }
 
     @Test(
@@ -66,6 +66,6 @@ import Testing
         let download = bench.download(job(origin, connections: 1))
         #expect(await download.run().code == (isResumable ? .http(503) : .incomplete))
         #expect(download.hasMadeHeadway == isResumable)
-        await download.unlinkPartial()
+        await download.discard()
     }
 }

@@ -3,7 +3,8 @@ import HaulTestSupport
 import Synchronization
 import Testing
 
-@testable import HaulDownload
+@testable import HaulActivities
+@testable import HaulHTTP
 
 /// How many connections a host gets over all downloads, as the host sees it.
 @Suite struct HostLimitTests {

@@ -3,7 +3,7 @@ import HaulHTTP
 import HaulTestSupport
 import Testing
 
-@testable import HaulDownload
+@testable import HaulActivities
 
 @Suite struct IPv6DownloadTests {
     static let bytes = FileBytes(seed: 51, count: 3_000_000)

@@ -3,7 +3,7 @@ import HaulTestSupport
 import Synchronization
 import Testing
 
-@testable import HaulDownload
+@testable import HaulActivities
 
 /// What may be joined, and what is known of it later.
 @Suite struct JoinTests {
@@ -33,7 +33,7 @@ import Testing
         // Another mirror brings some of it.
         let second = bench.download(job([origin.url("/b")]) { $0.checksum = checksum }, resume: resume)
         let task = Task { await second.run() }
-        try await eventually("bytes of the other mirror") { second.arrived >= 100_000 }
+        try await eventually("bytes of the other mirror") { second.moved >= 100_000 }
         task.cancel()
         _ = await task.value
         resume = try #require(await second.finalCheckpoint())
@@ -172,6 +172,6 @@ import Testing
         }
         let download = bench.download(job([origin.url("/a")]) { $0.size = 300_000 })
         #expect(await download.run().code == .sizeMismatch)
-        #expect(download.arrived <= 300_001)
+        #expect(download.moved <= 300_001)
     }
 }

@@ -4,7 +4,7 @@ import HaulTestSupport
 import Synchronization
 import Testing
 
-@testable import HaulDownload
+@testable import HaulActivities
 
 /// Many files that want the same name.
 @Suite struct NameTests {

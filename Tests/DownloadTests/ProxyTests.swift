@@ -4,7 +4,7 @@ import HaulHTTP
 import HaulTestSupport
 import Testing
 
-@testable import HaulDownload
+@testable import HaulActivities
 
 /// Downloads through real proxies; the address policy is that of a worker whose operator has allowed loopback.
 @Suite struct ProxyDownloadTests {

@@ -4,7 +4,7 @@ import HaulHTTP
 import HaulTestSupport
 import Testing
 
-@testable import HaulDownload
+@testable import HaulActivities
 
 /// What goes along with a redirect, and what stays behind.
 @Suite struct RedirectTests {

@@ -1,7 +1,8 @@
 import HaulContract
 import Testing
 
-@testable import HaulDownload
+@testable import HaulActivities
+@testable import HaulHTTP
 
 /// A plan with connections that deliver at given speeds, in simulated time.
 struct SimulatedFetch {

@@ -5,7 +5,7 @@ import HaulTestSupport
 import Synchronization
 import Testing
 
-@testable import HaulDownload
+@testable import HaulActivities
 
 /// Several connections and several mirrors, against origins that give each connection little.
 @Suite struct SegmentTests {
@@ -47,7 +47,7 @@ import Testing
         #expect(bench.directory.holds("a", bytes))
         #expect(origin.requests.dropFirst().allSatisfy { $0.headers["if-range"] == "\"v1\"" })
         #expect(origin.bytesSent("/a") - bytes.count < 8 * 512 << 10)
-        await download.unlinkPartial()
+        await download.discard()
     }
 
     @Test(
@@ -81,7 +81,7 @@ import Testing
         for _ in 0..<4 {
             let download = bench.download(job([origin.url("/a")]), resume: resume)
             let task = Task { await download.run() }
-            try await eventually("some bytes") { download.arrived > 200_000 }
+            try await eventually("some bytes") { download.moved > 200_000 }
             task.cancel()
             _ = await task.value
             resume = await download.finalCheckpoint() ?? resume
@@ -214,7 +214,7 @@ import Testing
         let download = bench.download(job([origin.url("/a")]) { $0.maxBytes = 300_000 })
         let outcome = await download.run()
         #expect(outcome.code == .tooLarge)
-        #expect(download.arrived <= 300_001)
+        #expect(download.moved <= 300_001)
         #expect(bench.directory.contents("a") == nil)
     }
 }

@@ -3,7 +3,7 @@ import HaulTestSupport
 import Synchronization
 import Testing
 
-@testable import HaulDownload
+@testable import HaulActivities
 
 /// Files so small that they are taken into memory, from servers so slow that a checkpoint is due before they are whole.
 @Suite struct SlowSmallFileTests {
@@ -67,7 +67,7 @@ import Testing
         #expect(origin.requests.count == 1)
         let events = bench.events.withLock { $0 }
         #expect(events == ["started true"])
-        #expect(download.arrived == Self.bytes.count)
+        #expect(download.moved == Self.bytes.count)
     }
 
     @Test(

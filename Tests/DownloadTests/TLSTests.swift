@@ -3,7 +3,7 @@ import HaulHTTP
 import HaulTestSupport
 import Testing
 
-@testable import HaulDownload
+@testable import HaulActivities
 
 /// Origins that speak https, with a certificate of an authority that only the operator's `--ca` names.
 @Suite struct TLSDownloadTests {
@@ -121,7 +121,7 @@ import Testing
     func clientCertificate() async throws {
         let certificates = try await Certificates()
         let origin = try OriginServer(certificates: certificates, asksBack: true) { .file(Self.bytes, to: $0) }
-        func run(_ certificate: ClientCertificate?) async throws -> DownloadOutcome {
+        func run(_ certificate: ClientCertificate?) async throws -> ActivityOutcome {
             let bench = try DownloadBench {
                 $0.certificateAuthorities = certificates.file("ca.pem")
                 $0.clientCertificate = certificate

@@ -1,6 +1,8 @@
 import HaulContract
+import HaulTestSupport
 import Testing
 
+@testable import HaulFileStore
 @testable import HaulHTTP
 
 @Suite("The address policy")
@@ -84,9 +86,9 @@ struct AddressPolicyTests {
     func refusedConnect() async throws {
         let server = RawServer { $0.waitForClose() }
         defer { server.stop() }
-        let engine = TransferEngine(configuration: .init(), path: WritePath(blocks: 1))
+        let engine = TransferEngine(configuration: .init())
         for host in ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "2130706433", "0x7f.1"] {
-            let error = await transferError { () async throws(TransferError) in
+            let error = await thrown { () async throws(TransferError) in
                 try await engine.start(Request(url: "http://\(host):\(server.port)/"))
             }
             #expect(error?.code == .addressForbidden, "\(host)")
@@ -103,7 +105,7 @@ struct AddressPolicyTests {
         let engine = localEngine()
         _ = try await fetch(engine, localRequest(server.url))
         await engine.restrict(to: .restricted())
-        let error = await transferError { () async throws(TransferError) in
+        let error = await thrown { () async throws(TransferError) in
             try await engine.start(localRequest(server.url))
         }
         #expect(error?.code == .addressForbidden)

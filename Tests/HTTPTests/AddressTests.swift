@@ -3,6 +3,7 @@ import HaulContract
 import HaulTestSupport
 import Testing
 
+@testable import HaulFileStore
 @testable import HaulHTTP
 
 /// Names with several addresses, some of which do not answer.
@@ -28,7 +29,7 @@ import Testing
         configuration.addresses = [
             "many.test:\(server.port):" + (addresses + ["127.0.0.1"]).joined(separator: ",")
         ]
-        let engine = TransferEngine(configuration: configuration, path: WritePath(blocks: 1))
+        let engine = TransferEngine(configuration: configuration)
         var request = localRequest("http://many.test:\(server.port)/")
         request.connectTimeout = limit
         defer { withExtendedLifetime(held) {} }

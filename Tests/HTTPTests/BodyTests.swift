@@ -3,6 +3,7 @@ import HaulContract
 import HaulTestSupport
 import Testing
 
+@testable import HaulFileStore
 @testable import HaulHTTP
 
 @Suite("The body of a response")
@@ -59,7 +60,7 @@ struct BodyTests {
     func badChunks(_ body: String) async throws {
         let server = server("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked", Array(body.utf8))
         defer { server.stop() }
-        let error = await transferError { () async throws(TransferError) in
+        let error = await thrown { () async throws(TransferError) in
             try await fetch(engine, localRequest(server.url))
         }
         #expect(error?.code == .badResponse || error?.code == .incomplete)
@@ -73,7 +74,7 @@ struct BodyTests {
         }
         defer { server.stop() }
         let file = file()
-        let error = await transferError { () async throws(TransferError) in
+        let error = await thrown { () async throws(TransferError) in
             try await engine.start(localRequest(server.url)).receive(into: file, at: 0)
         }
         #expect(error?.code == .incomplete)
@@ -86,7 +87,7 @@ struct BodyTests {
     func shortOfDemand() async throws {
         let server = server("HTTP/1.1 206 Partial\r\nContent-Length: 10", testBytes(10))
         defer { server.stop() }
-        let error = await transferError { () async throws(TransferError) in
+        let error = await thrown { () async throws(TransferError) in
             try await engine.start(localRequest(server.url)).receive(into: file(), at: 0, length: 20)
         }
         #expect(error?.code == .incomplete)
@@ -119,7 +120,7 @@ struct BodyTests {
         defer { server.stop() }
         let transfer = try await engine.start(localRequest(server.url))
         #expect(transfer.head.length == .invalid)
-        let error = await transferError { () async throws(TransferError) in
+        let error = await thrown { () async throws(TransferError) in
             try await transfer.receive(into: file(), at: 0)
         }
         #expect(error?.code == .badResponse)
@@ -149,7 +150,7 @@ struct BodyTests {
         let silent = RawServer { $0.waitForClose() }
         defer { silent.stop() }
         request.url = silent.url
-        let error = await transferError { () async throws(TransferError) in try await engine.start(request) }
+        let error = await thrown { () async throws(TransferError) in try await engine.start(request) }
         #expect(error?.code == .stalled)
         #expect(transfer.progress.received == 0)
         #expect(try await transfer.collect(limit: 300_000) == body)
@@ -159,7 +160,7 @@ struct BodyTests {
     func collectLimit() async throws {
         let server = server("HTTP/1.1 200 OK\r\nX: y", testBytes(5000))
         defer { server.stop() }
-        let error = await transferError { () async throws(TransferError) in
+        let error = await thrown { () async throws(TransferError) in
             try await fetch(engine, localRequest(server.url), limit: 4999)
         }
         #expect(error?.code == .tooLarge)
@@ -174,7 +175,7 @@ struct BodyTests {
         request.stallTimeout = .seconds(2)
         let file = file()
         let start = ContinuousClock.now
-        let error = await transferError { () async throws(TransferError) in
+        let error = await thrown { () async throws(TransferError) in
             try await engine.start(request).receive(into: file, at: 0)
         }
         #expect(error?.code == .stalled)
@@ -189,7 +190,7 @@ struct BodyTests {
         defer { server.stop() }
         var request = localRequest(server.url)
         request.stallTimeout = .milliseconds(400)
-        let error = await transferError { () async throws(TransferError) in try await engine.start(request) }
+        let error = await thrown { () async throws(TransferError) in try await engine.start(request) }
         #expect(error?.code == .stalled)
     }
 

@@ -4,6 +4,7 @@ import HaulExecutors
 import HaulTestSupport
 import Testing
 
+@testable import HaulFileStore
 @testable import HaulHTTP
 
 @Suite("Connections")
@@ -44,7 +45,7 @@ struct ConnectionTests {
     func refused() async throws {
         let (descriptor, port) = try LoopbackSocket.bind()
         defer { close(descriptor) }
-        let error = await transferError { () async throws(TransferError) in
+        let error = await thrown { () async throws(TransferError) in
             try await engine.start(localRequest("http://127.0.0.1:\(port)/"))
         }
         #expect(error?.code == .connect)
@@ -63,7 +64,7 @@ struct ConnectionTests {
                     var request = localRequest("http://127.0.0.1:\(port)/")
                     request.connectTimeout = .milliseconds(500)
                     request.stallTimeout = .milliseconds(500)
-                    return await transferError { () async throws(TransferError) in try await engine.start(request) }
+                    return await thrown { () async throws(TransferError) in try await engine.start(request) }
                 }
             }
             return try await group.reduce(into: []) { $0.append($1) }
@@ -75,7 +76,7 @@ struct ConnectionTests {
     @Test("a name that cannot be resolved is a dns error")
     func unresolvable() async throws {
         let label = String(repeating: "x", count: 70)
-        let error = await transferError { () async throws(TransferError) in
+        let error = await thrown { () async throws(TransferError) in
             try await engine.start(localRequest("http://\(label)/"))
         }
         #expect(error?.code == .dns)
@@ -85,7 +86,7 @@ struct ConnectionTests {
         "other schemes than http and https are refused",
         arguments: ["ftp://127.0.0.1/", "file:///etc/passwd", "http://"])
     func schemes(_ url: String) async throws {
-        let error = await transferError { () async throws(TransferError) in try await engine.start(localRequest(url)) }
+        let error = await thrown { () async throws(TransferError) in try await engine.start(localRequest(url)) }
         #expect(error?.code == .badJob)
     }
 
@@ -96,7 +97,7 @@ struct ConnectionTests {
             let engine = localEngine()
             await (try? engine.start(localRequest("http://127.0.0.1:1/")))?.discard()
             while dup(0) >= 0 {}
-            let error = await transferError { () async throws(TransferError) in
+            let error = await thrown { () async throws(TransferError) in
                 try await engine.start(localRequest("http://\(host):1/"))
             }
             guard error?.code == .localLimit else { fatalError("\(String(describing: error))") }
@@ -116,9 +117,9 @@ struct ConnectionTests {
         let started = Shared<Transfer?>(nil)
         for path in ["head", "body"] {
             isAsked.value = false
-            let file = OutputFile(descriptor: temporaryDescriptor(), path: engine.path)
+            let file = OutputFile(descriptor: temporaryDescriptor(), path: WritePath(blocks: 2))
             let task = Task { [engine] in
-                await transferError { () async throws(TransferError) in
+                await thrown { () async throws(TransferError) in
                     let transfer = try await engine.start(localRequest("http://127.0.0.1:\(server.port)/\(path)"))
                     started.value = transfer
                     return try await transfer.receive(into: file)
@@ -142,7 +143,7 @@ struct ConnectionTests {
         defer { server.stop() }
         let task = Task { [engine] in
             while !Task.isCancelled { await Task.yield() }
-            return await transferError { () async throws(TransferError) in
+            return await thrown { () async throws(TransferError) in
                 try await engine.start(localRequest(server.url))
             }
         }

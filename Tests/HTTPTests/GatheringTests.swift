@@ -3,6 +3,7 @@ import HaulContract
 import HaulTestSupport
 import Testing
 
+@testable import HaulFileStore
 @testable import HaulHTTP
 
 /// Slow bodies, whose bytes gather in the socket. In most tests they may wait there for an hour: what should be read at once and
@@ -68,7 +69,7 @@ struct GatheringTests {
         configuration.policy = .restricted(allowed: [Network("127.0.0.0/8")!])
         configuration.patience = patience
         configuration.certificateAuthorities = authorities
-        return TransferEngine(configuration: configuration, path: WritePath(blocks: 2))
+        return TransferEngine(configuration: configuration)
     }
 
     private func receive(
@@ -77,7 +78,7 @@ struct GatheringTests {
         var request = localRequest(url)
         request.stallTimeout = stallTimeout
         let transfer = try await engine.start(request)
-        let file = OutputFile(descriptor: temporaryDescriptor(), path: engine.path)
+        let file = OutputFile(descriptor: temporaryDescriptor(), path: WritePath(blocks: 2))
         return (transfer, Task { try await transfer.receive(into: file) })
     }
 

@@ -4,6 +4,7 @@ import HaulExecutors
 import HaulTestSupport
 import Testing
 
+@testable import HaulFileStore
 @testable import HaulHTTP
 
 /// Servers that speak HTTP/2 and nothing else.
@@ -17,7 +18,7 @@ struct HTTP2Tests {
         var configuration = TransferEngine.Configuration()
         configuration.policy = .unrestricted
         configuration.certificateAuthorities = certificates.file("ca.pem")
-        return TransferEngine(configuration: configuration, path: WritePath(blocks: 2))
+        return TransferEngine(configuration: configuration)
     }
 
     @Test("a server that closes without a word is asked with HTTP/2, and remembered")
@@ -79,11 +80,11 @@ struct HTTP2Tests {
         }
         let front = try await HTTP2Front(before: origin, certificates)
         let engine = engine(certificates)
-        let file = OutputFile(descriptor: temporaryDescriptor(), path: engine.path)
+        let file = OutputFile(descriptor: temporaryDescriptor(), path: WritePath(blocks: 2))
         let transfer = try await engine.start(localRequest(front.url("/a")))
         #expect(transfer.head.length == .chunked)
         if isCut {
-            let error = await transferError { () async throws(TransferError) in try await transfer.receive(into: file) }
+            let error = await thrown { () async throws(TransferError) in try await transfer.receive(into: file) }
             #expect(error?.code == .incomplete)
         } else {
             #expect(try await transfer.receive(into: file) == TransferEnd(Self.bytes.count, .length))
@@ -115,7 +116,7 @@ struct HTTP2Tests {
             return OriginReply()
         }
         let origin = try #require(server.value)
-        let error = await transferError { () async throws(TransferError) in
+        let error = await thrown { () async throws(TransferError) in
             try await engine(certificates).start(localRequest(origin.url("/")))
         }
         server.value = nil

@@ -1,6 +1,8 @@
 import HaulContract
+import HaulTestSupport
 import Testing
 
+@testable import HaulFileStore
 @testable import HaulHTTP
 
 @Suite("The head of a response")
@@ -112,11 +114,11 @@ struct HeadTests {
     @Test("a head that is too large is refused, by size and by count")
     func limits() async throws {
         let long = "X-Long: " + String(repeating: "a", count: 8000) + "\r\n"
-        let size = await transferError { () async throws(TransferError) in
+        let size = await thrown { () async throws(TransferError) in
             try await start("HTTP/1.1 200 OK\r\n" + String(repeating: long, count: 20) + "\r\n")
         }
         #expect(size?.code == .badResponse)
-        let count = await transferError { () async throws(TransferError) in
+        let count = await thrown { () async throws(TransferError) in
             try await start("HTTP/1.1 200 OK\r\n" + String(repeating: "A: b\r\n", count: 600) + "\r\n")
         }
         #expect(count?.code == .badResponse)
@@ -124,7 +126,7 @@ struct HeadTests {
 
     @Test("what is not HTTP, or ends before the head does, is an error", arguments: ["SSH-2.0-OpenSSH_9\r\n", ""])
     func nonsense(_ response: String) async throws {
-        let error = await transferError { () async throws(TransferError) in try await start(response) }
+        let error = await thrown { () async throws(TransferError) in try await start(response) }
         #expect(error?.code == (response.isEmpty ? .incomplete : .badResponse))
     }
 
@@ -154,10 +156,10 @@ struct HeadTests {
         var request = localRequest("http://127.0.0.1:1/")
         request.headers = [("X", "a\r\nHost: evil")]
         #expect(
-            await transferError { () async throws(TransferError) in try await engine.start(request) }?.code == .badJob)
+            await thrown { () async throws(TransferError) in try await engine.start(request) }?.code == .badJob)
         request.headers = [("X: y\r\nZ", "a")]
         #expect(
-            await transferError { () async throws(TransferError) in try await engine.start(request) }?.code == .badJob)
+            await thrown { () async throws(TransferError) in try await engine.start(request) }?.code == .badJob)
     }
 
     private func start(_ response: String) async throws(TransferError) -> ResponseHead {

@@ -3,6 +3,7 @@ import HaulExecutors
 import HaulTestSupport
 import Testing
 
+@testable import HaulFileStore
 @testable import HaulHTTP
 
 @Suite("Limits of rate")

@@ -4,6 +4,7 @@ import HaulContract
 import HaulTestSupport
 import Testing
 
+@testable import HaulFileStore
 @testable import HaulHTTP
 
 /// The tests' own origin, where a right answer matters to other tests.

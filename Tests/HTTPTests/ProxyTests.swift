@@ -4,6 +4,7 @@ import HaulTestSupport
 import Synchronization
 import Testing
 
+@testable import HaulFileStore
 @testable import HaulHTTP
 
 @Suite("Proxies")
@@ -23,7 +24,7 @@ struct ProxyTests {
         var configuration = TransferEngine.Configuration()
         configuration.policy = policy
         configuration.proxy = proxy ?? "http://127.0.0.1:\(self.proxy.port)"
-        return TransferEngine(configuration: configuration, path: WritePath(blocks: 1))
+        return TransferEngine(configuration: configuration)
     }
 
     @Test("the operator's proxy is used, and its own address is not judged")
@@ -37,7 +38,7 @@ struct ProxyTests {
     @Test("the target's address is judged behind a proxy too", arguments: ["169.254.169.254", "localhost", "[::1]"])
     func judged(_ host: String) async throws {
         let engine = engine(.restricted())
-        let error = await transferError { () async throws(TransferError) in
+        let error = await thrown { () async throws(TransferError) in
             try await engine.start(localRequest("http://\(host)/file"))
         }
         #expect(error?.code == .addressForbidden)
@@ -48,12 +49,12 @@ struct ProxyTests {
     func refused() async throws {
         let request = localRequest("https://10.1.2.3/file")
         let tunnel = engine(.unrestricted)
-        let refused = await transferError { () async throws(TransferError) in try await tunnel.start(request) }
+        let refused = await thrown { () async throws(TransferError) in try await tunnel.start(request) }
         #expect(refused?.code == .proxy)
         let (descriptor, port) = try LoopbackSocket.bind()
         defer { close(descriptor) }
         let nowhere = engine(.unrestricted, proxy: "http://127.0.0.1:\(port)")
-        let absent = await transferError { () async throws(TransferError) in try await nowhere.start(request) }
+        let absent = await thrown { () async throws(TransferError) in try await nowhere.start(request) }
         #expect(absent?.code == .proxy)
     }
 
@@ -67,7 +68,7 @@ struct ProxyTests {
         defer { recorder.stop() }
         let networks = ["127.0.0.0/8", "::1"].map { Network($0)! }
         let engine = engine(.restricted(allowed: networks), proxy: "http://127.0.0.1:\(recorder.port)")
-        _ = await transferError { () async throws(TransferError) in
+        _ = await thrown { () async throws(TransferError) in
             try await engine.start(localRequest("https://localhost:444/"))
         }
         let line = asked.withLock(\.self)

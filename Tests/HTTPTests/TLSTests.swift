@@ -2,6 +2,7 @@ import HaulContract
 import HaulTestSupport
 import Testing
 
+@testable import HaulFileStore
 @testable import HaulHTTP
 
 @Suite("TLS", .enabled(if: ChildProcess.path(of: "openssl") != nil))
@@ -30,14 +31,14 @@ struct TLSTests {
         var configuration = TransferEngine.Configuration()
         configuration.policy = .unrestricted
         configuration.certificateAuthorities = authorities
-        return TransferEngine(configuration: configuration, path: WritePath(blocks: 1))
+        return TransferEngine(configuration: configuration)
     }
 
     @Test("a certificate that cannot be verified is refused, and accepted where the operator trusts it")
     func verified() async throws {
         let (server, port) = try await start()
         let request = localRequest("https://127.0.0.1:\(port)/")
-        let refused = await transferError { () async throws(TransferError) in try await fetch(engine(), request) }
+        let refused = await thrown { () async throws(TransferError) in try await fetch(engine(), request) }
         #expect(refused?.code == .tls)
         #expect(refused?.message?.contains("certificate") == true)
         #expect(try await !fetch(engine(authorities: certificate), request).isEmpty)
@@ -48,7 +49,7 @@ struct TLSTests {
     func otherHost() async throws {
         let (server, port) = try await start()
         let request = localRequest("https://localhost:\(port)/")
-        let error = await transferError { () async throws(TransferError) in
+        let error = await thrown { () async throws(TransferError) in
             try await fetch(engine(authorities: certificate), request)
         }
         #expect(error?.code == .tls)
@@ -62,7 +63,7 @@ struct TLSTests {
             connection.waitForClose()
         }
         defer { server.stop() }
-        let error = await transferError { () async throws(TransferError) in
+        let error = await thrown { () async throws(TransferError) in
             try await fetch(engine(), localRequest("https://127.0.0.1:\(server.port)/"))
         }
         #expect(error?.code == .tls)

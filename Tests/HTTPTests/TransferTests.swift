@@ -1,5 +1,6 @@
 import Glibc
 import HaulContract
+import HaulFileStore
 import HaulHTTP
 import HaulTestSupport
 import Testing
@@ -14,7 +15,7 @@ private struct Bench {
         var configuration = TransferEngine.Configuration()
         configuration.policy = policy
         let path = WritePath(blocks: 4)
-        engine = TransferEngine(configuration: configuration, path: path)
+        engine = TransferEngine(configuration: configuration)
         let descriptor = open(directory.file("out"), O_RDWR | O_CREAT, 0o600)
         output = OutputFile(descriptor: descriptor, path: path, durability: durability)
     }

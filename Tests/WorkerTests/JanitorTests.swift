@@ -1,9 +1,11 @@
 import Glibc
+import HaulActivities
 import HaulBus
 import HaulContract
-import HaulDownload
 import HaulExecutors
+import HaulFileStore
 import HaulRedis
+import HaulStorage
 import HaulTestSupport
 import Logging
 import Testing
@@ -16,13 +18,12 @@ import Testing
 
     private func janitor(_ fleet: Fleet) throws -> Janitor {
         let log = Warnings.log(to: warnings)
-        let context = try DownloadContext(root: fleet.root)
+        let store = try FileStore(root: fleet.root.path)
         let attendant = QueueAttendant(
-            index: 0, name: .default, identity: WorkerIdentity(name: "w", store: context.store.id),
+            index: 0, name: .default, identity: WorkerIdentity(name: "w", store: store.id),
             configuration: WorkerConfiguration(redis: fleet.queue.redis.url, root: fleet.root.path, name: "w"),
-            context: context, log: log)
-        var janitor = Janitor(
-            store: context.store, blocking: BlockingPool(name: "test", limit: 2), attendants: [attendant], log: log)
+            store: store, log: log)
+        var janitor = Janitor(store: store, attendants: [attendant], log: log)
         janitor.settledAge = -1
         return janitor
     }
@@ -154,7 +155,7 @@ import Testing
 
     @Test("a look at a root tells of what jobs have left, and repairs it on request") func inspection() async throws {
         let fleet = try await Fleet()
-        _ = try Store(root: fleet.root.path)
+        _ = try FileStore(root: fleet.root.path)
         try await putJobs(fleet.queue)
         let left = [fleet.root.leave("completed"), fleet.root.leave("cancelled")]
         let wanted = [fleet.root.leave("paused"), fleet.root.leave("unknown")]
@@ -172,8 +173,8 @@ import Testing
     @Test("a file that is written to after it was found stays") func changed() async throws {
         let fleet = try await Fleet()
         let partial = fleet.root.leave("j")
-        let store = try Store(root: fleet.root.path)
-        let found = store.partials(olderThan: -1)
+        let store = try FileStore(root: fleet.root.path)
+        let found = await store.leftovers(olderThan: -1)
         #expect(found.map(\.path) == [partial])
         let file = open(fleet.root.file(partial), O_WRONLY)
         defer { close(file) }
@@ -185,7 +186,7 @@ import Testing
         let before = changed()
         // The clock of the file system ticks some hundred times a second.
         try await eventually("it to be changed") { write(file, "x", 1) == 1 && changed() != before }
-        #expect(!store.unlink(found[0]))
+        #expect(await store.remove(found).isEmpty)
         #expect(fleet.root.names == [partial])
     }
 }

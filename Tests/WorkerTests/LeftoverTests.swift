@@ -1,8 +1,10 @@
 import Glibc
+import HaulActivities
 import HaulBus
 import HaulContract
-import HaulDownload
+import HaulFileStore
 import HaulRedis
+import HaulStorage
 import HaulTestSupport
 import Testing
 
@@ -69,7 +71,7 @@ import Testing
         on server: RedisServer, in root: TemporaryDirectory, after prepare: (Queue) async throws -> Void = { _ in }
     ) async throws -> (Leftovers, queue: Queue, partial: String) {
         let queue = Queue(.default, redis: Redis(try RedisURL(server.url), name: "w", replies: .owed))
-        let leftovers = Leftovers(queue, try DownloadContext(root: root))
+        let leftovers = Leftovers(queue, try FileStore(root: root.path))
         let partial = root.leave("j", as: "a")
         try await prepare(queue)
         try await tick(queue)

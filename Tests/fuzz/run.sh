@@ -13,12 +13,12 @@ work=${FUZZ_DIRECTORY:-.build/fuzz}
 rm -rf "$work/sources"
 mkdir -p "$work/sources"
 
-http=Sources/Download/HTTP
-for file in Sources/Contract/*.swift Sources/HTTP/{HeaderFields,HeadParser,HostName,ResponseHead}.swift \
-    $http/{Base64,ByteDictionary,ContentDisposition,ContentRange,CookieJar,DigestFields,EncodedWords,Entity+Head,HTTPDate,ResponseDecision,WebURL}.swift \
-    Sources/Download/{RetryPolicy,Files/FileName}.swift Sources/Redis/{RedisError,RedisValue,ReplyReader}.swift Tests/fuzz/targets/*.swift; do
+for file in Sources/Contract/*.swift Sources/Storage/FileName.swift \
+    Sources/HTTP/{Base64,ByteDictionary,ContentDisposition,ContentRange,CookieJar,DigestFields,EncodedWords,HTTPDate,HeaderFields,HeadParser,HostName,ResponseHead,WebURL}.swift \
+    Sources/Activities/Download/{Entity+Head,ResponseDecision,RetryPolicy}.swift \
+    Sources/Redis/{RedisError,RedisValue,ReplyReader}.swift Tests/fuzz/targets/*.swift; do
     # One module: the imports of the package's own have nothing to name.
-    sed -E '/^(package |public )?import Haul(Contract|HTTP)$/d' "$file" >"$work/sources/$(basename "$file")"
+    sed -E '/^(package |public )?import Haul(Contract|HTTP|Storage)$/d' "$file" >"$work/sources/$(basename "$file")"
 done
 swiftc -j2 -sanitize=fuzzer,address -parse-as-library -O -swift-version 6 -package-name haul -module-name HaulFuzz \
     -I Sources/CHiredis -I Sources/CCurl "$work"/sources/*.swift -o "$work/fuzz" 2>"$work/build.log" || {

@@ -1,9 +1,10 @@
 import HaulContract
+import HaulFileStore
 import HaulHTTP
 import HaulTestSupport
 import Synchronization
 
-@testable import HaulDownload
+@testable import HaulActivities
 
 /// What came of the cases.
 struct MatrixTally: Sendable {
@@ -41,13 +42,13 @@ struct MatrixRun: Sendable {
     func run(into tally: Shared<MatrixTally>) async throws {
         let first = download(here, resume: nil)
         let task = Task { await first.run() }
-        try await eventually("\(matrixCase): the first bytes") { first.arrived >= Self.checkpointed }
+        try await eventually("\(matrixCase): the first bytes") { first.moved >= Self.checkpointed }
         let checkpoint = await first.checkpoint()
-        try await eventually("\(matrixCase): more bytes") { first.arrived >= Self.interrupted }
+        try await eventually("\(matrixCase): more bytes") { first.moved >= Self.interrupted }
         origin.replace()
         var fetched: Int64 = 0
         var resume = checkpoint
-        var outcome: DownloadOutcome?
+        var outcome: ActivityOutcome?
         switch matrixCase.interruption {
         case .pause:
             task.cancel()
@@ -62,17 +63,17 @@ struct MatrixRun: Sendable {
             let result = await task.value
             if result.isRetried { resume = await first.finalCheckpoint() ?? checkpoint } else { outcome = result }
         }
-        fetched += first.arrived
+        fetched += first.moved
         for _ in 0..<Self.attempts where outcome == nil {
             let next = download(elsewhere, resume: resume)
             let result = await next.run()
-            fetched += next.arrived
+            fetched += next.moved
             if result.isRetried { resume = await next.finalCheckpoint() ?? resume } else { outcome = result }
         }
         judge(outcome, fetched, tally)
     }
 
-    private func judge(_ outcome: DownloadOutcome?, _ fetched: Int64, _ tally: Shared<MatrixTally>) {
+    private func judge(_ outcome: ActivityOutcome?, _ fetched: Int64, _ tally: Shared<MatrixTally>) {
         let file = directory.contents("f")
         // Where only the edges differ, what the old version lacks may come from the new one.
         let isWhole = outcome?.file != nil && (file == matrixCase.new.bytes || file == MatrixCase.old.bytes)
@@ -112,14 +113,17 @@ struct MatrixRun: Sendable {
             })
     }
 
+    /// Shared by all cases.
+    private static let path = WritePath(blocks: 16)
+
     private static func context(_ directory: TemporaryDirectory, _ engine: TransferEngine) throws -> DownloadContext {
-        var context = DownloadContext(store: try Store(root: directory.path), engine: engine)
+        var context = DownloadContext(store: try FileStore(root: directory.path, path: path), engine: engine)
         context.stallTimeout = .seconds(20)
         return context
     }
 }
 
-extension DownloadOutcome {
+extension ActivityOutcome {
     /// A worker would try again.
     fileprivate var isRetried: Bool {
         if case .failed(let failure) = self { RetryPolicy.isRetryable(failure) } else { false }

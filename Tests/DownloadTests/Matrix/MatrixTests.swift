@@ -1,11 +1,12 @@
 import Foundation
 import HaulContract
+import HaulFileStore
 import HaulHTTP
 import HaulTestSupport
 import Synchronization
 import Testing
 
-@testable import HaulDownload
+@testable import HaulActivities
 
 /// Never a mixture: entity changes × validators × answers × interruptions × connections.
 ///
@@ -43,6 +44,6 @@ import Testing
     private static func engine() -> TransferEngine {
         var configuration = TransferEngine.Configuration()
         configuration.policy = .unrestricted
-        return TransferEngine(configuration: configuration, path: WritePath(blocks: 16))
+        return TransferEngine(configuration: configuration)
     }
 }

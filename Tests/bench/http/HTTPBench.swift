@@ -1,5 +1,6 @@
 import Glibc
 import HaulContract
+import HaulFileStore
 import HaulHTTP
 
 /// One transfer, or many at once, through `TransferEngine` and `WritePath` alone: no Redis, no resume, no checks.
@@ -28,7 +29,7 @@ struct TransferBench {
     {
         let start = ContinuousClock.now
         let writePath = WritePath()
-        let engine = engine(writePath)
+        let engine = engine()
         let file = OutputFile(
             descriptor: open(path, O_RDWR | O_CREAT | O_TRUNC, 0o644), path: writePath, durability: durability,
             digest: digest)
@@ -54,7 +55,7 @@ struct TransferBench {
 
     static func many(_ url: String, in directory: String, count: Int) async throws {
         let writePath = WritePath()
-        let engine = engine(writePath)
+        let engine = engine()
         try await withThrowingTaskGroup(of: Int64.self) { group in
             for index in 0..<count {
                 group.addTask {
@@ -81,10 +82,10 @@ struct TransferBench {
         }
     }
 
-    static func engine(_ path: WritePath) -> TransferEngine {
+    static func engine() -> TransferEngine {
         var configuration = TransferEngine.Configuration()
         configuration.policy = .unrestricted
-        return TransferEngine(configuration: configuration, path: path)
+        return TransferEngine(configuration: configuration)
     }
 
     static func seconds(_ duration: Duration) -> Double {

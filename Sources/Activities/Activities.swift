@@ -1,0 +1,14 @@
+package import HaulContract
+
+/// The table from a job's kind to the activity that does it.
+package struct Activities: Sendable {
+    /// Makes the activity for one run, not begun.
+    package typealias Maker = @Sendable (Assignment) -> any Activity
+
+    private let makers: [Job.Kind: Maker]
+
+    package init(_ makers: [Job.Kind: Maker]) { self.makers = makers }
+
+    /// nil for a kind that is not in the table.
+    package func begin(_ assignment: Assignment) -> (any Activity)? { makers[assignment.job.kind]?(assignment) }
+}

@@ -1,0 +1,38 @@
+package import HaulContract
+package import HaulStorage
+
+/// One run of one job, as a worker hands it to an activity.
+package struct Assignment: Sendable {
+    package let job: Job
+    /// The claim's: it names the run, and fences earlier ones.
+    package let token: String
+    /// sha1 of the queue and the job's id, 40 hexadecimal digits.
+    package let key: String
+    package var resume: ResumePoint?
+    package var completed: CompletedFile?
+    /// No run of the job can have been before.
+    package var isNew = false
+    /// The last run completed the job, so that none can be at work.
+    package var isSettled = false
+    /// Redis' clock: it judges what other workers have noted.
+    package let clock: SharedClock
+    package let lease: RunLease
+    /// Called when the run begins to wait for its host, and when it goes on.
+    package var workChanged: (@Sendable () async -> Void)?
+    package let report: @Sendable (ActivityEvent) -> Void
+
+    package init(
+        job: Job, token: String, key: String, clock: SharedClock, lease: RunLease,
+        report: @escaping @Sendable (ActivityEvent) -> Void
+    ) {
+        (self.job, self.token, self.key, self.clock) = (job, token, key, clock)
+        (self.lease, self.report) = (lease, report)
+    }
+
+    /// What the store has to know of it.
+    var file: FileRequest {
+        FileRequest(
+            key: key, run: token, isNew: isNew, path: job.path, ifExists: job.ifExists, completed: completed,
+            lease: lease)
+    }
+}

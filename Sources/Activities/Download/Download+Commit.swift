@@ -1,0 +1,52 @@
+import HaulContract
+import HaulHTTP
+import HaulStorage
+import Synchronization
+
+// All bytes are in: judged, made durable, named.
+extension Download {
+    /// Judges the whole, and gives it its name.
+    func commit(_ generation: Generation, _ total: Int64) async throws(TransferError) -> ActivityOutcome {
+        if let error = generation.partial.error { throw error }
+        try check(total)
+        return end(try await generation.partial.commit(whole(total, generation.entity)), of: generation)
+    }
+
+    /// The same for a small file that is in memory yet, together with others.
+    func commit(_ generation: Generation, _ bytes: [UInt8]) async throws(TransferError) -> ActivityOutcome {
+        let total = Int64(bytes.count)
+        try check(total)
+        return end(try await generation.partial.put(bytes, whole(total, generation.entity)), of: generation)
+    }
+
+    private func check(_ total: Int64) throws(TransferError) {
+        if let size = job.size, size != total {
+            throw .failed(Failure(.sizeMismatch, "the file has \(total) bytes, the job says \(size)"))
+        }
+        if let limit = sizeLimit, total > limit { throw .failed(tooLarge(limit)) }
+    }
+
+    private func whole(_ total: Int64, _ entity: Entity) -> WholeFile {
+        WholeFile(
+            size: total, checksum: judge(of: entity), authority: job.checksum == nil ? "the server" : "the job",
+            lastModified: entity.lastModified)
+    }
+
+    private func end(_ outcome: CommitOutcome, of generation: Generation) -> ActivityOutcome {
+        switch outcome {
+        case .fenced: return .fenced
+        case .storeIsGone: return .parked("disk")
+        case .stored(let file):
+            let seconds = state.withLock { $0.received.seconds }
+            return .completed(
+                record(file, generation.entity, generation.source), seconds: seconds, unchanged: false)
+        }
+    }
+
+    /// What is kept in the job's hash of a file that is finished.
+    func record(_ file: StoredFile, _ entity: Entity, _ source: String) -> CompletedFile {
+        CompletedFile(
+            file: file.file, bytes: file.bytes, store: context.store.id, inode: file.identity, modified: file.modified,
+            entity: entity, source: source, checksum: file.checksum, validated: assignment.clock.milliseconds)
+    }
+}

@@ -1,0 +1,268 @@
+import HaulContract
+import HaulHTTP
+import HaulStorage
+import Synchronization
+
+// From the first request until all bytes are in.
+extension Download {
+    var exchange: Exchange {
+        var template = Request(url: "")
+        template.method = job.method
+        template.body = job.body
+        template.connectTimeout = job.connectTimeout.map { .seconds($0) } ?? context.connectTimeout
+        template.stallTimeout = job.stallTimeout.map { .seconds($0) } ?? context.stallTimeout
+        template.limits = limits
+        return Exchange(engine: context.engine, template: template, custom: job.headers, digests: digests)
+    }
+
+    /// Fetches from the start (`.begin`) or what is missing (`.go`), until the file is whole and placed.
+    func fetch(_ step: Step) async throws(TransferError) -> Step {
+        var first: FirstResponse?
+        if case .begin = step {
+            let response = try await begin()
+            guard let length = response.length else { return .finished(try await fetchToEnd(response)) }
+            if isSmall(length), let outcome = try await fetchAtOnce(response, length) { return .finished(outcome) }
+            first = response
+        }
+        while true {
+            guard let generation, let total = generation.entity.total else { return .begin }
+            var fetcher = SegmentFetcher(
+                self, generation, total: total,
+                refusesRanges: first?.transfer.head.headers["accept-ranges"]?.lowercased() == "none")
+            if case .restart(let why) = try await fetcher.run(first: first) { return .restart(why: why) }
+            first = nil
+            if generation.partial.written.contains(0..<total) {
+                return .finished(try await commit(generation, total))
+            }
+        }
+    }
+
+    var isResumable: Bool {
+        state.withLock { state in
+            guard let entity = state.generation?.entity, entity.total != nil else { return false }
+            return job.method == "GET" && !state.isAlone && (entity.strongValidator != nil || judge(of: entity) != nil)
+        }
+    }
+
+    /// The digest that the whole file must have: the job's word goes before the server's.
+    func judge(of entity: Entity) -> Job.Checksum? { job.checksum ?? entity.digest }
+
+    /// The whole file will be judged by a digest.
+    var isProven: Bool {
+        state.withLock { state in !state.isAlone && state.generation.flatMap { judge(of: $0.entity) } != nil }
+    }
+
+    var mirrors: Mirrors { state.withLock { $0.mirrors } }
+
+    /// The most connections at once.
+    var connectionLimit: Int { state.withLock { $0.isAlone } ? 1 : min(job.connections ?? context.connections, 16) }
+
+    /// So short that it is taken into memory and put on the disk in one go, unless a checkpoint is due before.
+    private func isSmall(_ length: Int64) -> Bool { length <= 64 << 10 && job.minSpeed == nil }
+
+    /// Asks for the whole: a plain GET without a range. When this returns the response is good, and the file is open unless
+    /// it is small.
+    private func begin() async throws(TransferError) -> FirstResponse {
+        state.withLock { $0.received.beginGeneration() }
+        let mirrors = mirrors
+        let (mirror, host) = (mirrors.current, mirrors[mirrors.current].host)
+        guard await enter(host) else { throw .cancelled }
+        do {
+            let (transfer, landing) = try await exchange.ask(mirrors[mirror], [("Accept-Encoding", "identity")])
+            return try await accept(transfer, landing, from: mirror, of: host)
+        } catch {
+            context.hosts.leave(host)
+            if case .failed(let failure) = error, [.http(429), .http(503), .connect].contains(failure.code) {
+                context.hosts.complain(host, retryAfter: failure.retryAfter)
+            }
+            throw error
+        }
+    }
+
+    /// Judges the head of the whole.
+    private func accept(
+        _ transfer: Transfer, _ landing: Landing, from mirror: Int, of host: String
+    ) async throws(TransferError) -> FirstResponse {
+        let entity: Entity
+        let length: Int64?
+        switch Question(kind: .whole, isProven: false).judge(transfer.head) {
+        case .takeWhole(let found, let announced): (entity, length) = (found, announced)
+        case .fail(let failure): throw .failed(failure)
+        default: throw .failed(Failure(.badResponse, "the server's answer does not fit the question"))
+        }
+        if let refusal = refusal(of: transfer.head, length) { throw .failed(refusal) }
+        let generation = beginGeneration(of: entity, named: suggestedName(transfer.head, landing.url))
+        if length.map(isSmall) != true { try await open(generation) }
+        state.withLock { state in
+            state.mirrors[mirror].landing = landing
+            state.mirrors[mirror].entity = entity
+        }
+        assignment.report(.started(total: length, resumable: isResumable))
+        if let warning = compressionWarning(transfer.head, landing.url) {
+            assignment.report(.warning(warning))
+        }
+        return FirstResponse(transfer: transfer, host: host, generation: generation, length: length)
+    }
+
+    /// A new one, whose partial file is not opened yet.
+    private func beginGeneration(of entity: Entity, named name: String) -> Generation {
+        state.withLock { state in
+            // The token names a run's first generation; a restart within the run adds to it.
+            let isFirst = state.generation == nil && resume?.generation != assignment.token
+            let suffix = isFirst ? "" : "." + String(UInt32.random(in: 0...(.max)), radix: 16)
+            let partial = context.store.begin(
+                assignment.file, generation: assignment.token + suffix, suggested: name)
+            let source = MaskedURL.text(state.mirrors[state.mirrors.current].url)
+            let generation = Generation(
+                partial: partial, predecessor: state.generation?.standing, entity: entity, source: source)
+            state.generation = generation
+            return generation
+        }
+    }
+
+    private func open(_ generation: Generation, with bytes: [UInt8] = []) async throws(TransferError) {
+        try await generation.partial.open(
+            total: generation.entity.total, hashing: judge(of: generation.entity)?.algorithm, with: bytes)
+        state.withLock { $0.generation?.predecessor = nil }
+    }
+
+    /// Takes a small file into memory, then puts it on the disk at once. nil if it is so slow that a checkpoint was due:
+    /// what has come is in its partial file, and the rest comes like that of any other.
+    private func fetchAtOnce(_ first: FirstResponse, _ length: Int64) async throws(TransferError) -> ActivityOutcome? {
+        begin(0, first.transfer)
+        var isOpen = true
+        func close() {
+            guard isOpen else { return }
+            isOpen = false
+            end(0, first.transfer)
+            context.hosts.leave(first.host)
+        }
+        defer { close() }
+        let bytes = try await first.transfer.collect(limit: Int(length))
+        if bytes.count == length {
+            // The disk may take its time: another download may have the connection.
+            close()
+            return try await commit(first.generation, bytes)
+        }
+        try await open(first.generation, with: bytes)
+        isOpen = false
+        state.withLock { $0.received.handOver(0) }
+        return nil
+    }
+
+    /// A response that does not tell its length: one connection, until its end.
+    private func fetchToEnd(_ first: FirstResponse) async throws(TransferError) -> ActivityOutcome {
+        var generation = first.generation
+        let total = try await receiveToEnd(first)
+        generation.entity.total = total
+        state.withLock { $0.generation?.entity.total = total }
+        return try await commit(generation, total)
+    }
+
+    /// Returns how long it was.
+    private func receiveToEnd(_ first: FirstResponse) async throws(TransferError) -> Int64 {
+        defer { context.hosts.leave(first.host) }
+        let transfer = first.transfer
+        // One byte more than allowed tells that there is more.
+        if let limit = [sizeLimit, job.size].compactMap(\.self).min() { transfer.shorten(to: limit + 1) }
+        begin(0, transfer)
+        defer { end(0, transfer) }
+        let watch = speedFloor.map { floor in Task { await isTooSlow(transfer, floor) } }
+        let result: TransferEnd
+        do throws(TransferError) {
+            result = try await transfer.receive(into: first.generation.partial, at: 0)
+            watch?.cancel()
+        } catch {
+            watch?.cancel()
+            if let floor = speedFloor, await watch?.value == true { throw .failed(floor.failure) }
+            throw error
+        }
+        if let limit = sizeLimit, result.position > limit { throw .failed(tooLarge(limit)) }
+        if let size = job.size, result.position > size {
+            throw .failed(Failure(.sizeMismatch, "the file is longer than the \(size) bytes that the job says"))
+        }
+        if transfer.head.length == .untilClose {
+            assignment.report(
+                .warning("the server told the file's end only by closing the connection: it may be cut short"))
+        }
+        return result.position
+    }
+
+    var speedFloor: SpeedFloor? {
+        job.minSpeed.map { SpeedFloor(bytesPerSecond: $0, window: context.speedWindow) }
+    }
+
+    /// Ends the transfer when it is; false if the task is cancelled before.
+    private func isTooSlow(_ transfer: Transfer, _ floor: SpeedFloor) async -> Bool {
+        var (floor, holds) = (floor, HoldShare(isExpected: false))
+        let begun = ContinuousClock.now
+        while (try? await Task.sleep(for: .seconds(1))) != nil {
+            let now = (ContinuousClock.now - begun).secondsValue
+            holds.sample([0: Double(transfer.progress.held) / 1e9], now: now)
+            if floor.isTooSlow(arrived: moved, isHeld: holds.isLarge, now: now) {
+                transfer.cancel()
+                return true
+            }
+        }
+        return false
+    }
+
+    var sizeLimit: Int64? { [job.maxBytes, context.maximumSize].compactMap(\.self).min() }
+
+    func refusal(of head: ResponseHead, _ length: Int64?) -> Failure? {
+        if let wanted = job.contentType {
+            let sent = head.headers["content-type"]?.split(separator: ";").first.map(\.trimmed)?.lowercased() ?? "none"
+            if sent != wanted.lowercased() {
+                return Failure(
+                    .wrongContentType, "the server sent \(sent), not \(wanted): this may be a login or error page")
+            }
+        }
+        guard let length else { return nil }
+        if let size = job.size, size != length {
+            return Failure(.sizeMismatch, "the file has \(length) bytes, the job says \(size)")
+        }
+        if let limit = sizeLimit, length > limit {
+            return tooLarge(limit)
+        }
+        return nil
+    }
+
+    func tooLarge(_ limit: Int64) -> Failure {
+        Failure(.tooLarge, "the file is larger than the \(limit) bytes allowed")
+    }
+
+    /// The file's name, unless the job gave one.
+    func suggestedName(_ head: ResponseHead, _ final: WebURL) -> String {
+        ContentEncoding.name(plainName(head, final), of: head.headers["content-encoding"] ?? "")
+    }
+
+    /// What is said of a body that was compressed though nobody asked for it: it is saved as it comes. nil where the file's
+    /// name says so anyway.
+    private func compressionWarning(_ head: ResponseHead, _ final: WebURL) -> String? {
+        let encoding = head.headers["content-encoding"] ?? ""
+        let given = job.path.flatMap { $0.utf8.last == UInt8(ascii: "/") ? nil : $0 }
+        guard !ContentEncoding.isSaid(encoding, by: given ?? plainName(head, final)) else { return nil }
+        return "the server sent the file compressed, though nobody asked for it: it is saved as it came ("
+            + ContentEncoding.codings(encoding).joined(separator: ", ") + ")"
+    }
+
+    private func plainName(_ head: ResponseHead, _ final: WebURL) -> String {
+        head.headers["content-disposition"].flatMap(ContentDisposition.fileName).flatMap(FileName.sanitise)
+            ?? mirrors[0].address.flatMap { FileName.sanitise($0.lastComponent) } ?? FileName.sanitise(
+                final.lastComponent) ?? "download"
+    }
+
+    /// A transfer into this generation's file has begun.
+    func begin(_ id: Int, _ transfer: Transfer) { state.withLock { $0.received.begin(id, transfer) } }
+
+    func end(_ id: Int, _ transfer: Transfer) { state.withLock { $0.received.end(id, transfer) } }
+}
+
+/// The response to the question for the whole.
+struct FirstResponse: Sendable {
+    let transfer: Transfer
+    /// The host whose limit counts it.
+    let host: String
+    let generation: Generation
+    let length: Int64?
+}

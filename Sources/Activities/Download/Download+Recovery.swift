@@ -1,0 +1,88 @@
+import HaulContract
+import HaulHTTP
+import HaulStorage
+import Synchronization
+
+// What is there already: a finished file, or a partial one.
+extension Download {
+    /// A file that this job finished before, and that is still what the server has.
+    func reuse() async throws(TransferError) -> ActivityOutcome? {
+        guard let completed = assignment.completed, resume == nil, job.ifExists == .reuse, isOurs(completed.source),
+            matches(completed),
+            await context.store.holds(completed, for: assignment.file, fencing: !assignment.isSettled)
+        else { return nil }
+        var result = completed
+        let age = assignment.clock.milliseconds - completed.validated
+        if let freshFor = job.freshFor, Double(age) / 1000 < freshFor {
+            return .completed(result, seconds: 0, unchanged: true)
+        }
+        guard try await isUnchanged(completed.entity) else { return nil }
+        result.validated = assignment.clock.milliseconds
+        return .completed(result, seconds: 0, unchanged: true)
+    }
+
+    /// Asks the server. A 304 need not tell the date, and may be about the ETag alone, which some servers repeat for a file
+    /// that has changed: then the date is asked about as well.
+    private func isUnchanged(_ entity: Entity) async throws(TransferError) -> Bool {
+        let conditions = Self.conditions(entity)
+        for condition in conditions {
+            let (transfer, _) = try await exchange.ask(
+                mirrors[mirrors.current], [condition, ("Accept-Encoding", "identity")])
+            defer { transfer.cancel() }
+            switch Question(kind: .changed(entity), isProven: false).judge(transfer.head) {
+            case .unchanged:
+                guard let modified = transfer.head.headers["last-modified"] else { continue }
+                return !entity.isModified(modified)
+            case .takeWhole(let found, _): return found.isSame(as: entity)
+            case .fail(let failure): throw .failed(failure)
+            default: return false
+            }
+        }
+        return !conditions.isEmpty
+    }
+
+    func matches(_ file: CompletedFile) -> Bool {
+        (job.size == nil || job.size == file.bytes)
+            && (job.checksum == nil || job.checksum?.description == file.checksum)
+    }
+
+    private static func conditions(_ entity: Entity) -> [(name: String, value: String)] {
+        [
+            entity.etag.map { ("If-None-Match", $0) }, entity.lastModified.map { ("If-Modified-Since", $0) },
+        ].compactMap(\.self)
+    }
+
+    /// Opens what an earlier run left, if it may be continued.
+    func recover() async throws(TransferError) -> Step {
+        guard let resume, resume.store == context.store.id else { return .begin }
+        switch try await context.store.resume(assignment.file, from: resume) {
+        case .nothing: return .begin
+        case .placed(let file):
+            return .finished(.completed(record(file, resume.entity, resume.source), seconds: 0, unchanged: false))
+        case .partial(let partial): return try await goOn(with: partial, from: resume)
+        }
+    }
+
+    /// Whether the bytes that `resume` tells of can be joined with others.
+    func canGoOn(_ resume: ResumePoint) -> Bool {
+        let isKnown = resume.entity.digest != nil || !resume.isMixed && resume.entity.strongValidator != nil
+        return job.method == "GET" && resume.offsets.count > 0 && resume.entity.total != nil
+            && (job.checksum != nil || isOurs(resume.source) && isKnown)
+    }
+
+    private func goOn(with partial: any Partial, from resume: ResumePoint) async throws(TransferError) -> Step {
+        guard canGoOn(resume), let total = resume.entity.total else { return .begin }
+        let isOurs = isOurs(resume.source)
+        let generation = Generation(
+            partial: partial, entity: resume.entity, source: resume.source, isMixed: resume.isMixed,
+            inherited: resume.offsets.count)
+        state.withLock { state in
+            state.generation = generation
+            if isOurs { state.mirrors.told(resume.entity) }
+        }
+        // It may have lost its reservation, or never had one.
+        try await partial.reserve(total)
+        assignment.report(.resumed(offset: resume.offsets.count, total: total))
+        return .go
+    }
+}

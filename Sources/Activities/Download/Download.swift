@@ -1,0 +1,232 @@
+package import HaulContract
+import HaulExecutors
+import HaulHTTP
+package import HaulStorage
+import Synchronization
+
+/// One run of one download: from the claim's token to a durable file with its final name.
+package final class Download: Activity {
+    /// What the running download shows to those who look at it from other threads.
+    struct State {
+        /// nil until the first response has been accepted, or what an earlier run left has been found.
+        var generation: Generation?
+        var mirrors: Mirrors
+        var received = Received()
+        /// One response from one mirror only: joined bytes did not have the checksum.
+        var isAlone = false
+        /// Since when it waits for its host's turn: monotonic nanoseconds.
+        var waitingSince: UInt64?
+    }
+
+    /// New generations within one run; after that the remote file changes faster than it can be fetched.
+    static let maximumRestarts = 3
+
+    let assignment: Assignment
+    let context: DownloadContext
+    /// All connections of the job share it.
+    private let limit: TokenBucket?
+    let digests = DigestSession()
+    let state: Mutex<State>
+
+    package init(_ assignment: Assignment, context: DownloadContext) {
+        (self.assignment, self.context) = (assignment, context)
+        let job = assignment.job
+        limit = job.limitRate.map { TokenBucket(bytesPerSecond: $0) }
+        let source = assignment.resume?.source ?? assignment.completed?.source
+        state = Mutex(State(mirrors: Mirrors(urls: job.urls, source: source, mayMix: job.checksum != nil)))
+    }
+
+    var job: Job { assignment.job }
+    var resume: ResumePoint? { assignment.resume }
+    var generation: Generation? { state.withLock { $0.generation } }
+
+    // MARK: From other threads
+
+    package var executor: any TaskExecutor { context.engine.executor }
+
+    package func progress() -> ActivityProgress {
+        state.withLock { state in
+            let total = state.generation?.entity.total
+            let speed = state.received.speed()
+            var progress = ActivityProgress()
+            // Where one connection took over from another a few bytes may have come twice.
+            let here = (state.generation?.inherited ?? 0) + state.received.ofGeneration
+            (progress.received, progress.total) = (min(here, total ?? .max), total)
+            (progress.speed, progress.average) = (speed.now, speed.average)
+            progress.connections = state.received.transfers.count
+            return progress
+        }
+    }
+
+    package var isWaitingForHost: Bool {
+        state.withLock { state in state.waitingSince.map { monotonicNanoseconds() >= $0 + 1_000_000_000 } ?? false }
+    }
+
+    package var isAtWork: Bool { state.withLock { $0.waitingSince == nil } }
+
+    /// Waits for the host's turn. False if the task was cancelled meanwhile.
+    func enter(_ host: String) async -> Bool {
+        state.withLock { $0.waitingSince = monotonicNanoseconds() }
+        await assignment.workChanged?()
+        let isIn = await context.hosts.enter(host)
+        state.withLock { $0.waitingSince = nil }
+        await assignment.workChanged?()
+        return isIn
+    }
+
+    package var moved: Int64 { state.withLock { $0.received.inAll } }
+
+    /// A file that was thought to be too small for checkpoints is on its way to the store then, for the next one.
+    package func checkpoint() async -> ResumePoint? {
+        let (generation, transfers) = state.withLock { ($0.generation, $0.received.transfers.values) }
+        guard let generation, generation.partial.place != nil else {
+            for transfer in transfers { await transfer.endCollecting() }
+            return nil
+        }
+        return await resumePoint(of: generation)
+    }
+
+    package func finalCheckpoint() async -> ResumePoint? {
+        guard let generation else { return nil }
+        return await resumePoint(of: generation)
+    }
+
+    private func resumePoint(of generation: Generation) async -> ResumePoint? {
+        // No checkpoint is the worse for a disk that fails now: the run itself hears of it.
+        guard let checkpoint = try? await generation.partial.checkpoint() else { return nil }
+        // As it is known after the checkpoint: whether it is mixed may be news.
+        guard let current = self.generation, current.partial === generation.partial else { return nil }
+        return current.resumePoint(checkpoint, in: context.store)
+    }
+
+    package func place(otherThan known: String?) -> ResumePoint? {
+        guard let generation, generation.name != known else { return nil }
+        return generation.resumePoint(in: context.store)
+    }
+
+    package func discard(soon: Bool = false) async {
+        if let partial = generation?.standing {
+            await partial.discard(soon: soon)
+        } else if let place = partialPlace {
+            await context.store.discard(place)
+        }
+    }
+
+    /// What can never be continued would only take room for as long as the job is kept.
+    package func discardUseless() async -> Bool {
+        if let generation, let partial = generation.standing {
+            if partial === generation.partial, isContinuable, await partial.exists() { return false }
+        } else {
+            // What is on another store is that one's.
+            guard let resume, resume.store == context.store.id, !canGoOn(resume) else { return false }
+        }
+        await discard()
+        return true
+    }
+
+    private var isContinuable: Bool {
+        isResumable && generation.map { !$0.isMixed || judge(of: $0.entity) != nil } ?? true
+    }
+
+    package var partialPlace: PartialPlace? {
+        if let place = generation?.standing?.place { return place }
+        guard let resume, resume.store == context.store.id else { return nil }
+        return PartialPlace(file: resume.file, key: assignment.key, generation: resume.generation)
+    }
+
+    // MARK: The run
+
+    /// Runs to an end; cancelling the task stops it and leaves the partial file.
+    package func run() async -> ActivityOutcome {
+        do {
+            if let outcome = try await reuse() { return outcome }
+            var step = try await recover()
+            var restarts = 0
+            while true {
+                if case .finished(let outcome) = step { return outcome }
+                step = try await attempt(step)
+                switch step {
+                case .restart(let why):
+                    restarts += 1
+                    guard restarts < Self.maximumRestarts + job.urls.count else {
+                        return .failed(
+                            Failure(
+                                .remoteChanged, "the remote file changes again and again while it is fetched: try later"
+                            ))
+                    }
+                    assignment.report(hasBytes ? .restarted(why: why) : .warning(why))
+                    step = .begin
+                case .begin, .go, .finished: break
+                }
+            }
+        } catch {
+            switch error {
+            case .cancelled: return .stopped
+            case .noSpace: return await withoutRoom()
+            case .failed(let failure):
+                if Task.isCancelled { return .stopped }
+                // What the disk did to this job it would do to every other one.
+                let isOfDisk = failure.code == .io || failure.code == .permission
+                return if isOfDisk, await context.store.trouble() != nil { .parked("disk") } else { .failed(failure) }
+            }
+        }
+    }
+
+    /// The disk is full. What cannot be continued gives back its room, which may be all there is, and others wait for.
+    private func withoutRoom() async -> ActivityOutcome {
+        guard !isResumable else { return .parked("disk") }
+        let (total, count) = state.withLock { ($0.generation?.entity.total, $0.received.ofGeneration) }
+        await discard()
+        guard total == nil, count > 0 else { return .parked("disk") }
+        // Nobody can say how much room it would have to wait for.
+        return .failed(
+            Failure(
+                .io,
+                "the disk is full after \(count) bytes, and the server does not say how many there are: make room, or give "
+                    + "the job max_bytes"))
+    }
+
+    /// Fetches, and where that fails looks for another way.
+    private func attempt(_ step: Step) async throws(TransferError) -> Step {
+        let error: TransferError
+        do { return try await fetch(step) } catch let thrown { error = thrown }
+        guard case .failed(let failure) = error, !Task.isCancelled, let why = otherWay(after: failure) else {
+            throw error
+        }
+        return .restart(why: why)
+    }
+
+    private func otherWay(after failure: Failure) -> String? {
+        state.withLock { state in
+            let isJoined = state.generation?.inherited ?? 0 > 0 || state.received.responses > 1
+            if failure.code == .checksumMismatch, isJoined, !state.isAlone {
+                state.isAlone = true
+                return "the bytes of several responses do not have the right checksum"
+            }
+            guard Mirrors.isToBlame(for: failure.code), state.mirrors.drop(state.mirrors.current) else { return nil }
+            return "a mirror failed: \(failure.message)"
+        }
+    }
+
+    private var hasBytes: Bool {
+        state.withLock { ($0.generation?.inherited ?? 0) + $0.received.ofGeneration > 0 }
+    }
+
+    enum Step {
+        case begin
+        case go
+        case restart(why: String)
+        case finished(ActivityOutcome)
+    }
+
+    // MARK: What all parts use
+
+    var limits: [TokenBucket] { [limit, context.limit].compactMap(\.self) }
+
+    /// Whether bytes from `source` are of one of the job's URLs: what one URL says of its entity says nothing of another's.
+    func isOurs(_ source: String) -> Bool { job.urls.contains { MaskedURL.text($0) == source } }
+
+    func pause(_ duration: Duration) async throws(TransferError) {
+        do { try await Task.sleep(for: duration) } catch { throw .cancelled }
+    }
+}

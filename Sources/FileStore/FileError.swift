@@ -1,0 +1,24 @@
+import Glibc
+import HaulContract
+package import HaulHTTP
+
+/// What errno says about a file, in the contract's codes.
+extension TransferError {
+    /// `what` begins the sentence: "the file cannot be written".
+    package init(file what: String, _ systemError: Int32) {
+        let reason = String(cString: strerror(systemError))
+        self =
+            switch systemError {
+            case ENOSPC, EDQUOT: .noSpace
+            case EFBIG:
+                Self(.tooLarge, "\(what): it is larger than the file system, or a limit of this process, allows")
+            case EXDEV, ELOOP: Self(.pathForbidden, "\(what): a link leads out of the root")
+            case EACCES, EPERM, EROFS:
+                Self(.permission, "\(what): \(reason); see who owns it and what this worker runs as")
+            case ENOTDIR: Self(.fileExists, "\(what): a file of that name is in the way")
+            case ENAMETOOLONG: Self(.badJob, "\(what): \(reason)")
+            case EMFILE, ENFILE, ENOMEM: Self(.localLimit, "\(what): \(reason)")
+            default: Self(.io, "\(what): \(reason); look at the disk and the system's log")
+            }
+    }
+}

@@ -1,0 +1,244 @@
+import Glibc
+import HaulContract
+import HaulExecutors
+import HaulHTTP
+import HaulStorage
+import Synchronization
+
+/// The partial file of a directory: hidden beside its final name.
+final class FilePartial: Partial {
+    /// What there is once it is made.
+    struct Opened: Sendable {
+        let output: OutputFile
+        var hidden: HiddenFile
+        let target: Target
+    }
+
+    private enum Phase: Sendable {
+        case unopened
+        case open(Opened)
+        /// Removed; `hidden` tells what there was.
+        case discarded(HiddenFile, Target)
+    }
+
+    private struct State: Sendable {
+        var phase: Phase
+        /// What the last checkpoint told.
+        var told: ByteIntervals?
+    }
+
+    let generation: String
+    private let store: FileStore
+    private let request: FileRequest
+    private let suggested: String
+    private let state: Mutex<State>
+
+    init(_ store: FileStore, _ request: FileRequest, generation: String, suggested: String) {
+        (self.store, self.request, self.generation, self.suggested) = (store, request, generation, suggested)
+        state = Mutex(State(phase: .unopened))
+    }
+
+    /// One that an earlier run left, with `written` in it.
+    init(_ store: FileStore, _ request: FileRequest, continuing opened: Opened, written: ByteIntervals) {
+        (self.store, self.request, self.suggested) = (store, request, opened.target.name)
+        generation = opened.hidden.generation
+        state = Mutex(State(phase: .open(opened), told: written))
+    }
+
+    private var opened: Opened? { state.withLock { if case .open(let opened) = $0.phase { opened } else { nil } } }
+
+    /// What there is, or was.
+    private var traces: (hidden: HiddenFile, target: Target)? {
+        state.withLock { state in
+            switch state.phase {
+            case .unopened: nil
+            case .open(let opened): (opened.hidden, opened.target)
+            case .discarded(let hidden, let target): (hidden, target)
+            }
+        }
+    }
+
+    var place: PartialPlace? {
+        traces.map { hidden, target in
+            PartialPlace(file: target.path, key: request.key, generation: generation, name: hidden.name)
+        }
+    }
+
+    var written: ByteIntervals { opened?.output.written ?? ByteIntervals() }
+    var error: TransferError? { opened?.output.error }
+    var isHashing: Bool { opened?.output.hasDigest ?? false }
+
+    func sink(at offset: Int64, wake: @escaping @Sendable () async -> Bool) -> any BodySink {
+        guard let opened else { preconditionFailure("bytes come for a partial file that is not open") }
+        return opened.output.sink(at: offset, wake: wake)
+    }
+
+    // MARK: Its beginning
+
+    func open(
+        total: Int64?, hashing digest: Job.Checksum.Algorithm?, with bytes: [UInt8]
+    ) async throws(TransferError) {
+        try await store.onDisk { () throws(TransferError) in
+            let target = try self.target()
+            // What is in the way of a file that is whole already shows when it gets its name.
+            try target.check(self.request.ifExists, mayReplace: self.mayReplace(target))
+            try self.create(target, total: total, hashing: digest, with: bytes)
+        }
+    }
+
+    func reserve(_ total: Int64) async throws(TransferError) {
+        guard let output = opened?.output else { return }
+        let keptFree = store.options.keptFree
+        try await store.onDisk { () throws(TransferError) in try output.reserve(total, keepFree: keptFree) }
+    }
+
+    private func target() throws(TransferError) -> Target { try Target(request.path, suggested: suggested, in: store) }
+
+    /// Blocks.
+    @discardableResult
+    private func create(
+        _ target: Target, total: Int64?, hashing digest: Job.Checksum.Algorithm?, with bytes: [UInt8]
+    ) throws(TransferError) -> Opened {
+        let hidden = try HiddenFile.create(
+            in: target.directory, key: request.key, generation: generation, run: request.run,
+            mode: store.options.attributes.modeWhileWriting,
+            // The token names a run's first generation: of a new job nothing else can be there.
+            alone: request.isNew && generation == request.run)
+        let output = OutputFile(
+            descriptor: hidden.descriptor, path: store.path, durability: store.options.durability, digest: digest)
+        let opened = Opened(output: output, hidden: hidden, target: target)
+        state.withLock { $0.phase = .open(opened) }
+        try output.reserve(total, keepFree: store.options.keptFree)
+        try output.write(bytes)
+        return opened
+    }
+
+    // MARK: Its checkpoints
+
+    func checkpoint() async throws(TransferError) -> Checkpoint? {
+        guard let output = opened?.output else { return nil }
+        return try await output.checkpoint { durable in
+            let isNew = self.state.withLock { state in
+                guard state.told != durable else { return false }
+                state.told = durable
+                return true
+            }
+            guard isNew else { return nil }
+            return Checkpoint(offsets: durable, blockChecks: BlockCheck.compute(durable, output.descriptor))
+        }
+    }
+
+    // MARK: Its end
+
+    func commit(_ whole: WholeFile) async throws(TransferError) -> CommitOutcome {
+        await opened?.output.digestCaughtUp()
+        let commit = fileCommit { () throws(TransferError) in
+            guard let opened = self.opened else { throw .cancelled }
+            try opened.output.cut(to: whole.size)
+            return try self.judge(whole, opened)
+        }
+        return try await finish(commit, try await store.onDisk { () throws(TransferError) in try commit.run() })
+    }
+
+    func put(_ bytes: [UInt8], _ whole: WholeFile) async throws(TransferError) -> CommitOutcome {
+        let commit = fileCommit { () throws(TransferError) in
+            let opened = try self.create(
+                try self.target(), total: whole.size, hashing: whole.checksum?.algorithm, with: bytes)
+            return try self.judge(whole, opened)
+        }
+        return try await finish(commit, try await store.commits.run(commit))
+    }
+
+    private func fileCommit(_ write: @escaping @Sendable () throws(TransferError) -> FileCommit.Written) -> FileCommit {
+        FileCommit(durability: store.options.durability, write: write, mayName: request.lease.isHeld, name: name)
+    }
+
+    private func finish(_ commit: FileCommit, _ end: FileCommit.End) async throws(TransferError) -> CommitOutcome {
+        switch end {
+        case .ended(let outcome): return outcome
+        case .unsure(let written):
+            guard await request.lease.confirm() else { return .fenced }
+            return try await store.onDisk { () throws(TransferError) in try commit.finish(written) }
+        }
+    }
+
+    /// Blocks.
+    private func judge(_ whole: WholeFile, _ opened: Opened) throws(TransferError) -> FileCommit.Written {
+        let (output, hidden) = (opened.output, opened.hidden)
+        if let error = output.error { throw error }
+        var checksum: String?
+        if let wanted = whole.checksum {
+            let digest = try output.digest(wanted.algorithm, size: whole.size)
+            checksum = "\(wanted.algorithm.rawValue):\(digest)"
+            guard digest == wanted.digest else {
+                hidden.directory.unlink(hidden.name)
+                throw .failed(
+                    Failure(
+                        .checksumMismatch,
+                        "the file's \(wanted.algorithm.rawValue) is \(digest), \(whole.authority) says \(wanted.digest)"
+                    ))
+            }
+        }
+        let hasAttributes = try store.options.attributes.apply(
+            to: output.descriptor, lastModified: whole.lastModified)
+        return FileCommit.Written(output: output, checksum: checksum, hasAttributes: hasAttributes)
+    }
+
+    /// Gives the file its name. Blocks.
+    private func name(_ file: FileCommit.Written) throws(TransferError) -> FileCommit.Named {
+        guard let opened else { throw .cancelled }
+        var target = opened.target
+        var placing = Placing(
+            opened.hidden, in: store, folder: target.folder, isDurable: store.options.durability == .disk)
+        let isOwn: Bool
+        do throws(Target.PlaceError) {
+            isOwn = try target.place(&placing, request.ifExists) { found in
+                // What this job completed under a numbered name stays: it is asked to find another one.
+                found.name == opened.target.name
+                    ? mayReplace(found)
+                    : found.isUnsettled(request.key, in: store) && !found.isOwn(request.completed, store: store)
+            }
+        } catch {
+            switch error {
+            // The partial file is gone: by whoever has the lease now, or with all of the root.
+            case .fenced: return FileCommit.Named(outcome: store.troubleNow() == nil ? .fenced : .storeIsGone)
+            case .failed(let error): throw error
+            }
+        }
+        let named = placing.partial
+        state.withLock { state in
+            guard named.name != opened.hidden.name, case .open(var current) = state.phase else { return }
+            current.hidden = named
+            state.phase = .open(current)
+        }
+        var status = stat()
+        fstat(file.output.descriptor, &status)
+        return FileCommit.Named(
+            outcome: .stored(target.record(status, checksum: file.checksum)), directory: target.directory,
+            successor: isOwn ? named : nil)
+    }
+
+    /// Whether what has the final name is the job's own: what it finished before, or placed in a run that nobody heard of.
+    private func mayReplace(_ target: Target) -> Bool {
+        target.isOwn(request.completed, store: store) || target.isUnsettled(request.key, in: store)
+    }
+
+    func exists() async -> Bool {
+        guard let traces else { return false }
+        return await store.path.blocking.run { traces.hidden.directory.status(of: traces.hidden.name) != nil }
+    }
+
+    func discard(soon: Bool) async {
+        guard let traces else { return }
+        let unlink: BlockingPool.Work = { [self] in
+            let before = state.withLock { state in
+                exchange(&state.phase, with: .discarded(traces.hidden, traces.target))
+            }
+            let hidden = if case .open(let opened) = before { opened.hidden } else { traces.hidden }
+            hidden.directory.unlink(hidden.name)
+            // The file is closed with its last reference, which must not be let go of under the lock.
+            withExtendedLifetime(before) {}
+        }
+        if soon { store.commits.later(unlink) } else { await store.path.blocking.run(unlink) }
+    }
+}

@@ -1,0 +1,29 @@
+import Glibc
+
+/// Whether the root can take more files.
+extension FileStore {
+    static func isFull(_ systemError: Int32) -> Bool { systemError == ENOSPC || systemError == EDQUOT }
+
+    /// Why no job can be done here now, whatever it is; nil if nothing is wrong. Blocks.
+    func troubleNow() -> String? {
+        guard hasRoom() else { return "the disk is full" }
+        let code = directory.tryWriting()
+        switch code {
+        case 0: return nil
+        // Removed, or a network file system that was taken away: what has come back in its place must be opened anew.
+        case ENOENT, ESTALE:
+            return reopen()
+                ? troubleNow() : "the root is gone: put it back, or make another and start this worker anew"
+        case _ where Self.isFull(code): return "the disk is full"
+        default: return "the root cannot be written: \(String(cString: strerror(code)))"
+        }
+    }
+
+    /// Whether more than the minimum is free.
+    private func hasRoom() -> Bool {
+        var status = statvfs()
+        guard fstatvfs(directory.descriptor, &status) == 0 else { return true }
+        let free = Int64(status.f_bavail) * Int64(status.f_frsize)
+        return free >= options.keptFree && (status.f_files == 0 || status.f_favail > 0)
+    }
+}

@@ -1,0 +1,84 @@
+package import HaulContract
+import HaulExecutors
+package import HaulHTTP
+package import HaulStorage
+
+// What any store does, done with files.
+extension FileStore: Store {
+    package var name: String { root }
+
+    package func trouble() async -> String? { await path.blocking.run { self.troubleNow() } }
+
+    package func begin(_ request: FileRequest, generation: String, suggested: String) -> any Partial {
+        FilePartial(self, request, generation: generation, suggested: suggested)
+    }
+
+    package func resume(_ request: FileRequest, from resume: ResumePoint) async throws(TransferError) -> Remains {
+        guard let target = try? await target(of: resume.file, for: request) else { return .nothing }
+        return try await onDisk { () throws(TransferError) in
+            let left = Inheritance(
+                of: request.key, in: target.directory, by: request.run, continuing: resume.generation)
+            if let placed = left.placed.first(where: { $0.generation == resume.generation }) {
+                // Whoever gave it the name may not have come to sync that.
+                if self.options.durability == .disk { try target.directory.sync() }
+                var target = target
+                target.name = placed.name
+                return .placed(target.record(placed.status, checksum: nil))
+            }
+            guard let name = left.partial, let hidden = HiddenFile.open(name, fulfilling: resume, in: target.directory)
+            else { return .nothing }
+            let output = OutputFile(
+                descriptor: hidden.descriptor, path: self.path, durability: self.options.durability,
+                written: resume.offsets)
+            return .partial(
+                FilePartial(
+                    self, request, continuing: .init(output: output, hidden: hidden, target: target),
+                    written: resume.offsets))
+        }
+    }
+
+    package func holds(_ file: CompletedFile, for request: FileRequest, fencing: Bool) async -> Bool {
+        guard let target = try? await target(of: file.file, for: request) else { return false }
+        return await path.blocking.run {
+            guard target.isOwn(file, store: self) else { return false }
+            if fencing { _ = Inheritance(of: request.key, in: target.directory, by: request.run) }
+            return true
+        }
+    }
+
+    /// The target of a path that was chosen before.
+    private func target(of path: String, for request: FileRequest) async throws(TransferError) -> Target {
+        try await onDisk { () throws(TransferError) in
+            try Target(chosen: path, isGiven: request.givesName, in: self)
+        }
+    }
+
+    // MARK: What no run holds
+
+    package func discard(_ place: PartialPlace) async { await path.blocking.run { self.unlink(place) } }
+
+    package func discardUnplaced(_ places: [PartialPlace]) async {
+        await path.blocking.run { for place in places { self.unlinkUnplaced(place) } }
+    }
+
+    package func delete(_ file: String, identity: UInt64) async {
+        await path.blocking.run { self.unlinkFinished(file, identity: identity) }
+    }
+
+    package func leftovers(olderThan age: Int64) async -> [Leftover] {
+        await path.blocking.run { self.leftoversNow(olderThan: age) }
+    }
+
+    package func remove(_ leftovers: [Leftover]) async -> [Leftover] {
+        await path.blocking.run { leftovers.filter { self.unlink($0) } }
+    }
+
+    package func runChores() async { await commits.runChores() }
+
+    /// Runs what blocks on the disk's threads.
+    func onDisk<T: Sendable>(
+        _ body: @escaping @Sendable () throws(TransferError) -> T
+    ) async throws(TransferError) -> T {
+        try await path.blocking.run(body)
+    }
+}

@@ -1,0 +1,113 @@
+import CHaulLinux
+import Glibc
+package import HaulContract
+import HaulHTTP
+
+/// The directory that downloads go to. Its id, in the file `.haul-store`, says which workers share it: offsets count
+/// only on the store that holds the bytes.
+package final class FileStore: Sendable {
+    /// What the operator wants of it.
+    package struct Options: Sendable {
+        /// Of the disk's last bytes so many are left alone.
+        package var keptFree: Int64 = 20_000_000
+        package var durability = Durability.disk
+        package var attributes = FileAttributes()
+        package init() {}
+    }
+
+    package let root: String
+    package let id: String
+    let options: Options
+    /// How finished files get their names; nil if the disk was too full to find out.
+    package let naming: Naming?
+    let path: WritePath
+    let commits: GroupCommit
+    private let current: OpenRoot
+
+    var directory: Directory { current.directory }
+
+    /// Blocks. Throws a sentence about what is wrong with the directory; that it is full is not.
+    package init(root: String, options: Options = Options(), path: WritePath = WritePath()) throws(Failure) {
+        let descriptor = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        guard descriptor >= 0 else {
+            throw Self.refusal("the root \(root) cannot be used: make it a directory that this worker may write", errno)
+        }
+        (self.root, self.options, self.path) = (root, options, path)
+        let directory = Directory(owning: descriptor)
+        id = try Self.identify(directory, root)
+        naming = Naming.probe(directory)
+        current = OpenRoot(directory)
+        commits = GroupCommit(current, path.blocking, groups: Volume.isLocal(descriptor))
+    }
+
+    /// The store of a directory that workers have used before.
+    package convenience init(known root: String) throws(Failure) {
+        guard access("\(root)/\(Self.idName)", F_OK) == 0 else {
+            throw Failure(.io, "\(root) is no root of workers: it has no \(Self.idName)")
+        }
+        try self.init(root: root)
+    }
+
+    /// Opens the root again, after it was gone; false if there is none, or another.
+    func reopen() -> Bool {
+        let descriptor = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        guard descriptor >= 0 else { return false }
+        let directory = Directory(owning: descriptor)
+        guard Self.readID(directory) == id else { return false }
+        current.replace(with: directory)
+        return true
+    }
+
+    private static func refusal(_ what: String, _ systemError: Int32) -> Failure {
+        Failure(.io, "\(what): \(String(cString: strerror(systemError)))")
+    }
+
+    private static func identify(_ directory: Directory, _ root: String) throws(Failure) -> String {
+        let status = directory.tryWriting()
+        guard status == 0 || isFull(status) else { throw refusal("the root \(root) is not writable", status) }
+        if let known = readID(directory) { return known }
+        guard status == 0 else { throw refusal("the root \(root) has no room for its first file", status) }
+        // Several workers may start at once: one creates it, all read it.
+        let temporary = "\(idName)-\(getpid())-\(UInt64.random(in: 0...(.max)))"
+        let created = openat(directory.descriptor, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o644)
+        guard created >= 0 else { throw refusal("the root \(root) is not writable", errno) }
+        let mine = Array(
+            (String(UInt64.random(in: 0...(.max)), radix: 16) + String(UInt64.random(in: 0...(.max)), radix: 16)).utf8)
+        let isWritten = write(created, mine, mine.count) == mine.count && fsync(created) == 0
+        close(created)
+        guard isWritten else {
+            directory.unlink(temporary)
+            throw Failure(.io, "\(root)/\(idName) cannot be made")
+        }
+        var naming = Naming.link
+        var code: Int32
+        repeat {
+            let lock = naming == .lockedRename ? try? NameLock(of: idName, in: directory) : nil
+            code = withExtendedLifetime(lock) { naming.move(temporary, to: idName, in: directory) }
+            guard code != 0, naming.isRefusal(code) else { break }
+            naming = naming.next
+        } while true
+        directory.unlink(temporary)
+        guard let id = readID(directory) else { throw refusal("\(root)/\(idName) cannot be made", code) }
+        return id
+    }
+
+    static let idName = ".haul-store"
+
+    private static func readID(_ directory: Directory) -> String? {
+        let descriptor = openat(directory.descriptor, idName, O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
+        guard descriptor >= 0 else { return nil }
+        defer { close(descriptor) }
+        var bytes = [UInt8](repeating: 0, count: 64)
+        let length = read(descriptor, &bytes, 64)
+        return length > 0 ? String(decoding: bytes.prefix(length), as: UTF8.self) : nil
+    }
+
+    /// What names are given by in a directory, as far as is known: another file system may be mounted beneath the root.
+    func naming(in directory: Directory) -> Naming? {
+        directory.fileIdentity?.device == self.directory.fileIdentity?.device ? naming : nil
+    }
+
+    /// Held while the file of this path gets its name. Blocks.
+    func lock(_ path: String) throws(TransferError) -> NameLock { try NameLock(of: path, in: directory) }
+}

@@ -1,0 +1,156 @@
+import HaulExecutors
+import HaulHTTP
+import Synchronization
+
+/// Bytes that come in order from one transfer, gathered into blocks and handed to the writer threads.
+///
+/// `append` is called on the event loop and never blocks: if no block is free, nothing is taken, and `wake` is called
+/// when it is worth trying again. `handOver` may come from anywhere, for a checkpoint.
+final class FileWriter: BodySink {
+    /// Streams at least this fast get large blocks: bytes per second.
+    private static let fast: Double = 8_000_000
+
+    /// Slow streams write at least so much at once, in whole pages: a quarter of a small block.
+    private static let worthwhile = Block.smallSize / 4
+
+    private struct State: Sendable {
+        var position: Int64
+        var block: Block?
+        var isFast = false
+        /// When the current block was begun, in monotonic nanoseconds.
+        var begun: UInt64 = 0
+        /// Blocks handed over and not yet written.
+        var pending = 0
+        var isFinished = false
+        var whenWritten: CheckedContinuation<Void, Never>?
+    }
+
+    private let file: OutputFile
+    private let path: WritePath
+    private let wake: @Sendable () -> Void
+    private let state: Mutex<State>
+
+    init(file: OutputFile, offset: Int64, wake: @escaping @Sendable () -> Void) {
+        self.file = file
+        self.path = file.path
+        self.wake = wake
+        state = Mutex(State(position: offset))
+        file.attach(self)
+    }
+
+    /// Takes all of `count` bytes (at most 64 KiB) or none.
+    func append(_ bytes: UnsafeRawPointer, _ count: Int) -> SinkAnswer {
+        state.withLock { state in
+            if let error = file.error { return .failed(error) }
+            if state.block?.isHolder ?? true {
+                let rest = state.block
+                guard let block = takeBlock(&state, at: rest?.offset ?? state.position, for: rest?.count ?? 0)
+                else { return .wait }
+                if let rest {
+                    block.append(rest.bytes.baseAddress!, rest.count)
+                    path.finish(rest)
+                }
+                state.block = block
+            }
+            let room = state.block!.room
+            var next: Block?
+            if count > room {
+                next = takeBlock(&state, at: state.position + Int64(room), for: count - room)
+                guard next != nil else { return .wait }
+            }
+            state.block!.append(bytes, min(count, room))
+            if count >= room { submit(&state) }
+            if let next {
+                next.append(bytes + room, count - room)
+                state.block = next
+            }
+            state.position += Int64(count)
+            return .taken
+        }
+    }
+
+    /// No more will come for a while: the block goes to the writers or back to the pool, and what is not worth a write waits in
+    /// memory of its own size. So a thousand slow streams need few blocks.
+    func rest() {
+        state.withLock { state in
+            guard let block = state.block, !block.isHolder else { return }
+            let rest = block.cutRest(worthwhile: Self.worthwhile, pool: path.pool)
+            if block.count > 0 {
+                submit(&state)
+            } else {
+                path.finish(block)
+            }
+            state.block = rest
+        }
+    }
+
+    /// Gives a half-filled block to the writers.
+    func handOver() {
+        state.withLock { state in
+            guard let block = state.block else { return }
+            if block.count > 0 {
+                submit(&state)
+            } else {
+                path.finish(block)
+                state.block = nil
+            }
+        }
+    }
+
+    /// Hands over what is there; nothing is appended any more.
+    func end() {
+        handOver()
+        file.detach(self)
+    }
+
+    /// Ends, and waits until all of it is written, or given up because of an error.
+    func finish() async throws(TransferError) {
+        end()
+        await drain()
+        if let error = file.error { throw error }
+    }
+
+    private func drain() async {
+        await withCheckedContinuation { continuation in
+            let done = state.withLock { state in
+                guard state.pending > 0 else { return true }
+                state.whenWritten = continuation
+                return false
+            }
+            if done { continuation.resume() }
+        }
+    }
+
+    /// Called by a writer thread after each block.
+    func blockWritten() {
+        state.withLock { state -> CheckedContinuation<Void, Never>? in
+            state.pending -= 1
+            guard state.pending == 0 else { return nil }
+            return state.whenWritten.take()
+        }?.resume()
+    }
+
+    private func takeBlock(_ state: inout State, at offset: Int64, for least: Int = 0) -> Block? {
+        if file.digestIsBehind(orCall: wake) { return nil }
+        let block: Block?
+        if state.isFast, let large = path.pool.takeLarge() {
+            block = large
+        } else {
+            // A fast stream waits while it has blocks under way, and makes do with a small one otherwise: so a few
+            // of them cannot take all small blocks as well.
+            block = path.pool.take(large: state.isFast && state.pending > 0, orCall: wake)
+        }
+        block?.prepare(at: offset, for: least)
+        if state.block == nil { state.begun = monotonicNanoseconds() }
+        return block
+    }
+
+    private func submit(_ state: inout State) {
+        guard let block = state.block.take() else { return }
+        let now = monotonicNanoseconds()
+        state.isFast = Double(block.count) * 1e9 >= Self.fast * Double(max(now - state.begun, 1))
+        state.begun = now
+        state.pending += 1
+        file.submit(block, from: self)
+    }
+}

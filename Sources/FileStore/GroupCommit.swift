@@ -1,0 +1,187 @@
+import HaulExecutors
+import HaulHTTP
+import Synchronization
+
+/// Puts small files on the disk together (group commit).
+///
+/// A directory takes one name at a time, however many threads have one, and a sync takes about as long for fifty files as for
+/// one. So one thread writes all of them, and another one makes durable what has been written meanwhile: in each round it syncs
+/// these files' bytes and the names of those before at once, and then gives these theirs.
+final class GroupCommit: Sendable {
+    private struct Entry: Sendable {
+        let commit: FileCommit
+        let answer: CheckedContinuation<Result<FileCommit.End, TransferError>, Never>
+
+        /// What `body` makes of the file; nil if that ended it, which has been told.
+        func attempt<T>(_ body: () throws(TransferError) -> T) -> T? {
+            do { return try body() } catch {
+                answer.resume(returning: .failure(error))
+                return nil
+            }
+        }
+
+        /// Whether there is no failure; one has been told.
+        func isSound(_ failure: TransferError?) -> Bool {
+            if let failure { answer.resume(returning: .failure(failure)) }
+            return failure == nil
+        }
+
+        func end(_ end: FileCommit.End) { answer.resume(returning: .success(end)) }
+    }
+
+    private typealias Written = (entry: Entry, file: FileCommit.Written)
+    private typealias Named = (entry: Entry, file: FileCommit.Named)
+
+    /// What one thread at a time does; more gathers meanwhile.
+    private struct Stage<T: Sendable>: Sendable {
+        private var waiting: [T] = []
+        private(set) var isRunning = false
+
+        /// Whether a thread is to be started.
+        mutating func add(_ one: T) -> Bool {
+            waiting.append(one)
+            defer { isRunning = true }
+            return !isRunning
+        }
+
+        /// What has gathered; nil if that is nothing, and the thread has nothing else to do: it ends.
+        mutating func take(orEnds: Bool = true) -> [T]? {
+            isRunning = !waiting.isEmpty || !orEnds
+            return isRunning ? exchange(&waiting, with: []) : nil
+        }
+    }
+
+    private struct State: Sendable {
+        var arrived = Stage<Entry>()
+        var written = Stage<Written>()
+        var chores: [BlockingPool.Work] = []
+        /// Files that are on their way.
+        var count = 0
+        /// Until when there are so many that they go together, even if for a moment there are not: monotonic nanoseconds.
+        var busyUntil: UInt64 = 0
+
+        /// Counts one more. Whether it goes by itself.
+        mutating func isNextAlone(_ now: UInt64) -> Bool {
+            count += 1
+            if count > (now < busyUntil ? GroupCommit.few / 2 : GroupCommit.few) { busyUntil = now + GroupCommit.pace }
+            return now >= busyUntil && !arrived.isRunning && !written.isRunning
+        }
+    }
+
+    /// So many that are to be durable are quicker side by side, each at its own pace.
+    private static let few = 16
+    private static let pace: UInt64 = 20_000_000
+
+    private let root: OpenRoot
+    private let blocking: BlockingPool
+    /// Makes all durable that the file system of a descriptor has; false if it did not.
+    private let syncAll: @Sendable (Int32) -> Bool
+    /// Whether the file system is one for that.
+    private let groups: Bool
+    private let state = Mutex(State())
+
+    init(
+        _ root: OpenRoot, _ blocking: BlockingPool, groups: Bool,
+        syncAll: @escaping @Sendable (Int32) -> Bool = Volume.sync
+    ) {
+        (self.root, self.blocking, self.groups, self.syncAll) = (root, blocking, groups, syncAll)
+    }
+
+    func run(_ commit: FileCommit) async throws(TransferError) -> FileCommit.End {
+        let isAlone = state.withLock { $0.isNextAlone(monotonicNanoseconds()) && commit.durability == .disk } || !groups
+        defer { state.withLock { $0.count -= 1 } }
+        if isAlone { return try await blocking.run { () throws(TransferError) in try commit.run() } }
+        return try await withCheckedContinuation { continuation in
+            let entry = Entry(commit: commit, answer: continuation)
+            if state.withLock({ $0.arrived.add(entry) }) { blocking.submit { self.write() } }
+        }.get()
+    }
+
+    /// Runs `chore` with the next files, or when `runChores` is called: it is not worth a wake-up.
+    func later(_ chore: @escaping BlockingPool.Work) {
+        guard groups else { return blocking.submit(chore) }
+        state.withLock { $0.chores.append(chore) }
+    }
+
+    /// Runs what has met no files until now.
+    func runChores() async {
+        guard state.withLock({ !$0.chores.isEmpty }) else { return }
+        await blocking.run { self.takeChores() }
+    }
+
+    /// Files that are on their way.
+    var count: Int { state.withLock { $0.count } }
+
+    // MARK: The two threads
+
+    private func write() {
+        while let arrived = state.withLock({ $0.arrived.take() }) {
+            takeChores()
+            for entry in arrived {
+                guard entry.commit.durability == .disk else {
+                    entry.attempt(entry.commit.run).map(entry.end)
+                    continue
+                }
+                guard let file = entry.attempt(entry.commit.write) else { continue }
+                if state.withLock({ $0.written.add((entry, file)) }) { blocking.submit { self.makeDurable() } }
+            }
+        }
+    }
+
+    private func makeDurable() {
+        var named: [Named] = []
+        while var written = state.withLock({ $0.written.take(orEnds: named.isEmpty) }) {
+            sync(&written, &named)
+            for (entry, file) in named { entry.end(.ended(file.end())) }
+            named = written.compactMap(name)
+        }
+    }
+
+    private func name(_ entry: Entry, _ file: FileCommit.Written) -> Named? {
+        guard entry.commit.mayName() else {
+            entry.end(.unsure(file))
+            return nil
+        }
+        return entry.attempt { () throws(TransferError) in try entry.commit.name(file) }.map { (entry, $0) }
+    }
+
+    private func takeChores() { for chore in state.withLock({ exchange(&$0.chores, with: []) }) { chore() } }
+
+    /// Makes the bytes of the one and the names of the other durable. Those that fail are told, and taken out.
+    private func sync(_ written: inout [Written], _ named: inout [Named]) {
+        if written.count + named.count > 1, syncVolume(written.map(\.file), named.map(\.file)) {
+            written = written.filter { one in
+                one.entry.isSound(Self.failure { () throws(TransferError) in try one.file.output.confirmSync() })
+            }
+            return
+        }
+        // Each directory once.
+        let directories = Dictionary(
+            named.compactMap { $0.file.directory.map { ($0.fileIdentity, $0) } },
+            uniquingKeysWith: { first, _ in first })
+        let files = written.map(\.file)
+        var failures = blocking.runAll(
+            files.map { file in { @Sendable in Self.failure { () throws(TransferError) in try file.sync() } } }
+                + directories.values.map { directory in
+                    { @Sendable in Self.failure { () throws(TransferError) in try directory.sync() } }
+                })
+        let failed = Dictionary(uniqueKeysWithValues: zip(directories.keys, failures.suffix(directories.count)))
+        failures.removeLast(directories.count)
+        named = named.filter { $0.entry.isSound(failed[$0.file.directory?.fileIdentity] ?? nil) }
+        written = zip(written, failures).filter { $0.entry.isSound($1) }.map(\.0)
+    }
+
+    private static func failure(_ body: () throws(TransferError) -> Void) -> TransferError? {
+        do { try body() } catch { return error }
+        return nil
+    }
+
+    /// False if something is not of the root's file system, or that cannot be synced as a whole.
+    private func syncVolume(_ written: [FileCommit.Written], _ named: [FileCommit.Named]) -> Bool {
+        let root = root.directory
+        let identities =
+            written.map { FileIdentity(of: $0.output.descriptor) } + named.compactMap(\.directory?.fileIdentity)
+        let device = root.fileIdentity?.device
+        return identities.allSatisfy { $0?.device == device } && syncAll(root.descriptor)
+    }
+}

@@ -1,0 +1,235 @@
+import CHaulLinux
+import Glibc
+package import HaulContract
+import HaulExecutors
+package import HaulHTTP
+import Synchronization
+
+/// What "done" means for bytes of a file.
+package enum Durability: String, Sendable, CaseIterable {
+    /// They survive a power cut: synced before they are reported.
+    case disk
+    /// They survive this process: they may still be in the page cache.
+    case process
+}
+
+/// A file being written in blocks at offsets, by any number of transfers at once.
+///
+/// What is on its way is in the path's queue; `written` is what `pwrite` has returned for, `durable` what a checkpoint
+/// has synced. It is closed when nobody holds it any more. The first error stays: later blocks are given up, and every call throws it. After a failed sync the file
+/// must be opened anew and continued from `durable`, since the kernel may have dropped pages and marked them clean.
+package final class OutputFile: BodyDestination {
+    struct State: Sendable {
+        var written: ByteIntervals
+        var durable: ByteIntervals
+        /// A second descriptor that writes past the page cache; closed with the file, since a writer may be inside it.
+        var direct: Int32?
+        var isDirectPossible = true
+        var writers: [FileWriter] = []
+        /// Blocks that wait for a thread, and the threads that are at work on them.
+        var queue = Deque<QueuedBlock>()
+        var threads = 0
+        /// Blocks handed over and blocks done, ever: a checkpoint waits until the second has reached the first.
+        var submitted = 0
+        var completed = 0
+        var waiting: [(until: Int, continuation: CheckedContinuation<Void, Never>)] = []
+        /// Bytes written through the page cache since it was last dropped.
+        var cached: Int64 = 0
+    }
+
+    struct QueuedBlock: Sendable {
+        let block: Block
+        let writer: FileWriter
+    }
+
+    /// Blocks that a thread writes before other files have their turn.
+    private static let turn = 8
+    /// Bytes through the page cache after which they are written back and dropped from it.
+    private static let cacheLimit: Int64 = 64 << 20
+
+    package let descriptor: Int32
+    package let durability: Durability
+    let path: WritePath
+    let state: Mutex<State>
+    let digest: RunningDigest?
+    /// Bytes that come in order are hashed along.
+    package var hasDigest: Bool { digest != nil }
+    private let failure = Mutex<TransferError?>(nil)
+    private let hasFailed = Atomic(false)
+    /// What must stay free on the file system while bytes are written that nothing is reserved for.
+    let keptFree = Atomic<Int64>(0)
+    private let syncing = Mutex(())
+
+    /// - Parameters:
+    ///   - descriptor: Open for reading and writing, without O_DIRECT and O_APPEND; owned from here on.
+    ///   - written: What is durable in it already.
+    ///   - digest: Hashed over the bytes that come in order from byte 0, while they are written.
+    package init(
+        descriptor: Int32, path: WritePath, durability: Durability = .disk, written: ByteIntervals = ByteIntervals(),
+        digest: Job.Checksum.Algorithm? = nil
+    ) {
+        self.descriptor = descriptor
+        self.path = path
+        self.durability = durability
+        self.digest = digest.map { RunningDigest($0, path: path) }
+        state = Mutex(State(written: written, durable: written))
+    }
+
+    deinit {
+        // Blocks under way and calls that run hold the file, so nobody uses the descriptors any more. Closing may block.
+        let descriptors = [descriptor] + state.withLock { $0.direct.map { [$0] } ?? [] }
+        path.blocking.perform { for descriptor in descriptors { close(descriptor) } }
+    }
+
+    /// The bytes that `pwrite` has returned for, those that were there before included.
+    package var written: ByteIntervals { state.withLock { $0.written } }
+
+    /// The bytes that the last checkpoint made durable.
+    package var durable: ByteIntervals { state.withLock { $0.durable } }
+
+    /// The first error of a write or sync.
+    package var error: TransferError? { hasFailed.load(ordering: .acquiring) ? failure.withLock { $0 } : nil }
+
+    func fail(_ error: TransferError) {
+        failure.withLock { if $0 == nil { $0 = error } }
+        hasFailed.store(true, ordering: .releasing)
+    }
+
+    /// `body` syncs and returns 0 or an errno. One at a time: the kernel tells of bytes that were lost once, to whoever asks
+    /// first, and all others must hear of it before they believe in their own success. Blocks.
+    func sync(_ body: () -> Int32) throws(TransferError) {
+        syncing.withLock { _ in
+            let systemError = body()
+            if systemError != 0 { fail(TransferError(file: "the file cannot be synced", systemError)) }
+        }
+        if let error { throw error }
+    }
+
+    // MARK: Blocks
+
+    package func sink(at offset: Int64, wake: @escaping @Sendable () async -> Bool) -> any BodySink {
+        // A block that one body has no use for any more is another's.
+        FileWriter(file: self, offset: offset) { [pool = path.pool] in
+            Task { if await !wake() { pool.passOn() } }
+        }
+    }
+
+    func attach(_ writer: FileWriter) { state.withLock { $0.writers.append(writer) } }
+
+    func detach(_ writer: FileWriter) { state.withLock { $0.writers.removeAll { $0 === writer } } }
+
+    func submit(_ block: Block, from writer: FileWriter) {
+        digest?.offer(block)
+        path.note(waiting: 1)
+        let most = path.threadsForFile
+        let needsThread = state.withLock { state in
+            state.submitted += 1
+            state.queue.append(QueuedBlock(block: block, writer: writer))
+            guard state.threads < most else { return false }
+            state.threads += 1
+            return true
+        }
+        if needsThread { path.submit { self.writeQueue() } }
+    }
+
+    /// On a writer thread: writes the blocks that wait.
+    private func writeQueue() {
+        for _ in 0..<Self.turn {
+            let next = state.withLock { state in
+                let next = state.queue.popFirst()
+                if next == nil { state.threads -= 1 }
+                return next
+            }
+            guard let next else { return }
+            path.note(waiting: -1)
+            write(next.block)
+            next.writer.blockWritten()
+        }
+        path.submit { self.writeQueue() }
+    }
+
+    /// True if the running digest has too many blocks before it; then `wake` is called when it has caught up.
+    func digestIsBehind(orCall wake: @escaping @Sendable () -> Void) -> Bool {
+        digest?.isBehind(orCall: wake) ?? false
+    }
+
+    /// Writes the block, notes it, and gives it back.
+    private func write(_ block: Block) {
+        var range = block.offset..<block.end
+        if error == nil {
+            if let systemError = hasRoom(for: block.count) ? writeBytes(block) : ENOSPC {
+                fail(TransferError(file: "the file cannot be written", systemError))
+                range = block.offset..<block.offset
+            }
+        } else {
+            range = block.offset..<block.offset
+        }
+        path.finish(block)
+        let waiting = state.withLock { state in
+            state.written.insert(range)
+            state.completed += 1
+            let due = state.waiting.filter { $0.until <= state.completed }
+            state.waiting.removeAll { $0.until <= state.completed }
+            return due
+        }
+        for entry in waiting { entry.continuation.resume() }
+    }
+
+    private func writeBytes(_ block: Block) -> Int32? {
+        let bytes = block.bytes.baseAddress!
+        let page = Int64(Block.alignment)
+        // Whole pages go past the page cache; what is before and after them cannot.
+        let first = (block.offset + page - 1) / page * page
+        let last = block.end / page * page
+        if last - first >= 4 * page, let direct = directDescriptor(for: block) {
+            let (head, body) = (Int(first - block.offset), Int(last - first))
+            let start = monotonicNanoseconds()
+            let error = path.writeAll(direct, bytes + head, body, at: first)
+            path.noteDirectWrite(monotonicNanoseconds() - start)
+            if let error {
+                guard error == EINVAL else { return error }
+                // Some file systems accept O_DIRECT at open and refuse it at write.
+                giveUpDirect()
+                return writeCached(bytes, block.count, at: block.offset)
+            }
+            return writeCached(bytes, head, at: block.offset)
+                ?? writeCached(bytes + head + body, block.count - head - body, at: last)
+        }
+        return writeCached(bytes, block.count, at: block.offset)
+    }
+
+    private func writeCached(_ bytes: UnsafeRawPointer, _ count: Int, at offset: Int64) -> Int32? {
+        guard count > 0 else { return nil }
+        if let error = path.writeAll(descriptor, bytes, count, at: offset) { return error }
+        let isDue = state.withLock { state in
+            state.cached += Int64(count)
+            guard durability == .disk, state.cached >= Self.cacheLimit else { return false }
+            state.cached = 0
+            return true
+        }
+        if isDue { path.blocking.submit { self.dropCache() } }
+        return nil
+    }
+
+    private func dropCache() {
+        guard error == nil else { return }
+        try? sync { path.sync(descriptor) }
+        posix_fadvise(descriptor, 0, 0, Int32(POSIX_FADV_DONTNEED))
+    }
+
+    private func directDescriptor(for block: Block) -> Int32? {
+        // On a disk that falls behind, the page cache gathers small writes, and takes what durability allows it to take.
+        // On any other it costs more than the disk: filling it is what is slow.
+        if durability == .process || !block.isLarge, path.isDiskBehind { return nil }
+        return state.withLock { state in
+            guard state.isDirectPossible else { return nil }
+            if state.direct == nil {
+                let opened = clinux_reopen_direct(descriptor)
+                if opened >= 0 { state.direct = opened } else { state.isDirectPossible = false }
+            }
+            return state.direct
+        }
+    }
+
+    private func giveUpDirect() { state.withLock { $0.isDirectPossible = false } }
+}

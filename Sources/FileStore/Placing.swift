@@ -1,0 +1,67 @@
+import Glibc
+import HaulHTTP
+
+/// A partial file on its way to its final name. The one call that gives it has the partial file's hidden name as its source:
+/// where a later run has taken that away, it fails, however late it comes.
+struct Placing {
+    /// From then on its hidden name is that of the proof.
+    private(set) var partial: HiddenFile
+    private let store: FileStore
+    private let folder: String
+    private let isDurable: Bool
+    private var naming: Naming
+
+    /// `folder` is that of the final name; what is `isDurable` outlives a loss of power.
+    init(_ partial: HiddenFile, in store: FileStore, folder: String, isDurable: Bool) {
+        (self.partial, self.store, self.folder, self.isDurable) = (partial, store, folder, isDurable)
+        // What is refused shows when it is tried: on the usual root nothing is looked up for each file.
+        naming = store.naming == .link ? .link : store.naming(in: partial.directory) ?? .link
+    }
+
+    private var directory: Directory { partial.directory }
+
+    /// Gives the file this name; false if there is something of it, and that is not to be replaced. Blocks.
+    mutating func take(_ name: String, replacing: Bool = false) throws(Target.PlaceError) -> Bool {
+        while true {
+            let code: Int32
+            do throws(TransferError) {
+                code = try naming == .link ? link(name, replacing) : rename(name, replacing)
+            } catch { throw .failed(error) }
+            switch code {
+            case 0: return true
+            case EEXIST where !replacing: return false
+            case ENOENT: throw .fenced
+            case _ where naming.isRefusal(code): naming = naming.next
+            default: throw .failed(TransferError(file: "\(folder)\(name) cannot be put in place", code))
+            }
+        }
+    }
+
+    private mutating func link(_ name: String, _ replacing: Bool) -> Int32 {
+        guard replacing else { return naming.move(partial.name, to: name, in: directory) }
+        let proof = partial.hidden.proof
+        directory.unlink(proof.text)
+        let code = directory.link(partial.name, to: proof.text)
+        return code == 0 ? end(directory.rename(partial.name, to: name), with: proof) : code
+    }
+
+    private mutating func rename(_ name: String, _ replacing: Bool) throws(TransferError) -> Int32 {
+        let lock = naming == .lockedRename ? try store.lock(folder + name) : nil
+        defer { withExtendedLifetime(lock) {} }
+        // Before a note is written for nothing.
+        if !replacing, directory.status(of: name) != nil { return EEXIST }
+        var status = stat()
+        guard fstat(partial.descriptor, &status) == 0 else { return errno }
+        let proof = partial.hidden.proof
+        try PlacedNote(of: status, as: name).write(at: proof.text, in: directory, isDurable: isDurable)
+        let code =
+            replacing
+            ? directory.rename(partial.name, to: name) : naming.move(partial.name, to: name, in: directory)
+        return end(code, with: proof)
+    }
+
+    private mutating func end(_ code: Int32, with proof: HiddenName) -> Int32 {
+        if code == 0 { partial.hidden = proof } else { directory.unlink(proof.text) }
+        return code
+    }
+}

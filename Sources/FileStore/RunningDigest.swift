@@ -1,0 +1,132 @@
+import CHaulOpenSSL
+import Glibc
+import HaulContract
+import HaulExecutors
+import HaulHTTP
+import Synchronization
+
+/// A digest of a file from byte 0 on, taken from blocks as they come in order, while they are written.
+///
+/// Blocks that do not continue it are left out; whatever is missing at the end is read back from the file. All of it is read
+/// back if bytes came twice: two servers may have sent different ones, and only the file knows which it has.
+final class RunningDigest: @unchecked Sendable {
+    private struct State: Sendable {
+        var queue: [Block] = []
+        var isRunning = false
+        /// The byte after the last one accepted.
+        var accepted: Int64 = 0
+        /// All that came, in order or not.
+        var seen = ByteIntervals()
+        var cameTwice = false
+        /// Readers that wait until fewer blocks are queued.
+        var readers: [@Sendable () -> Void] = []
+        var idlers: [CheckedContinuation<Void, Never>] = []
+    }
+
+    /// Blocks that may be queued before readers wait.
+    private static let backlog = 8
+
+    let algorithm: Job.Checksum.Algorithm
+    private let path: WritePath
+    private let state = Mutex(State())
+    // Touched by one thread at a time: the one that runs the queue, then the one that finishes.
+    private let context: OpaquePointer
+    private var hashed: Int64 = 0
+
+    init(_ algorithm: Job.Checksum.Algorithm, path: WritePath) {
+        self.algorithm = algorithm
+        self.path = path
+        context = EVP_MD_CTX_new()
+        begin()
+    }
+
+    private func begin() {
+        EVP_DigestInit_ex(context, algorithm.method, nil)
+        hashed = 0
+    }
+
+    deinit { EVP_MD_CTX_free(context) }
+
+    /// Keeps the block for hashing if it continues the digest.
+    func offer(_ block: Block) {
+        let start = state.withLock { state in
+            let range = block.offset..<block.end
+            state.cameTwice = state.cameTwice || state.seen.intervals.contains { $0.overlaps(range) }
+            state.seen.insert(range)
+            guard block.offset == state.accepted, !range.isEmpty, !state.cameTwice else { return false }
+            block.retain()
+            state.accepted = block.end
+            state.queue.append(block)
+            guard !state.isRunning else { return false }
+            state.isRunning = true
+            return true
+        }
+        if start { path.blocking.submit { self.run() } }
+    }
+
+    func isBehind(orCall wake: @escaping @Sendable () -> Void) -> Bool {
+        state.withLock { state in
+            guard state.queue.count >= Self.backlog else { return false }
+            state.readers.append(wake)
+            return true
+        }
+    }
+
+    /// Returns when no accepted block is left to be hashed.
+    func idle() async {
+        await withCheckedContinuation { continuation in
+            let done = state.withLock { state in
+                guard state.isRunning else { return true }
+                state.idlers.append(continuation)
+                return false
+            }
+            if done { continuation.resume() }
+        }
+    }
+
+    private func run() {
+        while true {
+            let (block, readers, idlers) = state.withLock { state in
+                let block = state.queue.isEmpty ? nil : state.queue.removeFirst()
+                state.isRunning = block != nil
+                let caughtUp = state.queue.count <= Self.backlog / 2
+                return (
+                    block, caughtUp ? exchange(&state.readers, with: []) : [],
+                    block == nil ? exchange(&state.idlers, with: []) : []
+                )
+            }
+            for wake in readers { wake() }
+            for idler in idlers { idler.resume() }
+            guard let block else { return }
+            EVP_DigestUpdate(context, block.bytes.baseAddress, block.count)
+            hashed = block.end
+            path.finish(block)
+        }
+    }
+
+    /// Reads back what is missing and returns the digest. Only while idle.
+    func finish(reading descriptor: Int32, to size: Int64, dropCache: Bool) throws(TransferError) -> String {
+        assert(state.withLock { !$0.isRunning }, "blocks are being hashed")
+        if state.withLock({ $0.cameTwice }) { begin() }
+        let missing = Int(max(size - hashed, 0))
+        let buffer = UnsafeMutableRawBufferPointer.allocate(
+            byteCount: min(missing, 1 << 20), alignment: Block.alignment)
+        defer { buffer.deallocate() }
+        posix_fadvise(descriptor, Int(hashed), 0, Int32(POSIX_FADV_SEQUENTIAL))
+        while hashed < size {
+            let count = pread(descriptor, buffer.baseAddress, min(buffer.count, Int(size - hashed)), Int(hashed))
+            if count < 0, errno == EINTR { continue }
+            guard count > 0 else { throw TransferError(file: "the file cannot be read", count < 0 ? errno : EIO) }
+            EVP_DigestUpdate(context, buffer.baseAddress, count)
+            if dropCache { posix_fadvise(descriptor, Int(hashed), count, Int32(POSIX_FADV_DONTNEED)) }
+            hashed += Int64(count)
+        }
+        var result = [UInt8](repeating: 0, count: Int(EVP_MAX_MD_SIZE))
+        var length: UInt32 = 0
+        let final = EVP_MD_CTX_new()
+        defer { EVP_MD_CTX_free(final) }
+        EVP_MD_CTX_copy_ex(final, context)
+        EVP_DigestFinal_ex(final, &result, &length)
+        return result.prefix(Int(length)).map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()
+    }
+}

@@ -1,0 +1,123 @@
+import Glibc
+import HaulContract
+import HaulHTTP
+import HaulStorage
+
+/// The final name of a download, and what may be in the way of it.
+struct Target: Sendable {
+    let directory: Directory
+    /// Relative to the root, "" for the root itself, else with a "/" at its end.
+    let folder: String
+    var name: String
+    /// The job gave the path; a name that we chose may be changed.
+    let isGiven: Bool
+
+    /// Of "name (1).ext" and so on.
+    private static let mostNumber = 10_000
+
+    var path: String { folder + name }
+
+    /// The target of a job whose response suggests `suggested` as a name.
+    init(_ path: String?, suggested: String, in store: FileStore) throws(TransferError) {
+        let path = path ?? ""
+        isGiven = !path.isEmpty && path.utf8.last != UInt8(ascii: "/")
+        let full = isGiven ? path : path + suggested
+        let parts = full.pathParts
+        name = parts.last ?? "download"
+        folder = parts.dropLast().map { $0 + "/" }.joined()
+        directory = try store.directory.descend(folder)
+    }
+
+    /// The target of a path that was chosen before.
+    init(chosen path: String, isGiven: Bool, in store: FileStore) throws(TransferError) {
+        let parts = path.pathParts
+        name = parts.last ?? "download"
+        folder = parts.dropLast().map { $0 + "/" }.joined()
+        self.isGiven = isGiven
+        directory = try store.directory.descend(folder)
+    }
+
+    /// What there is to tell of the file that has this name now.
+    func record(_ status: stat, checksum: String?) -> StoredFile {
+        StoredFile(
+            file: path, bytes: Int64(status.st_size), identity: status.lastingIdentity,
+            modified: status.modifiedNanoseconds, checksum: checksum)
+    }
+
+    /// Whether the file there is the one that this job finished before.
+    func isOwn(_ record: CompletedFile?, store: FileStore) -> Bool {
+        guard let record, record.store == store.id, record.file == path, let status = directory.status(of: name) else {
+            return false
+        }
+        return status.hasIdentity(record.inode) && Int64(status.st_size) == record.bytes
+            && status.modifiedNanoseconds == record.modified
+    }
+
+    /// Whether the file there was placed by a run of this job whose end nobody heard of: something hidden proves it.
+    func isUnsettled(_ key: String, in store: FileStore) -> Bool {
+        guard let status = directory.status(of: name), status.st_nlink > 1 || store.naming(in: directory) != .link
+        else { return false }
+        return directory.names().contains { other in
+            guard let hidden = HiddenName(other), hidden.key == key else { return false }
+            if status.st_nlink > 1 { return directory.status(of: other)?.st_ino == status.st_ino }
+            guard hidden.kind == .proof, let note = PlacedNote(at: other, in: directory) else { return false }
+            return note.name == name && note.isOf(status)
+        }
+    }
+
+    /// Looks before the download what is in the way of it.
+    func check(_ policy: Job.IfExists, mayReplace: @autoclosure () -> Bool) throws(TransferError) {
+        guard let status = directory.status(of: name), !mayReplace() else { return }
+        if policy == .fail || policy == .reuse && isGiven || policy == .overwrite && status.isDirectory {
+            throw .failed(inTheWay)
+        }
+    }
+
+    /// Gives a partial file its final name, which is not synced. Afterwards only `completed` may be settled. `mayReplace` is
+    /// asked if there is a file of this name, or of a numbered one. True if it has replaced a file of this job's own: what
+    /// earlier runs left is to be unlinked then, once the name is synced.
+    mutating func place(_ file: inout Placing, _ policy: Job.IfExists, mayReplace: (Target) -> Bool)
+        throws(PlaceError) -> Bool
+    {
+        let chosen = name
+        for number in 0...Self.mostNumber {
+            if number > 0 { name = FileName.numbered(chosen, number) }
+            if try file.take(name) { return false }
+            if mayReplace(self) {
+                try replace(&file)
+                return true
+            }
+            if policy == .overwrite {
+                try replace(&file)
+                return false
+            }
+            guard policy == .rename || !isGiven && policy == .reuse else { throw .failed(.failed(inTheWay)) }
+        }
+        throw .failed(
+            .failed(
+                Failure(
+                    .fileExists,
+                    "\(folder)\(chosen) exists, and so does each of its numbered names up to \(Self.mostNumber): "
+                        + "give the job a path of its own")))
+    }
+
+    enum PlaceError: Error {
+        /// The partial file is gone: somebody who holds the job's lease has taken it over.
+        case fenced
+        case failed(TransferError)
+    }
+
+    private func replace(_ file: inout Placing) throws(PlaceError) {
+        if directory.status(of: name)?.isDirectory == true { throw .failed(.failed(inTheWay)) }
+        _ = try file.take(name, replacing: true)
+    }
+
+    private var inTheWay: Failure {
+        let isDirectory = directory.status(of: name)?.isDirectory == true
+        return Failure(
+            .fileExists,
+            isDirectory
+                ? "\(path) is a directory: give the path of a file"
+                : "\(path) exists and is not this job's: choose another path, or if_exists overwrite or rename")
+    }
+}

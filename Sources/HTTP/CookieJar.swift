@@ -1,0 +1,22 @@
+/// Cookies within one chain of redirects; each goes back to the origin that set it and to no other.
+package struct CookieJar: Sendable {
+    private var cookies: [(origin: WebURL, name: String, value: String)] = []
+
+    package init() {}
+
+    /// A Set-Cookie field's value: its attributes are of no use within one chain. What no request could carry is dropped.
+    package mutating func set(_ line: String, from origin: WebURL) {
+        let parts = line.prefix { $0 != ";" }.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+        let pair = parts.map(\.trimmed)
+        guard pair.count == 2, !pair[0].isEmpty,
+            !pair.contains(where: { $0.utf8.contains { $0 < 0x20 && $0 != 0x09 || $0 == 0x7F } })
+        else { return }
+        cookies.removeAll { $0.origin.hasSameOrigin(as: origin) && $0.name == pair[0] }
+        cookies.append((origin, pair[0], pair[1]))
+    }
+
+    package func header(for url: WebURL) -> String? {
+        let mine = cookies.filter { $0.origin.hasSameOrigin(as: url) }
+        return mine.isEmpty ? nil : mine.map { "\($0.name)=\($0.value)" }.joined(separator: "; ")
+    }
+}

@@ -1,0 +1,132 @@
+import HaulContract
+
+/// A server's demand for Digest authentication (RFC 7616), and its answer. MD5 and SHA-256, with sessions or without, and
+/// `qop=auth`, or none as of old.
+package struct DigestChallenge: Sendable, Equatable {
+    package let realm: String
+    package let nonce: String
+    package let opaque: String?
+    /// As it was sent: MD5 where it was not.
+    package let algorithm: String?
+    /// Whether a count and a nonce of our own are part of the answer.
+    package let hasQuality: Bool
+    /// Only the nonce is too old: the credentials were right.
+    package let isStale: Bool
+
+    private var hash: Job.Checksum.Algorithm { algorithm?.lowercased().hasPrefix("sha-256") == true ? .sha256 : .md5 }
+    private var isSession: Bool { algorithm?.lowercased().hasSuffix("-sess") == true }
+
+    /// The strongest one in the values of WWW-Authenticate that can be answered; nil if there is none.
+    package init?(_ fields: [String]) {
+        let challenges = fields.flatMap(Challenges.read).compactMap(DigestChallenge.init)
+        guard let best = challenges.first(where: { $0.hash == .sha256 }) ?? challenges.first else { return nil }
+        self = best
+    }
+
+    private init?(_ challenge: Challenges.Challenge) {
+        guard challenge.scheme == "digest", let realm = challenge.parameters["realm"],
+            let nonce = challenge.parameters["nonce"]
+        else { return nil }
+        algorithm = challenge.parameters["algorithm"]
+        // What no header could carry back is not answered.
+        let values = [realm, nonce, challenge.parameters["opaque"] ?? ""]
+        guard values.allSatisfy({ !$0.utf8.contains { $0 < 0x20 || $0 == 0x7F } }) else { return nil }
+        let known = ["md5", "md5-sess", "sha-256", "sha-256-sess"]
+        guard known.contains(algorithm?.lowercased() ?? "md5") else { return nil }
+        let qualities = challenge.parameters["qop"]?.split(separator: ",").map { $0.trimmed.lowercased() }
+        guard qualities?.contains("auth") ?? true else { return nil }
+        (self.realm, self.nonce, opaque) = (realm, nonce, challenge.parameters["opaque"])
+        hasQuality = qualities != nil
+        isStale = challenge.parameters["stale"]?.lowercased() == "true"
+    }
+
+    /// What Authorization is to hold. `target` is the path and query as they are asked for, `count` how often the nonce has
+    /// been used with this request, `own` a nonce of ours.
+    func authorization(_ login: WebURL.Login, method: String, target: String, count: Int, own: String) -> String {
+        var secret = hash.hexadecimal(of: "\(login.user):\(realm):\(login.password)")
+        if isSession { secret = hash.hexadecimal(of: "\(secret):\(nonce):\(own)") }
+        let digits = String(count, radix: 16)
+        let number = String(repeating: "0", count: max(0, 8 - digits.count)) + digits
+        let middle = hasQuality ? "\(nonce):\(number):\(own):auth" : nonce
+        let response = hash.hexadecimal(of: "\(secret):\(middle):\(hash.hexadecimal(of: "\(method):\(target)"))")
+        var parts = [
+            "username=\(Self.quoted(login.user))", "realm=\(Self.quoted(realm))", "nonce=\(Self.quoted(nonce))",
+            "uri=\(Self.quoted(target))", "response=\"\(response)\"",
+        ]
+        if let algorithm { parts.append("algorithm=\(algorithm)") }
+        if let opaque { parts.append("opaque=\(Self.quoted(opaque))") }
+        if hasQuality { parts += ["qop=auth", "nc=\(number)"] }
+        if hasQuality || isSession { parts.append("cnonce=\"\(own)\"") }
+        return "Digest " + parts.joined(separator: ", ")
+    }
+
+    private static func quoted(_ text: String) -> String {
+        "\"" + text.replacing("\\", with: "\\\\").replacing("\"", with: "\\\"") + "\""
+    }
+}
+
+/// The challenges in one value of WWW-Authenticate (RFC 9110 section 11.6.1).
+private struct Challenges {
+    struct Challenge {
+        /// Lower case, as are the names.
+        let scheme: String
+        var parameters: [String: String] = [:]
+    }
+
+    private var rest: Substring.UTF8View
+
+    static func read(_ text: String) -> [Challenge] {
+        var reader = Challenges(rest: Substring(text).utf8)
+        var challenges: [Challenge] = []
+        while let word = reader.nextWord() {
+            if reader.take(UInt8(ascii: "=")) {
+                let value = reader.nextValue()
+                // What has no scheme before it belongs to nobody.
+                if !challenges.isEmpty { challenges[challenges.count - 1].parameters[word.lowercased()] = value }
+            } else {
+                challenges.append(Challenge(scheme: word.lowercased()))
+            }
+        }
+        return challenges
+    }
+
+    /// The next token, past blanks, commas and what is none.
+    private mutating func nextWord() -> String? {
+        while let byte = rest.first, !Self.isOfToken(byte) {
+            if byte == UInt8(ascii: "\"") { _ = quoted() } else { rest.removeFirst() }
+        }
+        let word = rest.prefix(while: Self.isOfToken)
+        rest = rest[word.endIndex...]
+        skipBlanks()
+        return word.isEmpty ? nil : String(Substring(word))
+    }
+
+    private mutating func nextValue() -> String {
+        skipBlanks()
+        if rest.first == UInt8(ascii: "\"") { return quoted() }
+        let word = rest.prefix(while: Self.isOfToken)
+        rest = rest[word.endIndex...]
+        return String(Substring(word))
+    }
+
+    private mutating func quoted() -> String {
+        rest.removeFirst()
+        var bytes: [UInt8] = []
+        while let byte = rest.popFirst(), byte != UInt8(ascii: "\"") {
+            if byte == UInt8(ascii: "\\"), let next = rest.popFirst() { bytes.append(next) } else { bytes.append(byte) }
+        }
+        return String(decoding: bytes, as: UTF8.self)
+    }
+
+    private mutating func take(_ byte: UInt8) -> Bool {
+        guard rest.first == byte else { return false }
+        rest.removeFirst()
+        return true
+    }
+
+    private mutating func skipBlanks() { rest = rest.drop { $0 == 0x20 || $0 == 0x09 } }
+
+    private static func isOfToken(_ byte: UInt8) -> Bool {
+        byte > 0x20 && byte < 0x7F && !"\"(),/:;<=>?@[\\]{}".utf8.contains(byte)
+    }
+}

@@ -1,0 +1,29 @@
+package import HaulContract
+
+/// What a response says the digest of the whole representation is: Repr-Digest and Content-Digest (RFC 9530), and the
+/// older Content-MD5. All of them mean the bytes with their Content-Encoding, which are the bytes that are saved.
+package enum DigestFields {
+    /// The digest that judges the whole file; nil if the response names none that is known.
+    ///
+    /// The content of a 206 is only a part, so there Repr-Digest alone speaks of the whole.
+    package static func checksum(_ head: ResponseHead) -> Job.Checksum? {
+        if let digest = strongest(head.headers.all("repr-digest")) { return digest }
+        guard head.status == 200 else { return nil }
+        return strongest(head.headers.all("content-digest")) ?? md5(head.headers.all("content-md5"))
+    }
+
+    private static func strongest(_ lines: [String]) -> Job.Checksum? {
+        guard !lines.isEmpty, let members = ByteDictionary(lines.joined(separator: ", "))?.members else { return nil }
+        return checksum(.sha512, members["sha-512"]) ?? checksum(.sha256, members["sha-256"])
+    }
+
+    private static func md5(_ lines: [String]) -> Job.Checksum? {
+        lines.count == 1 ? checksum(.md5, Base64.decode(lines[0].utf8)) : nil
+    }
+
+    private static func checksum(_ algorithm: Job.Checksum.Algorithm, _ bytes: [UInt8]?) -> Job.Checksum? {
+        guard let bytes, bytes.count * 2 == algorithm.hexadecimalDigits else { return nil }
+        let digest = bytes.map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()
+        return Job.Checksum(algorithm: algorithm, digest: digest)
+    }
+}

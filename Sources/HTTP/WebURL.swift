@@ -1,0 +1,183 @@
+/// An http or https URL, as far as redirects and file names need it (RFC 3986).
+package struct WebURL: Sendable, Equatable {
+    /// Lower case.
+    package var scheme: String
+    /// With credentials and port.
+    private(set) var authority: String
+    /// Lower case, without credentials and port; an international name as it is asked for (xn--…).
+    package let host: String
+    /// What a limit of connections is counted by.
+    package let hostAndPort: String
+    /// Begins with "/", or is empty.
+    package var path: String
+    /// Without "?"; nil if there is none.
+    package var query: String?
+
+    /// nil for what is no absolute http or https URL.
+    package init?(_ text: String) {
+        // By bytes, which is much quicker: it is all ASCII then.
+        let text = PercentEncoding.encode(text)[...].utf8
+        guard let colon = text.firstIndex(of: UInt8(ascii: ":")), text[colon...].starts(with: "://".utf8) else {
+            return nil
+        }
+        scheme = Substring(text[..<colon]).lowercased()
+        guard scheme == "http" || scheme == "https" else { return nil }
+        let rest = text[colon...].dropFirst(3).prefix { $0 != UInt8(ascii: "#") }
+        let end = rest.firstIndex { $0 == UInt8(ascii: "/") || $0 == UInt8(ascii: "?") } ?? rest.endIndex
+        let given = rest[..<end]
+        let bare = given.lastIndex(of: UInt8(ascii: "@")).map { given[given.index(after: $0)...] } ?? given
+        // An IPv6 address has colons of its own, in brackets.
+        let bracket = bare.lastIndex(of: UInt8(ascii: "]")) ?? bare.startIndex
+        let beforePort = bare[bracket...].lastIndex(of: UInt8(ascii: ":")) ?? bare.endIndex
+        guard let name = Self.ascii(Substring(bare[..<beforePort])) else { return nil }
+        host = name
+        let port = Substring(bare[beforePort...].dropFirst())
+        authority = "\(Substring(given[..<bare.startIndex]))\(name)\(Substring(bare[beforePort...]))"
+        hostAndPort = "\(host):\(port.isEmpty ? scheme == "https" ? "443" : "80" : port)"
+        let tail = rest[end...]
+        if let mark = tail.firstIndex(of: UInt8(ascii: "?")) {
+            path = String(Substring(tail[..<mark]))
+            query = String(Substring(tail[mark...].dropFirst()))
+        } else {
+            path = String(Substring(tail))
+        }
+        guard !host.isEmpty else { return nil }
+    }
+
+    /// In lower case. Whoever connects, and whoever counts connections, sees the same name.
+    private static func ascii(_ host: Substring) -> String? {
+        // An IPv6 address may name its zone with a "%".
+        guard host.utf8.contains(UInt8(ascii: "%")), host.utf8.first != UInt8(ascii: "[") else {
+            return host.lowercased()
+        }
+        return HostName.ascii(PercentEncoding.decode(String(host)))
+    }
+
+    package var text: String { "\(scheme)://\(authority)\(path)" + (query.map { "?\($0)" } ?? "") }
+
+    /// `user:password` before the host, as written; nil without.
+    private var credentials: Substring? { authority.lastIndex(of: "@").map { authority[..<$0] } }
+
+    /// With the credentials of `origin`, if it is its origin and has none of its own.
+    package func withCredentials(of origin: WebURL) -> WebURL {
+        guard credentials == nil, let theirs = origin.credentials, hasSameOrigin(as: origin) else { return self }
+        var result = self
+        result.authority = "\(theirs)@\(authority)"
+        return result
+    }
+
+    /// Who may sign in.
+    package struct Login: Sendable, Equatable {
+        let user: String
+        let password: String
+    }
+
+    package var login: Login? {
+        credentials.map { text in
+            let parts = text.utf8.split(separator: UInt8(ascii: ":"), maxSplits: 1, omittingEmptySubsequences: false)
+                .map { PercentEncoding.decode(String(Substring($0))) }
+            return Login(user: parts[0], password: parts.count > 1 ? parts[1] : "")
+        }
+    }
+
+    package var withoutCredentials: WebURL {
+        var result = self
+        if let credentials { result.authority.removeFirst(credentials.utf8.count + 1) }
+        return result
+    }
+
+    /// Scheme, host and port in one.
+    package var origin: String { "\(scheme)://\(hostAndPort)" }
+
+    /// What a request names: the path as libcurl asks for it, and the query.
+    package var target: String {
+        let path = path.isEmpty ? "/" : path.contains("/.") ? Self.withoutDots(path) : path
+        return path + (query.map { "?\($0)" } ?? "")
+    }
+
+    /// Scheme, host and port (RFC 6454): what credentials and custom headers must not leave.
+    package func hasSameOrigin(as other: WebURL) -> Bool {
+        scheme == other.scheme && hostAndPort == other.hostAndPort
+    }
+
+    /// Where a Location leads from here (RFC 3986 section 5.2); nil if it is no http or https URL.
+    package func resolve(_ reference: String) -> WebURL? {
+        let reference = String(PercentEncoding.encode(reference).prefix { $0 != "#" })
+        if let absolute = WebURL(reference) { return absolute }
+        let beforePath = reference.prefix { $0 != "/" && $0 != "?" }
+        if beforePath.contains(":") { return nil }
+        if reference.hasPrefix("//") { return WebURL(scheme + ":" + reference) }
+        var result = self
+        if reference.isEmpty { return result }
+        let mark = reference.firstIndex(of: "?")
+        let referencePath = String(reference[..<(mark ?? reference.endIndex)])
+        result.query =
+            mark.map { String(reference[reference.index(after: $0)...]) } ?? (referencePath.isEmpty ? query : nil)
+        if referencePath.hasPrefix("/") {
+            result.path = Self.withoutDots(referencePath)
+        } else if !referencePath.isEmpty {
+            let folder = path.lastIndex(of: "/").map { String(path[...$0]) } ?? "/"
+            result.path = Self.withoutDots(folder + referencePath)
+        }
+        return result
+    }
+
+    /// RFC 3986 section 5.2.4.
+    private static func withoutDots(_ path: String) -> String {
+        var kept: [Substring] = []
+        let parts = path.split(separator: "/", omittingEmptySubsequences: false).dropFirst()
+        for (index, part) in parts.enumerated() {
+            let isLast = index == parts.count - 1
+            switch part {
+            case ".": if isLast { kept.append("") }
+            case "..":
+                _ = kept.popLast()
+                if isLast { kept.append("") }
+            default: kept.append(part)
+            }
+        }
+        return "/" + kept.joined(separator: "/")
+    }
+
+    /// The last part of the path, percent-decoded; empty if the path ends in "/".
+    package var lastComponent: String {
+        PercentEncoding.decode(path.split(separator: "/", omittingEmptySubsequences: false).last.map(String.init) ?? "")
+    }
+}
+
+package enum PercentEncoding {
+    /// Spaces, control characters and what is not ASCII encoded, as browsers do. What is left has no characters of several
+    /// bytes, which to Swift might swallow a "/" or an "@".
+    package static func encode(_ text: String) -> String {
+        guard text.utf8.contains(where: { $0 <= 32 || $0 >= 127 }) else { return text }
+        return text.utf8.map {
+            $0 <= 32 || $0 >= 127
+                ? "%" + ($0 < 16 ? "0" : "") + String($0, radix: 16, uppercase: true)
+                : String(Unicode.Scalar($0))
+        }.joined()
+    }
+
+    /// What is not valid UTF-8 is replaced.
+    package static func decode(_ text: String) -> String { String(decoding: bytes(of: text), as: UTF8.self) }
+
+    package static func bytes(of text: String) -> [UInt8] {
+        var bytes: [UInt8] = []
+        var rest = Substring(text).utf8
+        while let byte = rest.popFirst() {
+            if byte == UInt8(ascii: "%"), let code = code(rest) {
+                bytes.append(code)
+                rest = rest.dropFirst(2)
+            } else {
+                bytes.append(byte)
+            }
+        }
+        return bytes
+    }
+
+    /// The byte that two hexadecimal digits at the beginning stand for.
+    package static func code(_ text: Substring.UTF8View) -> UInt8? {
+        let digits = text.prefix(2)
+        guard digits.count == 2, digits.allSatisfy({ Character(Unicode.Scalar($0)).isHexDigit }) else { return nil }
+        return UInt8(Substring(digits), radix: 16)
+    }
+}

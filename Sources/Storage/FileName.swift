@@ -1,0 +1,64 @@
+/// Names that others choose for files, made harmless.
+package enum FileName {
+    /// At most 255 bytes of valid UTF-8, without a path, control characters, leading dots or spaces, or a name that
+    /// means something to this or another system; nil if nothing is left.
+    package static func sanitise(_ name: String) -> String? {
+        // By scalars, not by characters: to Swift a "/" beside a combining or invisible one is another character.
+        let wanted = name.unicodeScalars.filter { !isUnwanted($0) }.map { $0 == "\u{FFFD}" ? "_" : $0 }
+        // What looks like a path keeps its last component, by the rules of any system.
+        let base = wanted.split(whereSeparator: { $0 == "/" || $0 == "\\" }).last ?? []
+        let result = trimmed(String(String.UnicodeScalarView(base.drop { $0 == "." || $0 == " " })))
+        guard !result.isEmpty else { return nil }
+        let stem = String(result.unicodeScalars.prefix { $0 != "." }).lowercased()
+        return shorten(reserved.contains(stem) ? "_" + result : result)
+    }
+
+    /// `name (1).ext`, `name (2).ext`, … within 255 bytes.
+    package static func numbered(_ name: String, _ number: Int) -> String {
+        let (stem, suffix) = split(name)
+        let ending = " (\(number))" + suffix
+        return cut(stem, to: 255 - ending.utf8.count) + ending
+    }
+
+    private static let reserved: Set<String> = Set(
+        ["con", "prn", "aux", "nul"] + (1...9).flatMap { ["com\($0)", "lpt\($0)"] })
+
+    private static func isUnwanted(_ scalar: Unicode.Scalar) -> Bool {
+        switch scalar.properties.generalCategory {
+        // Control characters, and the invisible ones that turn a name around (RFC 6266 section 4.3).
+        case .control, .format, .lineSeparator, .paragraphSeparator, .surrogate: true
+        default: false
+        }
+    }
+
+    /// An ending longer than 64 bytes is none.
+    private static func split(_ name: String) -> (stem: String, suffix: String) {
+        guard let dot = name.unicodeScalars.lastIndex(of: "."), dot != name.startIndex, name.utf8[dot...].count <= 64
+        else { return (name, "") }
+        return (String(name[..<dot]), String(name[dot...]))
+    }
+
+    private static func shorten(_ name: String) -> String {
+        guard name.utf8.count > 255 else { return name }
+        let (stem, suffix) = split(name)
+        let short = cut(stem, to: 255 - suffix.utf8.count)
+        return suffix.isEmpty ? trimmed(short) : short + suffix
+    }
+
+    /// By scalars: one character of combining marks may be all of the name.
+    private static func cut(_ text: String, to count: Int) -> String {
+        var (kept, room) = (String.UnicodeScalarView(), count)
+        for scalar in text.unicodeScalars {
+            room -= UTF8.width(scalar)
+            guard room >= 0 else { break }
+            kept.append(scalar)
+        }
+        return String(kept)
+    }
+
+    private static func trimmed(_ name: String) -> String {
+        var scalars = name.unicodeScalars
+        while let last = scalars.last, last == " " || last == "." { scalars.removeLast() }
+        return String(scalars)
+    }
+}

@@ -1,0 +1,60 @@
+package import HaulContract
+package import HaulHTTP
+
+/// Where finished files go, and what is there yet of others: the seam between activities and whatever keeps the bytes.
+///
+/// All workers that can reach a store share it. No call blocks the caller's thread.
+package protocol Store: Sendable {
+    /// Names it in resume points: offsets count only on the store that holds the bytes.
+    var id: String { get }
+
+    /// What an operator calls it.
+    var name: String { get }
+
+    /// Why no job can be done here now, whatever it is; nil if nothing is wrong.
+    func trouble() async -> String?
+
+    /// A new generation of a job's partial file. Nothing is made before it is opened or put.
+    ///
+    /// - Parameter suggested: The file's name, unless the job gives one.
+    func begin(_ request: FileRequest, generation: String, suggested: String) -> any Partial
+
+    /// What earlier runs of the job have left. What they are still about to do is fenced first.
+    ///
+    /// - Parameter resume: The generation that is wanted. Whatever else is left of the job goes.
+    func resume(_ request: FileRequest, from resume: ResumePoint) async throws(TransferError) -> Remains
+
+    /// Whether the file that the job finished before is still there, as it was.
+    ///
+    /// - Parameter fencing: Earlier runs may still be at work beside it, and are fenced.
+    func holds(_ file: CompletedFile, for request: FileRequest, fencing: Bool) async -> Bool
+
+    // MARK: What no run holds
+
+    /// Removes the partial file of a job that will not go on, and what proves that it has its final name.
+    func discard(_ place: PartialPlace) async
+
+    /// The same, but not one that has its final name already, unheard of: it proves that the file there is the job's own.
+    func discardUnplaced(_ places: [PartialPlace]) async
+
+    /// Deletes a finished file, if it still is the one with this identity.
+    func delete(_ file: String, identity: UInt64) async
+
+    /// The partial files that nobody has written to for `age` seconds. Looks at all of the store.
+    func leftovers(olderThan age: Int64) async -> [Leftover]
+
+    /// Removes those that nobody has written to since they were found, and returns them.
+    func remove(_ leftovers: [Leftover]) async -> [Leftover]
+
+    /// Does what was put off until it costs little. To be called every second.
+    func runChores() async
+}
+
+/// What earlier runs of a job have left in a store.
+package enum Remains: Sendable {
+    case nothing
+    /// Finished and named by a run that nobody heard of.
+    case placed(StoredFile)
+    /// All that the resume point tells of is there.
+    case partial(any Partial)
+}

@@ -1,0 +1,19 @@
+import HaulContract
+import HaulStorage
+
+@testable import HaulActivities
+
+extension Download {
+    /// A run under a lease that certainly stands unless `mayCommit` has to be asked.
+    convenience init(
+        job: Job, token: String, key: String, resume: ResumePoint?, completed: CompletedFile?, clock: SharedClock,
+        context: DownloadContext, isLeaseHeld: @escaping @Sendable () -> Bool = { false },
+        mayCommit: @escaping @Sendable () async -> Bool, report: @escaping @Sendable (ActivityEvent) -> Void
+    ) {
+        var assignment = Assignment(
+            job: job, token: token, key: key, clock: clock,
+            lease: RunLease(isHeld: isLeaseHeld, confirm: mayCommit), report: report)
+        (assignment.resume, assignment.completed) = (resume, completed)
+        self.init(assignment, context: context)
+    }
+}

@@ -1,0 +1,18 @@
+import Testing
+
+@testable import HaulFileStore
+
+@Suite("The pool of blocks")
+struct BlockPoolTests {
+    @Test("a large block is a huge page only for who fills it, not in place of a small one") func hugePages() throws {
+        let pool = BlockPool(large: 2, small: 0)
+        let filled = try #require(pool.takeLarge())
+        #expect(filled.isLarge && filled.isHugePage)
+        let small = try #require(pool.take(large: false) {})
+        #expect(small.isLarge && !small.isHugePage)
+        pool.give(small)
+        #expect(try #require(pool.take(large: true) {}).isHugePage)
+        pool.give(small)
+        pool.give(filled)
+    }
+}

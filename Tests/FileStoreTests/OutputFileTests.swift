@@ -1,0 +1,318 @@
+import Dispatch
+import Glibc
+import HaulContract
+import HaulHTTP
+import HaulStorage
+import HaulTestSupport
+import Synchronization
+import Testing
+
+@testable import HaulFileStore
+@testable import HaulHTTP
+
+@Suite("The output file")
+struct OutputFileTests {
+    /// A path that notes each write that begins, and holds it until the latch is opened.
+    private func heldPath(until gate: Latch, _ began: Shared<Int> = Shared(0)) -> WritePath {
+        WritePath(blocks: 2) { descriptor, bytes, count, offset in
+            began.change { $0 += 1 }
+            gate.wait()
+            return pwrite(descriptor, bytes, count, Int(offset))
+        }
+    }
+
+    @Test("several writers at odd offsets, with checkpoints in between, leave exactly their bytes")
+    func writers() async throws {
+        let path = WritePath(blocks: 4, smallBlocks: 4)
+        let file = OutputFile(descriptor: temporaryDescriptor(), path: path)
+        let all = testBytes(9_000_000)
+        let edges = [0, 1_234_567, 3_000_000, 6_000_001, 9_000_000]
+        try await withThrowingTaskGroup { group in
+            for (start, end) in zip(edges, edges.dropFirst()) {
+                group.addTask {
+                    let writer = FileWriter(file: file, offset: Int64(start)) {}
+                    try await append(Array(all[start..<end]), to: writer)
+                    try? await writer.finish()
+                }
+            }
+            group.addTask {
+                for _ in 0..<20 {
+                    let durable = try await file.checkpoint()
+                    for interval in durable.intervals {
+                        let range = Int(interval.lowerBound)..<Int(interval.upperBound)
+                        #expect(Array(contents(file.descriptor)[range]) == Array(all[range]))
+                    }
+                }
+            }
+            try await group.waitForAll()
+        }
+        #expect(file.written == ByteIntervals([0..<9_000_000]))
+        #expect(try await file.checkpoint() == ByteIntervals([0..<9_000_000]))
+        #expect(contents(file.descriptor) == all)
+    }
+
+    @Test("a checkpoint reports no byte that pwrite has not returned for, and takes half-filled blocks along")
+    func checkpoint() async throws {
+        let (gate, writes) = (Latch(), Shared(0))
+        let file = OutputFile(
+            descriptor: temporaryDescriptor(), path: heldPath(until: gate, writes), written: ByteIntervals([0..<10]))
+        let writer = FileWriter(file: file, offset: 10) {}
+        try await append(testBytes(5000), to: writer)
+        let checkpoint = Task { try await file.checkpoint() }
+        try await eventually { writes.value == 1 }
+        #expect(file.written == ByteIntervals([0..<10]))
+        #expect(file.durable == ByteIntervals([0..<10]))
+        gate.open()
+        #expect(try await checkpoint.value == ByteIntervals([0..<5010]))
+        #expect(file.durable == ByteIntervals([0..<5010]))
+        try? await writer.finish()
+    }
+
+    @Test("a full disk is told from other errors, stays with the file, and loses nothing written before")
+    func diskFull() async throws {
+        let path = WritePath(blocks: 2) { descriptor, bytes, count, offset in
+            guard offset < 131_072 else {
+                errno = ENOSPC
+                return -1
+            }
+            // A short write, as a disk that is nearly full does.
+            return pwrite(descriptor, bytes, min(count, 5000), Int(offset))
+        }
+        let file = OutputFile(descriptor: temporaryDescriptor(), path: path)
+        let writer = FileWriter(file: file, offset: 0) {}
+        await #expect(throws: TransferError.self) {
+            for _ in 0..<100 {
+                try await append(testBytes(65_536), to: writer)
+                try await file.checkpoint()
+            }
+        }
+        try? await writer.finish()
+        #expect(file.error == TransferError.noSpace)
+        #expect(file.durable == ByteIntervals([0..<131_072]))
+        await #expect(throws: TransferError.noSpace) { try await file.checkpoint() }
+    }
+
+    @Test("a real device that is full")
+    func fullDevice() async throws {
+        let file = OutputFile(descriptor: open("/dev/full", O_RDWR), path: WritePath(blocks: 2))
+        let writer = FileWriter(file: file, offset: 0) {}
+        try await append(testBytes(1000), to: writer)
+        try? await writer.finish()
+        #expect(file.error == .noSpace)
+        #expect(file.written.isEmpty)
+    }
+
+    @Test("an error fails the transfer that writes", arguments: [(EIO, ErrorCode.io), (EROFS, .permission)])
+    func writeError(_ systemError: Int32, _ code: ErrorCode) async throws {
+        let server = RawServer { connection in
+            _ = connection.readRequest()
+            connection.send("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+            connection.send(testBytes(100_000))
+        }
+        defer { server.stop() }
+        let path = WritePath(blocks: 2) { _, _, _, _ in
+            errno = systemError
+            return -1
+        }
+        let file = OutputFile(descriptor: temporaryDescriptor(), path: path)
+        let engine = localEngine()
+        let error = await thrown { () async throws(TransferError) in
+            try await engine.start(localRequest(server.url)).receive(into: file, at: 0)
+        }
+        #expect(error?.code == code)
+    }
+
+    @Test("every errno of a file has its meaning, and a sentence that begins with what failed")
+    func meanings() {
+        let table: [(ErrorCode?, [Int32])] = [
+            (nil, [ENOSPC, EDQUOT]), (.tooLarge, [EFBIG]), (.permission, [EACCES, EPERM, EROFS]),
+            (.pathForbidden, [EXDEV, ELOOP]), (.fileExists, [ENOTDIR]), (.badJob, [ENAMETOOLONG]),
+            (.localLimit, [EMFILE, ENFILE, ENOMEM]), (.io, [EIO, ENOENT, ESTALE, EINVAL, EUCLEAN, ENXIO, ETIMEDOUT]),
+        ]
+        for (code, errors) in table {
+            for systemError in errors {
+                let error = TransferError(file: "it cannot be done", systemError)
+                #expect(error.code == code, "\(systemError)")
+                #expect(code == nil ? error == .noSpace : error.message?.hasPrefix("it cannot be done: ") == true)
+            }
+        }
+    }
+
+    @Test("reserving takes room without changing the length, and truncating gives it back")
+    func reserve() async throws {
+        let descriptor = temporaryDescriptor()
+        let file = OutputFile(descriptor: descriptor, path: WritePath(blocks: 1))
+        try file.reserve(10 << 20)
+        var status = stat()
+        fstat(descriptor, &status)
+        #expect(status.st_size == 0)
+        #expect(status.st_blocks * 512 >= 10 << 20)
+        try file.cut(to: 0)
+        fstat(descriptor, &status)
+        #expect(status.st_blocks * 512 < 1 << 20)
+    }
+
+    @Test("what can never fit is too large, what does not fit now is a full disk")
+    func reserveTooMuch() async throws {
+        let file = OutputFile(descriptor: temporaryDescriptor(), path: WritePath(blocks: 1))
+        let never = #expect(throws: TransferError.self) { try file.reserve(1 << 60) }
+        #expect(never?.code == .tooLarge)
+        let later = #expect(throws: TransferError.self) { try file.reserve(1, keepFree: 1 << 60) }
+        #expect(later == .noSpace)
+        #expect(file.error == nil)
+    }
+
+    @Test("one block for many transfers: all of them wait for it in turn and end whole")
+    func starvation() async throws {
+        let body = testBytes(400_000)
+        let server = RawServer { connection in
+            _ = connection.readRequest()
+            connection.send("HTTP/1.1 200 OK\r\nContent-Length: 400000\r\n\r\n")
+            connection.send(body)
+        }
+        defer { server.stop() }
+        let path = WritePath(blocks: 1, smallBlocks: 2, writers: 1) { descriptor, bytes, count, offset in
+            usleep(500)
+            return pwrite(descriptor, bytes, count, Int(offset))
+        }
+        let engine = localEngine()
+        try await withThrowingTaskGroup { group in
+            for _ in 0..<40 {
+                group.addTask {
+                    let file = OutputFile(descriptor: temporaryDescriptor(), path: path, durability: .process)
+                    let end = try await engine.start(localRequest(server.url)).receive(into: file, at: 0)
+                    #expect(end.bytes == 400_000)
+                    #expect(contents(file.descriptor) == body)
+                }
+            }
+            try await group.waitForAll()
+        }
+        #expect(await engine.count == 0)
+    }
+
+    @Test(
+        "the running digest is that of the file, in order or not",
+        arguments: Job.Checksum.Algorithm.allCases, [true, false])
+    func digest(_ algorithm: Job.Checksum.Algorithm, _ inOrder: Bool) async throws {
+        let bytes = testBytes(3_000_000)
+        let file = OutputFile(
+            descriptor: temporaryDescriptor(), path: WritePath(blocks: 4), digest: inOrder ? algorithm : nil)
+        let later = FileWriter(file: file, offset: 1_000_001) {}
+        let first = FileWriter(file: file, offset: 0) {}
+        try await append(Array(bytes[1_000_001...]), to: later)
+        try await append(Array(bytes[..<1_000_001]), to: first)
+        try? await later.finish()
+        try? await first.finish()
+        let expected = RunningDigest(algorithm, path: WritePath(blocks: 1))
+        let copy = temporaryDescriptor()
+        _ = pwrite(copy, bytes, bytes.count, 0)
+        await file.digestCaughtUp()
+        let digest = try file.digest(algorithm, size: 3_000_000)
+        #expect(digest == (try expected.finish(reading: copy, to: 3_000_000, dropCache: false)))
+        Glibc.close(copy)
+    }
+
+    @Test(
+        "bytes that another connection has written over are judged as they are in the file", arguments: [true, false])
+    func writtenOver(_ isLast: Bool) async throws {
+        let (first, other) = (testBytes(400_000), testBytes(400_000, from: 7_000_000))
+        let file = OutputFile(
+            descriptor: temporaryDescriptor(), path: WritePath(blocks: 4, writers: 1), digest: .sha256)
+        let (running, late) = (FileWriter(file: file, offset: 0) {}, FileWriter(file: file, offset: 300_000) {})
+        if isLast {
+            try await append(first, to: running)
+            try? await running.finish()
+            try await append(Array(other[..<50_000]), to: late)
+            try? await late.finish()
+        } else {
+            try await append(Array(other[..<50_000]), to: late)
+            try? await late.finish()
+            try await append(first, to: running)
+            try? await running.finish()
+        }
+        await file.digestCaughtUp()
+        let copy = temporaryDescriptor()
+        _ = pwrite(copy, contents(file.descriptor), 400_000, 0)
+        let expected = try RunningDigest(.sha256, path: WritePath(blocks: 1))
+            .finish(reading: copy, to: 400_000, dropCache: false)
+        #expect(try file.digest(.sha256, size: 400_000) == expected)
+        Glibc.close(copy)
+    }
+
+    @Test("sha256 of nothing and of abc")
+    func knownDigests() async throws {
+        let file = OutputFile(descriptor: temporaryDescriptor(), path: WritePath(blocks: 1), digest: .sha256)
+        #expect((try file.digest(.sha256, size: 0)).hasPrefix("e3b0c44298fc1c149afbf4c8996fb924"))
+        let writer = FileWriter(file: file, offset: 0) {}
+        try await append(Array("abc".utf8), to: writer)
+        try? await writer.finish()
+        await file.digestCaughtUp()
+        #expect((try file.digest(.sha256, size: 3)).hasPrefix("ba7816bf8f01cfea414140de5dae2223"))
+    }
+
+    @Test("a file that is dropped is closed after its last block is written")
+    func drop() async throws {
+        let gate = Latch()
+        // The other end of a descriptor tells whether it is open, which its number does not: it may be used again.
+        var ends: [Int32] = [0, 0]
+        // Or another test's child would hold it open.
+        socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0, &ends)
+        defer { close(ends[0]) }
+        do {
+            let file = OutputFile(descriptor: ends[1], path: heldPath(until: gate))
+            let writer = FileWriter(file: file, offset: 0) {}
+            try await append(testBytes(1000), to: writer)
+            writer.end()
+        }
+        var poll = pollfd(fd: ends[0], events: 0, revents: 0)
+        #expect(Glibc.poll(&poll, 1, 0) == 0)
+        gate.open()
+        try await eventually { Glibc.poll(&poll, 1, 0) == 1 && poll.revents & Int16(POLLHUP) != 0 }
+    }
+
+    @Test("of two syncs at once the kernel tells one that bytes were lost, and neither succeeds") func toldOnce()
+        async throws
+    {
+        let calls = Shared(0)
+        let second = DispatchSemaphore(value: 0)
+        let path = WritePath(
+            blocks: 2,
+            sync: { _ in
+                let number = calls.change { count in
+                    count += 1
+                    return count
+                }
+                guard number == 1 else {
+                    second.signal()
+                    return 0
+                }
+                // It lasts until the other one is through, if that does not wait for it.
+                _ = second.wait(timeout: .now() + 0.3)
+                return EIO
+            })
+        let file = OutputFile(descriptor: temporaryDescriptor(), path: path)
+        let writer = FileWriter(file: file, offset: 0) {}
+        try await append(testBytes(5000), to: writer)
+        try? await writer.finish()
+        let first = Task { await thrown { () throws(TransferError) in try await file.checkpoint() } }
+        try await eventually { calls.value == 1 }
+        let error = await thrown { () throws(TransferError) in try await file.checkpoint() }
+        #expect(error?.code == .io)
+        #expect(await first.value?.code == .io)
+        #expect(file.durable == ByteIntervals())
+    }
+
+    @Test("a failed sync stays with the file, and nothing is called durable after it")
+    func failedSync() async throws {
+        // A device that takes every write and no sync.
+        let file = OutputFile(descriptor: open("/dev/null", O_RDWR), path: WritePath(blocks: 2))
+        let writer = FileWriter(file: file, offset: 0) {}
+        try await append(testBytes(1000), to: writer)
+        let first = await #expect(throws: TransferError.self) { try await file.checkpoint() }
+        #expect(first?.code == .io)
+        #expect(first?.message?.contains("sync") == true)
+        await #expect(throws: TransferError.self) { try await file.checkpoint() }
+        #expect(file.durable.isEmpty)
+        try? await writer.finish()
+    }
+}

@@ -1,0 +1,95 @@
+import Glibc
+import HaulContract
+import HaulHTTP
+import HaulStorage
+import HaulTestSupport
+import Testing
+
+@testable import HaulFileStore
+
+@Suite("Streams at rest")
+struct RestTests {
+    @Test("more of them than there are blocks hold their bytes, and wait for nothing")
+    func holders() async throws {
+        let path = WritePath(blocks: 1, smallBlocks: 1)
+        let file = OutputFile(descriptor: temporaryDescriptor(), path: path)
+        let all = testBytes(200_000)
+        let writers = (0..<20).map { FileWriter(file: file, offset: Int64($0) * 10_000) {} }
+        for half in [0, 5000] {
+            for (index, writer) in writers.enumerated() {
+                let start = index * 10_000 + half
+                let outcome = all[start..<start + 5000].withUnsafeBytes { writer.append($0.baseAddress!, 5000) }
+                guard case .taken = outcome else { return #expect(Bool(false), "no block") }
+                writer.rest()
+            }
+        }
+        // Nothing was worth a write, and a checkpoint takes it along all the same.
+        #expect(file.written == ByteIntervals())
+        #expect(try await file.checkpoint() == ByteIntervals([0..<200_000]))
+        for writer in writers { try? await writer.finish() }
+        #expect(contents(file.descriptor) == all)
+    }
+
+    @Test("a rest that lies across the end of a large block of the file is whole", arguments: [1, 100, 4097, 20_000])
+    func acrossTheEnd(_ before: Int) async throws {
+        let path = WritePath(blocks: 2, smallBlocks: 1)
+        let file = OutputFile(descriptor: temporaryDescriptor(), path: path)
+        let offset = Block.largeSize - before
+        let all = testBytes(60_000)
+        let writer = FileWriter(file: file, offset: Int64(offset)) {}
+        try await append(Array(all[..<30_000]), to: writer)
+        writer.rest()
+        // Takes the only small block: slow streams make do with a large one.
+        let other = FileWriter(file: OutputFile(descriptor: temporaryDescriptor(), path: path), offset: 0) {}
+        try await append([0], to: other)
+        for start in stride(from: 30_000, to: all.count, by: 15_000) {
+            try await append(Array(all[start..<start + 15_000]), to: writer)
+            writer.rest()
+        }
+        try? await writer.finish()
+        try? await other.finish()
+        #expect(file.written == ByteIntervals([Int64(offset)..<Int64(offset + all.count)]))
+        #expect(Array(contents(file.descriptor).dropFirst(offset)) == all)
+    }
+
+    @Test("bytes that go on in a large block shortly before its end are whole", arguments: [1, 4096, 12_288, 15_000])
+    func shortlyBeforeTheEnd(_ before: Int) async throws {
+        // The one small block ends so long before a large one of the file would.
+        let path = WritePath(blocks: 2, smallBlocks: 1)
+        let file = OutputFile(descriptor: temporaryDescriptor(), path: path)
+        let offset = (Block.largeSize - before) / Block.alignment * Block.alignment - Block.smallSize
+        let all = testBytes(Block.smallSize + 60_000)
+        let writer = FileWriter(file: file, offset: Int64(offset)) {}
+        for start in stride(from: 0, to: all.count, by: 15_000) {
+            try await append(Array(all[start..<min(start + 15_000, all.count)]), to: writer)
+        }
+        try? await writer.finish()
+        #expect(file.written == ByteIntervals([Int64(offset)..<Int64(offset + all.count)]))
+        #expect(Array(contents(file.descriptor).dropFirst(offset)) == all)
+    }
+
+    @Test(
+        "what they write in between are whole pages of the file, and all bytes arrive", arguments: [0, 1, 4095, 70_001])
+    func pages(_ offset: Int) async throws {
+        let edges = Shared<[Int]>([])
+        let path = WritePath(blocks: 1, smallBlocks: 2) { descriptor, bytes, count, offset in
+            edges.change { $0.append(Int(offset) + count) }
+            return pwrite(descriptor, bytes, count, Int(offset))
+        }
+        let file = OutputFile(descriptor: temporaryDescriptor(), path: path)
+        let all = testBytes(700_000)
+        let writer = FileWriter(file: file, offset: Int64(offset)) {}
+        var (position, piece) = (0, 1)
+        while position < all.count {
+            let end = min(position + piece, all.count)
+            try await append(Array(all[position..<end]), to: writer)
+            (position, piece) = (end, piece * 7 % 16_381 + 1)
+            if piece % 3 == 0 { writer.rest() }
+        }
+        try await eventually { file.written.count > 600_000 }
+        #expect(edges.value.allSatisfy { $0 % Block.alignment == 0 })
+        try? await writer.finish()
+        #expect(file.written == ByteIntervals([Int64(offset)..<Int64(offset + all.count)]))
+        #expect(Array(contents(file.descriptor).dropFirst(offset)) == all)
+    }
+}

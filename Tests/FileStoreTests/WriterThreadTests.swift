@@ -1,0 +1,68 @@
+import Glibc
+import HaulHTTP
+import HaulStorage
+import HaulTestSupport
+import Testing
+
+@testable import HaulFileStore
+
+@Suite("The writer threads")
+struct WriterThreadTests {
+    /// Two files on one path with two threads, whose writes are counted as they begin and held until the gate is opened.
+    private final class Bench: Sendable {
+        let gate = Latch()
+        let began: Shared<[Int32: Int]>
+        let path: WritePath
+        let files: [OutputFile]
+
+        init() {
+            let (gate, began) = (gate, Shared([Int32: Int]()))
+            path = WritePath(blocks: 8, writers: 2) { descriptor, bytes, count, offset in
+                began.change { $0[descriptor, default: 0] += 1 }
+                gate.wait()
+                return pwrite(descriptor, bytes, count, Int(offset))
+            }
+            self.began = began
+            files = [path, path].map { OutputFile(descriptor: temporaryDescriptor(), path: $0) }
+        }
+
+        /// Hands over `count` blocks of 5,000 bytes.
+        func submit(_ count: Int, to file: OutputFile) async throws -> FileWriter {
+            let writer = FileWriter(file: file, offset: 0) {}
+            for start in stride(from: 0, to: count * 5000, by: 5000) {
+                try await append(testBytes(5000, from: start), to: writer)
+                writer.handOver()
+            }
+            return writer
+        }
+
+        func writes(of file: OutputFile) -> Int { began.value[file.descriptor] ?? 0 }
+    }
+
+    @Test("a file that has much to write leaves a thread for another one") func oneEach() async throws {
+        let bench = Bench()
+        let (long, short) = (bench.files[0], bench.files[1])
+        let first = try await bench.submit(4, to: long)
+        try await eventually { bench.writes(of: long) == 1 }
+        let second = try await bench.submit(1, to: short)
+        try await eventually { bench.writes(of: short) == 1 }
+        #expect(bench.writes(of: long) == 1)
+        bench.gate.open()
+        try? await first.finish()
+        try? await second.finish()
+        #expect(contents(long.descriptor) == testBytes(20_000))
+        #expect(contents(short.descriptor) == testBytes(5000))
+    }
+
+    @Test("where the disk is slow both threads write a file") func slowDisk() async throws {
+        let bench = Bench()
+        // An eighth of it counts.
+        bench.path.noteDirectWrite(1_000_000_000)
+        let file = bench.files[0]
+        let writer = try await bench.submit(4, to: file)
+        try await eventually { bench.writes(of: file) == 2 }
+        bench.gate.open()
+        try? await writer.finish()
+        #expect(contents(file.descriptor) == testBytes(20_000))
+    }
+}

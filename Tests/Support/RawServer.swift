@@ -1,0 +1,123 @@
+import Glibc
+import HaulExecutors
+import Synchronization
+
+/// A server on a loopback port that treats every connection as its script says, on a thread each. It speaks no HTTP:
+/// the scripts send bytes.
+package final class RawServer: Sendable {
+    private let listener: LoopbackListener
+    private let accepted = Mutex<[Int32]>([])
+
+    package init(_ script: @escaping @Sendable (RawConnection) -> Void) {
+        guard let listener = try? LoopbackListener() else { fatalError("no socket on loopback") }
+        self.listener = listener
+        listener.start(name: "raw-server") { [self] descriptor in
+            accepted.withLock { $0.append(descriptor) }
+            startThread(name: "raw-connection") {
+                let connection = RawConnection(descriptor: descriptor)
+                script(connection)
+                connection.close()
+            }
+        }
+    }
+
+    /// Ends the thread that accepts; running scripts end with their connections.
+    package func stop() { listener.stop() }
+
+    package var port: Int { listener.port }
+
+    package var url: String { "http://127.0.0.1:\(port)/file" }
+
+    /// Connections accepted so far.
+    package var connections: Int { accepted.withLock(\.count) }
+}
+
+/// One connection of a `RawServer`, in its script.
+package final class RawConnection: Sendable {
+    private let descriptor: Atomic<Int32>
+
+    package init(descriptor: Int32) { self.descriptor = Atomic(descriptor) }
+
+    private var socket: Int32 { descriptor.load(ordering: .relaxed) }
+
+    /// The head of the next request; nil when the client has closed the connection.
+    package func readRequest() -> String? {
+        var bytes: [UInt8] = []
+        var byte: UInt8 = 0
+        while !bytes.suffix(4).elementsEqual("\r\n\r\n".utf8) {
+            guard read(socket, &byte, 1) == 1 else { return nil }
+            bytes.append(byte)
+        }
+        return String(decoding: bytes, as: UTF8.self)
+    }
+
+    /// What has come, up to so many bytes, without taking it; waits for the first.
+    package func peek(_ count: Int) -> [UInt8] {
+        var buffer = [UInt8](repeating: 0, count: count)
+        let found = recv(socket, &buffer, count, Int32(MSG_PEEK))
+        return Array(buffer.prefix(max(0, found)))
+    }
+
+    /// Passes bytes on to a port of 127.0.0.1 and back, until either end is reached.
+    package func pass(to port: Int) {
+        guard let other = try? LoopbackSocket.connect(.v4, port: port) else { return }
+        defer { Glibc.close(other) }
+        var buffer = [UInt8](repeating: 0, count: 64 << 10)
+        while true {
+            var events = [socket, other].map { pollfd(fd: $0, events: Int16(POLLIN), revents: 0) }
+            poll(&events, 2, -1)
+            for (index, to) in [other, socket].enumerated() where events[index].revents != 0 {
+                let count = recv(events[index].fd, &buffer, buffer.count, 0)
+                guard count > 0 else { return }
+                var sent = 0
+                while sent < count {
+                    let step = buffer.withUnsafeBytes {
+                        Glibc.send(to, $0.baseAddress! + sent, count - sent, Int32(MSG_NOSIGNAL))
+                    }
+                    guard step > 0 else { return }
+                    sent += step
+                }
+            }
+        }
+    }
+
+    /// Sends all of it; false when the client has closed the connection.
+    @discardableResult
+    package func send(_ bytes: some Collection<UInt8>) -> Bool {
+        let bytes = Array(bytes)
+        var sent = 0
+        while sent < bytes.count {
+            let count = bytes.withUnsafeBytes {
+                Glibc.send(socket, $0.baseAddress! + sent, $0.count - sent, Int32(MSG_NOSIGNAL))
+            }
+            guard count > 0 else { return false }
+            sent += count
+        }
+        return true
+    }
+
+    @discardableResult
+    package func send(_ text: String) -> Bool { send(Array(text.utf8)) }
+
+    /// Returns when the client's kernel has confirmed all that was sent.
+    package func waitUntilReceived() { LoopbackSocket.waitUntilReceived(socket) }
+
+    /// Reads until the client closes the connection.
+    package func waitForClose() {
+        var buffer = [UInt8](repeating: 0, count: 4096)
+        while read(socket, &buffer, buffer.count) > 0 {}
+    }
+
+    package func close() {
+        let descriptor = descriptor.exchange(-1, ordering: .relaxed)
+        if descriptor >= 0 { Glibc.close(descriptor) }
+    }
+
+    /// Closes with RST in place of FIN. It overtakes bytes that have not arrived, so it waits for them.
+    package func reset() {
+        waitUntilReceived()
+        var linger = linger(l_onoff: 1, l_linger: 0)
+        setsockopt(socket, SOL_SOCKET, SO_LINGER, &linger, socklen_t(MemoryLayout<Glibc.linger>.size))
+        close()
+    }
+}

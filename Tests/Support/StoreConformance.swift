@@ -1,0 +1,270 @@
+package import HaulContract
+import HaulExecutors
+import HaulHTTP
+package import HaulStorage
+import Synchronization
+import Testing
+
+/// What every store has to do, whatever it keeps its bytes in. The tests of a store run each of these checks on it.
+package struct StoreConformance: Sendable {
+    package enum Check: String, Sendable, CaseIterable {
+        case bytesInAnyOrderBecomeOneFile =
+            "bytes that come in any order become one file, under its name only when it is whole"
+        case smallFileIsPutAtOnce = "a small file is put at once"
+        case checkpointIsContinued = "another run goes on from a checkpoint, with no byte lost"
+        case nothingNewIsNoCheckpoint = "a checkpoint without news says nothing"
+        case fencedRunGivesNoName = "a run whose partial file was taken over gives no name"
+        case lostLeaseGivesNoName = "a run whose lease is lost gives no name"
+        case wrongDigestGivesNoName = "a file with the wrong digest gets no name, and leaves nothing"
+        case namedFileIsFoundAgain = "a file that was named by a run that nobody heard of is found by the next"
+        case foreignFileStays = "a file that is not the job's stays, as if_exists says"
+        case changedFileIsNotHeld = "a finished file that was changed is not taken for the job's"
+        case discardLeavesNothing = "a partial file that is discarded leaves nothing"
+        case leftoverIsFoundAndRemoved = "a partial file that nobody wants is found, and removed unless it was changed"
+        case otherFileIsNotDeleted = "only the file that was stored is deleted"
+    }
+
+    private let store: any Store
+    /// What a finished file holds; nil if there is none.
+    private let read: @Sendable (String) async -> [UInt8]?
+    /// Puts a file there that is none of the store's own doing.
+    private let write: @Sendable (String, [UInt8]) async -> Void
+
+    package init(
+        _ store: any Store, read: @escaping @Sendable (String) async -> [UInt8]?,
+        write: @escaping @Sendable (String, [UInt8]) async -> Void
+    ) {
+        (self.store, self.read, self.write) = (store, read, write)
+    }
+
+    package func run(_ check: Check) async throws {
+        switch check {
+        case .bytesInAnyOrderBecomeOneFile: try await bytesInAnyOrder()
+        case .smallFileIsPutAtOnce: try await smallFile()
+        case .checkpointIsContinued: try await continued()
+        case .nothingNewIsNoCheckpoint: try await nothingNew()
+        case .fencedRunGivesNoName: try await fenced()
+        case .lostLeaseGivesNoName: try await lostLease()
+        case .wrongDigestGivesNoName: try await wrongDigest()
+        case .namedFileIsFoundAgain: try await foundAgain()
+        case .foreignFileStays: try await foreignFile()
+        case .changedFileIsNotHeld: try await changedFile()
+        case .discardLeavesNothing: try await discarded()
+        case .leftoverIsFoundAndRemoved: try await leftover()
+        case .otherFileIsNotDeleted: try await deleted()
+        }
+    }
+
+    // MARK: The checks
+
+    private static let size = 300_000
+    private let bytes = testBytes(Self.size)
+
+    private func bytesInAnyOrder() async throws {
+        let partial = try await open(run: 1)
+        try await receive(200_000..<300_000, into: partial)
+        #expect(await read("a/b") == nil)
+        try await receive(0..<200_000, into: partial)
+        #expect(partial.written.contains(0..<300_000))
+        let file = try #require(stored(try await partial.commit(whole())))
+        #expect(file.file == "a/b" && file.bytes == 300_000)
+        #expect(await read("a/b") == bytes)
+    }
+
+    private func smallFile() async throws {
+        let request = request(run: 1)
+        let partial = store.begin(request, generation: request.run, suggested: "x")
+        #expect(partial.place == nil)
+        let file = try #require(stored(try await partial.put(bytes, whole())))
+        #expect(file.checksum == nil && partial.place?.file == "a/b")
+        #expect(await read("a/b") == bytes)
+    }
+
+    private func continued() async throws {
+        let first = try await open(run: 1)
+        try await receive(0..<100_000, into: first)
+        try await receive(150_000..<200_000, into: first)
+        let point = try #require(try await point(first))
+        #expect(point.offsets == ByteIntervals([0..<100_000, 150_000..<200_000]))
+        let second = try #require(try await resume(point, run: 2))
+        #expect(second.generation == first.generation && second.written == point.offsets)
+        try await receive(100_000..<150_000, into: second)
+        try await receive(200_000..<300_000, into: second)
+        _ = try #require(stored(try await second.commit(whole())))
+        #expect(await read("a/b") == bytes)
+    }
+
+    private func nothingNew() async throws {
+        let partial = try await open(run: 1)
+        try await receive(0..<100_000, into: partial)
+        #expect(try await partial.checkpoint() != nil)
+        #expect(try await partial.checkpoint() == nil)
+    }
+
+    private func fenced() async throws {
+        let late = try await open(run: 1)
+        try await receive(0..<300_000, into: late)
+        let point = try #require(try await point(late))
+        _ = try #require(try await resume(point, run: 2))
+        guard case .fenced = try await late.commit(whole()) else {
+            Issue.record("the late run has given its name")
+            return
+        }
+        #expect(await read("a/b") == nil)
+    }
+
+    private func lostLease() async throws {
+        let request = request(run: 1, lease: RunLease(isHeld: { false }, confirm: { false }))
+        let partial = store.begin(request, generation: request.run, suggested: "x")
+        guard case .fenced = try await partial.put(bytes, whole()) else {
+            Issue.record("a run without a lease has given its name")
+            return
+        }
+        #expect(await read("a/b") == nil)
+    }
+
+    private func wrongDigest() async throws {
+        let partial = try await open(run: 1)
+        try await receive(0..<300_000, into: partial)
+        let wrong = Job.Checksum(algorithm: .md5, digest: String(repeating: "0", count: 32))
+        let whole = WholeFile(size: 300_000, checksum: wrong, authority: "the job", lastModified: nil)
+        let error = await thrown { () throws(TransferError) in try await partial.commit(whole) }
+        #expect(error?.code == .checksumMismatch)
+        #expect(await read("a/b") == nil)
+        #expect(await !partial.exists())
+    }
+
+    private func foundAgain() async throws {
+        let first = try await open(run: 1)
+        try await receive(0..<300_000, into: first)
+        let point = try #require(try await point(first))
+        let file = try #require(stored(try await first.commit(whole())))
+        guard case .placed(let found) = try await store.resume(request(run: 2), from: point) else {
+            Issue.record("the finished file is not found")
+            return
+        }
+        #expect(found.file == file.file && found.identity == file.identity && found.bytes == file.bytes)
+    }
+
+    private func foreignFile() async throws {
+        let foreign = Array("somebody else's".utf8)
+        await write("a/b", foreign)
+        let fail = request(run: 1, ifExists: .fail)
+        let refused = store.begin(fail, generation: fail.run, suggested: "x")
+        let error = await thrown { () throws(TransferError) in try await refused.put(bytes, whole()) }
+        #expect(error?.code == .fileExists)
+        await refused.discard(soon: false)
+        #expect(await read("a/b") == foreign)
+        let rename = request(run: 2, ifExists: .rename)
+        let renamed = try #require(
+            stored(
+                try await store.begin(rename, generation: rename.run, suggested: "x").put(bytes, whole())))
+        #expect(renamed.file == "a/b (1)")
+        #expect(await read("a/b") == foreign)
+        let overwrite = request(run: 3, ifExists: .overwrite)
+        _ = try #require(
+            stored(
+                try await store.begin(overwrite, generation: overwrite.run, suggested: "x").put(bytes, whole())))
+        #expect(await read("a/b") == bytes)
+    }
+
+    private func changedFile() async throws {
+        let file = try await finished()
+        #expect(await store.holds(file, for: request(run: 2, completed: file), fencing: false))
+        await write("a/b", Array("changed".utf8))
+        #expect(await !store.holds(file, for: request(run: 2, completed: file), fencing: false))
+    }
+
+    private func discarded() async throws {
+        let partial = try await open(run: 1)
+        try await receive(0..<100_000, into: partial)
+        await partial.discard(soon: false)
+        #expect(await !partial.exists())
+        #expect(await store.leftovers(olderThan: -1).isEmpty)
+    }
+
+    private func leftover() async throws {
+        let partial = try await open(run: 1)
+        try await receive(0..<100_000, into: partial)
+        _ = try await partial.checkpoint()
+        let found = await store.leftovers(olderThan: -1)
+        #expect(found.map(\.key) == [Self.key] && found.map(\.generation) == [partial.generation])
+        #expect(found.map(\.isPlaced) == [false])
+        #expect(await store.leftovers(olderThan: 1000).isEmpty)
+        #expect(await store.remove(found).count == 1)
+        #expect(await !partial.exists())
+    }
+
+    private func deleted() async throws {
+        let file = try await finished()
+        await store.delete(file.file, identity: file.inode &+ 1)
+        #expect(await read("a/b") == bytes)
+        await store.delete(file.file, identity: file.inode)
+        #expect(await read("a/b") == nil)
+    }
+
+    // MARK: What they share
+
+    private static let key = String(repeating: "a", count: 40)
+
+    private func request(
+        run: Int, ifExists: Job.IfExists = .reuse, completed: CompletedFile? = nil,
+        lease: RunLease = RunLease(isHeld: { true }, confirm: { true })
+    ) -> FileRequest {
+        FileRequest(
+            key: Self.key, run: String(repeating: "\(run)", count: 32), isNew: false, path: "a/b", ifExists: ifExists,
+            completed: completed, lease: lease)
+    }
+
+    private func open(run: Int) async throws -> any Partial {
+        let request = request(run: run)
+        let partial = store.begin(request, generation: request.run, suggested: "x")
+        try await partial.open(total: Int64(Self.size), hashing: nil, with: [])
+        return partial
+    }
+
+    private func whole() -> WholeFile {
+        WholeFile(size: Int64(Self.size), checksum: nil, authority: "the job", lastModified: nil)
+    }
+
+    private func stored(_ outcome: CommitOutcome) -> StoredFile? {
+        if case .stored(let file) = outcome { file } else { nil }
+    }
+
+    /// Gives a range to a sink, in pieces and with its patience, as the engine does.
+    private func receive(_ range: Range<Int>, into partial: any Partial) async throws {
+        let sink = partial.sink(at: Int64(range.lowerBound)) { false }
+        for start in stride(from: range.lowerBound, to: range.upperBound, by: 16_384) {
+            let piece = Array(bytes[start..<min(start + 16_384, range.upperBound)])
+            try await eventually("room in the sink") {
+                switch piece.withUnsafeBytes({ sink.append($0.baseAddress!, $0.count) }) {
+                case .taken: return true
+                case .wait: return false
+                case .failed(let error): throw error
+                }
+            }
+        }
+        try await sink.finish()
+    }
+
+    private func point(_ partial: any Partial) async throws -> ResumePoint? {
+        guard let checkpoint = try await partial.checkpoint(), let place = partial.place else { return nil }
+        return ResumePoint(
+            generation: partial.generation, store: store.id, file: place.file, entity: Entity(total: Int64(Self.size)),
+            source: "", offsets: checkpoint.offsets, blockChecks: checkpoint.blockChecks)
+    }
+
+    private func resume(_ point: ResumePoint, run: Int) async throws -> (any Partial)? {
+        if case .partial(let partial) = try await store.resume(request(run: run), from: point) { partial } else { nil }
+    }
+
+    private func finished() async throws -> CompletedFile {
+        let request = request(run: 1)
+        let partial = store.begin(request, generation: request.run, suggested: "x")
+        let file = try #require(stored(try await partial.put(bytes, whole())))
+        await partial.discard(soon: false)
+        return CompletedFile(
+            file: file.file, bytes: file.bytes, store: store.id, inode: file.identity, modified: file.modified,
+            entity: Entity(), source: "", validated: 0)
+    }
+}
