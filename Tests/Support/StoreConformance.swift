@@ -1,4 +1,4 @@
-package import HaulContract
+import HaulContract
 import HaulExecutors
 import HaulHTTP
 package import HaulStorage
