@@ -11,27 +11,28 @@ actor Connection {
 
     nonisolated var unownedExecutor: UnownedSerialExecutor { Self.loop.asUnownedSerialExecutor() }
 
+    /// One after the other, and none of them twice.
+    private enum Phase {
+        /// TCP, then TLS. The waiter is told when both are established, or when that has failed.
+        case connecting(CheckedContinuation<Void, Never>?)
+        case securing(CheckedContinuation<Void, Never>?)
+        case signingIn
+        case ready
+        /// Ends when nobody waits for a reply any more.
+        case draining
+        case closed(RedisError)
+    }
+
     private let descriptor: Int32
     private let reader = ReplyReader()
     private let label: String
     private let tls: TLS?
-    /// What is to be said; with TLS not sealed yet.
-    private var plain: [UInt8] = []
-    /// With TLS what is to be sent, sealed.
-    private var sealed: [UInt8] = []
-    private var written = 0
-    private var willFlush = false
-    /// The socket took no more; it tells when it does.
-    private var isFull = false
+    private var phase = Phase.connecting(nil)
+    private var outbox = Outbox()
     private var inbox = [UInt8](repeating: 0, count: 64 << 10)
     private var callers = Callers()
     /// One timer for all callers, at the first deadline or before it.
     private var watchdog: (timer: EventLoop.Timer, deadline: ContinuousClock.Instant)?
-    private var opening: CheckedContinuation<Void, Never>?
-    private var isShakingHands = false
-    private var isSignedIn = false
-    private var isRetired = false
-    private var failure: RedisError?
     /// Takes what no call waits for: a subscription's messages.
     private var listener: (@Sendable (Result<RedisValue, RedisError>) -> Void)?
     /// What the server knows of this connection.
@@ -66,6 +67,16 @@ actor Connection {
 
     var isOpen: Bool { failure == nil }
 
+    private var failure: RedisError? { if case .closed(let error) = phase { error } else { nil } }
+
+    /// The server has let us in.
+    private var isSignedIn: Bool {
+        switch phase {
+        case .connecting, .securing, .signingIn: false
+        case .ready, .draining, .closed: true
+        }
+    }
+
     /// Sends `commands` and returns their replies in order. At most once: if the connection fails after that, it throws
     /// `.closed` or `.timedOut`, and the commands may or may not have been done.
     ///
@@ -98,7 +109,7 @@ actor Connection {
     /// Sends a command; its replies go to the listener if no call waits for them.
     func tell(_ command: Command) {
         guard failure == nil else { return }
-        command.encode(into: &plain)
+        command.encode(into: &outbox.plain)
         flushSoon()
     }
 
@@ -110,7 +121,8 @@ actor Connection {
 
     /// Ends the connection when nobody waits for a reply any more.
     func retire() {
-        isRetired = true
+        guard failure == nil else { return }
+        phase = .draining
         if callers.isEmpty { close() }
     }
 
@@ -127,7 +139,7 @@ actor Connection {
             fail(error)
             throw error
         }
-        isSignedIn = true
+        if case .signingIn = phase { phase = .ready }
     }
 
     private func waitUntilConnected(timeout: Duration) async throws(RedisError) {
@@ -136,7 +148,7 @@ actor Connection {
         }
         await withCheckedContinuation { continuation in
             if failure != nil { return continuation.resume() }
-            opening = continuation
+            phase = .connecting(continuation)
             Self.loop.watch(descriptor, for: .writable) { [weak self] readiness in
                 self?.assumeIsolated { $0.handle(readiness) }
             }
@@ -146,14 +158,21 @@ actor Connection {
     }
 
     /// The socket is connected, or will never be.
-    private func begin() {
+    private func begin(_ waiter: CheckedContinuation<Void, Never>?) {
         if let reason = Socket.pendingError(of: descriptor) { return fail(RedisError(.unreachable, reason)) }
         Self.loop.change(descriptor, to: .readable)
-        isShakingHands = tls != nil
-        if let tls { shakeHands(tls) } else { opening.take()?.resume() }
+        phase = .securing(waiter)
+        if let tls { shakeHands(tls) } else { established() }
     }
 
-    /// Begins TLS, or goes on with it. Whoever opens the connection is told when it is established.
+    /// Whoever opens the connection goes on.
+    private func established() {
+        guard case .securing(let waiter) = phase else { return }
+        phase = .signingIn
+        waiter?.resume()
+    }
+
+    /// Begins TLS, or goes on with it.
     private func shakeHands(_ tls: TLS) {
         do {
             try tls.handshake()
@@ -163,73 +182,38 @@ actor Connection {
             flush()
             return fail(error)
         }
-        guard tls.isEstablished else { return }
-        isShakingHands = false
-        opening.take()?.resume()
+        if tls.isEstablished { established() }
     }
 
     // MARK: The socket
 
     private func handle(_ readiness: EventLoop.Readiness) {
-        if opening != nil, !isShakingHands { return begin() }
+        if case .connecting(let waiter) = phase { return begin(waiter) }
         if readiness.contains(.writable) { flush() }
         if !readiness.isDisjoint(with: [.readable, .failed]), failure == nil { receive() }
     }
 
     private func flushSoon() {
-        guard !willFlush, !isFull else { return }
-        willFlush = true
+        guard !outbox.isScheduled, !outbox.isFull else { return }
+        outbox.isScheduled = true
         Self.loop.atEndOfTurn { [weak self] in self?.assumeIsolated { $0.flush() } }
     }
 
     private func flush() {
-        willFlush = false
         guard failure == nil else { return }
-        guard let tls else { return check(write(&plain)) }
-        do {
-            if tls.isEstablished {
-                try tls.send(plain)
-                plain.removeAll(keepingCapacity: plain.capacity < 1 << 20)
+        let wasFull = outbox.isFull
+        do throws(RedisError) {
+            let outcome = try outbox.write(to: descriptor, through: tls)
+            if outbox.isFull != wasFull {
+                Self.loop.change(descriptor, to: outbox.isFull ? [.readable, .writable] : .readable)
             }
-            sealed += tls.output()
+            guard case .failed(let code) = outcome else { return }
+            // What the server said before it closed may tell why.
+            receive()
+            fail(RedisError(.closed, "the connection to Redis at \(label) broke: \(Socket.message(code))"))
         } catch {
-            return fail(error)
+            fail(error)
         }
-        check(write(&sealed))
-    }
-
-    private func check(_ code: Int32) {
-        guard code != 0 else { return }
-        // What the server said before it closed may tell why.
-        receive()
-        fail(RedisError(.closed, "the connection to Redis at \(label) broke: \(Socket.message(code))"))
-    }
-
-    /// Writes what the socket takes; the result is 0 or the socket's error.
-    private func write(_ bytes: inout [UInt8]) -> Int32 {
-        while written < bytes.count {
-            let count = bytes.withUnsafeBytes {
-                Glibc.send(descriptor, $0.baseAddress! + written, $0.count - written, Int32(MSG_NOSIGNAL))
-            }
-            if count > 0 {
-                written += count
-            } else if errno == EAGAIN {
-                setFull(true)
-                return 0
-            } else if errno != EINTR {
-                return errno
-            }
-        }
-        bytes.removeAll(keepingCapacity: bytes.capacity < 1 << 20)
-        written = 0
-        setFull(false)
-        return 0
-    }
-
-    private func setFull(_ full: Bool) {
-        guard isFull != full else { return }
-        isFull = full
-        Self.loop.change(descriptor, to: full ? [.readable, .writable] : .readable)
     }
 
     private func receive() {
@@ -274,7 +258,7 @@ actor Connection {
             return
         }
         callers.deliver(value)
-        if isRetired, callers.isEmpty { close() }
+        if case .draining = phase, callers.isEmpty { close() }
     }
 
     /// Sees to it that the connection fails if replies are overdue.
@@ -295,16 +279,20 @@ actor Connection {
     }
 
     private func fail(_ reason: RedisError) {
-        guard failure == nil else { return }
+        let (before, wasSignedIn) = (phase, isSignedIn)
+        if case .closed = before { return }
         var error = reason
         // A server that takes no more clients answers with an error whatever comes first, and closes.
-        if !isSignedIn, case .error(let refusal) = callers.firstReply { error = refusal }
-        failure = error
+        if !wasSignedIn, case .error(let refusal) = callers.firstReply { error = refusal }
+        phase = .closed(error)
         Self.loop.unwatch(descriptor)
         // While replies are awaited the server may still be at it: what it has not received yet is not to be done.
         if callers.isEmpty { Glibc.close(descriptor) } else { Socket.abort(descriptor) }
         if let watchdog { Self.loop.cancel(watchdog.timer) }
-        opening.take()?.resume()
+        switch before {
+        case .connecting(let waiter), .securing(let waiter): waiter?.resume()
+        case .signingIn, .ready, .draining, .closed: break
+        }
         callers.fail(error)
         listener?(.failure(error))
         listener = nil
