@@ -8,48 +8,41 @@ import Synchronization
 extension QueueAttendant {
     func enter(_ running: RunningJob, _ activity: any Activity) {
         let isFirst = state.withLock { state in
-            state.pending.remove(running.run.token)
-            state.running[running.run.token] = running
-            state.activities[running.run.token] = activity
+            state.ledger.enter(running.run.token, Entry(running: running, activity: activity))
             defer { state.isCheckpointing = true }
             return !state.isCheckpointing
         }
         if isFirst { Task { await checkpoint() } }
     }
 
-    /// While there are runs: an end for those whose deadline has passed, and a checkpoint of each every 32 MiB and every second. One task looks after all of them; with very
-    /// many both the looks and the checkpoints become rarer, and those that time alone asks for take turns, so that they do not
-    /// drown the disk.
+    /// While there are runs: ends those whose deadline has passed, and makes a checkpoint of each every 32 MiB and every second.
+    /// One task does it for all of them. With very many both the looks and the checkpoints become rarer, and the checkpoints
+    /// that only time asks for take turns, so that they do not drown the disk.
     private func checkpoint() async {
         while true {
             try? await Task.sleep(for: .milliseconds(min(1000, max(100, 5 * runningCount))))
             let runs = state.withLock { state in
-                state.isCheckpointing = !state.running.isEmpty
-                return state.running.values.map { ($0, state.activities[$0.run.token]) }
+                state.isCheckpointing = !state.ledger.runs.isEmpty
+                return Array(state.ledger.runs.values)
             }
             if runs.isEmpty { return }
             var turns = CheckpointTurns(runs: runs.count)
-            for case (let running, let activity?) in runs {
-                running.stopIfOverdue()
-                turns.note(running.checkpointIfDue(activity, interval: turns.interval) { self.hurry() })
+            for entry in runs {
+                entry.running.stopIfOverdue()
+                turns.note(
+                    entry.running.checkpointIfDue(entry.activity, interval: turns.interval) { self.hurry() })
             }
         }
     }
 
     /// The run has ended; until it is settled or forgotten its claim is still ours.
-    func leave(_ running: RunningJob) {
-        state.withLock { state in
-            state.pending.insert(running.run.token)
-            state.running[running.run.token] = nil
-            state.activities[running.run.token] = nil
-        }
-    }
+    func leave(_ running: RunningJob) { state.withLock { $0.ledger.leave(running.run.token) } }
 
     /// A claim that is settled, or another's.
-    func forget(_ run: Run) { state.withLock { _ = $0.pending.remove(run.token) } }
+    func forget(_ run: Run) { state.withLock { $0.ledger.forget(run.token) } }
 
-    var running: [RunningJob] { state.withLock { Array($0.running.values) } }
-    var runningCount: Int { state.withLock { $0.running.count } }
+    var running: [RunningJob] { state.withLock { $0.ledger.runs.values.map(\.running) } }
+    var runningCount: Int { state.withLock { $0.ledger.runs.count } }
 
     /// Tells Redis how a run ended, until Redis has heard it; a settle may be sent again. Returns the next claim, if one
     /// was asked for and given; `isEmpty` if the queue had none.
@@ -61,8 +54,7 @@ extension QueueAttendant {
         while true {
             do {
                 next = state.withLock { state in
-                    guard let next, state.mayClaim else { return nil }
-                    state.pending.insert(next)
+                    guard let next, state.ledger.begin([next]) else { return nil }
                     return next
                 }
                 let reply = try await settler.settle(
@@ -71,13 +63,12 @@ extension QueueAttendant {
                     as: identity, next: next)
                 if settlement.isCompleted { replicaWait?.note() }
                 let claim = reply.next.flatMap(accept)
-                if claim == nil, let next { state.withLock { _ = $0.pending.remove(next) } }
+                if claim == nil, let next { state.withLock { $0.ledger.forget(next) } }
                 return (reply.isOurs, claim, reply.next?.isEmpty ?? false)
             } catch {
                 // The claim of a settle whose reply was lost is put back by the next registration.
-                if let next { state.withLock { _ = $0.pending.remove(next) } }
+                state.withLock { $0.ledger.lose(next.map { [$0] } ?? []) }
                 next = nil
-                state.withLock { $0.isInDoubt = true }
                 if isOutOfTime {
                     state.withLock { $0.unsettled += 1 }
                     log.warning(

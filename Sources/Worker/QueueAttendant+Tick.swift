@@ -30,8 +30,8 @@ extension QueueAttendant {
                 if Task.isCancelled { break }
                 // After a doubt about the connection all of them are told of.
                 let isLook = state.withLock { state in
-                    defer { state.isLookDue = false }
-                    return state.isLookDue || state.isInDoubt
+                    defer { state.ticks.isLookDue = false }
+                    return state.ticks.isLookDue || state.ledger.isInDoubt
                 }
                 let news = isLook ? [] : running.filter(\.hasNews)
                 if isLook { await tick(fields()) } else if !news.isEmpty { await tick(fields(), .requests, of: news) }
@@ -42,7 +42,7 @@ extension QueueAttendant {
 
     /// Asks for a look after the queue at once.
     func look() {
-        state.withLock { $0.isLookDue = true }
+        state.withLock { $0.ticks.isLookDue = true }
         nudge.yield()
     }
 
@@ -53,13 +53,13 @@ extension QueueAttendant {
     /// longer one is not silent until the next second.
     func hurrySoon() {
         let isFirst = state.withLock { state in
-            defer { state.isHurrying = true }
-            return !state.isHurrying
+            defer { state.ticks.isHurrying = true }
+            return !state.ticks.isHurrying
         }
         guard isFirst else { return }
         Task {
             try? await Task.sleep(for: .milliseconds(100))
-            state.withLock { $0.isHurrying = false }
+            state.withLock { $0.ticks.isHurrying = false }
             guard let oldest = running.compactMap(\.newsSince).min() else { return }
             if oldest <= .now - .milliseconds(90) { hurry() } else { hurrySoon() }
         }
@@ -86,13 +86,13 @@ extension QueueAttendant {
         let reports = runs.map(report)
         let (isHeld, gone) = state.withLock { state in
             defer { if extent == .queue { state.gone = [] } }
-            return (state.gate == .full, extent == .queue ? state.gone : [])
+            return (state.ledger.gate == .full, extent == .queue ? state.gone : [])
         }
         var tick = Tick(
             identity, extent, runs: Array(zip(runs.map(\.run), reports)), fields: fields, isHeld: isHeld, gone: gone)
         var trouble: RedisError?
         do throws(RedisError) {
-            if state.withLock({ !$0.isRegistered || $0.isInDoubt }) { try await register(fields) }
+            if state.withLock({ $0.ledger.needsRegistration }) { try await register(fields) }
             try await queue.perform(&tick)
         } catch {
             trouble = error
@@ -102,11 +102,11 @@ extension QueueAttendant {
         await leftovers.unlink(tick.reply.dropped)
         if let trouble {
             for (running, report) in zip(runs, reports).dropFirst(tick.told) { running.putBack(report) }
-            state.withLock { $0.isInDoubt = true }
+            state.withLock { $0.ledger.doubt() }
             await pause(after: trouble, while: "looking after the queue")
             return false
         }
-        if extent != .runs { state.withLock { $0.gate = tick.reply.gate } }
+        if extent != .runs { state.withLock { $0.ledger.note(tick.reply.gate) } }
         if tick.reply.isMoreToDo { look() }
         await look(for: tick.reply.silent)
         return true
@@ -115,7 +115,7 @@ extension QueueAttendant {
     /// What a run has to tell now.
     private func report(of running: RunningJob) -> RunReport {
         var report = running.takeReport()
-        guard let activity = state.withLock({ $0.activities[running.run.token] }) else { return report }
+        guard let activity = state.withLock({ $0.ledger.runs[running.run.token]?.activity }) else { return report }
         Progress.add(activity.progress(), to: &report, of: running)
         Progress.add(wait: activity.isWaitingForHost, to: &report, of: running)
         let isAtWork = activity.isAtWork
@@ -129,7 +129,7 @@ extension QueueAttendant {
         if reply.fenced.contains(token) {
             // Not of one that was settled before this tick came to it. It is said once, however many ticks pass before the run
             // has ended.
-            if state.withLock({ $0.running[token] }) != nil, running.stop(.fenced) {
+            if state.withLock({ $0.ledger.runs[token] }) != nil, running.stop(.fenced) {
                 log.warning("fenced: another worker has the job", metadata: ["id": "\(running.run.id)"])
             }
             return
@@ -182,14 +182,9 @@ extension QueueAttendant {
 
     /// Makes this worker known, waiting for an earlier process of the same name to be gone.
     func register(_ fields: [(String, String)]) async throws(RedisError) {
-        let known = state.withLock { state in
-            state.isInDoubt = false
-            state.registrations += 1
-            // From here on what an abandoned connection may still bring to Redis gets nothing.
-            state.session += 1
-            return Array(state.pending) + Array(state.running.keys)
-        }
-        defer { state.withLock { $0.registrations -= 1 } }
+        let known = state.withLock { $0.ledger.beginRegistration() }
+        var isKnown = false
+        defer { state.withLock { $0.ledger.endRegistration(succeeded: isKnown) } }
         var tries = 0
         while !(try await queue.register(identity, fields: fields, known: known)) {
             tries += 1
@@ -199,7 +194,7 @@ extension QueueAttendant {
             }
             try? await Task.sleep(for: .milliseconds(100))
         }
-        state.withLock { $0.isRegistered = true }
+        isKnown = true
     }
 
     /// A message on the control channel is a hint that a request waits for one of our runs.

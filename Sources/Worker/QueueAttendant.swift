@@ -8,34 +8,31 @@ import Synchronization
 
 /// One queue as this worker serves it: waiting for jobs, the tick, and the runs that are under way.
 final class QueueAttendant: Sendable {
+    /// A run that is under way, and what does its job.
+    struct Entry {
+        let running: RunningJob
+        let activity: any Activity
+    }
+
     struct State {
-        var running: [String: RunningJob] = [:]
-        var activities: [String: any Activity] = [:]
-        /// What Redis said last.
-        var gate = QueueGate.open
-        var isRegistered = false
-        /// A registration puts back every claim that it does not know: none may be made while one is under way.
-        var registrations = 0
-        /// After any doubt about the connection: what was claimed then may be unknown to us, and we to Redis.
-        var isInDoubt = false
-        /// Runs whose end Redis has not heard of within the grace time.
-        var unsettled = 0
+        var ledger = ClaimLedger<Entry>()
+        var ticks = TickRequests()
+        var isCheckpointing = false
         /// Workers on this machine whose processes are gone, to be told with the next tick.
         var gone: [Neighbour] = []
-        /// The number of the last registration: claims are made under it.
-        var session = 0
-        var mayClaim: Bool { gate != .paused && isRegistered && !isInDoubt && registrations == 0 }
-        /// Tokens of claims that are ours although no run of them is entered: asked for, or being settled.
-        var pending: Set<String> = []
-        var isHurrying = false
-        /// The next tick is to be of the whole queue, and of all runs.
-        var isLookDue = false
-        var isCheckpointing = false
         /// When the grace time is over, once the worker is told to end.
         var deadline: ContinuousClock.Instant?
-        /// The last trouble that was logged, and when: the same one is not said again within ten seconds, another one not
-        /// within one.
-        var trouble: (reason: String, at: ContinuousClock.Instant)?
+        /// Runs whose end Redis has not heard of within the grace time.
+        var unsettled = 0
+        var trouble = TroubleNote()
+    }
+
+    /// Which ticks are asked for.
+    struct TickRequests {
+        /// Somebody waits a moment to ask for one.
+        var isHurrying = false
+        /// The next one is to be of the whole queue, and of all runs.
+        var isLookDue = false
     }
 
     /// A wait lasts at most this long; then the claim behind it looks for what others left in `held`.
@@ -78,7 +75,7 @@ final class QueueAttendant: Sendable {
     /// This process, as it has registered last.
     var identity: WorkerIdentity {
         var identity = process
-        identity.session = state.withLock { $0.session }
+        identity.session = state.withLock { $0.ledger.session }
         return identity
     }
 
@@ -87,11 +84,11 @@ final class QueueAttendant: Sendable {
     /// Waits for a job and claims it, and up to `most` if they are there. None: there was none, or Redis could not be asked (a
     /// pause has passed then).
     func wait(most: Int) async -> [Claim] {
-        guard state.withLock({ $0.mayClaim }) else {
+        guard state.withLock({ $0.ledger.mayClaim }) else {
             try? await Task.sleep(for: .milliseconds(100))
             return []
         }
-        let isFull = state.withLock { $0.gate == .full }
+        let isFull = state.withLock { $0.ledger.gate == .full }
         return await claiming(most) { tokens throws(RedisError) in
             try await self.queue.waitAndClaim(
                 self.identity, tokens: tokens, block: Self.block, isFull: isFull, on: self.waiter)
@@ -100,7 +97,7 @@ final class QueueAttendant: Sendable {
 
     /// Claims what waits now; nil if nothing does.
     func claimNow() async -> (claim: Claim?, isEmpty: Bool) {
-        guard state.withLock({ $0.mayClaim }) else { return (nil, true) }
+        guard state.withLock({ $0.ledger.mayClaim }) else { return (nil, true) }
         while true {
             let replies = await claiming(1) { tokens throws(RedisError) in
                 try await self.queue.claim(self.identity, tokens: tokens)
@@ -116,12 +113,12 @@ final class QueueAttendant: Sendable {
         switch reply {
         case .job(let claim): return claim
         case .more: break
-        case .empty: state.withLock { $0.gate = .open }
-        case .paused: state.withLock { $0.gate = .paused }
-        case .full: state.withLock { $0.gate = .full }
+        case .empty: state.withLock { $0.ledger.note(.open) }
+        case .paused: state.withLock { $0.ledger.note(.paused) }
+        case .full: state.withLock { $0.ledger.note(.full) }
         case .stale:
             // Redis has forgotten the worker, or knows a later registration than the one that we asked under.
-            state.withLock { $0.isInDoubt = true }
+            state.withLock { $0.ledger.doubt() }
             hurry()
         }
         return nil
@@ -132,21 +129,14 @@ final class QueueAttendant: Sendable {
     ) async -> [ClaimReply]? {
         let tokens = (0..<count).map { _ in Token.make() }
         // Until its run is entered, a claim is known by its token only.
-        let mayClaim = state.withLock { state in
-            if state.mayClaim { state.pending.formUnion(tokens) }
-            return state.mayClaim
-        }
-        guard mayClaim else { return nil }
+        guard state.withLock({ $0.ledger.begin(tokens) }) else { return nil }
         do {
             let replies = try await ask(tokens)
             let claimed = replies.compactMap { if case .job(let claim) = $0 { claim.run.token } else { nil } }
-            state.withLock { $0.pending.subtract(Set(tokens).subtracting(claimed)) }
+            state.withLock { $0.ledger.end(tokens, claimed: claimed) }
             return replies
         } catch {
-            state.withLock { state in
-                state.pending.subtract(tokens)
-                state.isInDoubt = true
-            }
+            state.withLock { $0.ledger.lose(tokens) }
             // The worker ends its own wait when it is told to end.
             if !isEnding { await pause(after: error, while: "waiting for jobs") }
             // Nothing is claimed before it is registered anew.
@@ -177,7 +167,7 @@ final class QueueAttendant: Sendable {
 
     func close() async {
         // Claims that Redis counts as ours, though we never heard of them, go back first.
-        if state.withLock({ $0.isInDoubt }), !isOutOfTime { try? await register([]) }
+        if state.withLock({ $0.ledger.isInDoubt }), !isOutOfTime { try? await register([]) }
         try? await queue.leave(identity)
         await queue.redis.close()
     }
@@ -191,16 +181,7 @@ final class QueueAttendant: Sendable {
     }
 
     func note(_ error: RedisError, while what: String) {
-        let isNews = state.withLock { state in
-            if let trouble = state.trouble,
-                ContinuousClock.now - trouble.at < .seconds(trouble.reason == error.message ? 10 : 1)
-            {
-                return false
-            }
-            state.trouble = (error.message, .now)
-            return true
-        }
-        if isNews, !Task.isCancelled {
+        if state.withLock({ $0.trouble.isNews(error.message) }), !Task.isCancelled {
             log.warning("Redis failed", metadata: ["while": "\(what)", "reason": "\(error)"])
         }
     }
