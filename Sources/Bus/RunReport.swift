@@ -4,14 +4,18 @@ import HaulRedis
 /// An event that a worker publishes through a function of Redis, which adds the sequence number, the time and the job's meta.
 package struct Announcement: Sendable {
     package let name: String
-    /// JSON members, each with a leading comma.
-    let members: String
+    private let object: JSONObject
 
-    /// `members` are names and JSON texts.
-    package init(_ name: String, _ members: [(String, String?)] = []) {
+    /// `write` sets what the event tells besides.
+    package init(_ name: String, _ write: (inout JSONObject) -> Void = { _ in }) {
         self.name = name
-        self.members = members.compactMap { name, text in text.map { ",\"\(name)\":\($0)" } }.joined()
+        var object = JSONObject()
+        write(&object)
+        self.object = object
     }
+
+    /// As the functions of Redis take them: they put their own members before these.
+    var members: String { object.members.isEmpty ? "" : "," + object.members }
 }
 
 /// What a run tells Redis with a tick or at its end: fields of the hash, durable offsets, events.

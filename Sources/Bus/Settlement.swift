@@ -55,28 +55,26 @@ package enum Settlement: Sendable {
     var announcement: Announcement {
         switch self {
         case .completed(let file, let seconds, let unchanged):
-            Announcement(
-                outcome,
-                [
-                    ("file", JSON.quoted(file.file)), ("bytes", String(file.bytes)),
-                    ("seconds", String(seconds)), ("checksum", file.checksum.map(JSON.quoted)),
-                    ("etag", file.entity.etag.map(JSON.quoted)), ("unchanged", unchanged ? "true" : nil),
-                ])
+            Announcement(outcome) { event in
+                event.set("file", file.file)
+                event.set("bytes", file.bytes)
+                event.set("seconds", seconds)
+                event.set("checksum", file.checksum)
+                event.set("etag", file.entity.etag)
+                if unchanged { event.set("unchanged", true) }
+            }
         case .failed(let failure, let retryable, let received):
-            Announcement(
-                outcome,
-                [
-                    ("error", JSON.quoted(failure.code.rawValue)), ("message", JSON.quoted(failure.message)),
-                    ("retryable", retryable ? "true" : "false"), ("received", String(received)),
-                ])
+            Announcement(outcome) { event in
+                event.set(failure)
+                event.set("retryable", retryable)
+                event.set("received", received)
+            }
         case .retry(let delay, let failure), .carryOn(let delay, let failure):
-            Announcement(
-                "retrying",
-                [
-                    ("error", JSON.quoted(failure.code.rawValue)), ("message", JSON.quoted(failure.message)),
-                    ("delay", String(delay.secondsValue)),
-                ])
-        case .parked(_, let reason): Announcement("waiting", [("why", JSON.quoted(reason))])
+            Announcement("retrying") { event in
+                event.set(failure)
+                event.set("delay", delay.secondsValue)
+            }
+        case .parked(_, let reason): Announcement("waiting") { $0.set("why", reason) }
         case .cancelled, .paused, .released, .rejected: Announcement(outcome)
         }
     }
@@ -118,5 +116,12 @@ package struct RunEnd: Sendable {
         var members: any RedisArgument = settlement.announcement.members
         if case .rejected(_, let before) = settlement { members = before }
         return [run.id, run.token, settlement.outcome, argument, members] + report.arguments
+    }
+}
+
+extension JSONObject {
+    fileprivate mutating func set(_ failure: Failure) {
+        set("error", failure.code.rawValue)
+        set("message", failure.message)
     }
 }

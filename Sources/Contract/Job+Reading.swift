@@ -54,7 +54,7 @@ extension Job {
         case "size": size = value.integer
         case "content_type": contentType = value.string
         case "method": method = value.string!
-        case "headers": headers = value.headers!.map { ($0.name, $0.value.string!) }
+        case "headers": headers = value.headers!.map { HeaderField($0.name, $0.value.string!) }
         case "body": body = value.string
         case "connections": connections = value.integer.map { Int($0) }
         case "limit_rate": limitRate = value.integer

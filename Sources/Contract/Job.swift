@@ -29,7 +29,7 @@ public struct Job: Sendable, Equatable {
     public var contentType: String?
     public var method: String = "GET"
     /// In the order given.
-    public var headers: [(name: String, value: String)] = []
+    public var headers: [HeaderField] = []
     public var body: String?
     public var connections: Int?
     public var limitRate: Int64?
@@ -49,15 +49,4 @@ public struct Job: Sendable, Equatable {
     public var unknownFields: [String] = []
 
     public init(id: String? = nil, urls: [String]) { (self.id, self.urls) = (id, urls) }
-
-    public static func == (a: Job, b: Job) -> Bool {
-        a.kind == b.kind && a.id == b.id && a.urls == b.urls && a.path == b.path && a.ifExists == b.ifExists
-            && a.freshFor == b.freshFor
-            && a.checksum == b.checksum && a.size == b.size && a.contentType == b.contentType && a.method == b.method
-            && a.headers.elementsEqual(b.headers, by: ==) && a.body == b.body && a.connections == b.connections
-            && a.limitRate == b.limitRate && a.maxBytes == b.maxBytes && a.minSpeed == b.minSpeed
-            && a.retries == b.retries && a.connectTimeout == b.connectTimeout && a.stallTimeout == b.stallTimeout
-            && a.delay == b.delay && a.deadline == b.deadline && a.replyTo == b.replyTo && a.meta == b.meta
-            && a.at == b.at && a.unknownFields == b.unknownFields
-    }
 }

@@ -68,7 +68,7 @@ final class EasyHandle {
             try set(CURLOPT_SSLKEY, certificate.key ?? certificate.file)
         }
         try setMethod(request)
-        for (name, value) in request.headers { try addHeader(name, value) }
+        for field in request.headers { try addHeader(field.name, field.value) }
         ccurl_set_pointer(raw, CURLOPT_HTTPHEADER, headers)
         for entry in configuration.addresses {
             guard let list = curl_slist_append(resolved, entry) else { throw Self.outOfMemory }

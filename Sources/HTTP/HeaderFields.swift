@@ -1,9 +1,11 @@
+package import HaulContract
+
 /// Header fields in the order they came, duplicates kept; names compare without regard to ASCII case.
 package struct HeaderFields: Sendable {
     /// Values are without surrounding white space and otherwise as sent (bytes that are not UTF-8 read as ISO 8859-1).
-    package private(set) var fields: [(name: String, value: String)]
+    package private(set) var fields: [HeaderField]
 
-    package init(_ fields: [(name: String, value: String)] = []) { self.fields = fields }
+    package init(_ fields: [HeaderField] = []) { self.fields = fields }
 
     /// The first value of `name`.
     package subscript(_ name: String) -> String? { fields.first { Self.equal($0.name, name) }?.value }
@@ -13,7 +15,7 @@ package struct HeaderFields: Sendable {
         fields.compactMap { Self.equal($0.name, name) ? $0.value : nil }
     }
 
-    mutating func append(name: Substring, value: Substring) { fields.append((name.trimmed, value.trimmed)) }
+    mutating func append(name: Substring, value: Substring) { fields.append(HeaderField(name.trimmed, value.trimmed)) }
 
     /// Continues the last field with a folded line (RFC 9112 section 5.2).
     mutating func extendLast(_ more: Substring) {

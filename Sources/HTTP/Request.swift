@@ -1,9 +1,11 @@
+package import HaulContract
+
 /// What to ask of a server. Headers are sent as they are: ranges and conditions are among them. Redirects are not followed.
 package struct Request: Sendable {
     /// http or https; others are refused.
     package var url: String
     package var method = "GET"
-    package var headers: [(name: String, value: String)] = []
+    package var headers: [HeaderField] = []
     package var body: String?
     /// For the name, the connection and the TLS handshake together.
     package var connectTimeout: Duration = .seconds(15)

@@ -52,7 +52,7 @@ struct JobRunner: Sendable {
         if !job.unknownFields.isEmpty {
             let names = job.unknownFields.joined(separator: ", ")
             running.announce(
-                Announcement("warning", [("message", JSON.quoted("unknown fields are ignored: \(names)"))]))
+                Announcement("warning") { $0.set("message", "unknown fields are ignored: \(names)") })
         }
         attendant.enter(running, activity)
         defer { attendant.leave(running) }
@@ -72,16 +72,18 @@ struct JobRunner: Sendable {
         let announcement =
             switch event {
             case .started(let total, let resumable):
-                Announcement(
-                    "started",
-                    [
-                        ("attempt", String(running.claim.attempt + 1)), ("total", total.map(String.init)),
-                        ("resumable", resumable ? "true" : "false"),
-                    ])
+                Announcement("started") { event in
+                    event.set("attempt", running.claim.attempt + 1)
+                    event.set("total", total)
+                    event.set("resumable", resumable)
+                }
             case .resumed(let offset, let total):
-                Announcement("resumed", [("offset", String(offset)), ("total", total.map(String.init))])
-            case .restarted(let why): Announcement("restarted", [("why", JSON.quoted(why))])
-            case .warning(let text): Announcement("warning", [("message", JSON.quoted(text))])
+                Announcement("resumed") { event in
+                    event.set("offset", offset)
+                    event.set("total", total)
+                }
+            case .restarted(let why): Announcement("restarted") { $0.set("why", why) }
+            case .warning(let text): Announcement("warning") { $0.set("message", text) }
             }
         running.announce(announcement)
         attendant.hurrySoon()

@@ -11,7 +11,7 @@ enum Progress {
         guard isWaiting else { return }
         // A job that ends loses both fields, which is looked for where there is a speed.
         report.fields.append(("speed", "0"))
-        report.events.append(Announcement("waiting", [("why", JSON.quoted("host"))]))
+        report.events.append(Announcement("waiting") { $0.set("why", "host") })
     }
 
     static func add(_ progress: ActivityProgress, to report: inout RunReport, of running: RunningJob) {
@@ -21,13 +21,14 @@ enum Progress {
         guard running.isProgressDue() else { return }
         let fraction = progress.total.flatMap { $0 > 0 ? Double(progress.received) / Double($0) : nil }
         report.events.append(
-            Announcement(
-                "progress",
-                [
-                    ("received", String(progress.received)), ("total", progress.total.map(String.init)),
-                    ("fraction", fraction.map { String(($0 * 10_000).rounded() / 10_000) }),
-                    ("speed", String(progress.speed)), ("average", String(progress.average)),
-                    ("eta", progress.eta.map(String.init)), ("connections", String(progress.connections)),
-                ]))
+            Announcement("progress") { event in
+                event.set("received", progress.received)
+                event.set("total", progress.total)
+                event.set("fraction", fraction.map { ($0 * 10_000).rounded() / 10_000 })
+                event.set("speed", progress.speed)
+                event.set("average", progress.average)
+                event.set("eta", progress.eta)
+                event.set("connections", progress.connections)
+            })
     }
 }

@@ -146,7 +146,7 @@ import Testing
         _ = try await f.queue.tick(f.worker, runs: runs)
         for index in runs.indices {
             runs[index].1.fields = [("received", "1"), ("speed", "2")]
-            runs[index].1.events = [Announcement("progress", [("received", "1")])]
+            runs[index].1.events = [Announcement("progress") { $0.set("received", 1) }]
         }
         try await f.redis.send(Command("CONFIG", "RESETSTAT"))
         _ = try await f.queue.tick(f.worker, runs: runs)

@@ -14,8 +14,9 @@ import Testing
     private static let field = "ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0="
     private static let md5 = "kAFQmDzST7DWlj99KOF/cg=="
 
-    private func checksum(_ status: Int, _ headers: [(name: String, value: String)]) -> String? {
-        DigestFields.checksum(ResponseHead(status: status, headers: HeaderFields(headers), url: "http://h/"))?
+    private func checksum(_ status: Int, _ fields: [(String, String)]) -> String? {
+        let headers = fields.map { HeaderField($0.0, $0.1) }
+        return DigestFields.checksum(ResponseHead(status: status, headers: HeaderFields(headers), url: "http://h/"))?
             .description
     }
 

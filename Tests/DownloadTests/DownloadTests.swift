@@ -201,7 +201,7 @@ extension ActivityOutcome {
             default: OriginReply(302, headers: [("Location", "file:///etc/passwd")])
             }
         }
-        let headers = [(name: "X-Key", value: "secret")]
+        let headers = [HeaderField("X-Key", "secret")]
         #expect(await bench.run(job(origin.url("/a")) { $0.headers = headers }).file?.file == "a")
         #expect(origin.requests.last?.headers["cookie"] == "k=v" && origin.requests.last?.headers["x-key"] == "secret")
         #expect(other.requests.last?.headers["x-key"] == nil && other.requests.last?.headers["cookie"] == nil)

@@ -164,7 +164,7 @@ import Testing
         _ status: Int, _ headers: [(String, String)], _ kind: Question.Kind, isProven: Bool = false
     ) -> ResponseDecision {
         let head = ResponseHead(
-            status: status, headers: HeaderFields(headers.map { (name: $0.0, value: $0.1) }), url: "http://h/")
+            status: status, headers: HeaderFields(headers.map { HeaderField($0.0, $0.1) }), url: "http://h/")
         return Question(kind: kind, isProven: isProven).judge(head)
     }
 

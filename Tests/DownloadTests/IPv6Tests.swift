@@ -60,7 +60,7 @@ import Testing
         let inner = try OriginServer(.v6) { _ in OriginReply(body: [1]) }
         let outer = try OriginServer { _ in OriginReply(302, headers: [("Location", inner.url("/b"))]) }
         var job = Job(id: "j", urls: [outer.url("/a")])
-        job.headers = [("Authorization", "Bearer secret")]
+        job.headers = [HeaderField("Authorization", "Bearer secret")]
         #expect(try await bench("127.0.0.0/8").run(job).code == .addressForbidden)
         #expect(inner.connections == 0)
         #expect(try await bench("127.0.0.0/8", "::1").run(job).file?.file == "a")

@@ -44,7 +44,7 @@ import Testing
         let proxy = try ProxyServer()
         let origin = try OriginServer(certificates: certificates) { .file(Self.bytes, to: $0) }
         var job = Job(id: "j", urls: [origin.url("/a")])
-        job.headers = [("Authorization", "Bearer secret"), ("X-Key", "secret")]
+        job.headers = [HeaderField("Authorization", "Bearer secret"), HeaderField("X-Key", "secret")]
         #expect(try await bench(proxy.url(scheme)).run(job).code == .tls)
         let bench = try bench(proxy.url(scheme), certificates: certificates)
         #expect(await bench.run(job).file != nil)

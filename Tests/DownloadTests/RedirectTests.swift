@@ -8,7 +8,7 @@ import Testing
 
 /// What goes along with a redirect, and what stays behind.
 @Suite struct RedirectTests {
-    private func job(_ url: String, headers: [(name: String, value: String)] = []) -> Job {
+    private func job(_ url: String, headers: [HeaderField] = []) -> Job {
         var job = Job(id: "j", urls: [url])
         job.headers = headers
         return job
@@ -35,14 +35,14 @@ import Testing
         let other = try other()
         let origin = try chain(to: other)
         let headers = [
-            (name: "Authorization", value: "Bearer t0ken"), (name: "X-Api-Key", value: "key"),
-            (name: "Cookie", value: "session=1"), (name: "Referer", value: "http://intern/"),
+            HeaderField("Authorization", "Bearer t0ken"), HeaderField("X-Api-Key", "key"),
+            HeaderField("Cookie", "session=1"), HeaderField("Referer", "http://intern/"),
         ]
         #expect(try await DownloadBench().run(job(origin.url("/a"), headers: headers)).file != nil)
         #expect(origin.requests.map(\.path) == ["/a", "/b"] && other.requests.map(\.path) == ["/c", "/d"])
-        for (name, value) in headers {
-            #expect(origin.requests.allSatisfy { $0.headers[name.lowercased()] == value }, "\(name)")
-            #expect(other.requests.allSatisfy { $0.headers[name.lowercased()] == nil }, "\(name)")
+        for field in headers {
+            #expect(origin.requests.allSatisfy { $0.headers[field.name.lowercased()] == field.value }, "\(field.name)")
+            #expect(other.requests.allSatisfy { $0.headers[field.name.lowercased()] == nil }, "\(field.name)")
         }
     }
 
@@ -67,7 +67,7 @@ import Testing
             request.path == "/a"
                 ? OriginReply(status, headers: [("Location", "/b")]) : OriginReply(body: [1])
         }
-        var job = job(origin.url("/a"), headers: [("Content-Type", "text/csv")])
+        var job = job(origin.url("/a"), headers: [HeaderField("Content-Type", "text/csv")])
         (job.method, job.body) = ("POST", "a,b")
         #expect(try await DownloadBench().run(job).file != nil)
         let isGet = status <= 303
@@ -84,7 +84,7 @@ import Testing
         }
         address.value = origin.url("")
         let url = origin.url("/a").replacingOccurrences(of: "://", with: "://user:pass@")
-        #expect(try await DownloadBench().run(job(url, headers: [("X-Key", "k")])).file != nil)
+        #expect(try await DownloadBench().run(job(url, headers: [HeaderField("X-Key", "k")])).file != nil)
         #expect(origin.requests.count == 2)
         #expect(origin.requests.allSatisfy { $0.headers["authorization"]?.hasPrefix("Basic ") == true })
         #expect(origin.requests.allSatisfy { $0.headers["x-key"] == "k" })
@@ -96,7 +96,7 @@ import Testing
         let sealed = try OriginServer(certificates: certificates) { _ in OriginReply(body: [1]) }
         let origin = try OriginServer { _ in OriginReply(302, headers: [("Location", sealed.url("/a"))]) }
         let bench = try DownloadBench { $0.certificateAuthorities = certificates.file("ca.pem") }
-        #expect(await bench.run(job(origin.url("/a"), headers: [("Authorization", "Bearer t")])).file != nil)
+        #expect(await bench.run(job(origin.url("/a"), headers: [HeaderField("Authorization", "Bearer t")])).file != nil)
         #expect(sealed.requests.count == 1 && sealed.requests[0].headers["authorization"] == nil)
     }
 
@@ -180,7 +180,8 @@ import Testing
         let other = try other()
         let origin = try chain(to: other)
         #expect(
-            try await DownloadBench().run(job(origin.url("/a"), headers: [("User-agent", "Mine/1")])).file != nil)
+            try await DownloadBench().run(job(origin.url("/a"), headers: [HeaderField("User-agent", "Mine/1")])).file
+                != nil)
         #expect(other.requests.count == 2)
         #expect((origin.requests + other.requests).allSatisfy { $0.headers["user-agent"] == "Mine/1" })
     }

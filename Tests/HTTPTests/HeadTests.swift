@@ -140,7 +140,7 @@ struct HeadTests {
         defer { server.stop() }
         var request = localRequest(server.url)
         request.method = "PUT"
-        request.headers = [("Range", "bytes=5-"), ("X-Empty", "")]
+        request.headers = [HeaderField("Range", "bytes=5-"), HeaderField("X-Empty", "")]
         request.body = "hello"
         let sent = String(decoding: try await fetch(engine, request), as: UTF8.self)
         let lines = sent.split(separator: "\r\n").map(String.init)
@@ -154,10 +154,10 @@ struct HeadTests {
     @Test("a header that would start a new line is refused")
     func injection() async throws {
         var request = localRequest("http://127.0.0.1:1/")
-        request.headers = [("X", "a\r\nHost: evil")]
+        request.headers = [HeaderField("X", "a\r\nHost: evil")]
         #expect(
             await thrown { () async throws(TransferError) in try await engine.start(request) }?.code == .badJob)
-        request.headers = [("X: y\r\nZ", "a")]
+        request.headers = [HeaderField("X: y\r\nZ", "a")]
         #expect(
             await thrown { () async throws(TransferError) in try await engine.start(request) }?.code == .badJob)
     }

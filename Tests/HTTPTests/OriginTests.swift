@@ -14,7 +14,7 @@ struct OriginTests {
 
     private func ask(_ origin: OriginServer, range: String) async throws -> (ResponseHead, [UInt8]) {
         var request = localRequest(origin.url("/a"))
-        request.headers = [("Range", range)]
+        request.headers = [HeaderField("Range", range)]
         let transfer = try await localEngine().start(request)
         return (transfer.head, try await transfer.collect(limit: 1 << 20))
     }

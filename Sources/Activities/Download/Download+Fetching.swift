@@ -68,7 +68,7 @@ extension Download {
         let (mirror, host) = (mirrors.current, mirrors[mirrors.current].host)
         guard await enter(host) else { throw .cancelled }
         do {
-            let (transfer, landing) = try await exchange.ask(mirrors[mirror], [("Accept-Encoding", "identity")])
+            let (transfer, landing) = try await exchange.ask(mirrors[mirror], [.identity])
             return try await accept(transfer, landing, from: mirror, of: host)
         } catch {
             context.hosts.leave(host)

@@ -27,7 +27,7 @@ extension Download {
         let conditions = Self.conditions(entity)
         for condition in conditions {
             let (transfer, _) = try await exchange.ask(
-                mirrors[mirrors.current], [condition, ("Accept-Encoding", "identity")])
+                mirrors[mirrors.current], [condition, .identity])
             defer { transfer.cancel() }
             switch Question(kind: .changed(entity), isProven: false).judge(transfer.head) {
             case .unchanged:
@@ -46,9 +46,10 @@ extension Download {
             && (job.checksum == nil || job.checksum?.description == file.checksum)
     }
 
-    private static func conditions(_ entity: Entity) -> [(name: String, value: String)] {
+    private static func conditions(_ entity: Entity) -> [HeaderField] {
         [
-            entity.etag.map { ("If-None-Match", $0) }, entity.lastModified.map { ("If-Modified-Since", $0) },
+            entity.etag.map { HeaderField("If-None-Match", $0) },
+            entity.lastModified.map { HeaderField("If-Modified-Since", $0) },
         ].compactMap(\.self)
     }
 

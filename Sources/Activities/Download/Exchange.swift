@@ -18,12 +18,12 @@ struct Exchange: Sendable {
     let engine: TransferEngine
     let template: Request
     /// The job's own headers.
-    let custom: [(name: String, value: String)]
+    let custom: [HeaderField]
     let digests: DigestSession
 
     /// The response that ends the chain, and where that is. With `landing` the chain begins where an earlier one ended.
     func ask(
-        _ mirror: Mirrors.Mirror, _ headers: [(name: String, value: String)], from landing: Landing? = nil
+        _ mirror: Mirrors.Mirror, _ headers: [HeaderField], from landing: Landing? = nil
     ) async throws(TransferError) -> (Transfer, Landing) {
         guard let origin = landing?.origin ?? mirror.address else {
             throw .failed(Failure(.badJob, "\(MaskedURL.text(mirror.url)) is no http or https URL"))
@@ -34,7 +34,7 @@ struct Exchange: Sendable {
         for _ in 0...Self.maximumRedirects {
             let isAtHome = current.hasSameOrigin(as: origin)
             request.headers = headers + custom.filter { isAtHome || $0.name.lowercased() == "user-agent" }
-            if let cookie = cookies.header(for: current) { request.headers.append(("Cookie", cookie)) }
+            if let cookie = cookies.header(for: current) { request.headers.append(HeaderField("Cookie", cookie)) }
             let transfer = try await send(request, to: current)
             guard [301, 302, 303, 307, 308].contains(transfer.head.status),
                 let location = transfer.head.headers["location"]
@@ -76,7 +76,7 @@ struct Exchange: Sendable {
             var sent = plain
             if let answer {
                 sent.url = url.withoutCredentials.text
-                sent.headers.append(("Authorization", answer))
+                sent.headers.append(HeaderField("Authorization", answer))
             }
             let transfer = try await engine.start(sent)
             // An old nonce is replaced. A new one that is refused says that the credentials are wrong, unless it is too old.
@@ -89,4 +89,9 @@ struct Exchange: Sendable {
             await transfer.discard()
         }
     }
+}
+
+extension HeaderField {
+    /// The bytes are wanted as they are.
+    static let identity = HeaderField("Accept-Encoding", "identity")
 }

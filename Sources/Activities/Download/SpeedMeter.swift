@@ -2,26 +2,20 @@ import HaulExecutors
 
 /// Bytes per second over the last five seconds, and on average over this attempt.
 struct SpeedMeter {
-    private static let window = 5.0
     private let begun = monotonicNanoseconds()
-    private var samples: [(time: UInt64, bytes: Int64)] = []
+    private var window = RateWindow(length: 5)
+    private var last: (time: Double, bytes: Int64) = (0, 0)
 
     /// Notes that `bytes` have arrived in this attempt.
     mutating func sample(_ bytes: Int64) {
-        let now = monotonicNanoseconds()
-        samples.append((now, bytes))
-        while samples.count > 2, Double(now - samples[1].time) / 1e9 > Self.window { samples.removeFirst() }
+        last = (seconds, bytes)
+        window.add(bytes, at: last.time)
     }
 
-    var speed: Int64 {
-        guard let first = samples.first, let last = samples.last, last.time > first.time else { return average }
-        return Int64(Double(last.bytes - first.bytes) / (Double(last.time - first.time) / 1e9))
-    }
+    var speed: Int64 { window.bytesPerSecond.map { Int64($0) } ?? average }
 
-    var average: Int64 {
-        guard let last = samples.last, last.time > begun else { return 0 }
-        return Int64(Double(last.bytes) / (Double(last.time - begun) / 1e9))
-    }
+    var average: Int64 { last.time > 0 ? Int64(Double(last.bytes) / last.time) : 0 }
 
+    /// Since the attempt began.
     var seconds: Double { Double(monotonicNanoseconds() - begun) / 1e9 }
 }

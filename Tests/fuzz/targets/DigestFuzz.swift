@@ -8,7 +8,7 @@ enum DigestFuzz: FuzzTarget {
             precondition(ByteDictionary(written)?.members == members)
         }
         for name in ["Repr-Digest", "Content-Digest", "Content-MD5"] {
-            let headers = HeaderFields([(name: name, value: text)])
+            let headers = HeaderFields([HeaderField(name, text)])
             for status in [200, 206] {
                 let found = DigestFields.checksum(ResponseHead(status: status, headers: headers, url: "http://h/"))
                 if let found { precondition(Job.Checksum(found.description) == found) }

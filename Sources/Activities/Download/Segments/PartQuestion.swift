@@ -37,10 +37,9 @@ struct PartQuestion: Sendable {
         let validator = mirror.honoursIfRange ? known?.strongValidator : nil
         let isLast = range.upperBound == total
         var headers = [
-            (name: "Range", value: "bytes=\(range.lowerBound)-" + (isLast ? "" : "\(range.upperBound - 1)")),
-            (name: "Accept-Encoding", value: "identity"),
+            HeaderField("Range", "bytes=\(range.lowerBound)-" + (isLast ? "" : "\(range.upperBound - 1)")), .identity,
         ]
-        if let validator { headers.append(("If-Range", validator)) }
+        if let validator { headers.append(HeaderField("If-Range", validator)) }
         let (transfer, landing) = try await download.exchange.ask(mirror, headers, from: landing)
         // Only the job's own checksum is about all mirrors; what is asked when there is no other is judged when it is whole.
         let needsDigest = !isOnly && self.mirror != mirrors.current && download.job.checksum == nil

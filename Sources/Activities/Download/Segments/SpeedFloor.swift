@@ -4,31 +4,32 @@ import HaulContract
 /// limits or the disk held it.
 struct SpeedFloor {
     let bytesPerSecond: Int64
-    private let window: Double
-    private var counted = 0.0
+    private let seconds: Double
+    private var window: RateWindow
+    /// Seconds and bytes that count.
+    private var counted: (time: Double, bytes: Int64) = (0, 0)
     private var last: (time: Double, bytes: Int64)?
-    private var samples: [(time: Double, bytes: Int64)] = []
-    private var bytes: Int64 = 0
 
     /// - Parameter window: Seconds.
-    init(bytesPerSecond: Int64, window: Double = 30) { (self.bytesPerSecond, self.window) = (bytesPerSecond, window) }
+    init(bytesPerSecond: Int64, window: Double = 30) {
+        (self.bytesPerSecond, seconds) = (bytesPerSecond, window)
+        self.window = RateWindow(length: window)
+        self.window.add(0, at: 0)
+    }
 
     var failure: Failure {
         Failure(
-            .tooSlow, "slower than the \(bytesPerSecond) bytes per second that the job asks for, over \(Int(window)) s")
+            .tooSlow, "slower than the \(bytesPerSecond) bytes per second that the job asks for, over \(Int(seconds)) s"
+        )
     }
 
     /// Notes what has arrived so far; true if it is too slow.
     mutating func isTooSlow(arrived: Int64, isHeld: Bool, now: Double) -> Bool {
         defer { last = (now, arrived) }
         guard let last, !isHeld else { return false }
-        counted += now - last.time
-        bytes += arrived - last.bytes
-        samples.append((counted, bytes))
-        guard let old = samples.last(where: { counted - $0.time >= window }) else {
-            return counted >= window && Double(bytes) < Double(bytesPerSecond) * counted
-        }
-        samples.removeAll { $0.time < old.time }
-        return Double(bytes - old.bytes) < Double(bytesPerSecond) * (counted - old.time)
+        counted = (counted.time + now - last.time, counted.bytes + arrived - last.bytes)
+        window.add(counted.bytes, at: counted.time)
+        guard window.span >= seconds, let rate = window.bytesPerSecond else { return false }
+        return rate < Double(bytesPerSecond)
     }
 }
