@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
@@ -80,9 +81,15 @@ int clinux_look_at_path(int socket, struct clinux_path *path) {
     path->round_trip = info.tcpi_min_rtt == ~0u ? info.tcpi_rtt : info.tcpi_min_rtt;
     path->received_round_trip = info.tcpi_rcv_rtt;
     path->out_of_order = info.tcpi_rcv_ooopack;
+    path->window = info.tcpi_rcv_ssthresh;
     return 0;
 }
 
 void clinux_bound_window(int socket, int bytes) {
     setsockopt(socket, IPPROTO_TCP, TCP_WINDOW_CLAMP, &bytes, sizeof bytes);
+}
+
+int clinux_waiting(int socket) {
+    int bytes = 0;
+    return ioctl(socket, FIONREAD, &bytes) == 0 ? bytes : 0;
 }

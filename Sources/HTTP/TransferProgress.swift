@@ -12,6 +12,8 @@ package final class TransferProgress: Sendable {
     private let over = Atomic(false)
     /// Nanoseconds; 0 while unknown.
     private let roundTrip = Atomic<UInt64>(0)
+    private let delay = Atomic<UInt64>(0)
+    private let window = Atomic<Int64>(0)
     private let lossy = Atomic(false)
 
     /// Bytes of the body accepted so far.
@@ -40,7 +42,9 @@ package final class TransferProgress: Sendable {
     package var path: TransferPath? {
         let nanoseconds = roundTrip.load(ordering: .relaxed)
         guard nanoseconds > 0 else { return nil }
-        return TransferPath(roundTrip: Double(nanoseconds) / 1e9, isLossy: lossy.load(ordering: .relaxed))
+        return TransferPath(
+            roundTrip: Double(nanoseconds) / 1e9, delay: Double(delay.load(ordering: .relaxed)) / 1e9,
+            window: window.load(ordering: .relaxed), isLossy: lossy.load(ordering: .relaxed))
     }
 
     // Written by the loop's thread alone, but for `shorten`.
@@ -55,8 +59,10 @@ package final class TransferProgress: Sendable {
         if begun != 0 { heldBefore.store(heldBefore.load(ordering: .relaxed) + now - begun, ordering: .releasing) }
     }
 
-    func note(_ path: TransferPath) {
-        lossy.store(path.isLossy, ordering: .relaxed)
+    func note(_ path: TransferPath, isLossy: Bool) {
+        if isLossy { lossy.store(true, ordering: .relaxed) }
+        delay.store(UInt64(path.delay * 1e9), ordering: .relaxed)
+        window.store(path.window, ordering: .relaxed)
         roundTrip.store(UInt64(path.roundTrip * 1e9), ordering: .relaxed)
     }
 

@@ -79,8 +79,10 @@ final class TransferTask {
     var pace = Pace()
     var mark = LowWaterMark()
 
-    /// Its connection is looked at when so much of the body has come.
-    var nextLook: Int64 = 0
+    /// Its connection is looked at when so much of the body has come, or at this time.
+    var nextLook: (bytes: Int64, time: UInt64) = (0, .max)
+    /// A queue was seen on the way, the last time and ever.
+    var (isQueueing, hasQueued) = (false, false)
     /// What the server was last told that it may send.
     var bound = Int64.max
 
@@ -232,7 +234,11 @@ final class TransferTask {
 
     /// The rest belongs to another transfer. A short rest is read and dropped, which keeps the connection.
     private func endShortened(after count: Int) -> Int {
-        guard let length = announced, length - taken <= Self.shortRest else { return end(.shortened) }
+        guard let length = announced, length - taken <= Self.shortRest else {
+            // libcurl would end an HTTP/2 stream alone. What the server has of it in its socket would come first.
+            if head?.isHTTP2 == true { easy.forbidReuse() }
+            return end(.shortened)
+        }
         stop = .shortened
         bodySink?.end()
         isDetached = true

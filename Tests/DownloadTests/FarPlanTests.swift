@@ -12,20 +12,34 @@ private struct FarFetch {
     var most = 10e6
     var link = 100e6
     var refuses: (Int) -> Bool = { _ in false }
-    private(set) var live: [Int: (start: Int64, position: Double, end: Int64, since: Double)] = [:]
+    private(set) var live: [Int: Response] = [:]
     private var asked: [(id: Int, range: Range<Int64>, due: Double, number: Int)] = []
     private(set) var fetched = ByteIntervals()
     private(set) var bytes: Int64 = 0
+    /// What servers sent, with what was under way beyond an end when they heard of it.
+    private(set) var sent: Int64 = 0
     private(set) var opened = 1
     private(set) var refused = 0
     private(set) var mostAtOnce = 1
     private(set) var cut = 0
     private(set) var now = 0.0
 
+    struct Response {
+        let start: Int64
+        var position: Double
+        var end: Int64
+        let asked: Int64
+        let since: Double
+        /// Bytes per second.
+        var rate = 0.0
+        /// When it was cut, and how far the server may have sent by then.
+        var told: Int64?
+    }
+
     init(_ total: Int64, roundTrip: Double, isLossy: Bool = false, limit: Int = 16) {
         plan = SegmentPlan(missing: [0..<total], limit: limit)
         self.roundTrip = roundTrip
-        live[plan.adopt(0..<total, now: 0)] = (0, 0, total, 0)
+        live[plan.adopt(0..<total, now: 0)] = Response(start: 0, position: 0, end: total, asked: total, since: 0)
         plan.learned(TransferPath(roundTrip: roundTrip, isLossy: isLossy))
     }
 
@@ -40,13 +54,19 @@ private struct FarFetch {
             let share = min(1, link / max(1, wishes.values.reduce(0, +)))
             for (id, wish) in wishes {
                 guard var one = live[id] else { continue }
-                one.position = min(one.position + wish * share * step, Double(one.end))
+                one.rate = wish * share
+                one.position = min(one.position + one.rate * step, Double(one.end))
                 live[id] = one
+                // The window is twice what comes within a round trip, as Linux has it.
+                let seen = TransferPath(
+                    roundTrip: roundTrip, delay: roundTrip * (share < 1 ? 2 : 1),
+                    window: Int64(2 * one.rate * roundTrip), isLossy: false)
+                plan.learned(seen, by: id, now: now)
                 plan.sample(id, received: Int64(one.position) - one.start, now: now)
             }
             for id in live.keys.sorted() {
                 guard let one = live[id], Int64(one.position) >= one.end else { continue }
-                perform(plan.ended(id, at: stop(id)))
+                perform(plan.ended(id, at: stop(id), now: now))
             }
         }
         return true
@@ -57,6 +77,7 @@ private struct FarFetch {
         let position = max(one.start, Int64(one.position))
         fetched.insert(one.start..<position)
         bytes += position - one.start
+        sent += max(position, one.told ?? position) - one.start
         return position
     }
 
@@ -69,7 +90,9 @@ private struct FarFetch {
                 plan.refused(one.id, for: 4, now: now)
                 continue
             }
-            live[one.id] = (one.range.lowerBound, Double(one.range.lowerBound), one.range.upperBound, now)
+            live[one.id] = Response(
+                start: one.range.lowerBound, position: Double(one.range.lowerBound), end: one.range.upperBound,
+                asked: one.range.upperBound, since: now)
             perform(plan.opened(one.id, length: Int64(one.range.count), now: now))
         }
     }
@@ -84,8 +107,11 @@ private struct FarFetch {
                 asked.append((id, range, now + trips * roundTrip, opened))
             case .shorten(let id, let end):
                 cut += 1
-                guard let position = live[id]?.position else { continue }
-                live[id]!.end = max(end, Int64(position))
+                guard let one = live[id] else { continue }
+                live[id]!.end = max(end, Int64(one.position))
+                // What is under way cannot be called back; the window sees to it that no more comes.
+                let underWay = min(one.told ?? one.asked, Int64(one.position + one.rate * roundTrip))
+                live[id]!.told = max(live[id]!.end, underWay)
             case .drop(let id):
                 asked.removeAll { $0.id == id }
                 if live[id] != nil { _ = stop(id) }
@@ -108,21 +134,78 @@ private func exp2(_ value: Double) -> Double {
         actions.compactMap { if case .open(let id, let range) = $0 { (id, range) } else { nil } }
     }
 
-    @Test("help is asked for with the first byte, from three at once, and the first response keeps most") func atOnce()
-    {
+    /// The first three that a distant way is shared with.
+    private func asked(of plan: inout SegmentPlan) -> [(id: Int, range: Range<Int64>)] {
+        var parts: [(id: Int, range: Range<Int64>)] = []
+        for step in 0..<3 { parts += opens(plan.actions(now: 0.013 * Double(step))) }
+        return parts
+    }
+
+    @Test("help is asked for with the first byte, from three within a round trip, and the first response keeps most")
+    func atOnce() {
         var plan = SegmentPlan(missing: [0..<200_000_000], limit: 16)
         let first = plan.adopt(0..<200_000_000, now: 0)
         plan.learned(Self.path)
-        let parts = opens(plan.actions(now: 0))
-        #expect(parts.count == 3)
+        var parts = opens(plan.actions(now: 0))
+        #expect(parts.count == 1)
+        while parts.count < 3, let next = plan.nextAsk, next < 0.1 { parts += opens(plan.actions(now: next)) }
+        #expect(parts.count == 3, "one after the other, but none waits for the answer to another")
         let early = plan.actions(now: 0.1)
         #expect(early.isEmpty, "none before one is answered")
         #expect(ByteIntervals(parts.map(\.range)).intervals.count == 1)
         #expect(parts.first?.range.upperBound == 200_000_000)
         for part in parts { _ = plan.opened(part.id, length: Int64(part.range.count), now: 0.2) }
         #expect(plan.connections[first]!.end > 150_000_000)
-        let later = opens(plan.actions(now: 0.2))
-        #expect(later.count == 3, "as they are answered, more are asked")
+        var later: [(id: Int, range: Range<Int64>)] = []
+        for step in 0..<10 { later += opens(plan.actions(now: 0.2 + 0.013 * Double(step))) }
+        #expect(later.count == 4, "as many more as are there already")
+    }
+
+    @Test(
+        "where slow start is short, more join only after it, and none once a queue has built up",
+        arguments: [false, true])
+    func climb(queues: Bool) {
+        var plan = SegmentPlan(missing: [0..<200_000_000], limit: 16)
+        let first = plan.adopt(0..<200_000_000, now: 0)
+        let path = TransferPath(roundTrip: 0.02, isLossy: false)
+        plan.learned(path)
+        let parts = opens(plan.actions(now: 0))
+        #expect(parts.count == 3)
+        for part in parts { _ = plan.opened(part.id, length: Int64(part.range.count), now: 0.04) }
+        let early = plan.actions(now: 0.1)
+        #expect(early.isEmpty)
+        plan.learned(TransferPath(roundTrip: 0.02, delay: queues ? 0.04 : 0.02, isLossy: false), by: first)
+        let later = opens(plan.actions(now: 0.3))
+        #expect(later.count == (queues ? 0 : 4))
+    }
+
+    @Test("what a server may have sent by now is left to it") func told() {
+        var plan = SegmentPlan(missing: [0..<20_000_000], limit: 4)
+        let first = plan.adopt(0..<20_000_000, now: 0)
+        plan.learned(Self.path)
+        let parts = asked(of: &plan)
+        for part in parts { _ = plan.opened(part.id, length: Int64(part.range.count), now: 0.2) }
+        plan.sample(first, received: 100_000, now: 0.3)
+        plan.sample(first, received: 8_000_000, now: 0.9)
+        let window = TransferPath(roundTrip: 0.1, delay: 0.1, window: 6_000_000, isLossy: false)
+        plan.learned(window, by: first, now: 0.9)
+        for part in parts { _ = plan.ended(part.id, at: part.range.upperBound, now: 0.9) }
+        let more = opens(plan.actions(now: 0.9))
+        #expect(more.isEmpty, "a window that grows doubles until the answer is there")
+    }
+
+    @Test(
+        "hardly a byte comes twice",
+        arguments: [
+            (20, 0.1, 40e6, 125e6), (50, 0.1, 40e6, 125e6), (500, 0.1, 25e6, 125e6), (20, 0.2, 100e6, 6.25e6),
+            (100, 0.02, 100e6, 62e6), (100, 0.02, 2e6, 62e6),
+        ])
+    func twice(megabytes: Int64, roundTrip: Double, most: Double, link: Double) {
+        var fetch = FarFetch(megabytes * 1_000_000, roundTrip: roundTrip)
+        (fetch.most, fetch.link) = (most, link)
+        let isDone = fetch.run(within: 100, step: roundTrip / 20)
+        #expect(isDone)
+        #expect(Double(fetch.sent) <= 1.03e6 * Double(megabytes), "\(fetch.sent)")
     }
 
     @Test("a small rest gets few connections, but many where packets are lost", arguments: [false, true])
@@ -148,7 +231,7 @@ private func exp2(_ value: Double) -> Double {
                 var plan = SegmentPlan(missing: [0..<200_000_000], limit: 16)
                 let first = plan.adopt(0..<200_000_000, now: 0)
                 plan.learned(Self.path)
-                let parts = opens(plan.actions(now: 0))
+                let parts = asked(of: &plan)
                 var owned = ByteIntervals()
                 for index in order {
                     let part = parts[index]
@@ -203,9 +286,9 @@ private func exp2(_ value: Double) -> Double {
             let isDone = fetch.run(within: 10_000, step: 0.02)
             #expect(isDone, "limit \(limit) total \(total)")
             #expect(fetch.fetched.intervals == [0..<total], "limit \(limit) total \(total)")
-            #expect(
-                fetch.bytes <= 2 * total,
-                "limit \(limit) total \(total) bytes \(fetch.bytes)")
+            // The worst are short files of which one response could have brought all.
+            let isLittle = Double(fetch.sent) <= 1.15 * Double(total) + 4_000_000
+            #expect(isLittle, "limit \(limit) total \(total) sent \(fetch.sent)")
             #expect(fetch.mostAtOnce <= limit)
         }
     }

@@ -51,7 +51,7 @@ struct SimulatedFetch {
         let position = max(one.start, Int64(one.position))
         fetched.insert(one.start..<position)
         bytes += position - one.start
-        perform(plan.ended(id, at: position))
+        perform(plan.ended(id, at: position, now: now))
     }
 
     private mutating func perform(_ actions: [SegmentPlan.Action]) {
@@ -179,7 +179,7 @@ struct SimulatedFetch {
         let first = plan.actions(now: 0)
         #expect(first == [.open(id: 1, range: 0..<10_000_000)])
         _ = plan.opened(1, length: 4_000_000, now: 0)
-        _ = plan.ended(1, at: 4_000_000)
+        _ = plan.ended(1, at: 4_000_000, now: 1)
         let second = plan.actions(now: 1)
         #expect(second == [.open(id: 2, range: 4_000_000..<10_000_000)])
     }

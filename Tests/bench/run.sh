@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Measures a release build against nginx on loopback, everything through the bus, and prints what docs/performance.md
-# quotes. Arguments choose (default: all): handover small memory many speed segments downloaders bus elements client peers. Needs some
+# quotes. Arguments choose (default: all): handover small memory many speed segments downloaders cpu bus elements client peers. Needs some
 # 10 GB in $TMPDIR and a quarter of an hour.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -297,6 +297,36 @@ downloaders() {
     rm -f "$work/www/v.bin"
 }
 
+# CPU and time for each GiB of 2 GiB, in turns. HAUL_PEER may name the C source of another downloader, whose arguments are the URL
+# and the file, then those of HAUL_PEER_OPTIONS; HAUL_BEFORE another build of haul.
+cpu() {
+    need_packages gcc libc6-dev libcurl4-openssl-dev
+    head -c 2147483648 /dev/urandom >"$work/www/v.bin"
+    local round
+    [ -z "${HAUL_PEER:-}" ] || gcc -O2 -w -o "$work/peer" "$HAUL_PEER" -lcurl -lcrypto -lpthread
+    : >"$work/cpu"
+    measure() {
+        local name="$1"
+        shift
+        rm -rf "$work/root/x"
+        mkdir "$work/root/x"
+        sync
+        ( cd "$work/root/x" && TIMEFORMAT="$name|%R|%U|%S"; time timeout 120 "$@" >/dev/null 2>&1 ) 2>>"$work/cpu"
+        rm -rf "$work/root/x"
+    }
+    for round in 1 2 3 4 5; do
+        measure "haul get, process" "$haul" get --durability process -o f "$base/v.bin"
+        [ -z "${HAUL_BEFORE:-}" ] || measure "haul get, process, before" "$HAUL_BEFORE" get --durability process -o f "$base/v.bin"
+        # shellcheck disable=SC2086
+        [ ! -x "$work/peer" ] || measure "C" "$work/peer" "$base/v.bin" "$work/root/x/f" ${HAUL_PEER_OPTIONS:-}
+        measure "curl, to nowhere" curl -s -o /dev/null "$base/v.bin"
+    done
+    awk -F'|' '{n[$1]++; w[$1, n[$1]] = $2; c[$1, n[$1]] = ($3 + $4) / 2} END {
+        for (k in n) { printf "cpu: %s: s of CPU per GiB", k; for (i = 1; i <= n[k]; i++) printf " %.2f", c[k, i]
+            printf "; s for 2 GiB"; for (i = 1; i <= n[k]; i++) printf " %.2f", w[k, i]; print "" } }' "$work/cpu"
+    rm -f "$work/www/v.bin"
+}
+
 # The bus alone, on a Redis of its own: Tests/bench/bus.py.
 bus() {
     head -c 200000 /dev/urandom >"$work/www/crawl.bin"
@@ -352,5 +382,5 @@ peers() {
 
 uname -rm; nproc
 for part in "${@:-handover}" ; do
-    if [ $# -eq 0 ]; then for each in handover small memory many speed segments downloaders bus elements client peers; do "$each"; done; else "$part"; fi
+    if [ $# -eq 0 ]; then for each in handover small memory many speed segments downloaders cpu bus elements client peers; do "$each"; done; else "$part"; fi
 done

@@ -50,6 +50,8 @@ struct clinux_path {
     /// As the other side's data shows it now, with the queues that it meets.
     uint32_t received_round_trip;
     uint32_t out_of_order;
+    /// Bytes that the other side may send before it hears from us again.
+    uint32_t window;
 };
 
 /// 0, or -1 where `socket` is no TCP connection or the kernel is too old (before 5.4) to tell all of it.
@@ -58,3 +60,6 @@ int clinux_look_at_path(int socket, struct clinux_path *path);
 /// TCP_WINDOW_CLAMP: the other side may send no more than so many bytes beyond those that were read, as soon as it has sent
 /// what it was allowed before.
 void clinux_bound_window(int socket, int bytes);
+
+/// Bytes that wait in the socket to be read.
+int clinux_waiting(int socket);

@@ -85,7 +85,8 @@ struct SegmentFetcher {
             let id = plan.adopt(0..<total, now: now)
             connections[id] = Connection(
                 mirror: download.mirrors.current, start: 0, host: first.host, isOnly: true, transfer: first.transfer)
-            if let path = first.transfer.progress.path { plan.learned(path) }
+            if first.transfer.head.isHTTP2 { plan.speaksHTTP2() }
+            if let path = first.transfer.progress.path { plan.learned(path, by: id, now: now) }
             receive(id, first.transfer, length: total, &group)
         }
         if isMany || floor != nil { tick(&group) }
@@ -96,7 +97,7 @@ struct SegmentFetcher {
             var held: [Int: Double] = [:]
             for (id, connection) in connections {
                 guard let transfer = connection.transfer else { continue }
-                if let path = transfer.progress.path { plan.learned(path) }
+                if let path = transfer.progress.path { plan.learned(path, by: id, now: now) }
                 plan.sample(id, received: transfer.progress.received, now: now)
                 held[id] = Double(transfer.progress.held) / 1e9
             }
@@ -119,7 +120,9 @@ struct SegmentFetcher {
 
     /// Often at first, when connections join; then less and less, since a thousand slow downloads look too.
     private func tick(_ group: inout TaskGroup<Note>) {
-        let pause = Duration.seconds(min(1, max(0.02, now / 10)))
+        let usual = min(1, max(0.02, now / 10))
+        let ask = plan.nextAsk.flatMap { $0 > now ? $0 - now : nil } ?? usual
+        let pause = Duration.seconds(max(0.002, min(usual, ask)))
         group.addTask {
             try? await Task.sleep(for: pause)
             return .tick
@@ -276,7 +279,7 @@ struct SegmentFetcher {
         download.end(id, transfer)
         download.context.hosts.leave(connection.host)
         let isDropped = plan.connections[id] == nil
-        for action in plan.ended(id, at: connection.start + transfer.progress.received) { perform(action) }
+        for action in plan.ended(id, at: connection.start + transfer.progress.received, now: now) { perform(action) }
         guard case .failure(let error) = result else {
             fruitless = 0
             return nil

@@ -18,65 +18,96 @@ struct SegmentPlan {
 
     struct Connection {
         /// The next byte that it is to bring.
-        fileprivate(set) var position: Int64
+        var position: Int64
         /// The byte after its last one.
-        fileprivate(set) var end: Int64
-        fileprivate let start: Int64
-        fileprivate let asked: Double
-        fileprivate var opened: Double?
+        var end: Int64
+        let start: Int64
+        let asked: Double
+        var opened: Double?
         /// It was asked for all that was missing: others take their parts from it, and where it is shortened its connection
         /// is lost.
-        fileprivate let isEndless: Bool
+        let isEndless: Bool
+        /// What was asked for ends here: if it brings all of that, its connection is free for another question.
+        let askedEnd: Int64
+        var path: TransferPath?
+        /// When its window was last seen to grow.
+        var grown = -Double.infinity
         /// Whose bytes it is to take over once it is open.
-        fileprivate var victim: Int?
-        fileprivate var firstByte: Double?
-        fileprivate var lastByte: Double
-        fileprivate var sampled: Double
+        var victim: Int?
+        var firstByte: Double?
+        var lastByte: Double
+        var sampled: Double
         /// Bytes per second, nil until it can be told.
-        fileprivate(set) var speed: Double?
+        var speed: Double?
 
-        fileprivate var isOpen: Bool { opened != nil }
+        var isOpen: Bool { opened != nil }
     }
 
     /// Less is not worth a request.
     static let smallestPart: Int64 = 512 << 10
+    /// Nor is less than this where connections are slow because the way is far.
+    static let leastPart: Int64 = 64 << 10
+    /// Nor is what its owner would bring within so many seconds.
+    static let shortest = 0.25
     /// Others are asked to help only where that saves several times what a request takes to be answered: so many seconds
     /// while that is not known, and at least and at most.
     static let worthwhile = (unknown: 2.0, least: 0.2, most: 2.0)
     /// From this round trip on it is slow start that decides how long a download takes, and not what connections bring
     /// once they run: others are asked to help before anything can be told of speeds.
     static let far = 0.005
-    /// Questions of newcomers that wait for their answers at once: a host that bears no more refuses no more than these.
+    /// From this round trip on slow start takes so long that nobody waits to see what the first few bring.
+    static let distant = 0.05
+    /// Questions of newcomers that wait for their answers at once: a host that bears few refuses no more than these, and
+    /// one that bears more no more than it bears.
     static let mostUnanswered = 3
     /// So many connections join at once where the way is far; more of them only for each so many bytes that are left.
     static let few = 4
-    private static let worthAConnection: Int64 = 4 << 20
+    static let worthAConnection: Int64 = 4 << 20
+    /// Round trips after which a slow start is over, and after which it shows whether a queue builds up.
+    static let slowStart = 8.0
+    static let showing = 5.0
+    /// Newcomers on a distant way are asked for one after the other within a round trip, so many: what several send at the
+    /// same moment looks like a queue to each of them, which ends its slow start too soon.
+    static let asksPerRoundTrip = 8.0
     /// The same where the way loses packets, which keeps each connection slow.
-    private static let worthALossyConnection: Int64 = 1 << 20
+    static let worthALossyConnection: Int64 = 1 << 20
     /// An extra connection that brings nothing for so long is given up while others bring something.
     static let patience = 10.0
     /// More connections join as long as they make it so much faster within `trial`.
     static let gain = 1.15
     static let trial = 2.0
+    /// Where the way is far the speed is that of so many seconds at least.
+    private static let memory = 0.25
     /// A speed measured over less is none.
     static let shortestSample = 0.02
+    /// A part that is so many times what would come twice is worth that.
+    static let worthTwice: Int64 = 8
     /// What a response has brought within so many times of an answer says little of its speed to come.
-    private static let youth = 6.0
-    private static let alignment: Int64 = 1 << 20
+    static let youth = 6.0
+    static let alignment: Int64 = 1 << 20
 
     private(set) var unassigned: ByteIntervals
     private(set) var connections: [Int: Connection] = [:]
     /// Parts that were taken over from running responses.
     private(set) var steals = 0
-    private var limit: Int
+    var limit: Int
     /// The most connections that the servers were seen to bear: up to as many may ask again as soon as they have ended.
-    private var proven = 1
+    var proven = 1
     private var lastID = 0
     /// No newcomers before this.
-    private var closedUntil = 0.0
+    var closedUntil = 0.0
     /// What it takes from a question to its answer.
-    private var answerTime: Double?
-    private var path: TransferPath?
+    var answerTime: Double?
+    var path: TransferPath?
+    /// What a part was brought at by those that have ended, on average: bytes per second.
+    var pace: Double?
+    /// Connections that wait for another question.
+    var idle = 0
+    /// How many may share a far way, as long as no queue builds up.
+    var rung = Self.few
+    /// When the last newcomer was asked for, and when the last one joined.
+    var lastAsk = -Double.infinity
+    var lastJoin = 0.0
     /// The speed of all before the last connections joined, and when that was.
     private var trialBegun: (time: Double, speed: Double, count: Int)?
 
@@ -93,16 +124,22 @@ struct SegmentPlan {
     var speed: Double { connections.values.reduce(0) { $0 + ($1.speed ?? 0) } }
 
     /// The bytes that are still to come.
-    private var left: Int64 {
+    var left: Int64 {
         unassigned.count + connections.values.reduce(0) { $0 + ($1.victim == nil ? max(0, $1.end - $1.position) : 0) }
     }
 
     // MARK: What has happened
 
+    /// The server speaks HTTP/2, whose servers expect few connections: a limit of theirs for each would be for a stream.
+    mutating func speaksHTTP2() { limit = min(limit, Self.few) }
+
     /// What is known of the way to the servers by now.
-    mutating func learned(_ path: TransferPath) {
+    mutating func learned(_ path: TransferPath, by id: Int? = nil, now: Double = 0) {
         let isLossy = path.isLossy || self.path?.isLossy ?? false
         self.path = TransferPath(roundTrip: min(path.roundTrip, self.path?.roundTrip ?? .infinity), isLossy: isLossy)
+        guard let id, let known = connections[id] else { return }
+        if path.window > (known.path?.window ?? 0) { connections[id]!.grown = now }
+        connections[id]!.path = path
     }
 
     /// A response that is there already and brings all of `range`, which is taken from what waits.
@@ -130,6 +167,7 @@ struct SegmentPlan {
             cut(victim, for: asked)
         }
         unassigned.insert(connection.end..<asked.upperBound)
+        if connections.values.count(where: \.isOpen) > proven { lastJoin = now }
         proven = max(proven, connections.values.count(where: \.isOpen))
         return actions
     }
@@ -156,10 +194,11 @@ struct SegmentPlan {
             connection.lastByte = now
         }
         let elapsed = now - connection.sampled
+        let memory = isFar ? min(1, max(Self.memory, 4 * path!.roundTrip)) : 1
         if let firstByte = connection.firstByte, elapsed >= Self.shortestSample {
             let recent = Double(position - connection.position) / elapsed
-            // The average at first, then of about the last second.
-            let weight = max(elapsed / max(now - firstByte, elapsed), min(elapsed, 1))
+            // The average at first, then of about the last second, or of some round trips.
+            let weight = max(elapsed / max(now - firstByte, elapsed), min(elapsed / memory, 1))
             connection.speed = connection.speed.map { $0 + (recent - $0) * weight } ?? recent
             connection.sampled = now
             connection.position = max(connection.position, position)
@@ -168,9 +207,14 @@ struct SegmentPlan {
     }
 
     /// Its response has ended at `position`, well or not: what it has not brought waits.
-    mutating func ended(_ id: Int, at position: Int64) -> [Action] {
+    mutating func ended(_ id: Int, at position: Int64, now: Double) -> [Action] {
         guard let connection = connections.removeValue(forKey: id) else { return [] }
         var actions: [Action] = []
+        if position == connection.askedEnd { idle += 1 }
+        if let opened = connection.opened, !connection.isEndless, position > connection.start, now > opened {
+            let average = Double(position - connection.start) / (now - opened)
+            pace = pace.map { ($0 + average) / 2 } ?? average
+        }
         unassigned.insert(position..<max(position, connection.end))
         for (thief, other) in connections where other.victim == id {
             if position >= other.end {
@@ -203,6 +247,7 @@ struct SegmentPlan {
     mutating func actions(now: Double, mayOpen: () -> Bool = { true }) -> [Action] {
         var actions = givingUp(now)
         judgeTrial(now)
+        climb(now)
         while connections.count < limit {
             // The first one is always opened.
             let isExtra = !connections.isEmpty
@@ -211,32 +256,15 @@ struct SegmentPlan {
             guard let (range, victim) = nextPart(now) else { break }
             if isExtra, !mayOpen() { break }
             if victim == nil { take(range) }
-            if isNew, trialBegun == nil { trialBegun = (now, speed, connections.count) }
+            if isNew {
+                if trialBegun == nil { trialBegun = (now, speed, connections.count) }
+                lastAsk = now
+            }
+            idle = max(0, idle - 1)
             let id = add(range, victim: victim, now: now)
             actions.append(.open(id: id, range: range))
         }
         return actions
-    }
-
-    /// Whether one more connection than were ever open may be asked for.
-    private func mayJoin(_ now: Double) -> Bool {
-        let count = connections.count
-        guard now >= closedUntil, connections.values.count(where: { !$0.isOpen }) < Self.mostUnanswered else {
-            return false
-        }
-        if isFar { return count < planned }
-        // As many as bring bytes, which doubles them.
-        return count < 2 * connections.values.count { $0.firstByte != nil }
-    }
-
-    private var isFar: Bool { path.map { $0.roundTrip >= Self.far } ?? false }
-
-    /// How many connections are to share what is left, where the way is far.
-    private var planned: Int {
-        let isLossy = path?.isLossy ?? false
-        let most = Int(left / Self.worthALossyConnection)
-        let wanted = isLossy ? most : max(Self.few, Int(left / Self.worthAConnection))
-        return max(proven, min(limit, wanted, max(2, most)))
     }
 
     /// Extra connections that bring nothing while others do.
@@ -245,7 +273,11 @@ struct SegmentPlan {
         var actions: [Action] = []
         for (id, connection) in connections.sorted(by: { $0.key < $1.key })
         where connections.count > 1 && now - connection.lastByte > Self.patience {
-            if connection.victim != nil { connections[id] = nil } else { actions += ended(id, at: connection.position) }
+            if connection.victim != nil {
+                connections[id] = nil
+            } else {
+                actions += ended(id, at: connection.position, now: now)
+            }
             actions.append(.drop(id: id))
         }
         return actions
@@ -258,80 +290,11 @@ struct SegmentPlan {
         trialBegun = nil
     }
 
-    // MARK: Parts
-
-    /// What the next connection is to fetch, and whose that is.
-    private func nextPart(_ now: Double) -> (range: Range<Int64>, victim: Int?)? {
-        if let waiting = unassigned.intervals.max(by: { $0.count < $1.count }) { return (part(of: waiting), nil) }
-        guard let (id, own) = victim(now), let victim = connections[id] else { return nil }
-        let end = reach(of: id)
-        let left = end - victim.position
-        var split = victim.position + Int64(Double(left) * own)
-        if isFar {
-            if victim.isEndless {
-                let share = isMature(victim, now) ? fairShare : self.left / Int64(4 * planned)
-                split = max(split, end - max(share, Self.smallestPart))
-            }
-            // What it brings before the other's first byte would come twice.
-            let meanwhile = (victim.speed ?? 0) * (answerTime ?? 2 * path!.roundTrip)
-            split = max(split, victim.position + Int64(meanwhile))
-        }
-        if left > 4 * Self.alignment { split = (split + Self.alignment - 1) / Self.alignment * Self.alignment }
-        guard end - split >= Self.smallestPart else { return nil }
-        return (split..<end, id)
-    }
-
-    /// An equal share of what is left: so they end together, and none has to take from another that has asked for too much.
-    private var fairShare: Int64 { left / Int64(max(proven, connections.count + 1)) }
-
-    /// What waits is given out in shares; the first connection asks for all of it.
-    private func part(of waiting: Range<Int64>) -> Range<Int64> {
-        let share = max(fairShare, Self.smallestPart)
-        guard !connections.isEmpty, Int64(waiting.count) - share >= Self.smallestPart else { return waiting }
-        return waiting.lowerBound..<waiting.lowerBound + share
-    }
-
-    /// Whom to take from, and which part of what it has before it, it keeps.
-    private func victim(_ now: Double) -> (id: Int, own: Double)? {
-        let speeds = connections.values.compactMap(\.speed).sorted()
-        let usual = speeds.isEmpty ? nil : speeds[speeds.count / 2]
-        var best: (id: Int, own: Double, seconds: Double)?
-        for (id, connection) in connections.sorted(by: { $0.key < $1.key }) where connection.isOpen {
-            let left = reach(of: id) - connection.position
-            let isYoung = isFar && !isMature(connection, now)
-            // One that has just begun and has bytes for long is asked at once: what it brings by itself nobody knows yet.
-            if isYoung, connection.isEndless {
-                return left >= 2 * Self.smallestPart ? (id, 0.5) : nil
-            }
-            guard !isYoung, let speed = connection.speed, let usual else { continue }
-            let seconds = Double(left) / max(speed, 1)
-            // To take from one that asked for no more than its own bytes costs its connection.
-            guard seconds > worthwhile * (isFar && connection.isEndless ? 0.5 : 1) else { continue }
-            if seconds > best?.seconds ?? 0 { best = (id, speed / max(speed + usual, 1), seconds) }
-        }
-        return best.map { ($0.id, $0.own) }
-    }
-
-    /// How far it will come when all that others ask of it is granted.
-    private func reach(of id: Int) -> Int64 {
-        connections.values.reduce(connections[id]!.end) { $1.victim == id ? min($0, $1.position) : $0 }
-    }
-
-    private func isMature(_ connection: Connection, _ now: Double) -> Bool {
-        guard let opened = connection.opened, connection.speed != nil else { return false }
-        return now - opened >= Self.youth * (path?.roundTrip ?? 0)
-    }
-
-    private var worthwhile: Double {
-        guard let answerTime else { return isFar ? 4 * path!.roundTrip : Self.worthwhile.unknown }
-        return min(Self.worthwhile.most, max(isFar ? 0 : Self.worthwhile.least, 4 * answerTime))
-    }
-
     private mutating func add(_ range: Range<Int64>, victim: Int?, now: Double) -> Int {
         lastID += 1
         connections[lastID] = Connection(
             position: range.lowerBound, end: range.upperBound, start: range.lowerBound, asked: now,
-            isEndless: connections.isEmpty, victim: victim, lastByte: now, sampled: now)
+            isEndless: connections.isEmpty, askedEnd: range.upperBound, victim: victim, lastByte: now, sampled: now)
         return lastID
     }
 

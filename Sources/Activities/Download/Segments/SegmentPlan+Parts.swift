@@ -1,0 +1,118 @@
+import Glibc
+import HaulContract
+import HaulHTTP
+
+// What a connection that has nothing to do is to fetch, and whose that is.
+extension SegmentPlan {
+    /// What the next connection is to fetch, and whose that is.
+    func nextPart(_ now: Double) -> (range: Range<Int64>, victim: Int?)? {
+        if let waiting = unassigned.intervals.max(by: { $0.count < $1.count }) { return (part(of: waiting), nil) }
+        guard let (id, own) = victim(now), let victim = connections[id] else { return nil }
+        let end = reach(of: id)
+        let left = end - victim.position
+        var split = victim.position + Int64(Double(left) * own)
+        if isFar {
+            if victim.isEndless {
+                let share = isMature(victim, now) ? fairShare : self.left / Int64(4 * planned)
+                split = max(split, end - max(share, Self.smallestPart))
+            }
+            // What it brings before the other's first byte would come twice.
+            let meanwhile = (victim.speed ?? 0) * (answerTime ?? 2 * path!.roundTrip)
+            split = max(split, victim.position + Int64(meanwhile))
+        }
+        if isFar {
+            let told = told(victim, now)
+            if split < told, end - split < Self.worthTwice * (told - split) { split = told }
+        }
+        if left > 4 * Self.alignment { split = (split + Self.alignment - 1) / Self.alignment * Self.alignment }
+        guard end - split >= leastPart(from: victim) else { return nil }
+        return (split..<end, id)
+    }
+
+    /// How far the server will have sent when it hears of a cut: what is cut off before that comes twice.
+    func told(_ victim: Connection, _ now: Double) -> Int64 {
+        guard let path = victim.path, let speed = victim.speed else { return victim.position }
+        let isGrowing = now < victim.grown + 2 * path.roundTrip
+        let meanwhile = Int64(speed * (answerTime ?? 2 * path.roundTrip))
+        // A window that grows doubles until then. Else it may be as wide as it was in better times, and what is under way is
+        // what comes within a round trip, twice as much where that was measured a while ago.
+        let underWay = isGrowing ? 2 * path.window : min(path.window, Int64(2 * speed * path.delay))
+        return victim.position + meanwhile + underWay
+    }
+
+    /// A part is worth its question if it would take its owner longer than the answer takes.
+    func leastPart(from victim: Connection) -> Int64 {
+        guard isFar, let speed = victim.speed else { return Self.smallestPart }
+        let short = min(Self.smallestPart, Int64(Self.shortest * speed))
+        return max(Self.leastPart, short, Int64(2 * speed * path!.roundTrip))
+    }
+
+    /// An equal share of what is left: so they end together, and none has to take from another that has asked for too much.
+    var fairShare: Int64 { left / Int64(max(proven, connections.count + 1)) }
+
+    /// What waits is given out in shares; the first connection asks for all of it.
+    func part(of waiting: Range<Int64>) -> Range<Int64> {
+        let share = max(fairShare, Self.smallestPart)
+        guard !connections.isEmpty, Int64(waiting.count) - share >= Self.smallestPart else { return waiting }
+        return waiting.lowerBound..<waiting.lowerBound + share
+    }
+
+    /// Whom to take from, and which part of what it has before it, it keeps.
+    func victim(_ now: Double) -> (id: Int, own: Double)? {
+        let speeds = connections.values.compactMap(\.speed).sorted()
+        let median = speeds.isEmpty ? nil : speeds[speeds.count / 2]
+        // Where the way is far the first response is ahead of all, and what others bring is known only by their parts.
+        let usual = isFar ? [pace, median].compactMap(\.self).min() : median
+        var best: (id: Int, own: Double, seconds: Double)?
+        for (id, connection) in connections.sorted(by: { $0.key < $1.key }) where connection.isOpen {
+            let left = reach(of: id) - connection.position
+            let isYoung = isFar && !isMature(connection, now)
+            if isYoung, !connection.isEndless, let seconds = lateness(of: connection, left),
+                seconds > best?.seconds ?? 0
+            {
+                best = (id, 0, seconds)
+            }
+            // One that has just begun and has bytes for long is asked at once: what it brings by itself nobody knows yet.
+            if isYoung, connection.isEndless {
+                return left >= 2 * Self.smallestPart ? (id, 0.5) : nil
+            }
+            guard !isYoung, let speed = connection.speed, let usual else { continue }
+            let seconds = Double(left) / max(speed, 1)
+            // To take from one that asked for no more than its own bytes costs its connection.
+            guard seconds > max(worthwhile * (isFar && connection.isEndless ? 0.5 : 1), beginning) else { continue }
+            if seconds > best?.seconds ?? 0 { best = (id, speed / max(speed + usual, 1), seconds) }
+        }
+        return best.map { ($0.id, $0.own) }
+    }
+
+    /// How long a response that has just begun will still take if it doubles with each round trip, where somebody is free who
+    /// would be faster; nil if it is to be left alone.
+    func lateness(of connection: Connection, _ left: Int64) -> Double? {
+        guard idle > 0, let speed = connection.speed, let roundTrip = path?.roundTrip,
+            !connections.values.contains(where: { $0.isEndless && $0.end - $0.position > 4 * Self.smallestPart })
+        else { return nil }
+        let seconds = roundTrip * log2(1 + Double(left) / max(1, speed * roundTrip))
+        return seconds > worthwhile ? seconds : nil
+    }
+
+    /// What a connection takes that must be made before it can be asked, until it brings as much as others.
+    var beginning: Double {
+        guard isFar, idle == 0, let path else { return 0 }
+        return (2 + (path.isLossy ? Self.slowStart / 2 : Self.slowStart)) * path.roundTrip
+    }
+
+    /// How far it will come when all that others ask of it is granted.
+    func reach(of id: Int) -> Int64 {
+        connections.values.reduce(connections[id]!.end) { $1.victim == id ? min($0, $1.position) : $0 }
+    }
+
+    func isMature(_ connection: Connection, _ now: Double) -> Bool {
+        guard let opened = connection.opened, connection.speed != nil else { return false }
+        return now - opened >= Self.youth * (path?.roundTrip ?? 0)
+    }
+
+    var worthwhile: Double {
+        guard let answerTime else { return isFar ? 4 * path!.roundTrip : Self.worthwhile.unknown }
+        return min(Self.worthwhile.most, max(isFar ? 0 : Self.worthwhile.least, 4 * answerTime))
+    }
+}
