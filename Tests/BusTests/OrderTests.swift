@@ -117,6 +117,58 @@ import Testing
     }
 
     @Test(
+        "a push that is newer than a removal is done although the run ended after it, and before anybody took it",
+        arguments: [Request.removed, .deleted], [true, false])
+    func endedMeanwhile(_ request: Request, isHeard: Bool) async throws {
+        let f = try await QueueFixture()
+        let moment = try await moment(f)
+        let claim = try await running(f, moment)
+        try await f.queue.request(request, of: ["1"], at: moment + 1)
+        if isHeard { #expect(try await f.tick([claim]).requests.values.first == request) }
+        try await f.settle(claim, QueueFixture.done)
+        if !isHeard { try await f.tick() }
+        #expect(try await f.state("1") == nil)
+        try await f.push(element(moment + 1))
+        try await f.push(element(moment))
+        #expect(try await f.claim() == nil)
+        try await f.push(element(moment + 2))
+        #expect(try await f.claim() != nil)
+        try await f.expectOrder()
+    }
+
+    @Test("a push that waits, and is younger than the last look, is newer than a removal without a time")
+    func untimedRemoval() async throws {
+        let f = try await QueueFixture()
+        let moment = try await moment(f)
+        let claim = try await running(f, moment)
+        try await f.redis.send(Command("HSET", f.queue.keys.want, "1", "removed"))
+        try await f.settle(claim, QueueFixture.done)
+        try await f.push(element(moment + 2))
+        #expect(try await f.claim() != nil)
+        try await f.expectOrder()
+    }
+
+    @Test("a push that the end of a run settled is known when the job is forgotten, and its repeat runs nothing")
+    func settledPush() async throws {
+        let f = try await QueueFixture()
+        let moment = try await moment(f)
+        let claim = try await running(f, moment)
+        try await f.settle(claim, QueueFixture.done)
+        try await f.push(element(moment + 2))
+        #expect(try await f.claim() == nil)
+        // Heard after a newer push was taken: it changes nothing.
+        try await f.queue.request(.removed, of: ["1"], at: moment + 1)
+        try await f.tick()
+        #expect(try await f.state("1") == .completed)
+        try await f.queue.request(.removed, of: ["1"], at: moment + 3)
+        try await f.tick()
+        try await f.push(element(moment + 2))
+        #expect(try await f.claim() == nil)
+        #expect(try await f.state("1") == nil)
+        try await f.expectOrder()
+    }
+
+    @Test(
         "a producer's repeat runs nothing after a cancel or a removal, also with a clock that is ahead",
         arguments: [Request.cancelled, .removed], [Int64(0), 60_000])
     func repeated(_ request: Request, _ ahead: Int64) async throws {

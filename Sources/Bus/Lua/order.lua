@@ -118,8 +118,10 @@ local function hear(id, value, retention, heard)
   local h, k = job(id), key(id)
   local st, pushed = h.state, tonumber(h.pushed or 0)
   local settled = math.max(tonumber(h.wantat or 0), tonumber(h.asof or 0))
-  -- No clock is ahead of Redis' own.
-  local made = time ~= '' and math.min(tonumber(time), now) or math.max(heard, pushed, settled, tonumber(h.again or 0))
+  -- No clock is ahead of Redis' own. One without a time was made after what was taken, and what it can not undo.
+  local given = time ~= '' and math.min(tonumber(time), now)
+  local seen = math.max(heard, pushed, tonumber(h.wantat or 0), tonumber(h.again or 0))
+  local made = given or math.max(seen, settled)
   if want == 'running' then
     -- It was made before what it would undo.
     if made < settled then return end
@@ -137,7 +139,7 @@ local function hear(id, value, retention, heard)
     end
   elseif st == 'running' then
     if want == 'running' then take_back(id, h) else ask(id, h, want, made) end
-  elseif IS_FINAL[st] then hear_final(id, h, want, made, retention)
+  elseif IS_FINAL[st] then hear_final(id, h, want, given or seen, retention)
   elseif want == 'running' then
     if st ~= 'queued' then requeue(id, h, true, 'resumed', retention) end
   else

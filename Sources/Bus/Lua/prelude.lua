@@ -158,11 +158,11 @@ end
 -- another type.
 local function ending(id)
   local v = redis.pcall('HMGET', key(id), 'state', 'token', 'want', 'again', 'speed', 'meta', 'reply_to', 'deadline_at', 'seq',
-    'behind')
+    'behind', 'wantat')
   if v.err then return nil end
   return { state = v[1] or nil, token = v[2] or nil, want = v[3] or nil, again = v[4] or nil, speed = v[5] or nil,
     meta = v[6] or nil, reply_to = v[7] or nil, deadline = number(v[8]), seq = tonumber(number(v[9])) or 0,
-    behind = v[10] or nil }
+    behind = v[10] or nil, wantat = number(v[11]) }
 end
 
 -- Reads the fields that decide what may happen to a job, and those that its events need.
@@ -240,11 +240,14 @@ end
 local function ends(want) return want == 'cancelled' or want == 'removed' or want == 'deleted' end
 local function forgets(want) return want == 'removed' or want == 'deleted' end
 
--- For an hour a stub tells what was pushed before it was forgotten, so that a producer's repeat starts nothing.
+-- For an hour a stub tells what was pushed before it was forgotten, so that a producer's repeat starts nothing. `moment` is that of
+-- what forgets it: a push that is newer and waits is done. The end of a run settled that push, too, but only as long as
+-- somebody knows of that end.
 local function forget(id, moment)
   if call('ZSCORE', UNTOLD, id) then tell(id, '') end
   local k = key(id)
-  local v = call('HMGET', k, 'asof', 'pushed', 'ahead', 'token', 'settled')
+  local v = call('HMGET', k, 'asof', 'pushed', 'ahead', 'token', 'settled', 'finished', 'state')
+  if v[1] == v[6] and (v[7] == 'completed' or v[7] == 'failed') then v[1] = nil end
   for _, index in pairs(INDEX) do call('ZREM', index, id) end
   call('ZREM', DEADLINES, id)
   call('DEL', k, spec(id), offsets(id))
@@ -298,7 +301,7 @@ local function finish(id, j, state, retention, extra, worker, fields)
   if forgets(j.want) then
     -- A run may end well before it hears of the request.
     if state ~= 'cancelled' then drop(id, j.want == 'deleted' and state == 'completed') end
-    forget(id)
+    forget(id, tonumber(j.wantat))
   end
   if kept then follow(id, kept, retention) end
 end

@@ -123,9 +123,11 @@ local INSTEAD = {
     note_ahead(id, j.at)
   end,
   duplicate = function(id, h, j)
-    -- A request that is heard later, and does not say when it was made, is newer.
+    -- A request that is heard later is newer, if it does not say when it was made; and once the job is forgotten a repeat is known
+    -- by what was taken.
+    local is_known = not j.at or not h.state or j.at == tonumber(h.ahead)
     note_ahead(id, j.at)
-    if j.at and h.state and not is_repeat(h, j.at) and tonumber(moment_of(j.at)) > tonumber(h.pushed or 0) then
+    if not is_known and tonumber(moment_of(j.at)) > tonumber(h.pushed or 0) then
       call('HSET', key(id), 'pushed', moment_of(j.at))
     end
     emit(id, h, 'duplicate', ',"state":"' .. (h.state or 'removed') .. '"')

@@ -67,7 +67,10 @@ extension Ledger {
         let isSame = (after.want, after.behind) == (story.facts.want, story.facts.behind)
         let isIgnored =
             after.state == state && next == state ? isSame : after.state != next && after.state != request.stops
-        if story.isOvertaken(request), isIgnored {
+        // It ended the job, which the push that overtook it began anew.
+        let isBegunAnew =
+            next?.isFinal ?? true && (after.crashes < story.losses || after.attempt < story.attempts)
+        if story.isOvertaken(request), isIgnored, !isBegunAnew {
             story.asked = nil
         } else {
             (story, state) = (applied, next)
@@ -109,7 +112,10 @@ extension Ledger {
         let isBegun = after.state == .running && after.token != story.facts.token
         let isPostponed = after.state == .scheduled && state != .scheduled
         if isBegun || isPostponed {
-            if story.isTimed, story.demand == nil { complain("\(id): it ran again, and nobody asked for it") }
+            if story.isTimed, story.demand == nil, !story.mayRunAgain {
+                complain("\(id): it ran again, and nobody asked for it")
+            }
+            story.mayRunAgain = false
             (story.taken, story.behind, story.expiry) = (nil, nil, nil)
             if state?.isFinal ?? true { story.beginAnew() }
             if let deadline = after.deadline, !story.deadlines.contains(deadline) {

@@ -24,7 +24,7 @@ extension Story {
             return state
         case .completed, .failed, .cancelled:
             if stop.request.forgets {
-                forget(stub: now)
+                forget(by: stop, now)
                 return nil
             }
             settled = max(settled, stop.request == .paused ? 0 : stop.moment)
@@ -110,7 +110,7 @@ extension Story {
 
     /// A pause of an unknown job is taken back: a push that waits runs, unless it is older than what stops it all the same.
     private mutating func askAnew(by stop: Stop, after request: Int64?) {
-        if isTimed, pushed > max(request ?? 0, settled) { demand = stop.moment }
+        if isTimed, pushed > max(request ?? 0, settled, lastEnd) { demand = stop.moment }
     }
 
     /// A request ends what it was made for.
@@ -126,7 +126,7 @@ extension Story {
         if stop.request.forgets {
             // What came behind it is done all the same.
             let pause = behind
-            forget(stub: now)
+            forget(by: stop, now)
             behind = pause
             return nil
         }
@@ -136,6 +136,8 @@ extension Story {
     }
 
     mutating func ended(_ state: JobState, _ now: Int64, _ policy: QueuePolicy) -> JobState? {
+        end = (max(demand ?? 0, pushed), now, settled)
+        lastEnd = now
         demand = nil
         settled = now
         if let taken, taken.request.forgets { return stopped(by: taken, now, policy) }

@@ -33,6 +33,13 @@ struct Story {
     var behind: Stop?
     /// When it was settled last: a request of before it asks for nothing.
     var settled: Int64 = 0
+    /// What the end of a run settled, which counts only as long as the job is known: what was asked for until then, when that was,
+    /// and what had been settled before.
+    var end: (asked: Int64, at: Int64, before: Int64)?
+    /// When a run ended last.
+    var lastEnd: Int64 = 0
+    /// A push that an end had settled may be done after all: a request of before it made the job forget that end.
+    var mayRunAgain = false
     /// When the run's lease ends.
     var lease: Int64 = 0
     /// The worker's hash names the run.
@@ -60,6 +67,16 @@ struct Story {
         if now == nil { settled = 0 }
         expiry = now.map { $0 + 3_600_000 }
         beginAnew()
+    }
+
+    /// A request forgets the job.
+    mutating func forget(by stop: Stop, _ now: Int64) {
+        if let end, end.at == settled {
+            settled = max(end.before, stop.moment)
+            mayRunAgain = end.asked > stop.moment
+        }
+        end = nil
+        forget(stub: now)
     }
 
     /// A continuation makes sense: the job is paused, or a pause is the last that was asked for.
