@@ -2,6 +2,7 @@
 import json
 import os
 import time
+from collections import Counter
 
 from resp import Redis, pairs
 
@@ -22,9 +23,10 @@ def now(redis):
     return int(seconds) * 1000 + int(microseconds) // 1000
 
 
-def push(bench, redis, ids, **more):
+def push(bench, redis, ids, shape="500/0", **more):
+    """`shape`: the bytes of each, and how many a second."""
     redis.call("LPUSH", Q + "jobs", *(
-        json.dumps({"url": f"{bench.origin.url}/f/{number}/500/0", "id": id, "path": id} | more)
+        json.dumps({"url": f"{bench.origin.url}/f/{number}/{shape}", "id": id, "path": id} | more)
         for number, id in enumerate(ids)))
 
 
@@ -83,4 +85,48 @@ def unserved_store(bench):
         if not any(os.path.exists(os.path.join(place, id)) for place in (bench.root, root)):
             wrong.append(f"{id} is {job.get('state')}, and its file is gone")
     far.end(15)
+    return wrong
+
+
+def crossing(bench):
+    """Running jobs that are pushed again, or continued, right behind a pause that their workers have not heard of, and then perhaps
+    cancelled."""
+    redis, ids = Redis(bench.server.socket, 30), [f"cross{n}" for n in range(max(10, bench.options.bulk // 10))]
+
+    def are_quiet():
+        hashes = redis.calls([("HMGET", Q + "job:" + id, "want", "again") for id in ids])
+        return not redis.call("HLEN", Q + "want") and all(fields == [None, None] for fields in hashes)
+
+    def ask(word):
+        redis.call("HSET", Q + "want", *(each for id in ids for each in (id, f"{word} {now(redis)}")))
+
+    def are_heard():
+        return until(lambda: not redis.call("HLEN", Q + "want"), 20)
+
+    def others(*expected):
+        return Counter(state for state in states(redis, ids) if state not in expected)
+
+    wrong = []
+    push(bench, redis, ids, "120000/1024", at=now(redis))
+    if not until(lambda: states(redis, ids) == ["running"] * len(ids), 60):
+        return [f"they do not run: {others('running')}"]
+    ask("paused")
+    redis.call("LPUSH", Q + "jobs", *(json.dumps({"id": id}) for id in ids))
+    until(are_quiet, 20)
+    if others("running", "queued"):
+        wrong.append(f"continued behind a pause, of {len(ids)} are {others('running', 'queued')}")
+    push(bench, redis, ids, "120000/1024", at=now(redis))
+    until(lambda: states(redis, ids) == ["running"] * len(ids), 60)
+    ask("paused")
+    time.sleep(0.002)
+    push(bench, redis, ids, "120000/1024", at=now(redis))
+    if not are_heard():
+        return wrong + ["the pauses are not heard"]
+    time.sleep(0.002)
+    ask("cancelled")
+    are_heard()
+    until(are_quiet, 20)
+    if not until(lambda: not others("cancelled"), 5):
+        wrong.append(f"pushed behind a pause and then cancelled, of {len(ids)} are {others('cancelled')}")
+        ask("cancelled")
     return wrong

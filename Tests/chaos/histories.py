@@ -15,7 +15,7 @@ import time
 from collections import Counter
 
 import origin as origin_module
-from bulk import bulk_cancel, unserved_store
+from bulk import bulk_cancel, crossing, unserved_store
 from history import History, Q
 from processes import Origin, RedisServer, Worker
 from resp import RedisError
@@ -61,8 +61,8 @@ class Bench:
     def go(self):
         self.start()
         began, wrong, kinds = time.monotonic(), [], Counter()
-        for name, problems in (("a bulk cancel", bulk_cancel(self)), ("a store that nobody serves", unserved_store(self))):
-            wrong += [f"{name}: {problem}" for problem in problems]
+        for name, test in (("a bulk cancel", bulk_cancel), ("a store that nobody serves", unserved_store), ("a crossing", crossing)):
+            wrong += [f"{name}: {problem}" for problem in test(self)]
         killer = threading.Thread(target=self.kill, daemon=True)
         if self.options.kills:
             killer.start()

@@ -22,7 +22,7 @@ class History:
         self.is_quick = self.random.random() < 0.3
         size, rate = (2000, 0) if self.is_quick else (120_000, 1024)
         self.source = f"/f/{number * 1000}/{size}/{rate}"
-        self.offset = self.random.choices([None, 0, 60_000, -60_000], [30, 45, 15, 10])[0]
+        self.offset = self.random.choices([None, 0, 60_000, -60_000], [25, 45, 20, 10])[0]
         self.acts, self.log, self.elements = [], [], []
         self.late = None
 
@@ -135,12 +135,31 @@ class History:
 
     # The whole.
 
-    def go(self):
-        pick, count = self.random, self.random.randrange(2, 7)
+    def plan(self):
+        """What is done, in this order: anything; or much to a run before it hears of the first; or a repeat after a stop."""
+        pick = self.random
+        shape = pick.choices(["any", "dense", "repeated"], [60, 25, 15])[0]
+        self.is_dense = shape == "dense"
+        if shape == "dense":
+            return ["push", "rest", "request", pick.choice(["push", "continuation"]), "request",
+                    *pick.choices(["push", "request", "repeat"], k=pick.randrange(2))]
+        if shape == "repeated":
+            return ["push", "rest", "request", "rest", "repeat", *pick.choices(["repeat", "nonsense", "request"], k=pick.randrange(2))]
         kinds = ["push"] + pick.choices(["push", "continuation", "request", "repeat", "nonsense"],
-                                        [20, 15, 50, 15, 5], k=count)
+                                        [20, 15, 50, 15, 5], k=pick.randrange(2, 7))
         if pick.random() < 0.15:
             kinds[:2] = ["request", "push"]
+        return kinds
+
+    def wait(self):
+        gap = self.random.randrange(4)
+        if gap == 3 and not self.late:
+            self.rest(5)
+        elif gap:
+            time.sleep(self.random.uniform(0, 0.02 if gap == 1 else 0.3))
+
+    def go(self):
+        kinds = self.plan()
         for index, kind in enumerate(kinds):
             late, self.late = self.late, None
             if kind in ("push", "continuation"):
@@ -151,13 +170,12 @@ class History:
                 self.request(kinds[index + 1:index + 2] == ["push"])
             elif kind == "nonsense":
                 self.nonsense()
+            elif kind == "rest":
+                self.rest(5)
             if late:
                 self.write(late)
-            gap = pick.randrange(4)
-            if gap == 3 and not self.late:
-                self.rest(5)
-            elif gap:
-                time.sleep(pick.uniform(0, 0.02 if gap == 1 else 0.3))
+            if not self.is_dense:
+                self.wait()
         if self.late:
             self.write(self.late)
         job = self.settle(self.bench.options.patience)
