@@ -21,6 +21,6 @@ package struct JobRecord: Sendable {
 
     /// Fields that mean nothing outside the functions.
     package static let hidden: Set<String> = [
-        "again", "token", "ticket", "settled", "asof", "pushed", "wantat", "untold",
+        "again", "ahead", "asof", "behind", "pushed", "settled", "ticket", "token", "untold", "wantat",
     ]
 }

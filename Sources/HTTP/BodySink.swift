@@ -2,7 +2,7 @@
 ///
 /// All but `finish` is called on the engine's thread, and must not block.
 package protocol BodySink: AnyObject, Sendable {
-    /// Takes all of `count` bytes (at most 512 KiB), or none of them.
+    /// Takes all of `count` bytes (at most 64 KiB; libcurl brings 16 KiB at once), or none of them.
     func append(_ bytes: UnsafeRawPointer, _ count: Int) -> SinkAnswer
 
     /// No more bytes will come for a while, so memory that is kept for them is better given back.

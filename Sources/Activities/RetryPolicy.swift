@@ -20,7 +20,8 @@ package enum RetryPolicy {
         }
     }
 
-    /// The wait before attempt number `attempt` (1 is the first retry): exponential with full jitter, from 1 s to 5 min;
+    /// The wait before attempt number `attempt` (1 is the first retry): exponential with full jitter, from 0.2 s to at most 2 s, 4 s and
+    /// so on up to 5 min;
     /// never less than what the server asked for.
     package static func delay(
         attempt: Int, retryAfter: Duration?, using generator: inout some RandomNumberGenerator
