@@ -26,6 +26,8 @@ package struct Claim: Sendable {
     package let deadline: Int64?
     package let resume: ResumePoint?
     package let completed: CompletedFile?
+    /// To be deleted before anything else.
+    package let doomed: DoomedFile?
     /// What the job was before, as Redis wants it back if this worker cannot read what was pushed.
     package let before: [UInt8]
 
@@ -44,19 +46,33 @@ package struct Claim: Sendable {
         deadline = hash["deadline_at"].flatMap { Int64($0) }
         resume = ResumePoint(hash: hash, offsets: reply[7].dictionary)
         completed = CompletedFile(hash: hash)
+        doomed = hash["doomed"].flatMap(DoomedFile.init)
         before = reply.count > 8 ? reply[8].bytes ?? [] : []
     }
 
-    /// What is to be done: the job as it was pushed, with the URLs and headers of its newest push.
-    package func job() throws(Job.Invalid) -> Job {
+    /// What is to be done: the job as it was pushed, with the URLs and headers of its newest push. `check` refuses what this worker
+    /// cannot read. Where that is the newest push of a job that was in line, the job goes on without it, and `refused` says why.
+    package func read(
+        _ check: (Job) throws(Job.Invalid) -> Void
+    ) throws(Job.Invalid) -> (job: Job, refused: Job.Invalid?) {
         var job = try Job(element: spec)
+        try check(job)
+        var refused: Job.Invalid?
         if let renewal {
-            let newer = try Job(element: renewal)
-            (job.urls, job.headers) = (newer.urls, newer.headers)
+            do throws(Job.Invalid) {
+                let newer = try Job(element: renewal)
+                try check(newer)
+                (job.urls, job.headers) = (newer.urls, newer.headers)
+            } catch {
+                guard before.isEmpty else { throw error }
+                refused = error
+            }
         }
         job.id = run.id
-        return job
+        return (job, refused)
     }
+
+    package func job() throws(Job.Invalid) -> Job { try read { _ in }.job }
 }
 
 /// What a worker that asked for a job was told.

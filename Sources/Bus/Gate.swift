@@ -32,6 +32,8 @@ enum Gate {
         case .method: "'method'"
         case .headers: "'headers'"
         case .meta: "'meta'"
+        case .mediaType: "'media_type'"
+        case .ticket: "'ticket'"
         case .choice(let choices): "{ choice = { \(choices.map { "\($0) = true" }.joined(separator: ", ")) } }"
         case .integer(let range): "{ integer = { \(range.lowerBound), \(range.upperBound) } }"
         case .number(let range): "{ number = { \(range.lowerBound), \(range.upperBound) } }"

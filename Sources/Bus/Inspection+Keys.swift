@@ -1,5 +1,5 @@
 import HaulContract
-import HaulRedis
+package import HaulRedis
 
 // What is looked at besides the jobs.
 
@@ -31,16 +31,60 @@ extension Inspection {
         "settings": "hash", "deadlines": "zset", "places": "list", "untold": "zset", "epoch": "string",
     ]
 
-    func checkTypes() async throws(RedisError) -> [Finding] {
+    /// What does not work while one of these is of another type. Without any other no function works (Lua/prelude.lua, touch).
+    private static let troubles = [
+        "rejected": "elements that are no valid job cannot be rejected, and hold up the line",
+        "tick": "nobody looks after the queue: no request is heard, and no lost job runs again",
+        "workers": "nobody looks after the queue: no request is heard, and no lost job runs again",
+        "want": "no job is claimed, and no request is heard",
+        "places": "workers take it away by themselves", "epoch": "workers write it anew by themselves",
+    ]
+
+    private static let mortalTypes: [(beginning: String, type: String, trouble: String)] = [
+        ("worker:", "hash", "this worker can do nothing"),
+        ("host:", "hash", "no worker on this machine looks after the queue"),
+        ("reply:", "list", "no final event is pushed onto it"),
+    ]
+
+    /// Keys of the queue that are there once and of another type than they must be. `stops`: no function works meanwhile.
+    func checkTypes() async throws(RedisError) -> (stops: Bool, findings: [Finding]) {
         let names = Self.types.keys.sorted()
-        let replies = try await queue.redis.pipeline(
-            names.map { .command(Command("TYPE", queue.keys.prefix + $0)) })
-        return zip(names, replies).compactMap { name, reply in
-            guard let type = reply.string, type != "none", type != Self.types[name] else { return nil }
-            return Finding(
-                queue.keys.prefix + name, "it is a \(type), and must be a \(Self.types[name]!)",
-                "rename or delete it: nothing of the queue works meanwhile")
+        let found = try await types(of: names.map { queue.keys.prefix + $0 })
+        var stops = false
+        let findings = zip(names, found).compactMap { name, type -> Finding? in
+            guard let type, type != Self.types[name] else { return nil }
+            stops = stops || Self.troubles[name] == nil
+            return wrong(
+                queue.keys.prefix + name, type, Self.types[name]!,
+                Self.troubles[name] ?? "nothing of the queue works")
         }
+        return (stops, findings)
+    }
+
+    private func wrong(_ key: String, _ type: String, _ right: String, _ trouble: String) -> Finding {
+        Finding(key, "it is a \(type), and must be a \(right)", "rename or delete it: meanwhile \(trouble)")
+    }
+
+    /// nil for what is not there, or may not be asked for.
+    private func types(of keys: [String]) async throws(RedisError) -> [String?] {
+        try await queue.redis.pipeline(keys.map { .command(Command("TYPE", $0)) }).map {
+            $0.string == "none" ? nil : $0.string
+        }
+    }
+
+    /// What is of a wrong type among the keys that a worker at `place` meets with every call.
+    package func wrongTypes(for worker: WorkerIdentity) async throws(RedisError) -> [Finding] {
+        let own = [queue.keys.worker(worker.name), queue.keys.host(worker.place), queue.keys.held(worker.name)]
+        let found = try await types(of: own)
+        let rights = [
+            ("hash", Self.mortalTypes[0].trouble), ("hash", Self.mortalTypes[1].trouble),
+            ("list", Self.mortalTypes[0].trouble),
+        ]
+        return try await checkTypes().findings
+            + zip(own, zip(found, rights)).compactMap { key, pair in
+                guard let type = pair.0, type != pair.1.0 else { return nil }
+                return wrong(key, type, pair.1.0, pair.1.1)
+            }
     }
 
     func checkSettings() async throws(RedisError) -> [Finding] {
@@ -61,16 +105,31 @@ extension Inspection {
 
     /// Workers' hashes and lists of replies go a day after they were last written.
     func checkMortal(_ names: [String], repairing: Bool) async throws(RedisError) -> [Finding] {
-        let times = try await queue.redis.pipeline(names.map { .command(Command("PTTL", $0)) })
-        let immortal = zip(names, times).filter { $1.int == -1 }.map(\.0)
+        let found = try await types(of: names)
+        var (sound, findings): ([String], [Finding]) = ([], [])
+        for (name, type) in zip(names, found) {
+            let rest = name.dropFirst(queue.keys.prefix.count)
+            guard let type, let right = Self.mortalTypes.first(where: { rest.hasPrefix($0.beginning) }) else {
+                continue
+            }
+            // What is not Haul's is not to be taken for it, nor away.
+            if type == right.type {
+                sound.append(name)
+            } else {
+                findings.append(wrong(name, type, right.type, right.trouble))
+            }
+        }
+        let times = try await queue.redis.pipeline(sound.map { .command(Command("PTTL", $0)) })
+        let immortal = zip(sound, times).filter { $1.int == -1 }.map(\.0)
         if repairing {
             // Only where there still is none.
             _ = try await queue.redis.pipeline(
                 immortal.map { .command(Command("PEXPIRE", $0, 86_400_000, "NX")) })
         }
-        return immortal.map {
-            Finding($0, "it would stay for ever", "--repair sets a time to live", isRepaired: repairing)
-        }
+        return findings
+            + immortal.map {
+                Finding($0, "it would stay for ever", "--repair sets a time to live", isRepaired: repairing)
+            }
     }
 
     /// Requests are heard within a second, files deleted as soon as their store is served.
@@ -92,7 +151,9 @@ extension Inspection {
             let replies = try await queue.redis.pipeline([
                 .command(Command("LLEN", list)), .command(Command("LINDEX", list, -1)),
             ])
-            guard let count = replies[0].int, let oldest = try? JSON(replies[1].bytes ?? []).array?.last?.string else {
+            guard let count = replies[0].int,
+                let oldest = try? JSON(replies[1].bytes ?? []).array?.dropFirst(4).first?.string
+            else {
                 findings.append(Finding(list, "it must be a list of files", "rename or delete it"))
                 continue
             }

@@ -17,10 +17,9 @@ package struct Inspection: Sendable {
 
     /// All findings. With `repairing` what can be put right is, after it was seen three times.
     package func run(repairing: Bool = false) async throws(RedisError) -> [Finding] {
-        // With a key of the wrong type no function works.
-        let types = try await checkTypes()
-        guard types.isEmpty else { return types }
-        var findings = try await checkSettings() + checkWaiting()
+        let (stops, types) = try await checkTypes()
+        if stops { return types }
+        var findings = try await types + checkSettings() + checkWaiting()
         var (suspects, others) = try await survey(repairing: repairing)
         findings += others
         for _ in 0..<Self.looks where !suspects.isEmpty {

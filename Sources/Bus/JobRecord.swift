@@ -19,8 +19,18 @@ package struct JobRecord: Sendable {
     /// Whether it has ended and that may be told: a completed job may wait for replicas.
     package var hasEnded: Bool { state.isFinal && (state != .completed || self["waiting"] != "replicas") }
 
+    /// Whether it has ended, that may be told, and what was pushed at `moment` has come to its end with it.
+    package func hasEnded(since moment: Int64) -> Bool {
+        hasEnded && Self.isSettled(moment, asof: fields["asof"], ahead: fields["ahead"])
+    }
+
+    /// Whether a push of `moment` would be a duplicate once more, as Lua/push.lua judges it.
+    static func isSettled(_ moment: Int64, asof: String?, ahead: String?) -> Bool {
+        asof.flatMap { Int64($0) } ?? 0 >= moment || ahead.flatMap { Int64($0) } == moment
+    }
+
     /// Fields that mean nothing outside the functions.
     package static let hidden: Set<String> = [
-        "again", "ahead", "asof", "behind", "pushed", "settled", "ticket", "token", "untold", "wantat",
+        "again", "ahead", "asof", "behind", "bytes", "doomed", "pushed", "settled", "ticket", "token", "untold", "wantat",
     ]
 }

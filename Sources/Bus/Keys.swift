@@ -18,6 +18,7 @@ package struct Keys: Sendable {
     package var rejected: String { prefix + "rejected" }
     package var workers: String { prefix + "workers" }
     package func worker(_ name: String) -> String { prefix + "worker:" + name }
+    package func host(_ place: String) -> String { prefix + "host:" + place }
     package var settings: String { prefix + "settings" }
     package var places: String { prefix + "places" }
     package var untold: String { prefix + "untold" }

@@ -7,11 +7,14 @@ package struct Element: Sendable {
     package let text: String
     /// The first of its URLs, without secrets.
     package let maskedURL: String
+    /// `at`.
+    let moment: Int64?
 
     /// The id is worked out as the claim does: as given, else from the URL and the path, or from the whole element if
     /// more than those decide what is downloaded.
     package init(_ json: JSON) throws(Job.Invalid) {
         let job = try Job(json: json)
+        moment = job.at
         text = json.text
         try Job.checkSize(text.utf8)
         maskedURL = MaskedURL.text(job.urls[0])
@@ -39,10 +42,13 @@ extension Element {
 
 extension Queue {
     /// Puts jobs at the end of the line, each with the moment at which it is pushed, by Redis' clock: so they are in one
-    /// order with requests.
-    package func push(now elements: [Element]) async throws(RedisError) {
+    /// order with requests. Returns these moments by the jobs' ids.
+    @discardableResult
+    package func push(now elements: [Element]) async throws(RedisError) -> [String: Int64] {
         let moment = try await moment()
-        try await push(elements.map { $0.made(at: moment) })
+        let made = elements.map { $0.made(at: moment) }
+        try await push(made)
+        return Dictionary(made.map { ($0.id, $0.moment ?? moment) }) { max($0, $1) }
     }
 
     /// Puts jobs at the end of the line: one plain LPUSH.

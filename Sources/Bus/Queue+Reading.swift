@@ -35,17 +35,16 @@ extension Queue {
         return result
     }
 
-    /// Where the last events of the known ones of `ids` stand. Read before a push, they tell an end that follows it from
-    /// an earlier one: whatever a push does to a job counts on.
-    package func lastEvents(of ids: [String]) async throws(RedisError) -> [String: EventPosition] {
-        var result: [String: EventPosition] = [:]
-        for start in stride(from: 0, to: ids.count, by: 500) {
-            let ids = ids[start..<min(start + 500, ids.count)]
-            let replies = try await redis.pipeline(ids.map { .command(Command("HMGET", keys.job($0), "epoch", "seq")) })
-            for (id, reply) in zip(ids, replies) {
-                let numbers = (try reply.get().array ?? []).map { Int64($0.string ?? "") }
-                guard numbers.count == 2, let sequence = numbers[1] else { continue }
-                result[id] = EventPosition(epoch: numbers[0] ?? 0, sequence: sequence)
+    /// Those of `pushes`, ids with the moments at which they were pushed, whose jobs were removed since: nothing comes of them.
+    package func removed(_ pushes: [String: Int64]) async throws(RedisError) -> [String] {
+        var result: [String] = []
+        for pushes in Array(pushes).pages(of: 500) {
+            let replies = try await redis.pipeline(
+                pushes.map { .command(Command("HMGET", keys.job($0.key), "state", "asof", "ahead")) })
+            for ((id, moment), reply) in zip(pushes, replies) {
+                let values = (try reply.get().array ?? []).map(\.string)
+                guard values.count == 3, values[0] == nil else { continue }
+                if JobRecord.isSettled(moment, asof: values[1], ahead: values[2]) { result.append(id) }
             }
         }
         return result

@@ -52,18 +52,19 @@ extension CompletedFile {
         entity.fields + [
             ("file", file), ("received", String(bytes)), ("store", store), ("inode", String(inode)),
             ("mtime", String(modified)), ("validated", String(validated)), ("checksum", checksum ?? ""),
-            ("source", source), ("generation", ""),
+            ("source", source), ("generation", ""), ("bytes", ""), ("content_type", contentType ?? ""),
         ]
     }
 
     package init?(hash: [String: String]) {
-        guard let file = hash["file"], let bytes = hash["received"].flatMap({ Int64($0) }),
+        // While the job runs again `received` is of another file.
+        guard let file = hash["file"], let bytes = (hash["bytes"].nonEmpty ?? hash["received"]).flatMap({ Int64($0) }),
             let inode = hash["inode"].flatMap({ UInt64($0) }), let modified = hash["mtime"].flatMap({ Int64($0) })
         else { return nil }
         self.init(
             file: file, bytes: bytes, store: hash["store"] ?? "", inode: inode, modified: modified,
             entity: Entity(hash: hash), source: hash["source"] ?? "", checksum: hash["checksum"].nonEmpty,
-            validated: hash["validated"].flatMap { Int64($0) } ?? 0)
+            validated: hash["validated"].flatMap { Int64($0) } ?? 0, contentType: hash["content_type"].nonEmpty)
     }
 }
 

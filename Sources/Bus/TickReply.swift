@@ -1,3 +1,4 @@
+package import HaulContract
 import HaulRedis
 
 /// What a tick brought.
@@ -48,11 +49,12 @@ package struct DroppedFile: Sendable {
     package let file: String
     /// The partial file's generation; empty if there is none.
     package let generation: String
-    /// The finished file's inode if it is to be deleted.
-    package let inode: UInt64?
+    /// The finished file's identity if it is to be deleted.
+    package let finished: FinishedIdentity?
 
     /// As Lua/drop.lua tells it.
     init(_ texts: [String]) {
-        (id, store, file, generation, inode) = (texts[0], texts[1], texts[2], texts[3], UInt64(texts[4]))
+        (id, store, file, generation) = (texts[0], texts[1], texts[2], texts[3])
+        finished = FinishedIdentity(texts[4])
     }
 }

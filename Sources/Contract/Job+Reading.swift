@@ -4,6 +4,8 @@ extension Job {
         public let field: String?
         public let reason: String
         public var description: String { "\(field ?? "element"): \(reason)" }
+
+        package init(field: String?, reason: String) { (self.field, self.reason) = (field, reason) }
     }
 
     /// Reads an element of the `jobs` list: one JSON object with a `url` or `urls`.
@@ -32,7 +34,13 @@ extension Job {
                 unknownFields.append(member.name)
                 continue
             }
-            if field.accepts(member.value, raw: member.raw) { set(member) } else { wrong.insert(field.name) }
+            // In a job a ticket means nothing.
+            let isIgnored = field.kind == .ticket && (json["url"] ?? json["urls"]) != nil
+            if isIgnored || field.accepts(member.value, raw: member.raw) {
+                set(member)
+            } else {
+                wrong.insert(field.name)
+            }
         }
         if let field = JobField.all.first(where: { wrong.contains($0.name) }) {
             throw Invalid(field: field.name, reason: field.rule)

@@ -2,8 +2,8 @@
 /// claim function (Bus/Lua/gate.lua), into which it is rendered; so a raw LPUSH and the client refuse the same things with the
 /// same words.
 package struct JobField: Sendable {
-    package enum Kind: Sendable {
-        case url, urls, id, path, checksum, method, headers, meta
+    package enum Kind: Sendable, Equatable {
+        case url, urls, id, path, checksum, method, headers, meta, mediaType, ticket
         case choice([String])
         case integer(ClosedRange<Int64>)
         case number(ClosedRange<Double>)
@@ -39,20 +39,24 @@ package struct JobField: Sendable {
     /// And all that begin with this.
     package static let forbiddenBeginning = "if-"
 
-    private static let seconds = "must be a number of seconds, 0 or more"
-    private static let count = "must be a whole number, 0 or more"
+    private static let mostSeconds = 1e10
+    private static let seconds = "must be a number of seconds from 0 to \(Int64(mostSeconds))"
+    private static let count = "must be a whole number from 0 to \(largest)"
 
     package static let all: [JobField] = [
         JobField("url", .url, URLRule.text),
         JobField("urls", .urls, "must be a list of 1 to 16 http or https URLs with hosts that can be"),
         JobField("id", .id, "must be 1 to 128 of the characters A-Z a-z 0-9 . _ : -"),
-        JobField("path", .path, "must be relative, without .. or control characters, and no part may begin with .haul"),
+        JobField(
+            "path", .path,
+            "must be relative, of at most 4096 bytes, without control characters; no part may be . or .., begin with "
+                + ".haul, or have more than 255 bytes"),
         JobField(
             "if_exists", .choice(["reuse", "overwrite", "rename", "fail"]), "must be reuse, overwrite, rename or fail"),
-        JobField("fresh_for", .number(0...1e10), seconds),
+        JobField("fresh_for", .number(0...mostSeconds), seconds),
         JobField("checksum", .checksum, "must be sha256:, sha512:, sha1: or md5: and the digest in hexadecimal"),
         JobField("size", .integer(0...largest), count),
-        JobField("content_type", .text(255), "must be a media type"),
+        JobField("content_type", .mediaType, "must be a media type, type/subtype, of at most 255 bytes"),
         JobField("method", .method, "must be a method in capital letters, and not HEAD, which brings no file"),
         JobField(
             "headers", .headers,
@@ -65,13 +69,13 @@ package struct JobField: Sendable {
         JobField("retries", .integer(0...1000), "must be a whole number from 0 to 1000"),
         JobField("connect_timeout", .number(0.1...86400), "must be a number of seconds from 0.1 to 86400"),
         JobField("stall_timeout", .number(0.1...86400), "must be a number of seconds from 0.1 to 86400"),
-        JobField("delay", .number(0...1e10), seconds),
-        JobField("deadline", .number(0...1e10), seconds),
+        JobField("delay", .number(0...mostSeconds), seconds),
+        JobField("deadline", .number(0...mostSeconds), seconds),
         JobField("reply_to", .id, "must be 1 to 128 of the characters A-Z a-z 0-9 . _ : -"),
         JobField("meta", .meta, "must be at most 4096 bytes of JSON"),
         JobField("at", .integer(0...largest), "must be unix milliseconds"),
         JobField("v", .integer(version...version), "must be \(version): no other version of the contract is known"),
-        JobField("t", .text(64), "is Redis' own"),
+        JobField("t", .ticket, "is Redis' own"),
     ]
 
     package static let byName = Dictionary(uniqueKeysWithValues: all.map { ($0.name, $0) })
@@ -96,6 +100,8 @@ package struct JobField: Sendable {
         case .integer(let range): value.integer.map(range.contains) ?? false
         case .number(let range): value.double.map(range.contains) ?? false
         case .text(let limit): value.string.map { $0.utf8.count <= limit } ?? false
+        case .mediaType: value.string.map(MediaType.isValid) ?? false
+        case .ticket: value.string.map { $0.utf8.count <= 64 } ?? false
         }
     }
 

@@ -69,12 +69,15 @@ public struct CompletedFile: Sendable, Equatable {
     public var checksum: String?
     /// The unix ms at which it was last known to be what the server has.
     public var validated: Int64
+    /// The media type that its job asked for, and the server said it was.
+    public var contentType: String?
 
     public init(
         file: String, bytes: Int64, store: String, inode: UInt64, modified: Int64, entity: Entity, source: String,
-        checksum: String? = nil, validated: Int64
+        checksum: String? = nil, validated: Int64, contentType: String? = nil
     ) {
         (self.file, self.bytes, self.store, self.inode, self.modified) = (file, bytes, store, inode, modified)
         (self.entity, self.source, self.checksum, self.validated) = (entity, source, checksum, validated)
+        self.contentType = contentType
     }
 }

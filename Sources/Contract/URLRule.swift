@@ -1,7 +1,9 @@
 /// Which URLs a job may have. The claim asks the same of an element in Bus/Lua/url.lua: both are tried with the same cases, and what
 /// changes here changes there.
 enum URLRule {
-    static let text = "must be an http or https URL with a host that can be, without spaces or control characters"
+    static let text =
+        "must be an http or https URL with a host that can be, without spaces or control characters, and without %00 in "
+        + "the user or password"
 
     /// By bytes: to Swift a "/" beside a combining mark is another character.
     static func accepts(_ url: String) -> Bool {
@@ -14,7 +16,11 @@ enum URLRule {
         let authority = bytes[(colon + 3)...].prefix {
             $0 != UInt8(ascii: "/") && $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#")
         }
-        let place = authority.lastIndex(of: UInt8(ascii: "@")).map { authority[($0 + 1)...] } ?? authority
+        var place = authority
+        if let at = authority.lastIndex(of: UInt8(ascii: "@")) {
+            place = authority[(at + 1)...]
+            guard !authority[..<at].contains("%00".utf8) else { return false }
+        }
         if place.first == UInt8(ascii: "[") {
             guard let end = place.firstIndex(of: UInt8(ascii: "]")) else { return false }
             return isIPv6(place[..<end].dropFirst()) && isPort(place[(end + 1)...])
@@ -41,13 +47,22 @@ enum URLRule {
         let labels = name.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
         let isASCII = host.allSatisfy { $0 < 128 }
         guard labels.allSatisfy({ !$0.isEmpty && (!isASCII || $0.count <= 63) }) else { return false }
-        return !labels.last!.allSatisfy(isDigit) || isIPv4(name)
+        let last = labels.last!
+        let isNumber =
+            last.allSatisfy(isDigit)
+            || last.first == UInt8(ascii: "0") && last.count > 1 && last.dropFirst().first! | 32 == UInt8(ascii: "x")
+                && last.dropFirst(2).allSatisfy(isHexadecimal)
+        return !isNumber || isIPv4(name)
     }
 
     private static func isIPv4(_ text: ArraySlice<UInt8>) -> Bool {
         let parts = text.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
         return parts.count == 4
-            && parts.allSatisfy { (1...3).contains($0.count) && $0.allSatisfy(isDigit) && number($0) <= 255 }
+            && parts.allSatisfy {
+                // To some a zero at the beginning makes another number.
+                (1...3).contains($0.count) && $0.allSatisfy(isDigit) && number($0) <= 255
+                    && ($0.count == 1 || $0.first != UInt8(ascii: "0"))
+            }
     }
 
     /// Eight groups of up to four hexadecimal digits, of which "::" stands for some, and the last two may be an IPv4 address;
@@ -58,6 +73,9 @@ enum URLRule {
         guard
             zone.isEmpty || zone.count > 1 && zone.dropFirst().allSatisfy({ isNameByte($0) || $0 == UInt8(ascii: ".") })
         else { return false }
+        // As Linux, libcurl knows no longer name of an interface.
+        let name = zone.dropFirst(zone.count > 3 && zone.starts(with: "%25".utf8) ? 3 : 1)
+        guard name.count <= 15 else { return false }
         var text = Array(address)
         // An IPv4 address stands for the last two groups.
         if text.contains(UInt8(ascii: ".")) {

@@ -92,7 +92,17 @@ final class FilePartial: Partial {
         try await store.onDisk { () throws(TransferError) in try output.reserve(total, keepFree: keptFree) }
     }
 
-    private func target() throws(TransferError) -> Target { try Target(request.path, suggested: suggested, in: store) }
+    /// Where the file goes. One that the job finished before, and that had to take a number, is replaced and gets no company.
+    private func target() throws(TransferError) -> Target {
+        let target = try Target(request.path, suggested: suggested, in: store)
+        guard let completed = request.completed, request.mayNumber,
+            completed.file.pathParts.dropLast() == target.folder.pathParts[...]
+        else { return target }
+        var numbered = target
+        numbered.name = completed.file.pathParts.last ?? ""
+        let isOwn = FileName.isNumbered(numbered.name, of: target.name) && numbered.isOwn(completed, store: store)
+        return isOwn ? numbered : target
+    }
 
     /// Blocks.
     @discardableResult

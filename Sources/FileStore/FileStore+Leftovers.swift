@@ -82,10 +82,11 @@ extension FileStore {
         directory.beneath(file.pathParts.dropLast().joined(separator: "/"))
     }
 
-    /// Deletes a finished file, if it still is the one with this identity, as `CompletedFile.inode` has it.
-    func unlinkFinished(_ file: String, identity: UInt64) {
+    /// Deletes a finished file, if it still is the one with this identity: not one that was written to since, nor another that was
+    /// given its inode. Blocks.
+    func unlinkFinished(_ file: String, _ identity: FinishedIdentity) {
         guard let name = file.pathParts.last, let directory = folder(of: file),
-            let status = directory.status(of: name), status.hasIdentity(identity)
+            let status = directory.status(of: name), status.matches(identity)
         else { return }
         directory.unlink(name)
     }

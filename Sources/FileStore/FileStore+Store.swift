@@ -61,8 +61,8 @@ extension FileStore: Store {
         await path.blocking.run { for place in places { self.unlinkUnplaced(place) } }
     }
 
-    package func delete(_ file: String, identity: UInt64) async {
-        await path.blocking.run { self.unlinkFinished(file, identity: identity) }
+    package func delete(_ file: String, _ identity: FinishedIdentity) async {
+        await path.blocking.run { self.unlinkFinished(file, identity) }
     }
 
     package func leftovers(olderThan age: Int64) async -> [Leftover] {

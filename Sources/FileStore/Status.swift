@@ -1,4 +1,5 @@
 import Glibc
+import HaulContract
 import HaulStorage
 
 extension stat {
@@ -15,6 +16,11 @@ extension stat {
 
     /// Whether it is the file that `identity` was noted of.
     func hasIdentity(_ identity: UInt64) -> Bool { identity == UInt64(st_ino) || identity == fingerprint }
+
+    func matches(_ identity: FinishedIdentity) -> Bool {
+        hasIdentity(identity.inode) && identity.bytes.map { $0 == Int64(st_size) } ?? true
+            && identity.modified.map { $0 == modifiedNanoseconds } ?? true
+    }
 
     /// FNV-1a of size and time. Its first bit is set: no file system counts so far.
     private var fingerprint: UInt64 {

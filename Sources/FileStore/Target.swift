@@ -49,8 +49,7 @@ struct Target: Sendable {
         guard let record, record.store == store.id, record.file == path, let status = directory.status(of: name) else {
             return false
         }
-        return status.hasIdentity(record.inode) && Int64(status.st_size) == record.bytes
-            && status.modifiedNanoseconds == record.modified
+        return status.matches(record.identity)
     }
 
     /// Whether the file there was placed by a run of this job whose end nobody heard of: something hidden proves it.

@@ -32,7 +32,11 @@ package struct WebURL: Sendable, Equatable {
         guard let name = Self.ascii(Substring(bare[..<beforePort])) else { return nil }
         host = name
         let port = Substring(bare[beforePort...].dropFirst())
-        authority = "\(Substring(given[..<bare.startIndex]))\(name)\(Substring(bare[beforePort...]))"
+        // The last "@" ends them. To others the first one would.
+        let login = Substring(given[..<bare.startIndex].dropLast()).replacing("@", with: "%40")
+        // It would end the text where nobody expects it.
+        guard !login.contains("%00") else { return nil }
+        authority = "\(bare.startIndex == given.startIndex ? "" : login + "@")\(name)\(Substring(bare[beforePort...]))"
         hostAndPort = "\(host):\(port.isEmpty ? scheme == "https" ? "443" : "80" : port)"
         let tail = rest[end...]
         if let mark = tail.firstIndex(of: UInt8(ascii: "?")) {

@@ -41,16 +41,15 @@ public struct HaulQueue: Sendable {
     @discardableResult
     public func push(_ json: String) async throws(Failure) -> String {
         let element = try element(json)
-        try await reaching { () throws(RedisError) in try await queue.push(now: [element]) }
+        _ = try await reaching { () throws(RedisError) in try await queue.push(now: [element]) }
         return element.id
     }
 
     /// Puts a job in line and waits for the end that this push leads to, even if the job had ended before.
     public func download(_ json: String) async throws(Failure) -> Result {
         let element = try element(json)
-        let after = try await reaching { () throws(RedisError) in try await queue.lastEvents(of: [element.id]) }
-        try await reaching { () throws(RedisError) in try await queue.push(now: [element]) }
-        return try await result(of: element.id, after: after[element.id] ?? .none)
+        let pushed = try await reaching { () throws(RedisError) in try await queue.push(now: [element]) }
+        return try await result(of: element.id, pushedAt: pushed[element.id])
     }
 
     /// Asks for a pause; the offsets are kept. Takes effect within 3 seconds.
@@ -83,16 +82,21 @@ public struct HaulQueue: Sendable {
 
     /// Waits until the job is completed, failed or cancelled, at once if it is already. Lost messages do not matter: the
     /// hash is looked at.
-    public func result(of id: String) async throws(Failure) -> Result { try await result(of: id, after: .none) }
+    public func result(of id: String) async throws(Failure) -> Result { try await result(of: id, pushedAt: nil) }
 
-    /// The end that comes after the event at this position.
-    private func result(of id: String, after position: EventPosition) async throws(Failure) -> Result {
+    /// The end that a push of this moment leads to; any without one.
+    private func result(of id: String, pushedAt moment: Int64?) async throws(Failure) -> Result {
         while true {
             let record = try await reaching { () throws(RedisError) in try await queue.job(id) }
-            if let record, record.hasEnded, record.position > position {
+            if let record, moment.map(record.hasEnded(since:)) ?? record.hasEnded {
                 return Result(
                     id: id, state: record.state, file: record["file"], error: record["error"].map(ErrorCode.init),
                     message: record["message"])
+            }
+            if let moment, record == nil,
+                !(try await reaching { () throws(RedisError) in try await queue.removed([id: moment]) }).isEmpty
+            {
+                return Result(id: id, state: .cancelled, file: nil, error: nil, message: "the job was removed")
             }
             do { try await Task.sleep(for: .milliseconds(500)) } catch { throw Failure(description: "cancelled") }
         }

@@ -20,6 +20,16 @@ package enum FileName {
         return cut(stem, to: 255 - ending.utf8.count) + ending
     }
 
+    /// Whether `name` is a numbered one of `original`.
+    package static func isNumbered(_ name: String, of original: String) -> Bool {
+        let ending = name.utf8.dropLast(split(original).suffix.utf8.count + 1)
+        let digits = ending.reversed().prefix { 48...57 ~= $0 }.reversed()
+        guard digits.count <= 5, let number = Int(String(decoding: digits, as: UTF8.self)), number > 0 else {
+            return false
+        }
+        return numbered(original, number).utf8.elementsEqual(name.utf8)
+    }
+
     private static let reserved: Set<String> = Set(
         ["con", "prn", "aux", "nul"] + (1...9).flatMap { ["com\($0)", "lpt\($0)"] })
 

@@ -24,6 +24,20 @@ package struct FileRequest: Sendable {
         (self.ifExists, self.completed, self.lease) = (ifExists, completed, lease)
     }
 
+    /// A number may be added to a name that is taken.
+    package var mayNumber: Bool { ifExists == .rename || ifExists == .reuse && !givesName }
+
+    /// Whether a file of this path is where the job wants it.
+    package func wants(_ file: String) -> Bool {
+        guard let path else { return true }
+        // By bytes: to Swift two ways to write an "é" are one.
+        let (wanted, found) = (path.pathParts.map { Array($0.utf8) }, file.pathParts.map { Array($0.utf8) })
+        if !givesName { return found.dropLast().elementsEqual(wanted) }
+        guard found.dropLast().elementsEqual(wanted.dropLast()), let name = file.pathParts.last else { return false }
+        return found.last == wanted.last
+            || ifExists == .rename && FileName.isNumbered(name, of: path.pathParts.last ?? "")
+    }
+
     /// The job gives the file's name; one that we chose may be changed.
     package var givesName: Bool { path.map { !$0.isEmpty && $0.utf8.last != UInt8(ascii: "/") } ?? false }
 }

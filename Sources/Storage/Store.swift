@@ -37,8 +37,8 @@ package protocol Store: Sendable {
     /// The same, but not one that has its final name already, unheard of: it proves that the file there is the job's own.
     func discardUnplaced(_ places: [PartialPlace]) async
 
-    /// Deletes a finished file, if it still is the one with this identity.
-    func delete(_ file: String, identity: UInt64) async
+    /// Deletes a finished file, if it still is the one with this identity: not one that was written to since, nor another one.
+    func delete(_ file: String, _ identity: FinishedIdentity) async
 
     /// The partial files that nobody has written to for `age` seconds. Looks at all of the store.
     func leftovers(olderThan age: Int64) async -> [Leftover]

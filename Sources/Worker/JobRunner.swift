@@ -1,6 +1,7 @@
 import HaulActivities
 import HaulBus
 import HaulContract
+import HaulHTTP
 import HaulRedis
 import HaulStorage
 import Logging
@@ -28,8 +29,9 @@ struct JobRunner: Sendable {
         // Whatever it is that ends workers, it is known then that this run had begun.
         if claim.wasLost { await attendant.tellBegun(claim.run) }
         let job: Job
+        let refused: Job.Invalid?
         do {
-            job = try claim.job()
+            (job, refused) = try claim.read(Self.check)
         } catch {
             return End(settlement: .rejected(reason: error.description, before: claim.before))
         }
@@ -50,13 +52,21 @@ struct JobRunner: Sendable {
             return End(settlement: .failed(failure, retryable: false, received: 0))
         }
         if !job.unknownFields.isEmpty {
-            let names = job.unknownFields.joined(separator: ", ")
-            running.announce(
-                Announcement("warning") { $0.set("message", "unknown fields are ignored: \(names)") })
+            running.warn("unknown fields are ignored: \(job.unknownFields.joined(separator: ", "))")
         }
+        if let refused { running.warn("the job goes on without its newest push, which cannot be read: \(refused)") }
         attendant.enter(running, activity)
         defer { attendant.leave(running) }
-        return await end(running, activity, await running.start(activity))
+        let isRid = if let doomed = claim.doomed { await attendant.leftovers.delete(doomed) } else { false }
+        var end = await end(running, activity, await running.start(activity))
+        if isRid { end.report.fields.append(("doomed", "")) }
+        return end
+    }
+
+    /// Only a worker can tell which international names there can be.
+    private static func check(_ job: Job) throws(Job.Invalid) {
+        guard let url = job.unreadableURL else { return }
+        throw Job.Invalid(field: "url", reason: "\(url) has a host that cannot be")
     }
 
     private func mayCommit(_ running: RunningJob, _ attendant: QueueAttendant) async -> Bool {

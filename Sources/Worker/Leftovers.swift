@@ -55,11 +55,18 @@ final class Leftovers: Sendable {
     /// What a tick said of jobs that nobody runs, as far as it is on this store.
     func unlink(_ dropped: [DroppedFile]) async {
         let near = dropped.filter { $0.store == store.id }
-        for file in near { if let inode = file.inode { await store.delete(file.file, identity: inode) } }
+        for file in near { if let identity = file.finished { await store.delete(file.file, identity) } }
         let places = near.filter { !$0.generation.isEmpty }.map { file in
             PartialPlace(file: file.file, key: PartialKey.of(file.id, in: queue.name), generation: file.generation)
         }
         if !places.isEmpty { await store.discardUnplaced(places) }
+    }
+
+    /// What was to be deleted before its job was pushed again. True if it is not there any more, as far as this store knows.
+    func delete(_ doomed: DoomedFile) async -> Bool {
+        guard doomed.store == store.id else { return false }
+        await store.delete(doomed.file, doomed.identity)
+        return true
     }
 
     /// After the reply to a settling.

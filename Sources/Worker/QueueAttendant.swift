@@ -181,8 +181,15 @@ final class QueueAttendant: Sendable {
     }
 
     func note(_ error: RedisError, while what: String) {
-        if state.withLock({ $0.trouble.isNews(error.message) }), !Task.isCancelled {
-            log.warning("Redis failed", metadata: ["while": "\(what)", "reason": "\(error)"])
+        guard state.withLock({ $0.trouble.isNews(error.message) }), !Task.isCancelled else { return }
+        log.warning("Redis failed", metadata: ["while": "\(what)", "reason": "\(error)"])
+        // Redis does not say which key it is.
+        if error.code == .wrongType { Task { await tellWrongTypes() } }
+    }
+
+    private func tellWrongTypes() async {
+        for finding in (try? await Inspection(queue).wrongTypes(for: identity)) ?? [] {
+            log.error("\(finding.subject): \(finding.problem)", metadata: ["advice": "\(finding.advice)"])
         }
     }
 }

@@ -81,6 +81,8 @@ final class RunningJob: Sendable {
         }
     }
 
+    func warn(_ message: String) { announce(Announcement("warning") { $0.set("message", message) }) }
+
     /// Since when there is something to tell; nil if there is nothing.
     var newsSince: ContinuousClock.Instant? { state.withLock { $0.events.isEmpty ? nil : $0.newsSince } }
 

@@ -9,8 +9,8 @@ struct Follower {
     /// Empty: all jobs, without end.
     let ids: [String]
     let json: Bool
-    /// The last events before the jobs were pushed: an end that is not later is an earlier one.
-    var after: [String: EventPosition] = [:]
+    /// When the jobs were pushed: an end that is none of this push is an earlier one.
+    var pushed: [String: Int64] = [:]
     /// What failures are told with: events tell no URL.
     var urls: [String: String] = [:]
 
@@ -19,10 +19,10 @@ struct Follower {
 
     init(_ queue: Queue, _ ids: [String], json: Bool) { (self.queue, self.ids, self.json) = (queue, ids, json) }
 
-    /// Of jobs that are about to be pushed.
-    init(_ queue: Queue, _ elements: [Element], json: Bool, after: [String: EventPosition]) {
+    /// Of jobs that have just been pushed.
+    init(_ queue: Queue, _ elements: [Element], json: Bool, pushed: [String: Int64]) {
         self.init(queue, elements.map(\.id), json: json)
-        self.after = after
+        self.pushed = pushed
         urls = Dictionary(elements.map { ($0.id, $0.maskedURL) }) { $1 }
     }
 
@@ -61,9 +61,10 @@ struct Follower {
             case .element(.message(_, let payload)):
                 guard let event = Event(payload) else { continue }
                 if json { Terminal.line(String(decoding: payload, as: UTF8.self)) } else { display.show(event) }
-                guard let state = event.finalState else { continue }
+                let isRefused = event.name == "rejected" && pushed[event.id] != nil
+                guard isRefused || event.finalState != nil else { continue }
                 open.remove(event.id)
-                if ids.contains(event.id), state != .completed { hasFailed = true }
+                if ids.contains(event.id), event.finalState != .completed { hasFailed = true }
             case .element(.interrupted(let error)):
                 if error.code == .authentication || error.code == .noPermission { throw ExitStatus.because(error) }
                 // Said once: what is published until the next `.subscribed` is not heard.
@@ -71,14 +72,25 @@ struct Follower {
                 isInterrupted = true
             case .element(.subscribed), .look:
                 if case .element = input { isInterrupted = false }
-                for record in try await reaching({ () throws(RedisError) in try await queue.jobs(Array(open)) })
-                where record.hasEnded && record.position > after[record.id] ?? .none {
+                let records = try await reaching { () throws(RedisError) in try await queue.jobs(Array(open)) }
+                for record in records where pushed[record.id].map(record.hasEnded(since:)) ?? record.hasEnded {
                     open.remove(record.id)
                     if record.state != .completed { hasFailed = true }
                     if json {
                         Terminal.line(JobView(record: record).json)
                     } else {
                         display.end(JobView(record: record).line, id: record.id)
+                    }
+                }
+                let unknown = open.subtracting(records.map(\.id))
+                let waited = pushed.filter { unknown.contains($0.key) }
+                for id in try await reaching({ () throws(RedisError) in try await queue.removed(waited) }) {
+                    open.remove(id)
+                    hasFailed = true
+                    if json {
+                        Terminal.line("{\"id\":\(JSON.quoted(id)),\"state\":\"removed\"}")
+                    } else {
+                        display.end("\(id)  removed", id: id)
                     }
                 }
             }

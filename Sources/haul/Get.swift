@@ -103,11 +103,9 @@ struct Get: AsyncParsableCommand {
         do { worker = try Worker(configuration, log: log) } catch { throw ExitStatus.because(.usage, error.message) }
         try await redis.untilReady()
         let queue = Queue(.default, redis: Redis(redis.url, name: "haul-get"))
-        let ids = elements.map(\.id)
-        let after = try await reaching { () throws(RedisError) in try await queue.lastEvents(of: ids) }
-        var follower = Follower(queue, elements, json: json, after: after)
+        let pushed = try await reaching { () throws(RedisError) in try await queue.push(now: elements) }
+        var follower = Follower(queue, elements, json: json, pushed: pushed)
         follower.isOwn = true
-        try await reaching { () throws(RedisError) in try await queue.push(now: elements) }
         let work = Task { try await worker.run() }
         let following = Task { [follower] in try await follower.follow() }
         let signals = Task {

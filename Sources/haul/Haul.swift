@@ -17,6 +17,7 @@ struct Haul: AsyncParsableCommand {
     static func main() async {
         Terminal.occupyClosedDescriptors()
         Signals.ignoreFailedWrites()
+        Signals.interruptCommand()
         do {
             try checkArguments()
             try checkCommand()

@@ -1,6 +1,7 @@
 import ArgumentParser
 import HaulBus
 import HaulContract
+import HaulHTTP
 import HaulRedis
 
 struct Push: AsyncParsableCommand {
@@ -32,11 +33,11 @@ struct Push: AsyncParsableCommand {
     func run() async throws {
         let elements = try elements()
         let queue = try await common.connect()
-        let ids = elements.map(\.id)
-        let after = wait ? try await reaching { () throws(RedisError) in try await queue.lastEvents(of: ids) } : [:]
-        try await reaching { () throws(RedisError) in try await queue.push(now: elements) }
+        // Who may not look at jobs is told so before anything is pushed.
+        if wait { _ = try await reaching { () throws(RedisError) in try await queue.jobs(elements.map(\.id)) } }
+        let pushed = try await reaching { () throws(RedisError) in try await queue.push(now: elements) }
         for element in elements { Terminal.line(common.json ? "{\"id\":\(JSON.quoted(element.id))}" : element.id) }
-        if wait { try await Follower(queue, elements, json: common.json, after: after).follow() }
+        if wait { try await Follower(queue, elements, json: common.json, pushed: pushed).follow() }
     }
 
     private func elements() throws -> [Element] {
@@ -72,6 +73,9 @@ struct Push: AsyncParsableCommand {
             }
         }
         try checkPath(of: elements.count)
+        if let id, elements.count(where: { $0.id == id }) > 1 {
+            throw ExitStatus.because(.usage, "--id names one job, but several lines are given. Nothing was pushed.")
+        }
         return elements
     }
 
@@ -91,6 +95,9 @@ struct Push: AsyncParsableCommand {
             if let unknown = job.unknownFields.first {
                 throw ExitStatus.because(
                     .usage, "\(place)\(unknown): no such field (docs/bus.md lists them). Nothing was pushed.")
+            }
+            if let url = job.unreadableURL {
+                throw ExitStatus.because(.usage, "\(place)url: \(url) has a host that cannot be. Nothing was pushed.")
             }
             return try Element(json)
         } catch let error as Job.Invalid {

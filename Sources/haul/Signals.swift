@@ -8,6 +8,16 @@ enum Signals {
         for number in [SIGPIPE, SIGXFSZ] { signal(number, SIG_IGN) }
     }
 
+    /// Ends the command as interrupted, whatever it does, until `terminations()` is asked for. What was ignored stays so: nohup.
+    static func interruptCommand() {
+        for number in [SIGTERM, SIGINT, SIGHUP] {
+            let before = signal(number) { _ in _exit(130) }
+            if let before, unsafeBitCast(before, to: Int.self) == unsafeBitCast(SIG_IGN, to: Int.self) {
+                signal(number, SIG_IGN)
+            }
+        }
+    }
+
     /// SIGTERM, SIGINT and SIGHUP, as they come.
     static func terminations() -> AsyncStream<Int32> {
         AsyncStream { continuation in

@@ -67,6 +67,9 @@ import Testing
             #expect(try await roles.permits(role, "PSUBSCRIBE K:events:*"))
         }
         #expect(try await roles.permits("worker", "SUBSCRIBE K:control"))
+        // As docs/operations.md looks at the line, and as a worker says which key is of a wrong type.
+        #expect(try await roles.permits("operator", "LINDEX K:jobs -1"))
+        #expect(try await roles.permits("worker", "TYPE K:jobs"))
     }
 
     @Test("nothing else is permitted") func refused() async throws {

@@ -26,7 +26,7 @@ import Testing
         try await f.queue.request(request, of: ["1"])
         let dropped = try await f.tick().dropped
         #expect(dropped.first?.file == (request == .deleted ? "f" : nil))
-        #expect(dropped.first?.inode == (request == .deleted ? 1 : nil))
+        #expect(dropped.first?.finished == (request == .deleted ? QueueFixture.file.identity : nil))
         #expect(try await isForgotten("1"))
         // Scheduled, paused and failed.
         try await f.push(#"{"url":"http://h/2","id":"2","delay":1000}"#)

@@ -73,7 +73,7 @@ import Testing
             let queue = pair.queues[server]
             try await queue.settle(
                 Run(id: "j", token: try #require(run.string)), as: .released(why: "test"), worker: pair.worker)
-            positions.append(try #require(try await queue.lastEvents(of: ["j"])["j"]))
+            positions.append(try #require(try await queue.job("j")).position)
             var worker = pair.worker
             worker.session = server
             _ = try await queue.register(worker, fields: [], known: [])

@@ -112,6 +112,21 @@ import Testing
         try await f.expectOrder()
     }
 
+    @Test("a job in line goes on without a newer push that its worker cannot read") func renewal() async throws {
+        let f = try await QueueFixture()
+        try await f.push(#"{"url":"http://h/a","id":"x"}"#)
+        let first = try #require(try await f.claim())
+        try await f.push(#"{"url":"http://other/a","id":"x"}"#)
+        #expect(try await f.claim() == nil)
+        try await f.settle(first, .released(why: "test"))
+        let claim = try #require(try await f.claim())
+        #expect(try claim.job().urls == ["http://other/a"])
+        let read = try claim.read { job throws(Job.Invalid) in
+            if job.urls[0].contains("other") { throw Job.Invalid(field: "url", reason: "odd") }
+        }
+        #expect(read.job.urls == ["http://h/a"] && read.refused?.description == "url: odd")
+    }
+
     @Test("the id is the same, whoever works it out") func ids() async throws {
         let f = try await QueueFixture()
         for text in [

@@ -36,7 +36,9 @@ import Testing
                 else { return "refused \(error.field ?? "element")" }
             }
             guard let json = try? JSON(element) else { return "refused element" }
-            return JobField.all.compactMap { field in
+            // In a job a ticket means nothing.
+            let fields = JobField.all.filter { $0.name != "t" || (json["url"] ?? json["urls"]) == nil }
+            return fields.compactMap { field in
                 json.members!.first { $0.name.utf8.elementsEqual(field.name.utf8) }.map {
                     field.name + "=" + Self.text($0, of: field.name)
                 }
@@ -75,7 +77,7 @@ import Testing
                 local told = {}
                 for _, field in ipairs(FIELDS) do
                   local name = field[1]
-                  if not reason and j[name] ~= nil then told[#told + 1] = name .. '=' .. told_value(name, j[name], ARGV[n]) end
+                  if not reason and j[name] ~= nil and (name ~= 't' or not (j.url or j.urls)) then told[#told + 1] = name .. '=' .. told_value(name, j[name], ARGV[n]) end
                 end
                 verdicts[#verdicts + 1] = reason and 'refused ' .. string.match(reason, '^[%w_]+') or table.concat(told, '\\n')
               end

@@ -162,12 +162,28 @@ import Testing
         #expect(findings.contains { !$0.isRepaired })
     }
 
-    @Test("a key of the wrong type is named") func types() async throws {
-        for (key, command) in [("want", "SET"), ("jobs", "SET"), ("leases", "SET"), ("settings", "SET")] {
-            let (f, _) = try await fixture()
-            let name = f.queue.keys.prefix + key
-            try await f.redis.send(Command(command, name, "1"))
-            #expect(try await problems(f).contains { $0.hasPrefix("\(name): it is a string") })
+    @Test(
+        "a key of the wrong type is named, with what does not work meanwhile, and is not taken away",
+        arguments: [
+            ("want", "no job is claimed"), ("jobs", "nothing of the queue works"), ("leases", "nothing of the queue"),
+            ("settings", "nothing of the queue works"), ("rejected", "hold up the line"),
+            ("tick", "looks after the queue"),
+            ("workers", "looks after the queue"), ("places", "by themselves"), ("epoch", "by themselves"),
+            ("worker:w1", "this worker can do nothing"), ("host:h", "looks after the queue"),
+            ("reply:me", "no final event"),
+        ], ["SADD", "LPUSH"])
+    func types(_ key: (name: String, trouble: String), _ command: String) async throws {
+        if command == "LPUSH", ["jobs", "rejected", "places", "reply:me"].contains(key.name) { return }
+        let (f, _) = try await fixture()
+        let name = f.queue.keys.prefix + key.name
+        try await f.redis.send(Command("DEL", name))
+        try await f.redis.send(Command(command, name, "1"))
+        for repairing in [false, true, false] {
+            let findings = try await Inspection(f.queue).run(repairing: repairing)
+            let found = try #require(findings.first { $0.subject == name }, "\(findings)")
+            #expect(found.problem.hasPrefix("it is a \(command == "SADD" ? "set" : "list")") && !found.isRepaired)
+            #expect(found.advice.contains(key.trouble), "\(found)")
         }
+        #expect(try await f.redis.send(Command("TTL", name)).int == -1)
     }
 }

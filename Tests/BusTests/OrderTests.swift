@@ -283,7 +283,7 @@ import Testing
         _ = try await f.queue.settle(claim.run, as: .paused, report: report, worker: f.worker)
         #expect(try await f.state("1") == .cancelled)
         let dropped = try await f.tick().dropped
-        #expect(dropped.map(\.generation) == ["g"] && dropped.first?.inode == nil)
+        #expect(dropped.map(\.generation) == ["g"] && dropped.first?.finished == nil)
     }
 
     @Test("our own pushes and requests are stamped by Redis' clock, in order, and keep the id that they had")

@@ -148,6 +148,33 @@ import Testing
         #expect(try await f.tick([claim]).requests == [claim.run.token: request])
     }
 
+    @Test("a resume that was made before a newer push does not hurry it") func resumed() async throws {
+        let f = try await QueueFixture()
+        let moment = try await moment(f)
+        try await f.push(#"{"url":"http://h/1","id":"1","delay":1000,"at":\#(moment + 1)}"#)
+        #expect(try await f.claim() == nil)
+        try await f.queue.request(.running, of: ["1"], at: moment)
+        try await f.tick()
+        #expect(try await f.state("1") == .scheduled)
+        try await f.queue.request(.running, of: ["1"], at: moment + 2)
+        try await f.tick()
+        #expect(try await f.state("1") == .queued)
+        try await f.expectOrder()
+    }
+
+    @Test("what is no request is told of", arguments: ["PAUSED", "paused abc", "stop", "", "removed 12 13"])
+    func nonsense(_ value: String) async throws {
+        let f = try await QueueFixture()
+        try await f.push(#"{"url":"http://h/1","id":"1","delay":1000}"#)
+        #expect(try await f.claim() == nil)
+        try await f.redis.send(Command("HSET", f.queue.keys.want, "1", value, "no id", "paused"))
+        try await f.tick()
+        #expect(try await f.state("1") == .scheduled)
+        let rejected = try await f.queue.rejected(limit: 9).map { try JSON($0) }
+        #expect(Set(rejected.map { $0["element"]?.string }) == [value, "paused"])
+        #expect(rejected.allSatisfy { $0["reason"]?.string?.hasPrefix("want: ") == true }, "\(rejected)")
+    }
+
     @Test("a producer's clock that is ahead keeps no request off") func ahead() async throws {
         let f = try await QueueFixture()
         try await f.push(element(UnixTime.milliseconds + 1_000_000))

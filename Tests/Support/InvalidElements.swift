@@ -48,7 +48,15 @@ package struct InvalidElements: Sendable, CustomStringConvertible {
         .init(#"{"url":"http://h/","body":"x"}"#, "id"), .init(#"{"url":"http://h/","delay":-1}"#, "delay"),
         .init(#"{"url":"http://h/","reply_to":"a b"}"#, "reply_to"), .init(#"{"url":"http://h/","v":2}"#, "v"),
         .init(#"{"url":"http://h/","meta":""# + String(repeating: "m", count: 4096) + #""}"#, "meta"),
-        .init(#"{"url":"http://h/","at":"now"}"#, "at"),
+        .init(#"{"url":"http://h/","at":"now"}"#, "at"), .init(#"{"id":"a","t":1}"#, "t"), .init(#"{"t":1}"#, "t"),
+        .init(#"{"url":"http://h/","content_type":""}"#, "content_type"),
+        .init(#"{"url":"http://h/","content_type":"x"}"#, "content_type"),
+        .init(#"{"url":"http://h/","content_type":"/"}"#, "content_type"),
+        .init(#"{"url":"http://h/","content_type":"a/b/c"}"#, "content_type"),
+        .init(#"{"url":"http://h/","content_type":" a/b"}"#, "content_type"),
+        .init(#"{"url":"http://h/","content_type":"a/b c"}"#, "content_type"),
+        .init(#"{"url":"http://h/","content_type":"a/b;\nc"}"#, "content_type"),
+        .init(#"{"url":"http://h/","content_type":"a/é"}"#, "content_type"),
         .init(#"{"url":"http://h/","meta":""# + String(repeating: "m", count: 300_000) + #""}"#, nil),
     ]
 
@@ -87,6 +95,10 @@ package struct InvalidElements: Sendable, CustomStringConvertible {
     private static let digest = #"0123456789abcdef0123456789abcdef"}"#
 
     private static let urls: [InvalidElements] = [
+        // Addresses that are written as others than people write them, and what would end a text.
+        "0x7f000001", "0X7F.0X0.0x0.0x1", "1.2.3.0x4", "a.0x", "017.0.0.1", "1.02.3.4", "00.0.0.0", "h.0xfe.",
+        "a%00b@h", "u:%00@h", "%00@h", "u:p@%00@h",
+        "[fe80::1%0123456789abcdef]", "[fe80::1%250123456789abcdef]",
         "h:0", "h:65536", "h:x", "h:80x", "h:-1", ":80", "@", "u@", "u:p@:80", "[::1", "[::1]x", "[::1]:0", "[]",
         "[1:2]", "[::1::2]",
         "[:::]", "[1:2:3:4:5:6:7:8:9]", "[::12345]", "[::g]", "[::1.2.3]", "[1.2.3.4]", "[::%]", "a..b", ".a", ".",

@@ -197,9 +197,15 @@ package struct StoreConformance: Sendable {
 
     private func deleted() async throws {
         let file = try await finished()
-        await store.delete(file.file, identity: file.inode &+ 1)
-        #expect(await read("a/b") == bytes)
-        await store.delete(file.file, identity: file.inode)
+        let (inode, size, time) = (file.inode, file.bytes, file.modified)
+        for other in [
+            FinishedIdentity(inode: inode &+ 1), FinishedIdentity(inode: inode, bytes: size + 1, modified: time),
+            FinishedIdentity(inode: inode, bytes: size, modified: time + 1),
+        ] {
+            await store.delete(file.file, other)
+            #expect(await read("a/b") == bytes)
+        }
+        await store.delete(file.file, file.identity)
         #expect(await read("a/b") == nil)
     }
 

@@ -20,10 +20,18 @@ package enum ValidElements {
             #"{"url":"http://h/","meta": [ ":", {"meta":"}"} ] ,"x":1}"#,
             #"{"x":{"meta":1},"m\u0065ta":"\"meta\":","url":"http://h/"}"#,
             #"{"url":"http://h/","meta":null}"#, #"{"url":"http://h/","path":"a//b/"}"#, #"{"url":"HTTPS://H/"}"#,
+            #"{"url":"http://h/","t":1}"#, #"{"url":"http://h/","t":{"a":[null]}}"#,
+            #"{"urls":["http://h/"],"t":""# + String(repeating: "t", count: 99) + #""}"#,
+            #"{"url":"http://h/","content_type":"text/html"}"#,
+            #"{"url":"http://h/","content_type":"text/html ; charset=\"utf-8\""}"#,
+            #"{"url":"http://h/","content_type":"application/vnd.a+b-c.d_e;"}"#,
             #"{"url":"http://h/","checksum":"md5:0123456789ABCDEF0123456789abcdef"}"#,
         ] + urls.map { #"{"url":"http://\#($0)/"}"# }
 
     private static let urls = [
+        "u:p@ss@h", "a:b@c:d@h:80", "@h", "u@@h", "u:@h", "%zz:%@h", "u:%0@h", "0.0.0.0", "0x7g.example",
+        "0x7f.example",
+        "0xa.b-0x", "[fe80::1%250123456789abcde]", "[fe80::1%25]", "[fe80::1%2]",
         "h:", "h:1", "h:65535", "h:00080", "u@h", "u:p@h:80", "a@b@h", "h.", "a_b-c.d", "1.2.3.4", "1.2.3.4.",
         "255.255.255.255:1",
         "1a", "1.2.3.4a", "[::]", "[::1]:8080", "[1::]", "[1:2:3:4:5:6:7:8]", "[::ffff:1.2.3.4]", "[fe80::1%25eth0]",

@@ -16,6 +16,7 @@ import Testing
         let fleet = try await Fleet()
         let origin = try OriginServer { .file(Self.bytes, to: $0) }
         let names = Shared<[String]>([])
+        let numbers = Shared<[Int64]>([])
         let subscribed = Shared(false)
         let subscription = fleet.queue.events()
         let listening = Task {
@@ -25,7 +26,11 @@ import Testing
                 case .message(_, let payload):
                     guard let event = Event(payload) else { continue }
                     names.change { $0.append(event.name) }
-                    #expect(event.sequence == Int64(names.value.count))
+                    // The first number is a time.
+                    let first = numbers.change {
+                        $0.append(event.sequence ?? 0); return $0[0]
+                    }
+                    #expect(event.sequence == first + Int64(names.value.count) - 1 && first > 1_700_000_000_000)
                     #expect(event["meta"]?.text == (event.name == "progress" ? nil : #"{"a":[]}"#))
                     if event.name == "warning" {
                         #expect(event["message"]?.string == "unknown fields are ignored: nice")

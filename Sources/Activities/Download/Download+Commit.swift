@@ -47,6 +47,7 @@ extension Download {
     func record(_ file: StoredFile, _ entity: Entity, _ source: String) -> CompletedFile {
         CompletedFile(
             file: file.file, bytes: file.bytes, store: context.store.id, inode: file.identity, modified: file.modified,
-            entity: entity, source: source, checksum: file.checksum, validated: assignment.clock.milliseconds)
+            entity: entity, source: source, checksum: file.checksum, validated: assignment.clock.milliseconds,
+            contentType: job.contentType.map(MediaType.essence))
     }
 }

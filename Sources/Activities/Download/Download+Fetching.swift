@@ -211,8 +211,8 @@ extension Download {
 
     func refusal(of head: ResponseHead, _ length: Int64?) -> Failure? {
         if let wanted = job.contentType {
-            let sent = head.headers["content-type"]?.split(separator: ";").first.map(\.trimmed)?.lowercased() ?? "none"
-            if sent != wanted.lowercased() {
+            let sent = head.headers["content-type"].map(MediaType.essence) ?? "none"
+            if sent != MediaType.essence(wanted) {
                 return Failure(
                     .wrongContentType, "the server sent \(sent), not \(wanted): this may be a login or error page")
             }

@@ -7,8 +7,7 @@ import Synchronization
 extension Download {
     /// A file that this job finished before, and that is still what the server has.
     func reuse() async throws(TransferError) -> ActivityOutcome? {
-        guard let completed = assignment.completed, resume == nil, job.ifExists == .reuse, isOurs(completed.source),
-            matches(completed),
+        guard let completed = assignment.completed, resume == nil, isOurs(completed.source), matches(completed),
             await context.store.holds(completed, for: assignment.file, fencing: !assignment.isSettled)
         else { return nil }
         var result = completed
@@ -41,9 +40,13 @@ extension Download {
         return !conditions.isEmpty
     }
 
-    func matches(_ file: CompletedFile) -> Bool {
-        (job.size == nil || job.size == file.bytes)
+    /// Whether a file that was fetched for an earlier push may be what this one asks for. What answered a method other than GET,
+    /// or a body, answered that alone.
+    private func matches(_ file: CompletedFile) -> Bool {
+        job.method == "GET" && job.body == nil && assignment.file.wants(file.file)
+            && (job.size == nil || job.size == file.bytes) && sizeLimit.map { file.bytes <= $0 } ?? true
             && (job.checksum == nil || job.checksum?.description == file.checksum)
+            && (job.contentType == nil || job.contentType.map(MediaType.essence) == file.contentType)
     }
 
     private static func conditions(_ entity: Entity) -> [HeaderField] {
@@ -55,7 +58,9 @@ extension Download {
 
     /// Opens what an earlier run left, if it may be continued.
     func recover() async throws(TransferError) -> Step {
-        guard let resume, resume.store == context.store.id else { return .begin }
+        guard var resume, resume.store == context.store.id else { return .begin }
+        // A push of a failed job may want the file elsewhere: then nothing is wanted of what is left.
+        if !assignment.file.wants(resume.file) { resume.generation = "" }
         switch try await context.store.resume(assignment.file, from: resume) {
         case .nothing: return .begin
         case .placed(let file):

@@ -3,9 +3,9 @@
 -- A running one is ended by its worker, and keeps its place at the head until then. So of many, 100 a second are looked at in turn:
 -- those that stay keep no other from its end.
 local function expire(tick)
-  local overdue = call('ZCOUNT', DEADLINES, '-inf', NOW)
-  if overdue == 0 then return end
-  local first = overdue > 100 and math.floor(now / 1000) * 100 % overdue or 0
+  local count = call('ZCOUNT', DEADLINES, '-inf', NOW)
+  if count == 0 then return end
+  local first = count > 100 and math.floor(now / 1000) * 100 % count or 0
   local most, ids, ended = share(tick), {}, 0
   for _, id in ipairs(call('ZRANGEBYSCORE', DEADLINES, '-inf', NOW, 'LIMIT', first, 100)) do
     if #ids < most and not call('ZSCORE', LEASES, id) then ids[#ids + 1] = id end
@@ -17,12 +17,12 @@ local function expire(tick)
   each(ids, function(id)
     local j = is_strange(id) and {} or job(id)
     if j.state == 'queued' or j.state == 'scheduled' or j.state == 'paused' then
-      fail(id, j, 'deadline', 'the deadline passed before the download could end', false, tick.retention)
+      overdue(id, j, tick.retention)
       ended = ended + 1
     elseif j.state ~= 'running' then
       remove(id)
     end
   end, remove)
   spend(tick, ended, most)
-  if overdue > 100 and ended > 0 then tick.more = true end
+  if count > 100 and ended > 0 then tick.more = true end
 end

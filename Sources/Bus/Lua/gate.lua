@@ -4,7 +4,7 @@
 
 local KINDS = { url = is_url }
 
-function KINDS.id(v) return type(v) == 'string' and #v <= 128 and string.find(v, ID) end
+KINDS.id = is_id
 
 function KINDS.urls(v)
   if type(v) ~= 'table' or #v < 1 or #v > 16 then return false end
@@ -48,6 +48,15 @@ function KINDS.headers(v)
   return true
 end
 
+function KINDS.media_type(v)
+  local token = "[%w!#$%%&'*+.^_`|~-]+"
+  return type(v) == 'string' and #v <= 255
+    and (string.find(v, '^' .. token .. '/' .. token .. '[ \t]*$') or string.find(v, '^' .. token .. '/' .. token .. '[ \t]*;[^%c]*$'))
+end
+
+-- In a job it means nothing.
+function KINDS.ticket(v, _, j) return (j.url or j.urls) ~= nil or type(v) == 'string' and #v <= 64 end
+
 function KINDS.meta(_, element) return #element <= 4096 or #(RAW(element, 'meta') or '') <= 4096 end
 
 local function checker(kind)
@@ -72,7 +81,7 @@ end
 local function wrong_field(j, element)
   for _, field in ipairs(FIELDS) do
     local name, value = field[1], j[field[1]]
-    if value ~= nil and not CHECKS[name](value, element) then return name .. ': ' .. field[3] end
+    if value ~= nil and not CHECKS[name](value, element, j) then return name .. ': ' .. field[3] end
   end
 end
 
@@ -84,7 +93,7 @@ local function read(element)
   for name, value in pairs(j) do
     -- Others are not known, and not looked at.
     local accepts = CHECKS[name]
-    if accepts and not accepts(value, element) then return j, wrong_field(j, element) end
+    if accepts and not accepts(value, element, j) then return j, wrong_field(j, element) end
   end
   if not j.url and not j.urls then
     if not j.id then return j, 'url: is missing' end

@@ -69,8 +69,15 @@ local function ask(id, h, want, made)
   if want == 'paused' and ends(h.want) then return call('HSET', k, 'behind', want .. ' ' .. whole(made)) end
   if want == 'paused' and h.want and made < tonumber(h.wantat or 0) then return end
   local is_kept = h.again and tonumber(h.again) <= made
-  -- What forgets the job has the last word, unless the job was pushed again since.
-  if forgets(h.want) and want ~= 'deleted' and not is_kept then want = h.want end
+  if h.state then
+    -- What forgets the job has the last word, unless the job was pushed again since.
+    if forgets(h.want) and want ~= 'deleted' and not is_kept then want = h.want end
+  elseif h.want then
+    -- Nobody knows the job: what forgets it is done for the pushes of before it, and the newer of the two waits.
+    local older = made < tonumber(h.wantat or 0) and { want, made } or { h.want, tonumber(h.wantat or 0) }
+    if forgets(older[1]) then call('HSET', k, 'asof', whole(math.max(older[2], tonumber(h.asof or 0)))) end
+    if older[2] == made and older[1] == want then return end
+  end
   call('HSET', k, 'want', want, 'wantat', whole(made))
   local _, moment = behind_of(h)
   if moment and tonumber(moment) <= made then call('HDEL', k, 'behind') end
@@ -113,8 +120,12 @@ end
 -- Does what a request asks for. `heard`: by when one without a time was not yet made.
 local function hear(id, value, retention, heard)
   local want, time = string.match(value, '^(%a+) ?(%d*)$')
-  if not (want == 'running' or want == 'paused' or ends(want)) then return end
-  if not string.find(id, ID) or #id > 128 or is_strange(id) then return end
+  if not (want == 'running' or want == 'paused' or ends(want)) then
+    return reject(value, 'want: must be paused, cancelled, running, removed or deleted, and perhaps unix ms behind a space',
+      is_id(id) and id or nil)
+  end
+  if not is_id(id) then return reject(value, 'want: "' .. string.sub(id, 1, 128) .. '" is no id of a job') end
+  if is_strange(id) then return reject(value, strange(id), id) end
   local h, k = job(id), key(id)
   local st, pushed = h.state, tonumber(h.pushed or 0)
   local settled = math.max(tonumber(h.wantat or 0), tonumber(h.asof or 0))
@@ -122,13 +133,10 @@ local function hear(id, value, retention, heard)
   local given = time ~= '' and math.min(tonumber(time), now)
   local seen = math.max(heard, pushed, tonumber(h.wantat or 0), tonumber(h.again or 0))
   local made = given or math.max(seen, settled)
-  if want == 'running' then
-    -- It was made before what it would undo.
-    if made < settled then return end
-  elseif pushed > made then
-    -- What it was for has been asked for anew, and that has been taken already.
-    return
-  end
+  -- What it was for has been asked for anew, and that has been taken already.
+  if pushed > made then return end
+  -- It was made before what it would undo.
+  if want == 'running' and made < settled then return end
   if not st then
     if want == 'running' then
       take_back(id, h)

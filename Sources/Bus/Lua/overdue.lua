@@ -3,6 +3,6 @@
 local function tell_overdue(tick)
   local most = share(tick)
   local overdue = call('ZRANGEBYSCORE', UNTOLD, '-inf', now - 60000, 'LIMIT', 0, most)
-  each(overdue, function(id) tell(id, ',"unreplicated":true') end, function(id) call('ZREM', UNTOLD, id) end)
+  each(overdue, function(id) tell(id, UNREPLICATED) end, function(id) call('ZREM', UNTOLD, id) end)
   spend(tick, #overdue, most)
 end

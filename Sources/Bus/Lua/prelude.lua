@@ -120,7 +120,9 @@ end
 local function emit(id, j, event, extra, worker, reply_to)
   local meta = event ~= 'progress' and j.meta
   local before = numbers[id]
-  local seq = (before or j.seq) + 1
+  -- The first number is a time: whoever saw the events of a job that was forgotten since, or whose hash has expired, sees
+  -- greater ones.
+  local seq = (before or j.seq > 0 and j.seq or now) + 1
   numbers[id] = seq
   outbox[#outbox + 1] = { id, '{"v":1,"event":"' .. event .. '","id":"' .. id .. '","queue":"' .. QUEUE .. '","epoch":' .. reign()
     .. ',"seq":' .. seq .. ',"at":' .. NOW .. (worker and worker ~= '' and ',"worker":"' .. worker .. '"' or '')
@@ -175,6 +177,8 @@ local function job(id)
     seq = tonumber(number(v[15])) or 0, pushed = number(v[16]), begun = v[17] or nil, ahead = number(v[18]), behind = v[19] or nil }
 end
 
+local function is_id(text) return type(text) == 'string' and #text <= 128 and string.find(text, ID) ~= nil end
+
 -- How many fields a hash has; nil for a key of another type.
 local function size(name)
   local count = redis.pcall('HLEN', name)
@@ -183,6 +187,10 @@ end
 
 -- Whether somebody has put something else in the place of the job's hashes: it is left alone then, and stops no other.
 local function is_strange(id) return not (size(key(id)) and size(spec(id)) and size(offsets(id))) end
+
+local function strange(id)
+  return 'id: a key of job ' .. id .. ' holds no hash; see what haul check says of it, then push the job again'
+end
 
 -- Pushes in line that are not newer than `moment`, or than those that were taken, are duplicates of what is settled now.
 local function as_of(id, moment)
@@ -208,6 +216,9 @@ local function give_back(held, most)
   return false, most
 end
 
+-- What is told of a job whose replicas have not said that they have it.
+local UNREPLICATED = ',"unreplicated":true'
+
 -- Tells at last that a job is completed. `more` are further members of the event.
 local function tell(id, more)
   call('ZREM', UNTOLD, id)
@@ -229,7 +240,7 @@ local function leave(id, j)
   end
   if j.state == 'completed' or j.state == 'failed' or j.state == 'cancelled' then
     -- What it is asked for now comes after its end.
-    if j.state == 'completed' and call('ZSCORE', UNTOLD, id) then tell(id, '') end
+    if j.state == 'completed' and call('ZSCORE', UNTOLD, id) then tell(id, UNREPLICATED) end
     call('PERSIST', key(id)) call('PERSIST', spec(id)) call('PERSIST', offsets(id))
     -- Whoever ended it may yet ask again whether that was heard.
     if j.token then call('HSET', key(id), 'settled', j.token) end
@@ -244,16 +255,19 @@ local function forgets(want) return want == 'removed' or want == 'deleted' end
 -- what forgets it: a push that is newer and waits is done. The end of a run settled that push, too, but only as long as
 -- somebody knows of that end.
 local function forget(id, moment)
-  if call('ZSCORE', UNTOLD, id) then tell(id, '') end
+  if call('ZSCORE', UNTOLD, id) then tell(id, UNREPLICATED) end
   local k = key(id)
-  local v = call('HMGET', k, 'asof', 'pushed', 'ahead', 'token', 'settled', 'finished', 'state')
-  if v[1] == v[6] and (v[7] == 'completed' or v[7] == 'failed') then v[1] = nil end
+  local v = call('HMGET', k, 'asof', 'pushed', 'ahead', 'token', 'settled', 'seq', 'epoch', 'doomed', 'finished', 'state')
+  if v[1] == v[9] and (v[10] == 'completed' or v[10] == 'failed') then v[1] = nil end
   for _, index in pairs(INDEX) do call('ZREM', index, id) end
   call('ZREM', DEADLINES, id)
   call('DEL', k, spec(id), offsets(id))
   call('HSET', k, 'asof', whole(math.max(moment or 0, tonumber(number(v[1]) or 0), tonumber(number(v[2]) or 0))))
   if v[3] then call('HSET', k, 'ahead', v[3]) end
   if v[4] or v[5] then call('HSET', k, 'settled', v[4] or v[5]) end
+  -- Its events go on where they are.
+  if numbers[id] or v[6] then call('HSET', k, 'seq', numbers[id] or v[6], 'epoch', numbers[id] and reign() or v[7] or '0') end
+  if v[8] and v[8] ~= '' then call('HSET', k, 'doomed', v[8]) end
   call('PEXPIRE', k, 3600000)
   numbers[id] = nil
 end
@@ -312,6 +326,11 @@ local function fail(id, j, code, message, retryable, retention)
   call('HSET', key(id), 'error', code, 'message', message)
   finish(id, j, 'failed', retention, ',"error":"' .. code .. '","retryable":' .. tostring(retryable) .. ',"message":'
     .. quoted(message))
+end
+
+-- One whose deadline has passed before it was done.
+local function overdue(id, j, retention)
+  fail(id, j, 'deadline', 'the deadline passed before the download could end', false, retention)
 end
 
 local function pause(id, j, retention, worker)

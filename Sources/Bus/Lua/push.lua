@@ -60,6 +60,11 @@ local function verdict(h, push)
   return word
 end
 
+-- By when a job that begins must be done.
+local function set_deadline(h, j)
+  if j.deadline then h.deadline = whole((j.at or now) + j.deadline * 1000) end
+end
+
 -- A job that begins is all that was pushed; of one that goes on only the URLs and headers change. Writes the spec, and the
 -- event's fields to `h`; returns the pairs of the hash, which are not written yet, and what adds to them.
 local function note(id, h, j, element, begins)
@@ -75,7 +80,7 @@ local function note(id, h, j, element, begins)
       if h.meta then set('meta', h.meta) end
       if h.reply_to then set('reply_to', h.reply_to) end
       if j.deadline then
-        h.deadline = whole((j.at or now) + j.deadline * 1000)
+        set_deadline(h, j)
         set('deadline_at', h.deadline)
         call('ZADD', DEADLINES, h.deadline, id)
       end
@@ -85,6 +90,9 @@ local function note(id, h, j, element, begins)
   end
   if IS_FINAL[h.state] then
     h.crashes, h.attempt = 0, 0
+    -- What is received from now on is not of the file that it finished before.
+    local bytes = h.state == 'completed' and call('HGET', k, 'received')
+    if bytes then set('bytes', bytes) end
     call('HDEL', k, 'crashes', 'attempt', 'error', 'message', 'finished')
     if begins then
       call('HDEL', s, 'renewed')

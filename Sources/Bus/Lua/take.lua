@@ -32,7 +32,9 @@ local function start(id, h, j, element, begins, worker, token, lease, retention)
   local due = (j.url or j.urls) and j.delay and ((j.at or now) + j.delay * 1000) or 0
   local had_request = h.want or h.behind
   local stop = awaits(h, j.at)
-  local runs = not stop and due <= now
+  if begins then set_deadline(h, j) end
+  local is_late = not stop and h.deadline and tonumber(h.deadline) <= now
+  local runs = not stop and not is_late and due <= now
   -- The first key to be written: of another type, it fails here.
   if runs then call('HSET', WORKER, token, id) end
   local before = runs and remember(id, h) or ''
@@ -46,6 +48,7 @@ local function start(id, h, j, element, begins, worker, token, lease, retention)
   if had_request and not stop then call('HDEL', k, 'want', 'wantat', 'behind') end
   if not runs then
     if #fields > 0 then call('HSET', k, unpack(fields)) end
+    if is_late then return overdue(id, h, retention) end
     if not stop then return postpone(id, h, due - now) end
     as_of(id, h.wantat)
     if stop == 'paused' then pause(id, h, retention) else finish(id, h, 'cancelled', retention, '') end
@@ -59,13 +62,13 @@ local function start(id, h, j, element, begins, worker, token, lease, retention)
   call('HSET', k, unpack(fields))
   if h.ticket or h.waiting then call('HDEL', k, 'ticket', 'waiting') end
   call('ZADD', LEASES, whole(now + lease), id)
-  if not st then return { 'job', id, token, element, '', NOW, h.deadline and { 'deadline_at', h.deadline } or {}, {}, before, '' } end
+  if not st then
+    -- A stub may know a file that is to be deleted.
+    local known = h.is_known and call('HGETALL', k) or h.deadline and { 'deadline_at', h.deadline } or {}
+    return { 'job', id, token, element, '', NOW, known, {}, before, '' }
+  end
   local pushed = begins and { element } or call('HMGET', spec(id), 'spec', 'renewed')
   return { 'job', id, token, pushed[1], st, NOW, call('HGETALL', k), call('HGETALL', offsets(id)), before, pushed[2] or '' }
-end
-
-local function strange(id)
-  return 'id: a key of job ' .. id .. ' holds no hash; see what haul check says of it, then push the job again'
 end
 
 -- The job as it is now, and as a request makes it that nobody has heard of yet.
@@ -95,7 +98,7 @@ local function accept(element, turn, worker, token, lease, retention)
   local fields = not reason and size(key(id))
   if not reason and fields ~= 0 and is_strange(id) then reason = strange(id) end
   if reason then
-    return reject(element, reason, type(id) == 'string' and string.find(id, ID) and #id <= 128 and id or nil)
+    return reject(element, reason, is_id(id) and id or nil)
   end
   local h = known(id, fields > 0, turn, retention)
   local word = verdict(h, push_of(id, h, j))

@@ -16,7 +16,7 @@
 --       more      '1' if there is more to do than one call does
 --       unheard   '1' if requests are left that nobody has heard
 --       dropped   id, store, file, generation, inode, … of what a worker of that store is to unlink: the partial file of a
---                 generation, or the finished file of an inode
+--                 generation, or the finished file with this inode, size and time
 --       silent    worker, process, … (neighbours.lua)
 define('tick', { 'allow-oom' }, function()
   local known = call('HGET', WORKER, 'instance')

@@ -2,13 +2,20 @@
 
 local function is_ipv4(text)
   local parts = { string.match(text, '^(%d%d?%d?)%.(%d%d?%d?)%.(%d%d?%d?)%.(%d%d?%d?)$') }
-  for _, part in ipairs(parts) do if tonumber(part) > 255 then return false end end
+  -- To some a zero at the beginning makes another number.
+  for _, part in ipairs(parts) do
+    if tonumber(part) > 255 or #part > 1 and string.byte(part) == 48 then return false end
+  end
   return #parts == 4
 end
 
 local function is_ipv6(text)
   local address, zone = string.match(text, '^([^%%]*)(.*)$')
-  if zone ~= '' and not string.find(zone, '^%%[%w_.-]+$') then return false end
+  if zone ~= '' then
+    if not string.find(zone, '^%%[%w_.-]+$') then return false end
+    -- As Linux, libcurl knows no longer name of an interface.
+    if #string.gsub(zone, '^%%25(.)', '%%%1') > 16 then return false end
+  end
   -- An IPv4 address stands for the last two groups.
   local head, ipv4 = string.match(address, '^(.*:)([^:]*%.[^:]*)$')
   if ipv4 then
@@ -38,7 +45,8 @@ local function is_host(host)
   end
   -- Where the last part is a number the whole must be an address. A name may end in a dot.
   local name = string.match(host, '^(.-)%.?$')
-  return not string.find(name, '^%d+$') and not string.find(name, '%.%d+$') or is_ipv4(name)
+  local last = string.match(name, '([^.]*)$')
+  return not string.find(last, '^%d+$') and not string.find(last, '^0[xX]%x*$') or is_ipv4(name)
 end
 
 -- One pattern for the whole of a value: a search for what may not be there starts anew at each character.
@@ -46,7 +54,11 @@ local function is_url(v)
   if type(v) ~= 'string' or #v > 8192 then return false end
   local authority = string.match(v, '^[hH][tT][tT][pP][sS]?://([^/?#%c ]+)[^%c ]*$')
   if not authority then return false end
-  if string.find(authority, '@', 1, true) then authority = string.match(authority, '^.*@(.*)$') end
+  if string.find(authority, '@', 1, true) then
+    local login
+    login, authority = string.match(authority, '^(.*)@(.*)$')
+    if string.find(login, '%00', 1, true) then return false end
+  end
   if string.byte(authority) == 91 then
     local address, port = string.match(authority, '^%[([^%]]*)%](.*)$')
     return address ~= nil and is_ipv6(address) and is_port(port)

@@ -42,8 +42,7 @@ final class EventLog: Sendable {
                     return
                 }
                 guard let position = event.position else { return }
-                // One that was forgotten begins anew.
-                if let last = state.last[event.id], position <= last, position.sequence != 1 {
+                if let last = state.last[event.id], position <= last {
                     state.wrong.append("\(event.id): \(event.name) is at \(position), and the one before it at \(last)")
                 }
                 state.last[event.id] = position

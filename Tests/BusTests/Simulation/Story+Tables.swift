@@ -16,7 +16,13 @@ extension Story {
         if let asked = demand, asked <= stop.moment { demand = nil }
         switch state {
         case nil:
+            // What forgets an unknown job is done for the pushes of before it; a newer cancel waits for those behind it.
+            let before = taken.flatMap { $0.request.forgets && stop.request != .paused ? $0 : nil }
             wait(stop)
+            if let before {
+                settled = max(settled, before.moment)
+                taken = stop
+            }
             expiry = now + 3_600_000
             return nil
         case .running:

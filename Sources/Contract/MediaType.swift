@@ -1,0 +1,30 @@
+/// Media types (RFC 9110 section 8.3.1): `text/html; charset=utf-8`.
+package enum MediaType {
+    /// Whether a header could say it: type and subtype, perhaps with parameters.
+    static func isValid(_ text: String) -> Bool {
+        let bytes = text.utf8
+        guard bytes.count <= 255 else { return false }
+        let parameters = bytes.firstIndex(of: UInt8(ascii: ";")) ?? bytes.endIndex
+        guard bytes[parameters...].allSatisfy({ $0 >= 32 && $0 != 127 }) else { return false }
+        var type = bytes[..<parameters]
+        while let last = type.last, last == UInt8(ascii: " ") || last == UInt8(ascii: "\t") { type.removeLast() }
+        let parts = type.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
+        return parts.count == 2 && parts.allSatisfy { !$0.isEmpty && $0.allSatisfy(isOfToken) }
+    }
+
+    /// Type and subtype in lower case, without parameters: what is compared.
+    package static func essence(_ text: String) -> String {
+        let type = text.unicodeScalars.prefix { $0 != ";" }
+        return type.split { $0 == " " || $0 == "\t" }.map(String.init).joined(separator: " ").lowercased()
+    }
+
+    /// RFC 9110 section 5.6.2.
+    private static func isOfToken(_ byte: UInt8) -> Bool {
+        switch byte {
+        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+            UInt8(ascii: "0")...UInt8(ascii: "9"):
+            true
+        default: "!#$%&'*+-.^_`|~".utf8.contains(byte)
+        }
+    }
+}

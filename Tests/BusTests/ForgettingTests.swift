@@ -1,0 +1,140 @@
+import HaulBus
+import HaulContract
+import HaulRedis
+import HaulTestSupport
+import Testing
+
+/// What stays of a job that is not known any more.
+@Suite struct ForgettingTests {
+    private func position(_ f: QueueFixture, _ id: String) async throws -> EventPosition {
+        let values = try await f.redis.send(Command("HMGET", f.queue.keys.job(id), "epoch", "seq")).array ?? []
+        let numbers = try values.map { try #require($0.string.flatMap { Int64($0) }) }
+        return EventPosition(epoch: numbers[0], sequence: numbers[1])
+    }
+
+    private func complete(_ f: QueueFixture, _ element: String) async throws {
+        try await f.push(element)
+        try await f.settle(try #require(try await f.claim()), QueueFixture.done)
+    }
+
+    @Test(
+        "the events of an id are in order across its removal, and across the end of all memory",
+        arguments: [true, false])
+    func order(_ leavesStub: Bool) async throws {
+        let f = try await QueueFixture()
+        for _ in 1...5 { try await f.push(#"{"url":"http://h/1","id":"1"}"#) }
+        let claim = try #require(try await f.claim())
+        #expect(try await f.claim() == nil)
+        try await f.settle(claim, QueueFixture.done)
+        let before = try await position(f, "1")
+        if leavesStub {
+            try await f.queue.request(.removed, of: ["1"])
+            try await f.tick()
+            #expect(try await position(f, "1") == before)
+        } else {
+            try await f.redis.send(Command("DEL", f.queue.keys.job("1")))
+            try await eventually { try await f.queue.moment() > before.sequence }
+        }
+        try await complete(f, #"{"url":"http://h/1","id":"1"}"#)
+        #expect(try await position(f, "1") > before)
+        #expect(try await position(f, "1").epoch == before.epoch)
+        try await f.expectOrder()
+    }
+
+    @Test("a push that a removal has overtaken is known as settled, and a newer one is not") func overtaken()
+        async throws
+    {
+        let f = try await QueueFixture()
+        try await complete(f, #"{"url":"http://h/1","id":"1"}"#)
+        let at = try await f.queue.moment()
+        #expect(try await f.queue.removed(["1": at]).isEmpty)
+        try await f.queue.request(.removed, of: ["1"], at: at)
+        try await f.tick()
+        #expect(try await f.queue.removed(["1": at, "2": at]) == ["1"])
+        #expect(try await f.queue.removed(["1": at + 1]).isEmpty)
+        try await f.push(#"{"url":"http://h/1","id":"1","at":\#(at + 1)}"#)
+        let claim = try #require(try await f.claim())
+        #expect(try await f.queue.removed(["1": at + 1]).isEmpty)
+        #expect(try await f.queue.job("1")?.hasEnded(since: at + 1) == false)
+        try await f.settle(claim, QueueFixture.done)
+        try await eventually { try await f.queue.job("1")?.hasEnded(since: at + 1) == true }
+    }
+
+    @Test("the finished file that is to be deleted goes with the next push, until that has ended") func doomed()
+        async throws
+    {
+        let f = try await QueueFixture()
+        try await complete(f, #"{"url":"http://h/1","id":"1"}"#)
+        try await f.queue.request(.deleted, of: ["1"], at: try await f.queue.moment())
+        try await f.push(#"{"url":"http://h/1","id":"1"}"#)
+        let claim = try #require(try await f.claim())
+        let identity = QueueFixture.file.identity
+        #expect(claim.doomed?.file == "f" && claim.doomed?.store == "s" && claim.doomed?.identity == identity)
+        #expect(claim.completed == nil && claim.previous == nil)
+        // It is this run's to delete.
+        #expect(try await f.tick([claim]).dropped.allSatisfy { $0.finished == nil })
+        // Its worker is lost before it has.
+        try await f.settle(claim, .released(why: "test"))
+        let next = try #require(try await f.claim())
+        #expect(next.doomed == claim.doomed)
+        var report = RunReport()
+        report.fields.append(("doomed", ""))
+        try await f.queue.settle(next.run, as: QueueFixture.done, report: report, worker: f.worker)
+        try await f.push(#"{"url":"http://h/1","id":"1"}"#)
+        #expect(try #require(try await f.claim()).doomed == nil)
+        try await f.expectOrder()
+    }
+
+    @Test("what is to be deleted is told by inode, size and time; an entry of an earlier version by its inode")
+    func identity() async throws {
+        let f = try await QueueFixture()
+        try await complete(f, #"{"url":"http://h/1","id":"1"}"#)
+        try await f.queue.request(.deleted, of: ["1"])
+        try await f.redis.send(
+            Command("LPUSH", f.queue.keys.prefix + "drops:s", #"["old","g","","7","1763712000000"]"#))
+        let dropped = try await f.tick().dropped
+        let found = Dictionary(uniqueKeysWithValues: dropped.map { ($0.file, $0.finished) })
+        #expect(found == ["f": QueueFixture.file.identity, "g": FinishedIdentity(inode: 7)])
+    }
+
+    @Test("of a removal and a newer cancel of an unknown job each stops the pushes of before it", arguments: [0, 1, 2])
+    func betweenRequests(_ push: Int64) async throws {
+        let f = try await QueueFixture()
+        try await f.tick()
+        let at = try await f.queue.moment()
+        try await eventually { try await f.queue.moment() > at + 10 }
+        try await f.queue.request(.removed, of: ["1"], at: at + 1)
+        try await f.tick()
+        try await f.queue.request(.cancelled, of: ["1"], at: at + 3)
+        try await f.tick()
+        try await f.push(#"{"url":"http://h/1","id":"1","at":\#(at + 2 * push)}"#)
+        if push == 2 { #expect(try await f.claim() != nil) } else { #expect(try await f.claim() == nil) }
+        #expect(try await f.state("1") == [nil, .cancelled, .running][Int(push)])
+        try await f.expectOrder()
+    }
+
+    @Test(
+        "that a job is completed is told with a mark where no replica has it yet, but the job is asked for anew",
+        arguments: ["push", "removed", "cancelled"])
+    func unreplicated(_ act: String) async throws {
+        let f = try await QueueFixture()
+        try await f.push(#"{"url":"http://h/1","id":"1","reply_to":"me"}"#)
+        let claim = try #require(try await f.claim())
+        _ = try await f.queue.settle(
+            [RunEnd(claim.run, QueueFixture.done, awaitsReplicas: true)], worker: f.worker, next: [])
+        #expect(try await f.redis.send(Command("LLEN", f.queue.keys.reply("me"))).int == 0)
+        if act == "push" {
+            try await f.push(#"{"url":"http://h/1","id":"1"}"#)
+            #expect(try await f.claim() != nil)
+        } else {
+            try await f.redis.send(Command("HSET", f.queue.keys.want, "1", act))
+            try await f.tick()
+        }
+        let told = try await f.redis.send(Command("LRANGE", f.queue.keys.reply("me"), 0, -1)).array ?? []
+        #expect(told.count == (act == "cancelled" ? 0 : 1))
+        for event in told {
+            #expect(Event(event.bytes ?? [])?["unreplicated"] != nil, "\(event)")
+        }
+        try await f.expectOrder()
+    }
+}

@@ -1,0 +1,205 @@
+import Glibc
+import HaulContract
+import HaulStorage
+import HaulTestSupport
+import Testing
+
+@testable import HaulActivities
+
+/// A completed job that is pushed again: when its file is what is asked for, and where it goes if not.
+@Suite struct PushedAgainTests {
+    private static let bytes = FileBytes(seed: 81, count: 2000)
+
+    private func job(_ url: String, _ change: (inout Job) -> Void = { _ in }) -> Job {
+        var job = Job(id: "j", urls: [url])
+        change(&job)
+        return job
+    }
+
+    private static func origin(_ etag: Shared<String> = Shared("\"v1\"")) throws -> OriginServer {
+        try OriginServer { request in
+            if request.method == "POST" {
+                return OriginReply(headers: [("ETag", "\"p\"")], body: Array("answer \(request.number)".utf8))
+            }
+            var reply = OriginReply.file(bytes, etag: etag.value, to: request)
+            reply.headers.append(("Content-Type", "Text/HTML; charset=utf-8"))
+            return reply
+        }
+    }
+
+    enum Wish: CaseIterable {
+        case nothing, samePath, directory, enough, sameType
+        case otherPath, otherDirectory, tooFew, otherType, post, body
+
+        var isMet: Bool { [.nothing, .samePath, .directory, .enough, .sameType].contains(self) }
+
+        func apply(_ job: inout Job) {
+            switch self {
+            case .nothing: break
+            case .samePath: job.path = "d/a"
+            case .directory: job.path = "d/"
+            case .enough: job.maxBytes = 2000
+            case .sameType: job.contentType = "text/html;charset=ascii"
+            case .otherPath: job.path = "d/b"
+            case .otherDirectory: job.path = "e/"
+            case .tooFew: job.maxBytes = 1999
+            case .otherType: job.contentType = "text/plain"
+            case .post: (job.method, job.body) = ("POST", "q1")
+            case .body: job.body = "x"
+            }
+        }
+    }
+
+    @Test(
+        "the file counts only if it is what this push asks for", arguments: Wish.allCases,
+        [Job.IfExists.reuse, .overwrite, .rename, .fail])
+    func wishes(_ wish: Wish, _ policy: Job.IfExists) async throws {
+        let bench = try DownloadBench()
+        let origin = try Self.origin()
+        let url = origin.url("/a")
+        let first = await bench.run(job(url) { ($0.path, $0.contentType) = ("d/a", "text/html") }).file
+        let completed = try #require(first)
+        #expect(completed.contentType == "text/html")
+        for fresh in [nil, 1000.0] {
+            let before = origin.requests.count
+            let again = job(url) {
+                wish.apply(&$0)
+                ($0.freshFor, $0.ifExists) = (fresh, policy)
+            }
+            let outcome = await bench.run(again, completed: completed)
+            let requests = origin.requests.count - before
+            guard wish.isMet else {
+                // Asked once, whatever came of it.
+                #expect(requests == 1, "\(origin.requests)")
+                if case .completed(_, _, unchanged: true) = outcome { Issue.record("\(wish): unchanged") }
+                switch wish {
+                case .otherPath: #expect(outcome.file?.file == "d/b" || policy == .fail && fresh != nil)
+                case .otherDirectory:
+                    #expect(outcome.file?.file.hasPrefix("e/a") == true || policy == .fail && fresh != nil)
+                case .tooFew: #expect(outcome.code == .tooLarge)
+                case .otherType: #expect(outcome.code == .wrongContentType)
+                default: break
+                }
+                if wish == .otherPath || wish == .otherDirectory { bench.directory.remove(outcome.file?.file) }
+                if wish == .post || wish == .body { return }
+                continue
+            }
+            guard case .completed(let file, _, unchanged: true) = outcome else {
+                Issue.record("\(wish), \(policy): \(outcome)")
+                return
+            }
+            #expect(file.file == "d/a" && requests == (fresh == nil ? 1 : 0))
+        }
+        #expect(bench.directory.contents("d/a")?.count == 2000)
+    }
+
+    @Test("a method other than GET is sent once for each push, and its answer answers no other") func post()
+        async throws
+    {
+        let bench = try DownloadBench()
+        let origin = try Self.origin()
+        var completed: CompletedFile?
+        for (number, text) in ["q1", "q2", "q2"].enumerated() {
+            let job = job(origin.url("/a")) { ($0.method, $0.body, $0.freshFor, $0.path) = ("POST", text, 1000, "a") }
+            completed = await bench.run(job, completed: completed).file
+            #expect(bench.directory.contents("a") == Array("answer \(number + 1)".utf8))
+        }
+        #expect(origin.requests.count == 3)
+        #expect(bench.directory.names == ["a"])
+    }
+
+    @Test(
+        "a job that had to take a number keeps it, whether its file has changed or not",
+        arguments: [Job.IfExists.rename, .reuse])
+    func numbered(_ policy: Job.IfExists) async throws {
+        let bench = try DownloadBench()
+        let etag = Shared("\"v1\"")
+        let origin = try Self.origin(etag)
+        close(open(bench.directory.file("a"), O_CREAT | O_WRONLY, 0o600))
+        let job = job(origin.url("/a")) {
+            $0.ifExists = policy
+            if policy == .rename { $0.path = "a" }
+        }
+        var completed: CompletedFile?
+        for round in 0..<6 {
+            if round == 3 { etag.value = "\"v2\"" }
+            // Where the name becomes free the file stays where it is.
+            if round == 5 {
+                unlink(bench.directory.file("a"))
+                etag.value = "\"v3\""
+            }
+            guard case .completed(let file, _, let unchanged) = await bench.run(job, completed: completed) else {
+                Issue.record("round \(round)")
+                return
+            }
+            #expect(file.file == "a (1)" && unchanged == [1, 2, 4].contains(round), "round \(round)")
+            completed = file
+        }
+        #expect(bench.directory.names == ["a (1)"])
+    }
+
+    @Test("a failed job that is pushed with another path puts its file there") func elsewhere() async throws {
+        let bench = try DownloadBench()
+        let latch = Latch()
+        let bytes = FileBytes(seed: 82, count: 2_000_000)
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(bytes, to: request)
+            if request.number == 1 { reply.hold = (700_000, latch) }
+            return reply
+        }
+        let resume = try #require(try await bench.begin(job(origin.url("/a")) { $0.path = "a" }, until: 700_000))
+        latch.open()
+        #expect(await bench.run(job(origin.url("/a")) { $0.path = "b" }, resume: resume).file?.file == "b")
+        #expect(bench.directory.names == ["b"])
+    }
+
+    @Test("which names are numbered ones of another") func names() {
+        for (name, original, isOne) in [
+            ("a (1)", "a", true), ("a (12).txt", "a.txt", true), ("a (0)", "a", false), ("a (01)", "a", false),
+            ("a", "a", false), ("a (1)", "b", false), ("a (x)", "a", false), ("(1)", "", false),
+            ("a (1).txt", "a", false),
+            (FileName.numbered(String(repeating: "é", count: 127), 7), String(repeating: "é", count: 127), true),
+        ] {
+            #expect(FileName.isNumbered(name, of: original) == isOne, "\(name)")
+        }
+    }
+
+    @Test("a finished file is deleted only if it is the one that was finished") func deletion() async throws {
+        let bench = try DownloadBench()
+        let origin = try Self.origin()
+        let store = bench.context.store
+        func finish() async throws -> CompletedFile {
+            try #require(await bench.run(job(origin.url("/a")) { ($0.path, $0.ifExists) = ("a", .overwrite) }).file)
+        }
+        func isThere() -> Bool { bench.directory.contents("a") != nil }
+        let path = bench.directory.file("a")
+        // Edited in its place.
+        var file = try await finish()
+        let edited = open(path, O_WRONLY)
+        #expect(write(edited, "EDITED", 6) == 6 && close(edited) == 0)
+        await store.delete("a", file.identity)
+        #expect(isThere())
+        // Another one that looks like it, but was made at another time.
+        file = try await finish()
+        var other = file.identity
+        other.modified! += 1
+        await store.delete("a", other)
+        other = file.identity
+        other.bytes! += 1
+        await store.delete("a", other)
+        other = file.identity
+        other.inode += 1
+        await store.delete("a", other)
+        #expect(isThere())
+        // An earlier version noted the inode alone.
+        await store.delete("a", FinishedIdentity(inode: file.inode))
+        #expect(!isThere())
+        file = try await finish()
+        await store.delete("a", file.identity)
+        #expect(!isThere())
+    }
+}
+
+extension TemporaryDirectory {
+    fileprivate func remove(_ name: String?) { if let name { unlink(file(name)) } }
+}

@@ -1,0 +1,61 @@
+import HaulContract
+import HaulTestSupport
+import Testing
+
+@testable import HaulHTTP
+
+/// The readers of a URL in a worker, its own and libcurl's, take what the gate takes.
+@Suite struct URLReaderTests {
+    /// What is wrong, if the gate takes a URL that could not be asked for.
+    private static func wrong(_ url: String) -> String? {
+        guard (try? Job(element: Array(#"{"url":\#(JSON.quoted(url))}"#.utf8))) != nil else { return nil }
+        guard let own = WebURL(url) else { return "no worker reads \(url)" }
+        guard let read = Authority(own.text) else { return "libcurl does not read \(own.text)" }
+        let host = own.host.hasPrefix("[") ? String(own.host.dropFirst().prefix { $0 != "%" && $0 != "]" }) : own.host
+        guard read.host.prefix(while: { $0 != "%" }).lowercased() == host else {
+            return "libcurl asks \(read.host) for \(own.host)"
+        }
+        return nil
+    }
+
+    @Test("every URL of the table that is valid is read") func table() throws {
+        for element in ValidElements.all {
+            for url in try Job(element: Array(element.utf8)).urls { #expect(Self.wrong(url) == nil, "\(url)") }
+        }
+    }
+
+    @Test("so is every one that nobody thought of") func random() {
+        var generator = SystemRandomNumberGenerator()
+        let scraps = [
+            "a", "b.c", "0", "1", "255", "256", "0x", "0xf", "x", "f", ".", "-", "_", ":", "::", "[", "]", "%", "%25",
+            "%00",
+            "%41", "@", ":80", ":0", "fe80::1", "1.2.3.4", "ffff", "~", "!", "$", "&", "'", "(", "*", "+", ",", ";",
+            "=", "\\",
+            "^", "`", "{", "|", "}", "\"", "<", "#", "?", "/", "é@", "user",
+        ]
+        for _ in 0..<50_000 {
+            let authority = (0...Int.random(in: 0..<6, using: &generator)).map { _ in
+                scraps.randomElement(using: &generator)!
+            }
+            let url = "http://\(authority.joined())/"
+            if let wrong = Self.wrong(url) {
+                Issue.record("\(wrong)")
+                return
+            }
+        }
+    }
+
+    @Test("the last @ ends user and password") func login() {
+        let url = WebURL("http://u@x:p@ss@h:8/a@b")
+        #expect(url?.login == WebURL.Login(user: "u@x", password: "p@ss") && url?.hostAndPort == "h:8")
+        #expect(url?.text == "http://u%40x:p%40ss@h:8/a@b" && url?.withoutCredentials.text == "http://h:8/a@b")
+        #expect(WebURL("http://@h/")?.login == WebURL.Login(user: "", password: ""))
+    }
+
+    @Test("what only a worker knows to be no name is told", arguments: ["\u{2100}.invalid", "\u{301}a.invalid"])
+    func names(_ host: String) throws {
+        let job = try Job(element: Array(#"{"urls":["http://h/","http://u:p@\#(host)/x?secret"]}"#.utf8))
+        #expect(job.unreadableURL == "http://\(host)/x?[masked]")
+        #expect(Job(id: nil, urls: ["http://h/", "http://bücher.example/"]).unreadableURL == nil)
+    }
+}
