@@ -20,12 +20,44 @@ final class ConnectionSockets {
     }
 
     private var uses: [Int32: Use] = [:]
+    /// The local ports of those that were asked about.
+    private var ports: [Int32: UInt16] = [:]
 
     func opened(_ socket: Int32) { uses[socket] = .used }
 
     func close(_ socket: Int32) -> Int32 {
-        uses[socket] = nil
+        (uses[socket], ports[socket]) = (nil, nil)
         return Glibc.close(socket)
+    }
+
+    /// Whether something has come in on a connection, or its end, while nothing was asked on it: the next request would be
+    /// answered by that. It is ended then.
+    func endIfStray(from localPort: UInt16, to peer: IPAddress?, _ peerPort: UInt16) -> Bool {
+        let stray = uses.keys.first { socket in
+            self.localPort(of: socket) == localPort && Self.isPeer(socket, peer, peerPort) && Self.hasInput(socket)
+        }
+        if let stray { end(stray) }
+        return stray != nil
+    }
+
+    /// Of all connections.
+    var sockets: [Int32] { Array(uses.keys) }
+
+    /// Whether there are bytes to be read, or the end, or an error.
+    static func hasInput(_ socket: Int32) -> Bool {
+        var byte: UInt8 = 0
+        return recv(socket, &byte, 1, Int32(MSG_PEEK) | Int32(MSG_DONTWAIT)) >= 0 || errno != EAGAIN
+    }
+
+    private func localPort(of socket: Int32) -> UInt16? {
+        if let known = ports[socket] { return known }
+        ports[socket] = Self.port(socket, getsockname)
+        return ports[socket]
+    }
+
+    private func end(_ socket: Int32) {
+        shutdown(socket, Int32(SHUT_RDWR))
+        uses[socket] = .ended
     }
 
     /// Some may have to be ended later.
@@ -51,8 +83,7 @@ final class ConnectionSockets {
         for case (let socket, .idle(let since)) in uses {
             let isInTheWay = now >= since + Self.idleLeast && Self.peer(socket).map(peers.contains) ?? false
             guard isInTheWay || now >= since + Self.idleLimit else { continue }
-            shutdown(socket, Int32(SHUT_RDWR))
-            uses[socket] = .ended
+            end(socket)
         }
     }
 
@@ -60,6 +91,20 @@ final class ConnectionSockets {
 
     private static func port(_ socket: Int32, _ lookup: Lookup) -> UInt16? {
         address(socket, lookup).map { UInt16($0[2]) << 8 | UInt16($0[3]) }.flatMap { $0 == 0 ? nil : $0 }
+    }
+
+    private static func isPeer(_ socket: Int32, _ address: IPAddress?, _ port: UInt16) -> Bool {
+        Self.port(socket, getpeername) == port && address == Self.ipAddress(socket, getpeername)
+    }
+
+    private static func ipAddress(_ socket: Int32, _ lookup: Lookup) -> IPAddress? {
+        var address = sockaddr_in6()
+        var size = socklen_t(MemoryLayout<sockaddr_in6>.size)
+        return withUnsafeMutablePointer(to: &address) {
+            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                lookup(socket, $0, &size) == 0 ? IPAddress(UnsafePointer($0)) : nil
+            }
+        }
     }
 
     /// The address and port that it is connected to.

@@ -80,6 +80,9 @@ final class EasyHandle {
     /// Its connection is closed when it ends. What is left of an HTTP/2 stream would come in before the next response.
     func forbidReuse() { set(CURLOPT_FORBID_REUSE, 1) }
 
+    /// It takes none of those that are kept.
+    func demandNewConnection() { set(CURLOPT_FRESH_CONNECT, 1) }
+
     /// Connects to `address` in place of the URL's host, whose name is still what is asked for and verified.
     func pin(to address: IPAddress) throws(TransferError) {
         let host = if case .v6 = address { "[\(address)]" } else { "\(address)" }

@@ -9,17 +9,17 @@ final class TLSSession {
     private(set) var isNotified = false
     /// The server has chosen one of the protocols that were offered (ALPN).
     private(set) var hasAgreedProtocol = false
+    private(set) var isHTTP2 = false
 
     /// The session of the connection that `easy` uses at present; nil if that has no TLS.
     static func of(_ easy: EasyHandle) -> TLSSession? {
-        guard let info = ccurl_get_tls(easy.raw), info.pointee.backend == CURLSSLBACKEND_OPENSSL,
-            let session = info.pointee.internals.map({ OpaquePointer($0) })
-        else { return nil }
+        guard let session = raw(of: easy) else { return nil }
         if let known = SSL_get_ex_data(session, index) { return Unmanaged.fromOpaque(known).takeUnretainedValue() }
         let own = TLSSession()
         var (name, length): (UnsafePointer<UInt8>?, UInt32) = (nil, 0)
         SSL_get0_alpn_selected(session, &name, &length)
         own.hasAgreedProtocol = length > 0
+        own.isHTTP2 = UnsafeBufferPointer(start: name, count: Int(length)).elementsEqual("h2".utf8)
         let held = Unmanaged.passRetained(own)
         guard SSL_set_ex_data(session, index, held.toOpaque()) == 1 else {
             held.release()
@@ -32,6 +32,14 @@ final class TLSSession {
             Unmanaged<TLSSession>.fromOpaque(known).takeUnretainedValue().isNotified = true
         }
         return own
+    }
+
+    /// Whether OpenSSL has taken something out of the socket that nobody has read yet.
+    static func hasUnreadInput(_ easy: EasyHandle) -> Bool { raw(of: easy).map { SSL_has_pending($0) == 1 } ?? false }
+
+    private static func raw(of easy: EasyHandle) -> OpaquePointer? {
+        guard let info = ccurl_get_tls(easy.raw), info.pointee.backend == CURLSSLBACKEND_OPENSSL else { return nil }
+        return info.pointee.internals.map { OpaquePointer($0) }
     }
 
     private static let index = CRYPTO_get_ex_new_index(CRYPTO_EX_INDEX_SSL, 0, nil, nil, nil) { _, held, _, _, _, _ in

@@ -78,7 +78,11 @@ package actor TransferEngine {
     package func start(_ request: Request) async throws(TransferError) -> Transfer {
         let pinned = try await resolveForProxy(request)
         let offersHTTP2 = http2.contains(request.url)
-        let (task, result) = try await send(request, pinnedTo: pinned, offeringHTTP2: offersHTTP2)
+        var (task, result) = try await send(request, pinnedTo: pinned, offeringHTTP2: offersHTTP2)
+        if task.metStrayInput, !Task.isCancelled {
+            (task, result) = try await send(
+                request, pinnedTo: pinned, offeringHTTP2: offersHTTP2, onNewConnection: true)
+        }
         if case .failure(let error) = result, task.result == CURLE_COULDNT_RESOLVE_HOST {
             throw await explainUnresolved(request, error)
         }
@@ -97,9 +101,10 @@ package actor TransferEngine {
     }
 
     private func send(
-        _ request: Request, pinnedTo address: IPAddress?, offeringHTTP2: Bool
+        _ request: Request, pinnedTo address: IPAddress?, offeringHTTP2: Bool, onNewConnection: Bool = false
     ) async throws(TransferError) -> (TransferTask, Result<ResponseHead, TransferError>) {
         let task = try open(request, pinnedTo: address, offeringHTTP2: offeringHTTP2)
+        if onNewConnection { task.easy.demandNewConnection() }
         let id = task.id
         let result = await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in

@@ -30,17 +30,27 @@ extension TransferTask {
     }
 
     /// Called before the request is sent, also on a connection that is used again.
-    func mayUse(_ address: String, from port: UInt16) -> Int32 {
+    func mayUse(_ address: String, _ remotePort: UInt16, from port: UInt16) -> Int32 {
         isConnected = true
         (remoteAddress, localPort) = (address, port)
         session = TLSSession.of(easy)
         expect()
-        if let refusal = refusal(of: IPAddress(address)) {
+        let peer = IPAddress(address)
+        if let refusal = refusal(of: peer) {
             connectRefusal = refusal
             sockets = []
             return CURL_PREREQFUNC_ABORT
         }
-        return CURL_PREREQFUNC_OK
+        metStrayInput = sockets.isEmpty && hasStrayInput(from: port, to: peer, remotePort)
+        return metStrayInput ? CURL_PREREQFUNC_ABORT : CURL_PREREQFUNC_OK
+    }
+
+    /// Whether an idle connection has input: a response that nobody asked for, which this request would take for its own.
+    /// With HTTP/2 each response says whose it is. What else a TLS connection may have to say while it is idle is rare, and
+    /// worth no more than a new connection: its tickets come before the first response.
+    private func hasStrayInput(from port: UInt16, to peer: IPAddress?, _ remotePort: UInt16) -> Bool {
+        guard session?.isHTTP2 != true else { return false }
+        return connections.endIfStray(from: port, to: peer, remotePort) || TLSSession.hasUnreadInput(easy)
     }
 
     /// A server may know the request, or even the connection, and serve somebody else.

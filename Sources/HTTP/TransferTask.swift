@@ -94,6 +94,8 @@ final class TransferTask {
     var result: CURLcode?
     /// It failed as with servers that speak nothing but HTTP/2, which it did not offer.
     var needsHTTP2 = false
+    /// The connection that it was to use again had input that nobody had asked for. Nothing was sent on it.
+    var metStrayInput = false
     /// The caller has what it wanted and only the connection is of interest.
     private(set) var isDetached = false
 
@@ -114,8 +116,10 @@ final class TransferTask {
             },
             { bytes, size, count, context in TransferTask.of(context).accept(bytes!, size * count) },
             { context, _, address in TransferTask.of(context).openSocket(address!) },
-            { context, address, _, _, port in
-                TransferTask.of(context).mayUse(String(cString: address!), from: UInt16(truncatingIfNeeded: port))
+            { context, address, _, remotePort, port in
+                TransferTask.of(context).mayUse(
+                    String(cString: address!), UInt16(truncatingIfNeeded: remotePort),
+                    from: UInt16(truncatingIfNeeded: port))
             })
     }
 

@@ -46,6 +46,8 @@ package struct OriginReply: Sendable {
     package var preamble = ""
     package var trailers = ""
     package var delay: Duration?
+    /// What nobody has asked for, sent behind a whole reply once the latch is opened.
+    package var stray: (after: Latch, bytes: String)?
 
     package init(_ status: Int = 200, headers: [(String, String)] = [], body: [UInt8] = []) {
         (self.status, self.headers, self.body) = (status, headers, .bytes(body))

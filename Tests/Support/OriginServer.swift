@@ -79,6 +79,10 @@ package final class OriginServer: Sendable {
         guard client.send(Array((reply.preamble + head(reply)).utf8)) else { return false }
         guard request.method != "HEAD", reply.framing != .none else { return !isLast }
         guard sendBody(client, reply, request.path) else { return false }
+        if let (latch, bytes) = reply.stray {
+            latch.wait()
+            guard client.send(Array(bytes.utf8)) else { return false }
+        }
         switch reply.end {
         case .whole:
             guard isLast || reply.framing == .close || reply.cut != nil else { return true }
