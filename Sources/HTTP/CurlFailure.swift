@@ -36,7 +36,7 @@ extension TransferError {
 
     /// For any result but an incomplete body of known length.
     static func failed(_ task: TransferTask, _ code: CURLcode) -> TransferError {
-        let systemError = Int32(ccurl_get_long(task.easy.raw, CURLINFO_OS_ERRNO))
+        let systemError = task.systemError
         let (kind, text) = explain(task, code, systemError)
         if let refusal = task.connectRefusal, task.sockets.isEmpty { return refusal }
         return TransferError(kind, text, isFinal: kind == .tls && isOfCertificate(task, code))
@@ -52,7 +52,7 @@ extension TransferError {
     /// comes when the handshake is over on our side.
     private static func wantsCertificate(_ task: TransferTask) -> Bool {
         ["alert certificate required", "alert bad certificate", "alert unknown ca"].contains {
-            task.easy.errorMessage.contains($0)
+            task.errorMessage.contains($0)
         }
     }
 
@@ -79,7 +79,10 @@ extension TransferError {
         let target = Authority(task.request.url)
         let place = target.map { "\($0.host):\($0.port)" } ?? "the server"
         let hasProxy = task.configuration.proxy != nil
-        let reason = systemError != 0 ? String(cString: strerror(systemError)) : task.easy.errorMessage
+        // libcurl does not always find words of its own.
+        let said = task.errorMessage
+        let words = said.isEmpty ? String(cString: curl_easy_strerror(code)) : said
+        let reason = systemError != 0 ? String(cString: strerror(systemError)) : words
         if wantsCertificate(task), !isOfProxy(task) {
             return (.tls, "\(place) wants another certificate of a client than it was shown, if any: see --client-cert")
         }
@@ -99,31 +102,36 @@ extension TransferError {
             return hasProxy
                 ? (.proxy, "the proxy cannot be connected to: \(reason)")
                 : (.connect, "\(place) cannot be connected to: \(reason)")
-        case CURLE_PROXY: return (.proxy, "the proxy refused: \(task.easy.errorMessage)")
+        case CURLE_PROXY: return (.proxy, "the proxy refused: \(task.errorMessage)")
         case CURLE_OPERATION_TIMEDOUT:
             let limit = task.request.connectTimeout.components.seconds
             return ccurl_get_offset(task.easy.raw, CURLINFO_NAMELOOKUP_TIME_T) == 0 && target?.isNumeric == false
                 ? (.dns, "\(target?.host ?? "the host") was not resolved within \(limit) s")
                 : (hasProxy ? .proxy : .connect, "\(place) did not answer within \(limit) s of connecting")
         case CURLE_PEER_FAILED_VERIFICATION where isOfProxy(task), CURLE_SSL_CONNECT_ERROR where isOfProxy(task):
-            return (.proxy, "TLS with the proxy failed, --ca adds authorities: \(task.easy.errorMessage)")
+            return (.proxy, "TLS with the proxy failed, --ca adds authorities: \(task.errorMessage)")
         case CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_CACERT_BADFILE, CURLE_SSL_ISSUER_ERROR,
             CURLE_SSL_INVALIDCERTSTATUS:
-            return (.tls, "the certificate of \(place) cannot be trusted: \(task.easy.errorMessage)")
+            return (.tls, "the certificate of \(place) cannot be trusted: \(task.errorMessage)")
         case CURLE_SSL_CONNECT_ERROR, CURLE_SSL_CIPHER, CURLE_SSL_CERTPROBLEM, CURLE_SSL_ENGINE_INITFAILED:
-            return (.tls, "TLS with \(place) failed: \(task.easy.errorMessage)")
+            return (.tls, "TLS with \(place) failed: \(task.errorMessage)")
         case CURLE_WEIRD_SERVER_REPLY, CURLE_BAD_CONTENT_ENCODING:
-            return (.badResponse, "\(place) sent a response that is not HTTP: \(task.easy.errorMessage)")
+            return (.badResponse, "\(place) sent a response that is not HTTP: \(task.errorMessage)")
         case CURLE_HTTP2, CURLE_HTTP2_STREAM:
-            return (.incomplete, "\(place) broke the response off: \(task.easy.errorMessage)")
+            return (.incomplete, "\(place) broke the response off: \(task.errorMessage)")
+        // libcurl's word for a line that is too long for it.
+        case CURLE_OUT_OF_MEMORY where task.isConnected:
+            return (.badResponse, "\(place) sent a header line that is longer than 100 KB")
+        case CURLE_OUT_OF_MEMORY where hasProxy && !task.sockets.isEmpty:
+            return (.proxy, "the proxy sent a header line that is longer than 100 KB")
         case CURLE_OUT_OF_MEMORY: return (.localLimit, "out of memory")
         case CURLE_RECV_ERROR, CURLE_SEND_ERROR, CURLE_PARTIAL_FILE:
-            if hasProxy, !task.isConnected { return (.proxy, "the proxy refused: \(task.easy.errorMessage)") }
-            if task.easy.errorMessage.contains("chunk"), systemError == 0 {
-                return (.badResponse, "\(place) sent a broken chunk: \(task.easy.errorMessage)")
+            if hasProxy, !task.isConnected { return (.proxy, "the proxy refused: \(task.errorMessage)") }
+            if task.errorMessage.contains("chunk"), systemError == 0 {
+                return (.badResponse, "\(place) sent a broken chunk: \(task.errorMessage)")
             }
             return (.incomplete, "the connection to \(place) broke: \(reason)")
-        default: return (.badResponse, "\(place): \(task.easy.errorMessage)")
+        default: return (.badResponse, "\(place): \(words)")
         }
     }
 }

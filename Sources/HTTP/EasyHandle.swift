@@ -23,6 +23,9 @@ final class EasyHandle {
     /// libcurl's own words about the failure.
     var errorMessage: String { String(cString: errorText) }
 
+    /// The errno of the last failure, 0 if there was none.
+    var systemError: Int32 { Int32(ccurl_get_long(raw, CURLINFO_OS_ERRNO)) }
+
     /// Forgets the last transfer; connections live in the multi handle and stay.
     func reset() {
         curl_easy_reset(raw)
@@ -96,7 +99,9 @@ final class EasyHandle {
             set(CURLOPT_NOBODY, 1)
             return
         }
-        if let body = request.body {
+        // A server may refuse a POST that does not say how long its body is, though there is none (RFC 9110 section 8.6).
+        let body = request.body ?? (["POST", "PUT", "PATCH"].contains(request.method) ? "" : nil)
+        if let body {
             set(CURLOPT_POST, 1)
             ccurl_set_offset(raw, CURLOPT_POSTFIELDSIZE_LARGE, body.utf8.count)
             try set(CURLOPT_COPYPOSTFIELDS, body)
@@ -106,7 +111,7 @@ final class EasyHandle {
                 try addLine("Content-Type:")
             }
         }
-        if request.method != "GET" || request.body != nil { try set(CURLOPT_CUSTOMREQUEST, request.method) }
+        if request.method != "GET" || body != nil { try set(CURLOPT_CUSTOMREQUEST, request.method) }
     }
 
     private func addHeader(_ name: String, _ value: String) throws(TransferError) {

@@ -13,10 +13,13 @@ struct HeadParser {
     /// Bytes of all header lines, those of 1xx blocks included.
     static let sizeLimit = 128 * 1024
     static let countLimit = 512
+    /// 1xx blocks: each shows that the server lives, so that they could hold a transfer up for as long as they come.
+    static let interimLimit = 100
 
     private var status = 0
     private var headers = HeaderFields()
     private var size = 0
+    private var interims = 0
     private var isComplete = false
     /// Of the last status line.
     private(set) var isHTTP2 = false
@@ -51,6 +54,11 @@ struct HeadParser {
         case 0: return .refused("the server sent no status line")
         case 101: return .refused("the server switched protocols, which was not asked for")
         case 100..<200:
+            interims += 1
+            guard interims <= Self.interimLimit else {
+                return .refused(
+                    "the server sent more than \(Self.interimLimit) interim responses (1xx), and no final one")
+            }
             (status, headers) = (0, HeaderFields())
             return .more
         default:

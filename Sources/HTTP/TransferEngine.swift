@@ -248,6 +248,7 @@ package actor TransferEngine {
         task.isRetired = true
         bufferBytes -= task.bufferSize
         task.leavePause()
+        task.keepLastWords()
         if task.result == nil { task.easy.forbidReuse() }
         multi.remove(task.easy)
         task.easy.reset()

@@ -92,6 +92,8 @@ final class TransferTask {
     var isRetired = false
     /// libcurl's result once it has ended.
     var result: CURLcode?
+    /// What libcurl said of its failure, before its handle went to another transfer.
+    private var lastWords: (message: String, systemError: Int32)?
     /// It failed as with servers that speak nothing but HTTP/2, which it did not offer.
     var needsHTTP2 = false
     /// The connection that it was to use again had input that nobody had asked for. Nothing was sent on it.
@@ -292,6 +294,14 @@ final class TransferTask {
     func expect() { expecting = monotonicNanoseconds() }
 
     // MARK: The end
+
+    var errorMessage: String { lastWords?.message ?? easy.errorMessage }
+    var systemError: Int32 { lastWords?.systemError ?? easy.systemError }
+
+    /// Before the handle is given back. The failure may only be told when somebody asks for the body.
+    func keepLastWords() {
+        if let result, result != CURLE_OK { lastWords = (easy.errorMessage, easy.systemError) }
+    }
 
     private func whole(_ reason: TransferEnd.Reason) -> Result<TransferEnd, TransferError> {
         let start: Int64 = if case .stream(_, let offset) = sink { offset } else { 0 }

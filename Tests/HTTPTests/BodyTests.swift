@@ -66,6 +66,26 @@ struct BodyTests {
         #expect(error?.code == .badResponse || error?.code == .incomplete)
     }
 
+    @Test("why a body is broken is known still when libcurl's handle has gone to another transfer")
+    func lastWords() async throws {
+        let server = RawServer { connection in
+            guard let head = connection.readRequest() else { return }
+            let isBroken = head.contains("/broken")
+            connection.send(
+                isBroken
+                    ? "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nabc"
+                    : "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+            connection.waitForClose()
+        }
+        defer { server.stop() }
+        let engine = localEngine()
+        let broken = try await engine.start(localRequest("http://127.0.0.1:\(server.port)/broken"))
+        for _ in 0..<3 { _ = try await fetch(engine, localRequest(server.url)) }
+        let error = await thrown { () async throws(TransferError) in try await broken.collect(limit: 10) }
+        #expect(error?.code == .badResponse)
+        #expect(error?.message?.contains("hexadecimal") == true, "\(String(describing: error))")
+    }
+
     @Test("a short body is incomplete, and what came of it is in the file", arguments: [true, false])
     func short(_ reset: Bool) async throws {
         let body = testBytes(100_000)

@@ -124,6 +124,42 @@ struct HeadTests {
         #expect(count?.code == .badResponse)
     }
 
+    @Test("a single line that is too large is the server's fault, not ours") func longLine() async throws {
+        let error = await thrown { () async throws(TransferError) in
+            try await start("HTTP/1.1 200 OK\r\nX: " + String(repeating: "a", count: 110_000) + "\r\n\r\n")
+        }
+        #expect(error?.code == .badResponse)
+    }
+
+    @Test("a server may send some interim responses, but not go on with them", arguments: [100, 101])
+    func interims(_ count: Int) async throws {
+        let interims = String(repeating: "HTTP/1.1 102 Processing\r\n\r\n", count: count)
+        let response = interims + "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+        guard count > HeadParser.interimLimit else {
+            #expect(try await start(response).status == 200)
+            return
+        }
+        let error = await thrown { () async throws(TransferError) in try await start(response) }
+        #expect(error?.code == .badResponse)
+        #expect(error?.message?.contains("interim") == true)
+    }
+
+    @Test("a POST without a body says so, and a GET says nothing", arguments: [("POST", true), ("GET", false)])
+    func withoutBody(_ method: String, _ isTold: Bool) async throws {
+        let server = RawServer { connection in
+            let head = connection.readRequest() ?? ""
+            connection.send("HTTP/1.1 200 OK\r\nContent-Length: \(head.utf8.count)\r\n\r\n\(head)")
+            connection.waitForClose()
+        }
+        defer { server.stop() }
+        var request = localRequest(server.url)
+        request.method = method
+        let sent = String(decoding: try await fetch(engine, request), as: UTF8.self)
+        #expect(sent.hasPrefix("\(method) /file HTTP/1.1"))
+        #expect(sent.contains("Content-Length: 0") == isTold)
+        #expect(!sent.contains("Content-Type"))
+    }
+
     @Test("what is not HTTP, or ends before the head does, is an error", arguments: ["SSH-2.0-OpenSSH_9\r\n", ""])
     func nonsense(_ response: String) async throws {
         let error = await thrown { () async throws(TransferError) in try await start(response) }
