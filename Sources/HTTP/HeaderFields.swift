@@ -15,6 +15,12 @@ package struct HeaderFields: Sendable {
         fields.compactMap { Self.equal($0.name, name) ? $0.value : nil }
     }
 
+    /// Whether there are lines of this name that differ.
+    package func contradict(_ name: String) -> Bool {
+        let values = all(name)
+        return values.contains { $0 != values[0] }
+    }
+
     mutating func append(name: Substring, value: Substring) { fields.append(HeaderField(name.trimmed, value.trimmed)) }
 
     /// Continues the last field with a folded line (RFC 9112 section 5.2).

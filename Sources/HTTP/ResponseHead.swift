@@ -4,6 +4,8 @@ package struct ResponseHead: Sendable {
     package let headers: HeaderFields
     /// The URL that was asked.
     package let url: String
+    /// The method that it was asked with.
+    package let method: String
     package let length: Length
     /// The numeric address that was connected to; the proxy's if there is one.
     package let remoteAddress: String
@@ -15,7 +17,7 @@ package struct ResponseHead: Sendable {
         status: Int, headers: HeaderFields, url: String, method: String = "GET", remoteAddress: String = "",
         isReused: Bool = false, isHTTP2: Bool = false
     ) {
-        (self.status, self.headers, self.url) = (status, headers, url)
+        (self.status, self.headers, self.url, self.method) = (status, headers, url, method)
         (self.remoteAddress, self.isReused, self.isHTTP2) = (remoteAddress, isReused, isHTTP2)
         let length = Length(method: method, status: status, headers: headers)
         self.length = isHTTP2 && length == .untilClose ? .chunked : length

@@ -189,11 +189,73 @@ import Testing
             [("content-range", "bytes 40-99/101"), ("etag", "\"v1\"")],
             [("content-range", "bytes 40-99/*"), ("etag", "\"v1\"")],
             [("content-range", "bytes 40-99/100"), ("etag", "\"v2\"")],
-            [("content-range", "bytes 40-99/100")], [("etag", "\"v1\"")],
+            [("etag", "\"v1\"")],
             [("content-range", "bytes 40-99/100"), ("etag", "\"v1\""), ("content-encoding", "gzip")],
         ])
     func refused(_ headers: [(String, String)]) {
         guard case .restart = judge(206, headers) else { return #expect(Bool(false)) }
+    }
+
+    private static let date = "Sun, 06 Nov 1994 08:49:37 GMT"
+    private static let laterDate = "Sun, 06 Nov 1994 08:49:38 GMT"
+
+    @Test(
+        "a 206 that does not say which version it is of, or says two, is joined to nothing",
+        arguments: [
+            (Entity(etag: "\"v1\"", total: 100), []),
+            (Entity(etag: "\"v1\"", total: 100), [("ETag", "\"v1\""), ("ETag", "\"v2\"")]),
+            (Entity(etag: "\"v1\"", total: 100), [("ETag", "\"v2\""), ("ETag", "\"v1\"")]),
+            (
+                Entity(etag: "\"v1\"", total: 100),
+                [("ETag", "\"v1\""), ("Last-Modified", date), ("Last-Modified", laterDate)]
+            ),
+            (Entity(lastModified: date, lastModifiedIsStrong: true, total: 100), []),
+            (
+                Entity(lastModified: date, lastModifiedIsStrong: true, total: 100),
+                [("Last-Modified", date), ("Last-Modified", laterDate)]
+            ),
+        ])
+    func unversioned(_ entity: Entity, _ headers: [(String, String)]) {
+        let range = [("content-range", "bytes 40-99/100")]
+        guard case .restartWhole = judge(206, range + headers, of: entity) else { return #expect(Bool(false)) }
+    }
+
+    @Test("a Last-Modified that is repeated is joined, and a digest of the whole needs none") func repeatedDate() {
+        let entity = Entity(lastModified: Self.date, lastModifiedIsStrong: true, total: 100)
+        let range = [("content-range", "bytes 40-99/100")]
+        #expect(judge(206, range + [("last-modified", Self.date)], of: entity) == .takePart(at: 40, length: 60))
+        #expect(judge(206, range, of: entity, isProven: true) == .takePart(at: 40, length: 60))
+        guard case .restart = judge(206, range + [("last-modified", Self.laterDate)], of: entity) else {
+            return #expect(Bool(false))
+        }
+    }
+
+    @Test("validators that contradict each other are none") func contradictory() {
+        for headers in [
+            [("etag", "\"a\""), ("etag", "\"b\"")],
+            [("last-modified", Self.date), ("Last-Modified", Self.laterDate), ("etag", "\"a\"")],
+        ] {
+            let found = judge(200, headers + [("content-length", "9")], .whole)
+            #expect(found == .takeWhole(Entity(total: 9), length: 9))
+        }
+        let found = judge(200, [("etag", "\"a\""), ("ETag", "\"a\""), ("content-length", "9")], .whole)
+        #expect(found == .takeWhole(Entity(etag: "\"a\"", total: 9), length: 9))
+    }
+
+    @Test(
+        "whole files come with 200 and 203, and what is no GET with any success that has a body",
+        arguments: [200, 201, 202, 203, 204, 205, 206, 207, 226, 300], ["GET", "POST", "PUT"])
+    func successes(_ status: Int, _ method: String) {
+        let head = ResponseHead(
+            status: status, headers: HeaderFields([HeaderField("content-length", "9")]), url: "http://h/",
+            method: method)
+        let decision = Question(kind: .whole, isProven: false).judge(head)
+        let isTaken = [200, 203].contains(status) || method != "GET" && [201, 202, 207, 226].contains(status)
+        if isTaken {
+            #expect(decision == .takeWhole(Entity(total: 9), length: 9))
+        } else {
+            guard case .fail = decision else { return #expect(Bool(false), "\(decision)") }
+        }
     }
 
     @Test("without a strong validator only a checksum allows joining") func unproven() {

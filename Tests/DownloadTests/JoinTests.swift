@@ -126,6 +126,36 @@ import Testing
         #expect(bench.directory.holds("file", Self.bytes))
     }
 
+    @Test(
+        "a part that tells no date is not joined to a start that is known by one: the whole comes once more, by one response",
+        arguments: [1, 8])
+    func datelessPart(_ connections: Int) async throws {
+        let bench = try DownloadBench()
+        let other = FileBytes(seed: 83, count: Self.bytes.count)
+        let date = [("Date", "Sat, 21 Nov 2026 12:00:00 GMT"), ("Last-Modified", "Fri, 20 Nov 2026 12:00:00 GMT")]
+        let latch = Latch()
+        let origin = try OriginServer { request in
+            if let range = request.range(of: other.count) {
+                var reply = OriginReply(
+                    206, headers: [("Content-Range", OriginReply.contentRange(range, of: other.count))])
+                reply.body = .file(other, range)
+                return reply
+            }
+            var reply = OriginReply.file(
+                request.number == 1 ? Self.bytes : other, etag: nil, headers: date, to: request)
+            if request.number == 1 { reply.hold = (700_000, latch) }
+            return reply
+        }
+        let job = job([origin.url("/a")]) { $0.connections = connections }
+        let resume = try #require(try await bench.begin(job, until: 700_000))
+        latch.open()
+        let asked = origin.requests.count
+        #expect(await bench.run(job, resume: resume).file?.bytes == other.count)
+        #expect(bench.directory.holds("file", other))
+        #expect(origin.requests.dropFirst(asked).count { $0.headers["range"] == nil } == 1)
+        #expect(bench.events.withLock { $0.count { $0 == "restarted" } } == 1)
+    }
+
     @Test("only GET asks for parts: another method begins anew") func post() async throws {
         let bench = try DownloadBench()
         let latch = Latch()

@@ -30,6 +30,7 @@ extension Download {
             defer { transfer.cancel() }
             switch Question(kind: .changed(entity), isProven: false).judge(transfer.head) {
             case .unchanged:
+                if transfer.head.hasContradictoryValidators { return false }
                 guard let modified = transfer.head.headers["last-modified"] else { continue }
                 return !entity.isModified(modified)
             case .takeWhole(let found, _): return found.isSame(as: entity)

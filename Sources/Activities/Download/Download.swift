@@ -12,7 +12,7 @@ package final class Download: Activity {
         var generation: Generation?
         var mirrors: Mirrors
         var received = Received()
-        /// One response from one mirror only: joined bytes did not have the checksum.
+        /// One response from one mirror only: joined bytes did not have the checksum, or nothing proves what parts are of.
         var isAlone = false
         /// Since when it waits for its host's turn: monotonic nanoseconds.
         var waitingSince: UInt64?

@@ -1,11 +1,19 @@
 import HaulContract
 import HaulHTTP
 
+extension ResponseHead {
+    /// It tells two versions at once.
+    var hasContradictoryValidators: Bool { headers.contradict("etag") || headers.contradict("last-modified") }
+}
+
 extension Entity {
     /// What a response tells of the version of the bytes that it carries. `total` is the whole entity's length.
     init(_ head: ResponseHead, total: Int64?) {
+        // Of two that differ nobody knows which one is right.
+        let tellsVersion = !head.hasContradictoryValidators
         self.init(
-            etag: head.headers["etag"], lastModified: head.headers["last-modified"], total: total,
+            etag: tellsVersion ? head.headers["etag"] : nil,
+            lastModified: tellsVersion ? head.headers["last-modified"] : nil, total: total,
             encoding: head.headers["content-encoding"] ?? "", digest: DigestFields.checksum(head))
         if strongETag == nil, let modified = lastModified.flatMap(HTTPDate.parse),
             let date = head.headers["date"].flatMap(HTTPDate.parse)

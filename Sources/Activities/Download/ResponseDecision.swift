@@ -11,6 +11,8 @@ enum ResponseDecision: Equatable {
     case askWithoutIfRange
     /// What is there is of another version: drop it and begin anew.
     case restart(why: String)
+    /// The same, and from now on over one response only: parts of this server's do not say which version they are of.
+    case restartWhole(why: String)
     case unchanged
     case fail(Failure)
 }
@@ -37,9 +39,11 @@ struct Question: Sendable {
                     .badResponse,
                     "the server sent differing or unreadable lengths, or a transfer coding that was not asked for"))
         }
+        if carriesWhole(head) {
+            guard case .part(_, _, let entity, let ifRange) = kind else { return whole(head) }
+            return wholeInstead(head, of: entity, ifRange: ifRange)
+        }
         switch (head.status, kind) {
-        case (200, .whole), (200, .changed): return whole(head)
-        case (200, .part(_, _, let entity, let ifRange)): return wholeInstead(head, of: entity, ifRange: ifRange)
         case (206, .part(let position, let end, let entity, _)): return part(head, at: position, end: end, of: entity)
         case (206, .whole), (206, .changed):
             if let whole = wholeAsPart(head) { return whole }
@@ -50,6 +54,17 @@ struct Question: Sendable {
         case (416, .part): return .restart(why: "the server has no such range any more")
         case (204, _), (205, _): return .fail(Failure(.badResponse, "the server sent no content (\(head.status))"))
         default: return .fail(refusal(head))
+        }
+    }
+
+    /// 203 is a 200 that was changed on its way. To another method than GET any success may carry what is wanted, as 201 does
+    /// to POST.
+    private func carriesWhole(_ head: ResponseHead) -> Bool {
+        switch head.status {
+        case 200, 203: true
+        case 204, 205, 206: false
+        case 201..<300: head.method != "GET"
+        default: false
         }
     }
 
@@ -92,7 +107,9 @@ struct Question: Sendable {
         guard total == entity.total, (head.headers["content-encoding"] ?? "") == entity.encoding else {
             return .restart(why: "the remote file has changed its length")
         }
-        // A missing Last-Modified is allowed, a missing ETag is not if the first response had one.
+        guard repeatsValidator(head, of: entity) else {
+            return .restartWhole(why: "the server's part does not say which version it is of")
+        }
         guard head.headers["etag"] == entity.etag, !entity.isModified(head.headers["last-modified"]),
             !entity.contradicts(DigestFields.checksum(head)),
             entity.strongValidator != nil || isProven
@@ -104,6 +121,15 @@ struct Question: Sendable {
             return .fail(Failure(.badResponse, "the server's Content-Range and Content-Length contradict each other"))
         }
         return .takePart(at: position, length: length)
+    }
+
+    /// Whether a part tells the validator that the join relies on. RFC 9110 section 15.3.7 lets it leave out a Last-Modified
+    /// that If-Range had; but then nothing but the server's care for If-Range would say that it is of the same version.
+    private func repeatsValidator(_ head: ResponseHead, of entity: Entity) -> Bool {
+        guard !head.hasContradictoryValidators else { return false }
+        if entity.etag != nil, head.headers["etag"] == nil { return false }
+        let isDateNeeded = !isProven && entity.strongETag == nil && entity.lastModifiedIsStrong
+        return !isDateNeeded || head.headers["last-modified"] != nil
     }
 
     private func refusal(_ head: ResponseHead) -> Failure {

@@ -64,8 +64,16 @@ extension ResponseDecision {
     fileprivate var isFinal: Bool {
         switch self {
         case .fail(let failure): !RetryPolicy.isRetryable(failure)
-        case .restart: true
+        case .restart, .restartWhole: true
         default: false
+        }
+    }
+
+    /// Why what is there is to be dropped.
+    var why: String? {
+        switch self {
+        case .restart(let why), .restartWhole(let why): why
+        default: nil
         }
     }
 }

@@ -223,12 +223,13 @@ struct SegmentFetcher {
             download.state.withLock { $0.mirrors[connection.mirror].honoursIfRange = false }
             plan.refused(id, for: 0, now: now)
         case .success(.refused(let decision)):
-            let why = if case .restart(let why) = decision { why } else { "the server sent what was not asked for" }
+            let why = decision.why ?? "the server sent what was not asked for"
             if dropMirror(connection.mirror) {
                 plan.refused(id, for: 0, now: now)
             } else if others || !connection.isOnly {
                 plan.refused(id, for: .infinity, now: now)
             } else {
+                if case .restartWhole = decision { download.state.withLock { $0.isAlone = true } }
                 return .success(.restart(why: why))
             }
         case .success(.apart):
