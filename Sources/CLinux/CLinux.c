@@ -69,6 +69,11 @@ long clinux_file_system(int descriptor) {
 
 int clinux_sync_file_system(int descriptor) { return syncfs(descriptor) == 0 ? 0 : errno; }
 
+int64_t clinux_first_hole(int descriptor) {
+    off_t hole = lseek(descriptor, 0, SEEK_HOLE);
+    return hole < 0 ? INT64_MAX : (int64_t)hole;
+}
+
 int clinux_wait_for_writeback(int descriptor) {
     return sync_file_range(descriptor, 0, 0, SYNC_FILE_RANGE_WAIT_BEFORE) == 0 ? 0 : errno;
 }

@@ -118,8 +118,15 @@ final class FilePartial: Partial {
             descriptor: hidden.descriptor, path: store.path, durability: store.options.durability, digest: digest)
         let opened = Opened(output: output, hidden: hidden, target: target)
         state.withLock { $0.phase = .open(opened) }
-        try output.reserve(total, keepFree: store.options.keptFree)
-        try output.write(bytes)
+        do throws(TransferError) {
+            try output.reserve(total, keepFree: store.options.keptFree)
+            try output.write(bytes)
+        } catch {
+            // There is nothing in it that could be continued.
+            hidden.directory.unlink(hidden.name)
+            state.withLock { $0.phase = .discarded(hidden, target) }
+            throw error
+        }
         return opened
     }
 
@@ -142,7 +149,7 @@ final class FilePartial: Partial {
 
     func commit(_ whole: WholeFile) async throws(TransferError) -> CommitOutcome {
         await opened?.output.digestCaughtUp()
-        let commit = fileCommit { () throws(TransferError) in
+        let commit = fileCommit(of: whole.size) { () throws(TransferError) in
             guard let opened = self.opened else { throw .cancelled }
             try opened.output.cut(to: whole.size)
             return try self.judge(whole, opened)
@@ -151,7 +158,7 @@ final class FilePartial: Partial {
     }
 
     func put(_ bytes: [UInt8], _ whole: WholeFile) async throws(TransferError) -> CommitOutcome {
-        let commit = fileCommit { () throws(TransferError) in
+        let commit = fileCommit(of: whole.size) { () throws(TransferError) in
             let opened = try self.create(
                 try self.target(), total: whole.size, hashing: whole.checksum?.algorithm, with: bytes)
             return try self.judge(whole, opened)
@@ -159,8 +166,12 @@ final class FilePartial: Partial {
         return try await finish(commit, try await store.commits.run(commit))
     }
 
-    private func fileCommit(_ write: @escaping @Sendable () throws(TransferError) -> FileCommit.Written) -> FileCommit {
-        FileCommit(durability: store.options.durability, write: write, mayName: request.lease.isHeld, name: name)
+    private func fileCommit(
+        of size: Int64, _ write: @escaping @Sendable () throws(TransferError) -> FileCommit.Written
+    ) -> FileCommit {
+        FileCommit(durability: store.options.durability, write: write, mayName: request.lease.isHeld) {
+            (file) throws(TransferError) in try self.name(file, size)
+        }
     }
 
     private func finish(_ commit: FileCommit, _ end: FileCommit.End) async throws(TransferError) -> CommitOutcome {
@@ -195,8 +206,9 @@ final class FilePartial: Partial {
     }
 
     /// Gives the file its name. Blocks.
-    private func name(_ file: FileCommit.Written) throws(TransferError) -> FileCommit.Named {
+    private func name(_ file: FileCommit.Written, _ size: Int64) throws(TransferError) -> FileCommit.Named {
         guard let opened else { throw .cancelled }
+        guard file.output.isWhole(size) else { throw Placing.disturbed(opened.hidden) }
         var target = opened.target
         var placing = Placing(
             opened.hidden, in: store, folder: target.folder, isDurable: store.options.durability == .disk)

@@ -71,8 +71,7 @@ package final class FileStore: Sendable {
         let temporary = "\(idName)-\(getpid())-\(UInt64.random(in: 0...(.max)))"
         let created = openat(directory.descriptor, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o644)
         guard created >= 0 else { throw refusal("the root \(root) is not writable", errno) }
-        let mine = Array(
-            (String(UInt64.random(in: 0...(.max)), radix: 16) + String(UInt64.random(in: 0...(.max)), radix: 16)).utf8)
+        let mine = Array(newID().utf8)
         let isWritten = write(created, mine, mine.count) == mine.count && fsync(created) == 0
         close(created)
         guard isWritten else {
@@ -93,6 +92,12 @@ package final class FileStore: Sendable {
     }
 
     static let idName = ".haul-store"
+
+    /// 32 hexadecimal digits.
+    private static func newID() -> String {
+        let digits = String(UInt128.random(in: 0...(.max)), radix: 16)
+        return String(repeating: "0", count: 32 - digits.utf8.count) + digits
+    }
 
     private static func readID(_ directory: Directory) -> String? {
         let descriptor = openat(directory.descriptor, idName, O_RDONLY | O_NOFOLLOW | O_CLOEXEC)

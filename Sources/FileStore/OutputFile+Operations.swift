@@ -96,6 +96,15 @@ extension OutputFile {
         }
     }
 
+    /// Whether all of its `size` bytes are there still, as far as it shows: who cuts a file short that is being written leaves
+    /// it too short, or with a hole. Only on file systems that make none of their own. Blocks.
+    func isWhole(_ size: Int64) -> Bool {
+        var status = stat()
+        guard fstat(descriptor, &status) == 0, Int64(status.st_size) == size else { return false }
+        guard Int64(status.st_blocks) * 512 < size, Volume.isLocal(descriptor) else { return true }
+        return clinux_first_hole(descriptor) >= size
+    }
+
     /// Syncs what is written, and with `attributes` all else that the file has, as its durability asks. Blocks.
     package func sync(attributes: Bool = false) throws(TransferError) {
         if durability == .disk {

@@ -23,9 +23,12 @@ struct Placing {
     /// Gives the file this name; false if there is something of it, and that is not to be replaced. Blocks.
     mutating func take(_ name: String, replacing: Bool = false) throws(Target.PlaceError) -> Bool {
         while true {
+            let source = partial.name
             let code: Int32
             do throws(TransferError) {
+                try lookAtSource()
                 code = try naming == .link ? link(name, replacing) : rename(name, replacing)
+                if code == 0 { try lookAtResult(name, from: source) }
             } catch { throw .failed(error) }
             switch code {
             case 0: return true
@@ -35,6 +38,38 @@ struct Placing {
             default: throw .failed(TransferError(file: "\(folder)\(name) cannot be put in place", code))
             }
         }
+    }
+
+    /// The hidden name must be that of the file that was written: others may write in the directory, too. That nothing has it
+    /// any more is found out by the call that gives the final name.
+    private func lookAtSource() throws(TransferError) {
+        guard let found = directory.status(of: partial.name), !isOwn(found) else { return }
+        throw Self.disturbed(partial)
+    }
+
+    /// It may have been exchanged between the look and a link. Then both names are of what came in its place, and the final one
+    /// is taken back. Anything else there is somebody's right: who waits for finished files may have moved this one away
+    /// already, and another job may have replaced it.
+    private func lookAtResult(_ name: String, from source: String) throws(TransferError) {
+        guard let found = directory.status(of: name),
+            UInt64(found.st_ino) != FileIdentity(of: partial.descriptor)?.inode,
+            directory.status(of: source)?.st_ino == found.st_ino
+        else { return }
+        directory.unlink(name)
+        throw Self.disturbed(partial)
+    }
+
+    private func isOwn(_ found: stat) -> Bool {
+        var own = stat()
+        return fstat(partial.descriptor, &own) == 0 && found.isOfSameFile(as: own)
+    }
+
+    /// What is there cannot be continued: what of it is right nobody knows.
+    static func disturbed(_ partial: HiddenFile) -> TransferError {
+        partial.directory.unlink(partial.name)
+        return TransferError(
+            .io, "the partial file \(partial.name) was exchanged or cut while it was written: see who else writes there"
+        )
     }
 
     private mutating func link(_ name: String, _ replacing: Bool) -> Int32 {

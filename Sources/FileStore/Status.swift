@@ -8,6 +8,12 @@ extension stat {
 
     var isDirectory: Bool { st_mode & S_IFMT == S_IFDIR }
 
+    /// Whether both are of one file, which has not been written to between them. A file system may number a file anew.
+    func isOfSameFile(as other: stat) -> Bool {
+        st_mode & S_IFMT == S_IFREG && st_dev == other.st_dev && st_size == other.st_size
+            && (st_ino == other.st_ino || fingerprint == other.fingerprint)
+    }
+
     var modifiedNanoseconds: Int64 { Int64(st_mtim.tv_sec) * 1_000_000_000 + Int64(st_mtim.tv_nsec) }
 
     /// What is noted of a finished file that has just got its name, in the place of an inode. A file system that knows no

@@ -39,6 +39,9 @@ long clinux_file_system(int descriptor);
 /// syncfs(2); 0 or errno.
 int clinux_sync_file_system(int descriptor);
 
+/// Where the first hole of a file is, which may be its end (lseek(2), SEEK_HOLE). The largest number where nobody can say.
+int64_t clinux_first_hole(int descriptor);
+
 /// Waits for what is being written of a file. 0, or the errno of what of it has been lost since it was opened, unless this
 /// descriptor has told of it.
 int clinux_wait_for_writeback(int descriptor);
