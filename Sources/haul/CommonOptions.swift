@@ -1,6 +1,7 @@
 import ArgumentParser
 import Glibc
 import HaulBus
+import HaulContract
 import HaulFileStore
 import HaulHTTP
 import HaulRedis
@@ -9,6 +10,9 @@ import HaulRedis
 struct CommonOptions: ParsableArguments {
     static let redisHelp: ArgumentHelp =
         "Where Redis is: redis://[user:password@]host[:port][/db], rediss://, unix:///path, redis+sentinel:// or redis+cluster:// (docs/operations.md). [HAUL_REDIS, else 127.0.0.1]"
+
+    /// Others see the arguments of a process, so that a password is better in the environment.
+    static let proxyHelp: ArgumentHelp = "A proxy for all downloads, http:// or socks5h://. [HAUL_PROXY]"
 
     @Option(name: .long, help: Self.redisHelp)
     var redis: String?
@@ -59,3 +63,4 @@ func reaching<T>(_ body: () async throws(RedisError) -> T) async throws -> T {
 }
 
 extension Durability: ExpressibleByArgument {}
+extension Job.IfExists: ExpressibleByArgument {}

@@ -20,6 +20,8 @@ struct Get: AsyncParsableCommand {
     var output: String?
     @Option(name: [.customShort("d", allowingJoined: true), .long], help: "The directory; made if it is not there.")
     var directory: String?
+    @Option(help: "What is done with another file that is in the way: reuse, overwrite, rename or fail.")
+    var ifExists = Job.IfExists.reuse
     @Option(help: "sha256:…, sha512:…, sha1:… or md5:….") var checksum: String?
     @Option(help: "Bytes per second over all downloads.") var limitRate: Int64?
     @Option(help: "disk: files survive a loss of power. process: only the death of processes.")
@@ -29,7 +31,7 @@ struct Get: AsyncParsableCommand {
     var connections = 16
     @Flag(name: [.customShort("R"), .long], help: "Give files the time of the server's Last-Modified.")
     var remoteTime = false
-    @Option(help: "A proxy for all downloads, http:// or socks5h://.") var proxy: String?
+    @Option(help: CommonOptions.proxyHelp) var proxy: String?
     @Option(name: .customLong("ca"), help: "A file of certificate authorities to trust besides the system's.")
     var certificates: String?
     @OptionGroup var client: ClientCertificateOptions
@@ -45,6 +47,10 @@ struct Get: AsyncParsableCommand {
             guard directory == nil || !output.hasPrefix("/") && !output.hasSuffix("/") else {
                 throw ValidationError("-d names the directory: -o beside it is a file's name in it.")
             }
+            let place = directory.map { $0 + "/" + output } ?? output
+            guard !Self.isOfAnotherKind(place) else {
+                throw ValidationError("\(place) is there, and neither a file nor a directory: name one that is.")
+            }
         }
         guard limitRate.map((1...JobField.largest).contains) ?? true else {
             throw ValidationError("--limit-rate must be a whole number of bytes per second, 1 or more.")
@@ -57,6 +63,7 @@ struct Get: AsyncParsableCommand {
         let elements = try urls.map { url in
             var members = [("url", JSON.quoted(url))]
             if let path { members.append(("path", JSON.quoted(path))) }
+            if ifExists != .reuse { members.append(("if_exists", JSON.quoted(ifExists.rawValue))) }
             if let checksum { members.append(("checksum", JSON.quoted(checksum))) }
             do {
                 return try Element(try JSON(JSON.object(members)))
@@ -91,7 +98,7 @@ struct Get: AsyncParsableCommand {
         configuration.durability = durability
         configuration.keepsRemoteTime = remoteTime
         configuration.limitRate = limitRate
-        configuration.proxy = proxy
+        configuration.proxy = proxy ?? CommonOptions.environment("HAUL_PROXY")
         configuration.certificateAuthorities = certificates
         configuration.clientCertificate = client.certificate
         configuration.connections = connections
@@ -139,6 +146,12 @@ struct Get: AsyncParsableCommand {
     private static func isDirectory(_ path: String) -> Bool {
         var status = stat()
         return path.hasSuffix("/") || stat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFDIR
+    }
+
+    /// A device, a pipe or a socket: a file that takes its place would be in everybody's way.
+    private static func isOfAnotherKind(_ path: String) -> Bool {
+        var status = stat()
+        return stat(path, &status) == 0 && ![S_IFREG, S_IFDIR].contains(status.st_mode & S_IFMT)
     }
 
     /// The directory's path without links; the directory and those above it are made if they are not there.

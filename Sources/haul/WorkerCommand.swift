@@ -31,7 +31,7 @@ struct WorkerCommand: AsyncParsableCommand {
     @Option(help: "Bytes per second over all downloads.") var limitRate: Int64?
     @Option(help: "The most connections for one file, 1 to 16, unless its job says otherwise.") var connections = 16
     @Option(help: "The most connections to one host, over all downloads.") var connectionsPerHost = 16
-    @Option(help: "A proxy for all downloads, http:// or socks5h://.") var proxy: String?
+    @Option(help: CommonOptions.proxyHelp) var proxy: String?
     @Option(name: .customLong("ca"), help: "A file of certificate authorities to trust besides the system's.")
     var certificates: String?
     @OptionGroup var client: ClientCertificateOptions
@@ -134,7 +134,7 @@ struct WorkerCommand: AsyncParsableCommand {
         }
         result.connections = connections
         result.connectionsPerHost = connectionsPerHost
-        result.proxy = proxy
+        result.proxy = proxy ?? CommonOptions.environment("HAUL_PROXY")
         result.certificateAuthorities = certificates
         result.clientCertificate = client.certificate
         result.maximumSize = maxFileSize

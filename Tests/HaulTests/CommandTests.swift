@@ -41,6 +41,9 @@ struct CommandBench {
             (["worker", "--root", "/tmp", "--proxy", "ftp://h"], "socks5h"),
             (["get", "http://127.0.0.1:1/", "-o", bench.root.path + "/", "--proxy", "socks9://h"], "socks5h"),
             (["worker", "--root", "/tmp", "--file-mode", "4755"], "--file-mode"),
+            (["get", "http://127.0.0.1:1/", "-o", "/dev/null"], "neither a file nor a directory"),
+            (["get", "http://127.0.0.1:1/", "-d", "/dev", "-o", "zero"], "neither a file nor a directory"),
+            (["get", "http://127.0.0.1:1/", "--if-exists", "replace"], "if-exists"),
             (["stats", "--redis", "http://h"], "redis://"),
             (["queue", "limit", "-1"], "Missing"), (["queue", "limit", "many"], "a whole number"),
         ] {
@@ -171,6 +174,29 @@ struct CommandBench {
         }
         worker.kill(SIGTERM)
         #expect(try await worker.wait() == 0)
+    }
+
+    @Test("get leaves another file alone, unless it is told what to do with it") func getIfExists() async throws {
+        let bench = try await CommandBench()
+        let bytes = FileBytes(seed: 44, count: 100_000)
+        let origin = try OriginServer { .file(bytes, to: $0) }
+        let target = TemporaryDirectory()
+        func writeOther() {
+            let descriptor = open(target.file("x"), O_WRONLY | O_CREAT | O_TRUNC, 0o644)
+            _ = Glibc.write(descriptor, "other", 5)
+            close(descriptor)
+        }
+        for (policy, status, names) in [
+            ("fail", 1, ["x"]), (nil, 1, ["x"]), ("rename", 0, ["x", "x (1)"]), ("overwrite", 0, ["x", "x (1)"]),
+        ] as [(String?, Int32, [String])] {
+            writeOther()
+            let options = policy.map { ["--if-exists", $0] } ?? []
+            let get = try bench.start(["get", origin.url("/a"), "-o", target.file("x")] + options)
+            #expect(try await get.wait() == status, "\(policy ?? ""): \(get.standardError)")
+            #expect(target.names == names)
+            #expect(target.contents("x") == (policy == "overwrite" ? bytes.all : Array("other".utf8)))
+        }
+        #expect(target.holds("x (1)", bytes))
     }
 
     @Test("get downloads by itself, continues after an interruption, and leaves nothing running") func get()

@@ -65,6 +65,30 @@ import Testing
         for name in ["a", "b", "c", "d"] { #expect(fleet.root.holds(name, Self.bytes)) }
     }
 
+    @Test(
+        "the operator's proxy may be told by HAUL_PROXY, where no list of processes shows its password; --proxy goes first"
+    )
+    func proxyOfEnvironment() async throws {
+        let fleet = try await ProcessFleet()
+        let origin = try OriginServer { .file(Self.bytes, to: $0) }
+        let (first, second) = (try ProxyServer(), try ProxyServer())
+        let state = TemporaryDirectory()
+        let environment = ["HAUL_PROXY": first.url("http"), "XDG_STATE_HOME": state.path]
+        let worker = try ChildProcess("haul", fleet.arguments("w"), environment: environment)
+        try await push(origin.url("/a"), "a", to: fleet)
+        try await fleet.wait("a", for: "completed")
+        try await fleet.end(worker)
+        #expect(first.targets == ["GET \(origin.url("/a"))"])
+        let target = TemporaryDirectory()
+        for (path, options) in [("/b", []), ("/c", ["--proxy", second.url("http")])] {
+            let get = try ChildProcess(
+                "haul", ["get", origin.url(path), "-o", target.path + path] + options, environment: environment)
+            #expect(try await get.wait() == 0, "\(get.standardError)")
+        }
+        #expect(first.targets.last == "GET \(origin.url("/b"))")
+        #expect(second.targets == ["GET \(origin.url("/c"))"])
+    }
+
     @Test("a worker gives files the mode and the server's time; haul get takes the time, a proxy and an authority")
     func attributes() async throws {
         let fleet = try await ProcessFleet()
