@@ -1,4 +1,5 @@
 import Glibc
+import HaulContract
 import HaulHTTP
 
 /// A partial file on its way to its final name. The one call that gives it has the partial file's hidden name as its source:

@@ -1,7 +1,6 @@
 import ArgumentParser
 import Glibc
 import HaulBus
-import HaulContract
 import HaulFileStore
 import HaulHTTP
 import HaulRedis
@@ -63,4 +62,3 @@ func reaching<T>(_ body: () async throws(RedisError) -> T) async throws -> T {
 }
 
 extension Durability: ExpressibleByArgument {}
-extension Job.IfExists: ExpressibleByArgument {}
