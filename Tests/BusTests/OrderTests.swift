@@ -116,6 +116,22 @@ import Testing
         try await f.expectOrder()
     }
 
+    @Test("a continuation behind a removal keeps no later cancel from leaving the job forgotten")
+    func continued() async throws {
+        let f = try await QueueFixture()
+        let moment = try await moment(f)
+        let claim = try await running(f, moment)
+        try await f.queue.request(.removed, of: ["1"], at: moment + 1)
+        try await f.push(#"{"id":"1"}"#)
+        #expect(try await f.claim() == nil)
+        try await f.queue.request(.cancelled, of: ["1"])
+        #expect(try await f.tick([claim]).requests.values.first == .removed)
+        try await f.settle(claim, .cancelled)
+        #expect(try await f.claim() == nil)
+        #expect(try await f.state("1") == nil)
+        try await f.expectOrder()
+    }
+
     @Test(
         "a push that is newer than a removal is done although the run ended after it, and before anybody took it",
         arguments: [Request.removed, .deleted], [true, false])

@@ -70,8 +70,9 @@ local function ask(id, h, want, made)
   if want == 'paused' and h.want and made < tonumber(h.wantat or 0) then return end
   local is_kept = h.again and tonumber(h.again) <= made
   if h.state then
-    -- What forgets the job has the last word, unless the job was pushed again since.
-    if forgets(h.want) and want ~= 'deleted' and not is_kept then want = h.want end
+    -- What forgets the job has the last word, unless the job was pushed again since: to continue what was forgotten means nothing.
+    local is_anew = is_kept and call('HEXISTS', spec(id), 'again_has_url') == 1
+    if forgets(h.want) and want ~= 'deleted' and not is_anew then want = h.want end
   elseif h.want then
     -- Nobody knows the job: what forgets it is done for the pushes of before it, and the newer of the two waits.
     local older = made < tonumber(h.wantat or 0) and { want, made } or { h.want, tonumber(h.wantat or 0) }

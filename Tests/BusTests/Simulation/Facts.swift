@@ -11,6 +11,8 @@ struct Facts: Equatable {
     var want: String?
     /// A push is remembered behind a request that a run has not heard of.
     var isKept = false
+    /// It is a job of its own, and no continuation.
+    var isKeptAnew = false
     var behind: String?
     var error: String?
     var crashes = 0
@@ -37,6 +39,7 @@ struct Facts: Equatable {
             'again', 'behind')
           fields[11] = redis.call('ZSCORE', KEYS[1] .. 'scheduled', id)
           fields[12] = redis.call('PTTL', key)
+          fields[13] = redis.call('HGET', KEYS[1] .. 'spec:' .. id, 'again_has_url')
           for _, kind in ipairs { 'job:', 'spec:', 'offsets:' } do
             redis.call('PEXPIREAT', KEYS[1] .. kind .. id, 9999999999999, 'GT')
           end
@@ -47,7 +50,7 @@ struct Facts: Equatable {
 
     init(_ reply: RedisValue) {
         let fields = reply.array?.map(\.string) ?? []
-        guard fields.count == 12 else { return }
+        guard fields.count == 13 else { return }
         state = fields[0].flatMap(JobState.init)
         (token, worker, want, error) = (fields[1], fields[2], fields[3], fields[4])
         crashes = fields[5].flatMap { Int($0) } ?? 0
@@ -56,6 +59,7 @@ struct Facts: Equatable {
         isKept = fields[8] != nil
         behind = fields[9].map { String($0.prefix { $0 != " " }) }
         due = fields[10].flatMap { Int64($0) }
+        isKeptAnew = isKept && fields[12] != nil
         if let left = fields[11].flatMap({ Int($0) }), left >= 0 { timeToLive = .milliseconds(left) }
     }
 }

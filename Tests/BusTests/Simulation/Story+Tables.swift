@@ -51,7 +51,7 @@ extension Story {
         if stop.request == .paused { return behind = stop }
         behind = nil
         taken = stop
-        if before.request.forgets, stop.request != .deleted, !facts.isKept { taken!.request = before.request }
+        if before.request.forgets, stop.request != .deleted, !facts.isKeptAnew { taken!.request = before.request }
     }
 
     /// A push that was remembered behind what has just been settled is done now, and then the pause behind it.
