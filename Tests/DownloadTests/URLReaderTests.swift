@@ -18,9 +18,11 @@ import Testing
         return nil
     }
 
-    @Test("every URL of the table that is valid is read") func table() throws {
+    @Test("every URL of the table that is valid and ASCII is read") func table() throws {
         for element in ValidElements.all {
-            for url in try Job(element: Array(element.utf8)).urls { #expect(Self.wrong(url) == nil, "\(url)") }
+            for url in try Job(element: Array(element.utf8)).urls where url.utf8.allSatisfy({ $0 < 128 }) {
+                #expect(Self.wrong(url) == nil, "\(url)")
+            }
         }
     }
 

@@ -100,7 +100,7 @@ import Testing
             if state != "completed" { reply.hold = (300_000, latch) }
             return reply
         }
-        let bad = #"{"url":"http://\u{2100}.invalid/","id":"j"}"#
+        let bad = #"{"url":"http://\#u{2100}.invalid/","id":"j"}"#
         let delay = state == "scheduled" ? #","delay":2"# : ""
         try await fleet.withWorker("w") {
             if state == "queued" { try await fleet.queue.setSetting("paused", to: "1") }

@@ -69,6 +69,8 @@ end
 -- event's fields to `h`; returns the pairs of the hash, which are not written yet, and what adds to them.
 local function note(id, h, j, element, begins)
   local k, s, fields = key(id), spec(id), {}
+  -- While it still says who was to hear of it.
+  if h.state == 'completed' and call('ZSCORE', UNTOLD, id) then tell(id, UNREPLICATED) end
   local function set(name, value) fields[#fields + 1] = name fields[#fields + 1] = value end
   if j.url or j.urls then
     set('url', mask(j.url or j.urls[1]))
