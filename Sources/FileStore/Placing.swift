@@ -62,7 +62,7 @@ struct Placing {
 
     private func isOwn(_ found: stat) -> Bool {
         var own = stat()
-        return fstat(partial.descriptor, &own) == 0 && found.isOfSameFile(as: own)
+        return fstat(partial.descriptor, &own) == 0 && found.isOfSameFile(as: own, hasLastingInodes: naming == .link)
     }
 
     /// What is there cannot be continued: what of it is right nobody knows.

@@ -8,10 +8,11 @@ extension stat {
 
     var isDirectory: Bool { st_mode & S_IFMT == S_IFDIR }
 
-    /// Whether both are of one file, which has not been written to between them. A file system may number a file anew.
-    func isOfSameFile(as other: stat) -> Bool {
+    /// Whether both are of one file, which has not been written to between them. A file system without links may number a file
+    /// anew (`hasLastingInodes` is false). There size and time tell, which two files of one moment may have in common.
+    func isOfSameFile(as other: stat, hasLastingInodes: Bool) -> Bool {
         st_mode & S_IFMT == S_IFREG && st_dev == other.st_dev && st_size == other.st_size
-            && (st_ino == other.st_ino || fingerprint == other.fingerprint)
+            && (st_ino == other.st_ino || !hasLastingInodes && fingerprint == other.fingerprint)
     }
 
     var modifiedNanoseconds: Int64 { Int64(st_mtim.tv_sec) * 1_000_000_000 + Int64(st_mtim.tv_nsec) }

@@ -99,7 +99,8 @@ import Testing
 
     @Test("a store's id has 32 hexadecimal digits") func id() throws {
         for _ in 0..<40 {
-            let id = try FileStore(root: TemporaryDirectory().path).id
+            let root = TemporaryDirectory()
+            let id = try FileStore(root: root.path).id
             #expect(id.utf8.count == 32 && id.allSatisfy(\.isHexDigit), "\(id)")
         }
     }

@@ -74,7 +74,7 @@ struct BodyTests {
             connection.send(
                 isBroken
                     ? "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nabc"
-                    : "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+                    : "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok")
             connection.waitForClose()
         }
         defer { server.stop() }

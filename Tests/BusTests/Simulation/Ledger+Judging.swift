@@ -125,6 +125,15 @@ extension Ledger {
             story.isNoted = true
             return after.state
         }
+        // What has waited for too long ends when it is taken, and nothing is asked for it.
+        if after.state == .failed, after.error == "deadline", state != .failed, state != .running,
+            story.deadlines.contains(where: { $0 <= now })
+        {
+            story.mayRunAgain = false
+            (story.taken, story.behind, story.expiry) = (nil, nil, nil)
+            if state?.isFinal ?? true { story.beginAnew() }
+            return story.ended(.failed, now, policy)
+        }
         // A push that is kept is newer than the pause behind the cancel: what that would pause begins after it.
         if state == .running, after.isKept, after.behind == nil, let pause = story.behind,
             story.pushed > pause.moment || !story.isTimed
