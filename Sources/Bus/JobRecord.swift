@@ -31,6 +31,7 @@ package struct JobRecord: Sendable {
 
     /// Fields that mean nothing outside the functions.
     package static let hidden: Set<String> = [
-        "again", "ahead", "asof", "behind", "bytes", "doomed", "pushed", "settled", "ticket", "token", "untold", "wantat",
+        "again", "ahead", "asof", "behind", "bytes", "doomed", "pushed", "settled", "ticket", "token", "untold",
+        "wantat",
     ]
 }

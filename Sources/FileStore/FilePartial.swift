@@ -124,7 +124,7 @@ final class FilePartial: Partial {
         } catch {
             // There is nothing in it that could be continued.
             hidden.directory.unlink(hidden.name)
-            state.withLock { $0.phase = .discarded(hidden, target) }
+            withExtendedLifetime(opened) { state.withLock { $0.phase = .discarded(hidden, target) } }
             throw error
         }
         return opened

@@ -24,7 +24,7 @@ extension TransferEngine {
     @Test(
         "a second response to one request is not taken for the next one's", arguments: [false, true], ["GET", "POST"])
     func stray(_ isSealed: Bool, _ method: String) async throws {
-        let certificates = isSealed ? try await Certificates() : nil
+        let certificates = try await isSealed ? Certificates() : nil
         let latch = Latch()
         let origin = try OriginServer(certificates: certificates) { request in
             var reply = OriginReply(body: Array(request.path.utf8))

@@ -191,7 +191,7 @@ struct CommandBench {
         ] as [(String?, Int32, [String])] {
             writeOther()
             let options = policy.map { ["--if-exists", $0] } ?? []
-            let get = try bench.start(["get", origin.url("/a"), "-o", target.file("x")] + options)
+            let get = try bench.start(["get", origin.url("/\(policy ?? "none")"), "-o", target.file("x")] + options)
             #expect(try await get.wait() == status, "\(policy ?? ""): \(get.standardError)")
             #expect(target.names == names)
             #expect(target.contents("x") == (policy == "overwrite" ? bytes.all : Array("other".utf8)))

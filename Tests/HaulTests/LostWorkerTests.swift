@@ -34,7 +34,7 @@ import Testing
             one.standardError.components(separatedBy: "fenced: another worker has the job").count - 1
         }
         one.kill(SIGCONT)
-        try await eventually("each of its runs to be fenced", within: .seconds(30)) { fenced() >= runs.count }
+        try await eventually("each of its runs to be fenced", within: .seconds(60)) { fenced() >= runs.count }
         fleet.gate.open()
         try await fleet.wait("a", for: "completed")
         try await fleet.end(one, two)

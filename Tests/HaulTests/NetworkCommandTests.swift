@@ -80,7 +80,8 @@ import Testing
         try await fleet.end(worker)
         #expect(first.targets == ["GET \(origin.url("/a"))"])
         let target = TemporaryDirectory()
-        for (path, options) in [("/b", []), ("/c", ["--proxy", second.url("http")])] {
+        let calls: [(String, [String])] = [("/b", []), ("/c", ["--proxy", second.url("http")])]
+        for (path, options) in calls {
             let get = try ChildProcess(
                 "haul", ["get", origin.url(path), "-o", target.path + path] + options, environment: environment)
             #expect(try await get.wait() == 0, "\(get.standardError)")

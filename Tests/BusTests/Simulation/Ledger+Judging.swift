@@ -125,12 +125,10 @@ extension Ledger {
             story.isNoted = true
             return after.state
         }
-        // What has waited for too long ends when it is taken, and nothing is asked for it.
-        if after.state == .failed, after.error == "deadline", state != .failed, state != .running,
-            story.deadlines.contains(where: { $0 <= now })
-        {
-            story.mayRunAgain = false
-            (story.taken, story.behind, story.expiry) = (nil, nil, nil)
+        // What is taken too late fails; a hash whose time to live is not new was not touched.
+        if after.state == .failed, after.error == "deadline", let left = after.timeToLive, left <= policy.keepFailed {
+            if !story.deadlines.contains(where: { $0 <= now }) { complain("\(id): its deadline had not passed") }
+            (story.taken, story.behind) = (nil, nil)
             if state?.isFinal ?? true { story.beginAnew() }
             return story.ended(.failed, now, policy)
         }
