@@ -1,5 +1,6 @@
 import HaulContract
 import HaulHTTP
+import HaulTestSupport
 import Testing
 
 @testable import HaulActivities
@@ -274,8 +275,9 @@ private func exp2(_ value: Double) -> Double {
     }
 
     @Test("whatever the way, all is fetched, and never over more connections than allowed") func anyWay() {
-        var generator = SystemRandomNumberGenerator()
-        for _ in 0..<100 {
+        // Always the same ways: what fails once fails again.
+        var generator = SeededGenerator(state: 20_261_122)
+        for _ in 0..<60 {
             let limit = Int.random(in: 1...16, using: &generator)
             let total = Int64.random(in: 1...300_000_000, using: &generator)
             var fetch = FarFetch(

@@ -1,4 +1,5 @@
 import HaulRedis
+import HaulTestSupport
 
 @testable import HaulBus
 

@@ -1,5 +1,6 @@
 import HaulContract
 import HaulRedis
+import HaulTestSupport
 
 @testable import HaulBus
 
