@@ -89,8 +89,10 @@ import Testing
         let said = Shared<[String]>([])
         let worker = try fleet.worker("w", url: url, log: Warnings.log(to: said))
         let running = Task { try await worker.run() }
-        try await eventually("the worker to say why it waits", within: .seconds(20)) { !said.value.isEmpty }
-        #expect(said.value.allSatisfy { $0.contains("the sentinels name a primary main that does not answer") })
+        // On a busy machine the sentinel itself may be late at first.
+        try await eventually("the worker to say why it waits", within: .seconds(20)) {
+            said.value.contains { $0.contains("the sentinels name a primary main that does not answer") }
+        }
         let server = try await RedisServer(["--bind", "127.0.0.1", "--port", "\(port)"])
         let queue = Queue(.default, redis: Redis(try RedisURL(url), name: "test"))
         try await eventually("the worker to work", within: .seconds(20)) {

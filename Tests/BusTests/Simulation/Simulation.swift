@@ -97,7 +97,7 @@ struct Simulation {
     mutating func run(steps: Int) async throws {
         for step in 0..<steps where ledger.wrong.count < 20 {
             try await self.step()
-            if step.isMultiple(of: 500) { try await inspect("step \(step)") }
+            if step > 0, step.isMultiple(of: 500) { try await inspect("step \(step)") }
         }
     }
 
