@@ -8,16 +8,14 @@ import json
 import math
 import os
 import random
-import shutil
 import signal
 import subprocess
-import sys
-import tempfile
 import threading
 import time
 from collections import Counter
 
 import origin as origin_module
+from bench import carry_out
 from faults import Faults
 from ledger import Job, Ledger, Q
 from processes import Origin, Worker
@@ -274,20 +272,7 @@ def main():
     parser.add_argument("--keep", action="store_true", help="keep the directory: logs, AOF, files")
     options = parser.parse_args()
     print(f"chaos: --topology {options.topology} --faults {options.faults} --seed {options.seed}", flush=True)
-    directory = tempfile.mkdtemp(prefix="haul-chaos-")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    run = None
-    try:
-        run = Run(options, directory)
-        is_right = run.go()
-    finally:
-        if run:
-            run.stop()
-        if options.keep:
-            print("kept:", directory)
-        else:
-            shutil.rmtree(directory, ignore_errors=True)
-    sys.exit(0 if is_right else 1)
+    carry_out(Run, options, "haul-chaos-")
 
 
 if __name__ == "__main__":

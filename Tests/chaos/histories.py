@@ -6,15 +6,13 @@ import argparse
 import os
 import queue
 import random
-import shutil
 import signal
-import sys
-import tempfile
 import threading
 import time
 from collections import Counter
 
 import origin as origin_module
+from bench import carry_out
 from bulk import bulk_cancel, crossing, unserved_store
 from history import History, Q
 from processes import Origin, RedisServer, Worker
@@ -113,20 +111,7 @@ def main():
     parser.add_argument("--keep", action="store_true", help="keep the directory")
     options = parser.parse_args()
     print(f"histories: --histories {options.histories} --seed {options.seed}", flush=True)
-    directory = tempfile.mkdtemp(prefix="haul-histories-")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    bench = None
-    try:
-        bench = Bench(options, directory)
-        is_right = bench.go()
-    finally:
-        if bench:
-            bench.stop()
-        if options.keep:
-            print("kept:", directory)
-        else:
-            shutil.rmtree(directory, ignore_errors=True)
-    sys.exit(0 if is_right else 1)
+    carry_out(Bench, options, "haul-histories-")
 
 
 if __name__ == "__main__":
