@@ -95,7 +95,7 @@ public enum JSON: Sendable, Equatable {
         case .string(let text): Self.quoted(text)
         case .array(let elements): "[" + elements.map(\.text).joined(separator: ",") + "]"
         case .object(let members):
-            "{" + members.map { Self.quoted($0.name) + ":" + $0.raw }.joined(separator: ",") + "}"
+            members.reduce(into: JSONObject()) { $0.set($1.name, json: $1.raw) }.text
         }
     }
 }

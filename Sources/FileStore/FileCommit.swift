@@ -1,4 +1,3 @@
-import HaulExecutors
 import HaulHTTP
 import HaulStorage
 

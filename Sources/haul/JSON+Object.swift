@@ -3,7 +3,7 @@ import HaulContract
 extension JSON {
     /// The text of an object, of names and the texts of their values.
     static func object(_ members: [(name: String, value: String)]) -> String {
-        "{" + members.map { "\(quoted($0.name)):\($0.value)" }.joined(separator: ",") + "}"
+        members.reduce(into: JSONObject()) { $0.set($1.name, json: $1.value) }.text
     }
 
     /// A hash's fields in order, as members: those that are `raw` as the JSON that they are, if they are, others as texts.

@@ -23,16 +23,7 @@ import Testing
 
     private func receive(_ range: Range<Int>, into partial: any Partial) async throws {
         let sink = partial.sink(at: Int64(range.lowerBound)) { false }
-        for start in stride(from: range.lowerBound, to: range.upperBound, by: 16_384) {
-            let piece = Self.bytes[start..<min(start + 16_384, range.upperBound)]
-            try await eventually("room in the sink") {
-                switch piece.withUnsafeBytes({ sink.append($0.baseAddress!, $0.count) }) {
-                case .taken: return true
-                case .wait: return false
-                case .failed(let error): throw error
-                }
-            }
-        }
+        try await feed(Array(Self.bytes[range]), to: sink)
         try await sink.finish()
     }
 

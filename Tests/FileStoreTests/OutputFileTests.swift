@@ -31,7 +31,7 @@ struct OutputFileTests {
             for (start, end) in zip(edges, edges.dropFirst()) {
                 group.addTask {
                     let writer = FileWriter(file: file, offset: Int64(start)) {}
-                    try await append(Array(all[start..<end]), to: writer)
+                    try await feed(Array(all[start..<end]), to: writer)
                     try? await writer.finish()
                 }
             }
@@ -57,7 +57,7 @@ struct OutputFileTests {
         let file = OutputFile(
             descriptor: temporaryDescriptor(), path: heldPath(until: gate, writes), written: ByteIntervals([0..<10]))
         let writer = FileWriter(file: file, offset: 10) {}
-        try await append(testBytes(5000), to: writer)
+        try await feed(testBytes(5000), to: writer)
         let checkpoint = Task { try await file.checkpoint() }
         try await eventually { writes.value == 1 }
         #expect(file.written == ByteIntervals([0..<10]))
@@ -82,7 +82,7 @@ struct OutputFileTests {
         let writer = FileWriter(file: file, offset: 0) {}
         await #expect(throws: TransferError.self) {
             for _ in 0..<100 {
-                try await append(testBytes(65_536), to: writer)
+                try await feed(testBytes(65_536), to: writer)
                 try await file.checkpoint()
             }
         }
@@ -96,7 +96,7 @@ struct OutputFileTests {
     func fullDevice() async throws {
         let file = OutputFile(descriptor: open("/dev/full", O_RDWR), path: WritePath(blocks: 2))
         let writer = FileWriter(file: file, offset: 0) {}
-        try await append(testBytes(1000), to: writer)
+        try await feed(testBytes(1000), to: writer)
         try? await writer.finish()
         #expect(file.error == .noSpace)
         #expect(file.written.isEmpty)
@@ -199,8 +199,8 @@ struct OutputFileTests {
             descriptor: temporaryDescriptor(), path: WritePath(blocks: 4), digest: inOrder ? algorithm : nil)
         let later = FileWriter(file: file, offset: 1_000_001) {}
         let first = FileWriter(file: file, offset: 0) {}
-        try await append(Array(bytes[1_000_001...]), to: later)
-        try await append(Array(bytes[..<1_000_001]), to: first)
+        try await feed(Array(bytes[1_000_001...]), to: later)
+        try await feed(Array(bytes[..<1_000_001]), to: first)
         try? await later.finish()
         try? await first.finish()
         let expected = RunningDigest(algorithm, path: WritePath(blocks: 1))
@@ -220,14 +220,14 @@ struct OutputFileTests {
             descriptor: temporaryDescriptor(), path: WritePath(blocks: 4, writers: 1), digest: .sha256)
         let (running, late) = (FileWriter(file: file, offset: 0) {}, FileWriter(file: file, offset: 300_000) {})
         if isLast {
-            try await append(first, to: running)
+            try await feed(first, to: running)
             try? await running.finish()
-            try await append(Array(other[..<50_000]), to: late)
+            try await feed(Array(other[..<50_000]), to: late)
             try? await late.finish()
         } else {
-            try await append(Array(other[..<50_000]), to: late)
+            try await feed(Array(other[..<50_000]), to: late)
             try? await late.finish()
-            try await append(first, to: running)
+            try await feed(first, to: running)
             try? await running.finish()
         }
         await file.digestCaughtUp()
@@ -244,7 +244,7 @@ struct OutputFileTests {
         let file = OutputFile(descriptor: temporaryDescriptor(), path: WritePath(blocks: 1), digest: .sha256)
         #expect((try file.digest(.sha256, size: 0)).hasPrefix("e3b0c44298fc1c149afbf4c8996fb924"))
         let writer = FileWriter(file: file, offset: 0) {}
-        try await append(Array("abc".utf8), to: writer)
+        try await feed(Array("abc".utf8), to: writer)
         try? await writer.finish()
         await file.digestCaughtUp()
         #expect((try file.digest(.sha256, size: 3)).hasPrefix("ba7816bf8f01cfea414140de5dae2223"))
@@ -261,7 +261,7 @@ struct OutputFileTests {
         do {
             let file = OutputFile(descriptor: ends[1], path: heldPath(until: gate))
             let writer = FileWriter(file: file, offset: 0) {}
-            try await append(testBytes(1000), to: writer)
+            try await feed(testBytes(1000), to: writer)
             writer.end()
         }
         var poll = pollfd(fd: ends[0], events: 0, revents: 0)
@@ -292,7 +292,7 @@ struct OutputFileTests {
             })
         let file = OutputFile(descriptor: temporaryDescriptor(), path: path)
         let writer = FileWriter(file: file, offset: 0) {}
-        try await append(testBytes(5000), to: writer)
+        try await feed(testBytes(5000), to: writer)
         try? await writer.finish()
         let first = Task { await thrown { () throws(TransferError) in try await file.checkpoint() } }
         try await eventually { calls.value == 1 }
@@ -307,7 +307,7 @@ struct OutputFileTests {
         // A device that takes every write and no sync.
         let file = OutputFile(descriptor: open("/dev/null", O_RDWR), path: WritePath(blocks: 2))
         let writer = FileWriter(file: file, offset: 0) {}
-        try await append(testBytes(1000), to: writer)
+        try await feed(testBytes(1000), to: writer)
         let first = await #expect(throws: TransferError.self) { try await file.checkpoint() }
         #expect(first?.code == .io)
         #expect(first?.message?.contains("sync") == true)

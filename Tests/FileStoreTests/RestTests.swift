@@ -37,13 +37,13 @@ struct RestTests {
         let offset = Block.largeSize - before
         let all = testBytes(60_000)
         let writer = FileWriter(file: file, offset: Int64(offset)) {}
-        try await append(Array(all[..<30_000]), to: writer)
+        try await feed(Array(all[..<30_000]), to: writer)
         writer.rest()
         // Takes the only small block: slow streams make do with a large one.
         let other = FileWriter(file: OutputFile(descriptor: temporaryDescriptor(), path: path), offset: 0) {}
-        try await append([0], to: other)
+        try await feed([0], to: other)
         for start in stride(from: 30_000, to: all.count, by: 15_000) {
-            try await append(Array(all[start..<start + 15_000]), to: writer)
+            try await feed(Array(all[start..<start + 15_000]), to: writer)
             writer.rest()
         }
         try? await writer.finish()
@@ -61,7 +61,7 @@ struct RestTests {
         let all = testBytes(Block.smallSize + 60_000)
         let writer = FileWriter(file: file, offset: Int64(offset)) {}
         for start in stride(from: 0, to: all.count, by: 15_000) {
-            try await append(Array(all[start..<min(start + 15_000, all.count)]), to: writer)
+            try await feed(Array(all[start..<min(start + 15_000, all.count)]), to: writer)
         }
         try? await writer.finish()
         #expect(file.written == ByteIntervals([Int64(offset)..<Int64(offset + all.count)]))
@@ -82,7 +82,7 @@ struct RestTests {
         var (position, piece) = (0, 1)
         while position < all.count {
             let end = min(position + piece, all.count)
-            try await append(Array(all[position..<end]), to: writer)
+            try await feed(Array(all[position..<end]), to: writer)
             (position, piece) = (end, piece * 7 % 16_381 + 1)
             if piece % 3 == 0 { writer.rest() }
         }

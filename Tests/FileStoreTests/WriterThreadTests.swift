@@ -30,7 +30,7 @@ struct WriterThreadTests {
         func submit(_ count: Int, to file: OutputFile) async throws -> FileWriter {
             let writer = FileWriter(file: file, offset: 0) {}
             for start in stride(from: 0, to: count * 5000, by: 5000) {
-                try await append(testBytes(5000, from: start), to: writer)
+                try await feed(testBytes(5000, from: start), to: writer)
                 writer.handOver()
             }
             return writer

@@ -1,8 +1,6 @@
 import HaulContract
-import HaulExecutors
 import HaulHTTP
 package import HaulStorage
-import Synchronization
 import Testing
 
 /// What every store has to do, whatever it keeps its bytes in. The tests of a store run each of these checks on it.
@@ -237,19 +235,10 @@ package struct StoreConformance: Sendable {
         if case .stored(let file) = outcome { file } else { nil }
     }
 
-    /// Gives a range to a sink, in pieces and with its patience, as the engine does.
+    /// Gives a range to a sink, as the engine does.
     private func receive(_ range: Range<Int>, into partial: any Partial) async throws {
         let sink = partial.sink(at: Int64(range.lowerBound)) { false }
-        for start in stride(from: range.lowerBound, to: range.upperBound, by: 16_384) {
-            let piece = Array(bytes[start..<min(start + 16_384, range.upperBound)])
-            try await eventually("room in the sink") {
-                switch piece.withUnsafeBytes({ sink.append($0.baseAddress!, $0.count) }) {
-                case .taken: return true
-                case .wait: return false
-                case .failed(let error): throw error
-                }
-            }
-        }
+        try await feed(Array(bytes[range]), to: sink)
         try await sink.finish()
     }
 

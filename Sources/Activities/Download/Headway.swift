@@ -1,6 +1,5 @@
 import HaulContract
 import HaulStorage
-import Synchronization
 
 /// What counts as progress of a file: so many more of its bytes are there to stay that a broken connection is only a step
 /// on the way. It is bounded, so that a server that gives a byte to each connection is not asked for ever.
