@@ -35,7 +35,7 @@ tell_failures() {
 # A test that hangs is a failure, not a wait. Many start servers and workers: all of them at once would only wait for each
 # other on a small machine.
 status=0
-timeout 1500 swift test --skip-build --parallel --experimental-maximum-parallelization-width 12 \
+timeout 1500 swift test --skip-build --parallel --experimental-maximum-parallelization-width 8 \
     --event-stream-output-path "$work/events" "$@" 2>&1 | tee "$work/output" || status=$?
 [ "$status" -eq 0 ] || tell_failures "$status"
 exit "$status"

@@ -146,6 +146,7 @@ package actor Redis {
     // MARK: Connecting
 
     private func connection(until deadline: ContinuousClock.Instant) async throws(RedisError) -> Connection {
+        var refusal: RedisError?
         while true {
             if isClosed { throw RedisError(.closed, "the Redis client was closed") }
             if replies == .wanted, Task.isCancelled { throw .cancelled }
@@ -156,11 +157,15 @@ package actor Redis {
             do {
                 return try await connect(within: min(.seconds(3), max(deadline - .now, .milliseconds(50))))
             } catch {
+                if error.code == .unreachable { refusal = error }
                 let wait = Backoff.milliseconds(failures)
                 guard error.code == .unreachable || error.isTransient,
                     ContinuousClock.now + .milliseconds(wait) < deadline,
                     !Task.isCancelled
-                else { throw error }
+                else {
+                    // Why nobody answers says more than that the time is over.
+                    throw error.code == .timedOut ? refusal ?? error : error
+                }
                 await pause(wait)
             }
         }

@@ -6,9 +6,10 @@ import Testing
 /// Workers that are killed, frozen and replaced.
 @Suite struct LostWorkerTests {
     /// Redis goes on for a frozen worker: its wait, of 5 s, takes the job that comes back in line, and the claim that was sent behind
-    /// it makes that another run of this worker, for one more lease. `isWaiting`: its wait may still be there.
+    /// it makes that another run of this worker, for one more lease. `isWaiting`: its wait may still be there. The worker hears of
+    /// that other run only if its connection outlives its sleep; what it never heard of it has nothing to say about.
     @Test(
-        "a worker that wakes after its leases says so once for each, and touches nothing of the job that runs elsewhere",
+        "a worker that wakes after its leases says so at most once for each, and touches nothing of the job that runs elsewhere",
         arguments: [true, false])
     func zombie(isWaiting: Bool) async throws {
         let fleet = try await ProcessFleet()
@@ -34,13 +35,13 @@ import Testing
             one.standardError.components(separatedBy: "fenced: another worker has the job").count - 1
         }
         one.kill(SIGCONT)
-        try await eventually("each of its runs to be fenced", within: .seconds(60)) { fenced() >= runs.count }
+        try await eventually("its run to be fenced", within: .seconds(60)) { fenced() >= 1 }
         fleet.gate.open()
         try await fleet.wait("a", for: "completed")
         try await fleet.end(one, two)
         #expect(fleet.root.names == ["a"])
         #expect(fleet.root.holds("a", ProcessFleet.bytes))
-        #expect(fenced() == runs.count, "\(one.standardError)")
+        #expect((1...runs.count).contains(fenced()), "\(one.standardError)")
     }
 
     @Test("a job that is lost with its worker again and again fails as crash_loop") func crashLoop() async throws {
