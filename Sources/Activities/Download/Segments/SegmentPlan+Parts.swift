@@ -21,23 +21,43 @@ extension SegmentPlan {
             split = max(split, victim.position + Int64(meanwhile))
         }
         if isFar {
-            let told = told(victim, now)
-            if split < told, end - split < Self.worthTwice * (told - split) { split = told }
+            let sent = sentByAnswer(victim, now)
+            if split < sent, end - split < Self.worthTwice * (sent - split) { split = sent }
         }
         if left > 4 * Self.alignment { split = (split + Self.alignment - 1) / Self.alignment * Self.alignment }
         guard end - split >= leastPart(from: victim) else { return nil }
         return (split..<end, id)
     }
 
-    /// How far the server will have sent when it hears of a cut: what is cut off before that comes twice.
-    func told(_ victim: Connection, _ now: Double) -> Int64 {
-        guard let path = victim.path, let speed = victim.speed else { return victim.position }
-        let isGrowing = now < victim.grown + 2 * path.roundTrip
-        let meanwhile = Int64(speed * (answerTime ?? 2 * path.roundTrip))
-        // A window that grows doubles until then. Else it may be as wide as it was in better times, and what is under way is
-        // what comes within a round trip, twice as much where that was measured a while ago.
-        let underWay = isGrowing ? 2 * path.window : min(path.window, Int64(2 * speed * path.delay))
-        return victim.position + meanwhile + underWay
+    /// Whether too much of `part` would come twice if it were taken from its owner now.
+    func comesTwice(_ part: Range<Int64>, of owner: Connection, _ now: Double) -> Bool {
+        let twice = min(part.upperBound, sentBefore(cutting: owner, now)) - part.lowerBound
+        return twice > 0 && Int64(part.count) < Self.worthTwice * twice
+    }
+
+    /// How far the server will have sent when it hears of a cut that is made now.
+    private func sentBefore(cutting owner: Connection, _ now: Double) -> Int64 {
+        guard let path = owner.path, let speed = owner.speed else { return owner.position }
+        return owner.position
+            + (isGrowing(owner, now) ? path.window / 2 : min(path.window, Int64(speed * path.delay)))
+    }
+
+    /// How far the server will have sent when it hears of a cut that is made once another server has answered.
+    private func sentByAnswer(_ owner: Connection, _ now: Double) -> Int64 {
+        guard let path = owner.path, let speed = owner.speed else { return owner.position }
+        let answerTime = answerTime ?? 2 * path.roundTrip
+        // A slow start doubles with each round trip until then. Otherwise the window may be as wide as it was in better times:
+        // what is under way is what comes within a round trip, or twice as much, because that was measured a while ago.
+        let underWay =
+            isGrowing(owner, now)
+            ? Double(path.window) * pow(2, min(Self.slowStart, answerTime / path.roundTrip))
+            : min(Double(path.window), 2 * speed * path.delay)
+        return owner.position + Int64(speed * answerTime + underWay)
+    }
+
+    /// Whether its slow start goes on. The kernel makes the window twice what comes within a round trip.
+    private func isGrowing(_ connection: Connection, _ now: Double) -> Bool {
+        connection.path.map { now < connection.grown + 2 * $0.roundTrip } ?? false
     }
 
     /// A part is worth its question if it would take its owner longer than the answer takes.

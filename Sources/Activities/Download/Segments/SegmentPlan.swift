@@ -88,8 +88,6 @@ struct SegmentPlan {
 
     private(set) var unassigned: ByteIntervals
     private(set) var connections: [Int: Connection] = [:]
-    /// Parts that were taken over from running responses.
-    private(set) var steals = 0
     var limit: Int
     /// The most connections that the servers were seen to bear: up to as many may ask again as soon as they have ended.
     var proven = 1
@@ -151,6 +149,9 @@ struct SegmentPlan {
     }
 
     /// The server agreed to send `length` bytes, at most what was asked for.
+    ///
+    /// The response is dropped if the owner of its bytes was faster than expected when they were asked for: too many of them
+    /// would come twice.
     mutating func opened(_ id: Int, length: Int64, now: Double) -> [Action] {
         guard var connection = connections[id] else { return [.drop(id: id)] }
         var actions: [Action] = []
@@ -160,9 +161,12 @@ struct SegmentPlan {
         connection.lastByte = now
         answerTime = answerTime.map { ($0 + now - connection.asked) / 2 } ?? now - connection.asked
         let victim = connection.victim.take()
+        if let victim, let owner = connections[victim], comesTwice(asked, of: owner, now) {
+            connections[id] = nil
+            return [.drop(id: id)]
+        }
         connections[id] = connection
         if let victim {
-            steals += 1
             actions.append(.shorten(id: victim, to: connection.position))
             cut(victim, for: asked)
         }
