@@ -6,7 +6,7 @@ import HaulRedis
 /// The jobs that a command is about.
 struct Selection: ParsableArguments {
     @OptionGroup var common: CommonOptions
-    @Argument(help: "Ids of jobs.") var ids: [String] = []
+    @Argument(help: "Ids of jobs.", completion: Completer.jobs) var ids: [String] = []
     @Flag(help: "All jobs that it makes sense for.") var all = false
 
     func validate() throws {

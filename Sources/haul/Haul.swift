@@ -11,8 +11,11 @@ struct Haul: AsyncParsableCommand {
         subcommands: [
             Get.self, Push.self, WorkerCommand.self, List.self, Show.self, Watch.self, Stats.self, Workers.self,
             Pause.self, Resume.self, Cancel.self, Retry.self, Remove.self, QueueCommand.self, Check.self,
-            LoadFunctions.self,
+            LoadFunctions.self, Completions.self, Manual.self,
         ])
+
+    /// The commands' names.
+    static var verbs: [String] { configuration.subcommands.map { $0._commandName } }
 
     static func main() async {
         Terminal.occupyClosedDescriptors()
@@ -21,7 +24,8 @@ struct Haul: AsyncParsableCommand {
         do {
             try checkArguments()
             try checkCommand()
-            var command = try parseAsRoot()
+            // Completion asks Redis for ids and names.
+            var command = try await asyncParseAsRoot()
             if var asynchronous = command as? any AsyncParsableCommand {
                 try await asynchronous.run()
             } else {
@@ -39,11 +43,22 @@ struct Haul: AsyncParsableCommand {
 
     /// A command that is not there is the likeliest slip, and the parser names none that is near.
     private static func checkCommand() throws {
-        guard let word = CommandLine.arguments.dropFirst().first, !word.hasPrefix("-"), word != "help" else { return }
-        let commands = configuration.subcommands.map { $0._commandName }
-        guard !commands.contains(word) else { return }
-        let suggestion = Suggestion.nearest(to: word, among: commands).map { "Did you mean \($0)? " } ?? ""
-        throw ExitStatus.because(.usage, "\"\(word)\" is no command. \(suggestion)haul --help lists all of them.")
+        try check(CommandLine.arguments.dropFirst(), of: self, "haul")
+    }
+
+    /// `path` is what stands before `words`.
+    private static func check(
+        _ words: ArraySlice<String>, of command: any ParsableCommand.Type, _ path: String
+    ) throws {
+        let commands = command.configuration.subcommands
+        guard !commands.isEmpty, let word = words.first, !word.hasPrefix("-"), word != "help" else { return }
+        if let next = commands.first(where: { $0._commandName == word }) {
+            return try check(words.dropFirst(), of: next, "\(path) \(word)")
+        }
+        let near = Suggestion.nearest(to: word, among: commands.map { $0._commandName })
+        let suggestion = near.map { "Did you mean \(path) \($0)? " } ?? ""
+        throw ExitStatus.because(
+            .usage, "\"\(word)\" is no command of \(path). \(suggestion)\(path) --help lists all of them.")
     }
 
     /// Swift replaces what is no UTF-8: that would be another URL, or another file.

@@ -16,7 +16,9 @@ struct Push: AsyncParsableCommand {
         name: [.customShort("o", allowingJoined: true), .customLong("path")],
         help: "Path beneath the workers' root; ends in / for a directory.")
     var path: String?
-    @Option(help: "reuse, overwrite, rename or fail.") var ifExists: String?
+    @Option(
+        help: "reuse, overwrite, rename or fail.", completion: .list(["reuse", "overwrite", "rename", "fail"]))
+    var ifExists: String?
     @Option(help: "sha256:…, sha512:…, sha1:… or md5:….") var checksum: String?
     @Option(
         name: [.customShort("H", allowingJoined: true), .long], help: "A header, \"Name: value\". May be repeated.")

@@ -6,7 +6,7 @@ struct Show: AsyncParsableCommand {
     static let configuration = CommandConfiguration(abstract: "Show one job; secrets are left out.")
 
     @OptionGroup var common: CommonOptions
-    @Argument(help: "A job's id.") var id: String
+    @Argument(help: "A job's id.", completion: Completer.jobs) var id: String
 
     func validate() throws { try Selection.check([id]) }
 

@@ -7,7 +7,7 @@ struct Watch: AsyncParsableCommand {
         abstract: "Follow jobs as they go; without ids, all of them.",
         discussion: "Ends when all named jobs have ended.")
     @OptionGroup var common: CommonOptions
-    @Argument(help: "Ids of jobs.") var ids: [String] = []
+    @Argument(help: "Ids of jobs.", completion: Completer.jobs) var ids: [String] = []
 
     func validate() throws { try Selection.check(ids) }
 

@@ -14,7 +14,7 @@ struct WorkerCommand: AsyncParsableCommand {
     @Option(name: .long, help: CommonOptions.redisHelp) var redis: String?
     @Option(name: .long, help: "A queue, NAME or NAME=WEIGHT; the first has priority. May be repeated. [HAUL_QUEUE]")
     var queue: [String] = []
-    @Option(help: "The directory that downloads go to.") var root: String
+    @Option(help: "The directory that downloads go to.", completion: .directory) var root: String
     @Option(help: "Jobs at once, or unlimited.") var slots = "3"
     @Option(help: "Unique in the fleet; a restart under the same name takes its jobs back at once.") var name: String?
     @Option(help: "disk: completed files survive a loss of power. process: only the death of processes.")
@@ -32,12 +32,17 @@ struct WorkerCommand: AsyncParsableCommand {
     @Option(help: "The most connections for one file, 1 to 16, unless its job says otherwise.") var connections = 16
     @Option(help: "The most connections to one host, over all downloads.") var connectionsPerHost = 16
     @Option(help: CommonOptions.proxyHelp) var proxy: String?
-    @Option(name: .customLong("ca"), help: "A file of certificate authorities to trust besides the system's.")
+    @Option(
+        name: .customLong("ca"), help: "A file of certificate authorities to trust besides the system's.",
+        completion: .file())
     var certificates: String?
     @OptionGroup var client: ClientCertificateOptions
     @Option(help: "Larger files are refused, bytes.") var maxFileSize: Int64?
     @Option(help: "Bytes of the disk that downloads leave free.") var keepFree: Int64 = 20_000_000
-    @Option(help: "trace, debug, info, warning or error.") var logLevel = "info"
+    @Option(
+        help: "trace, debug, info, warning or error.",
+        completion: .list(["trace", "debug", "info", "warning", "error"]))
+    var logLevel = "info"
 
     func run() async throws {
         let configuration = try configuration()

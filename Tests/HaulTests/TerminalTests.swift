@@ -124,7 +124,9 @@ import Testing
     @Test("a mistyped command is told the one that is near") func mistyped() async throws {
         let bench = try await CommandBench()
         let near = try await bench.haul("wroker", "--root", "/tmp")
-        #expect(near.status == 2 && near.err.contains("Did you mean worker?"), "\(near)")
+        #expect(near.status == 2 && near.err.contains("Did you mean haul worker?"), "\(near)")
+        let inner = try await bench.haul("queue", "paus")
+        #expect(inner.status == 2 && inner.err.contains("Did you mean haul queue pause?"), "\(inner)")
         let far = try await bench.haul("xyzzyx")
         #expect(far.status == 2 && far.err.contains("is no command") && !far.err.contains("Did you mean"), "\(far)")
     }

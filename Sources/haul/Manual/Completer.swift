@@ -1,0 +1,66 @@
+import ArgumentParser
+import HaulBus
+import HaulContract
+import HaulRedis
+
+/// Names that only Redis knows, for a shell that completes a word. It says nothing of errors: there is no place for it.
+enum Completer {
+    /// More would not help whoever chooses.
+    private static let most = 200
+
+    /// Ids of jobs that the command may be about.
+    static let jobs = CompletionKind.custom { words, _, prefix in
+        guard let queue = queue(of: words) else { return [] }
+        var ids: [String] = []
+        for state in states(of: words) {
+            let found = (try? await queue.ids(in: state, limit: 1000)) ?? []
+            ids += found.filter { $0.hasPrefix(prefix) }
+            if ids.count >= most { break }
+        }
+        await queue.redis.close()
+        return Array(ids.prefix(most))
+    }
+
+    /// Names of workers.
+    static let workers = CompletionKind.custom { words, _, prefix in
+        guard let queue = queue(of: words) else { return [] }
+        let names = ((try? await queue.workers()) ?? []).map(\.name)
+        await queue.redis.close()
+        return Array(names.filter { $0.hasPrefix(prefix) }.prefix(most))
+    }
+
+    private static func states(of words: [String]) -> [JobState] {
+        switch words.dropFirst().first {
+        case "pause": [.running, .scheduled, .queued]
+        case "resume": [.paused]
+        case "retry": [.failed]
+        case "cancel": [.running, .paused, .scheduled, .queued]
+        case "watch": [.running, .scheduled, .paused, .queued]
+        default: [.running, .failed, .paused, .scheduled, .completed, .cancelled, .queued]
+        }
+    }
+
+    private static func queue(of words: [String]) -> Queue? {
+        let name = value(of: "--queue", in: words) ?? CommonOptions.environment("HAUL_QUEUE") ?? "default"
+        guard let name = QueueName(name), let redis = redis(of: words) else { return nil }
+        return Queue(name, redis: redis)
+    }
+
+    /// A client that gives up soon: somebody waits with a finger on the tab key.
+    static func redis(of words: [String]) -> Redis? {
+        let text = value(of: "--redis", in: words) ?? CommonOptions.environment("HAUL_REDIS")
+        guard let url = try? RedisURL(text ?? "redis://127.0.0.1:6379") else { return nil }
+        let redis = Redis(url, name: "haul-completion")
+        Task { await redis.end(by: .now + .seconds(2)) }
+        return redis
+    }
+
+    /// `--queue x` or `--queue=x`.
+    private static func value(of option: String, in words: [String]) -> String? {
+        for (index, word) in words.enumerated() {
+            if word == option, index + 1 < words.count { return words[index + 1] }
+            if word.hasPrefix(option + "=") { return String(word.dropFirst(option.count + 1)) }
+        }
+        return nil
+    }
+}
