@@ -28,6 +28,7 @@ func tests(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
 }
 
 let argumentParser = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
+let metrics = Target.Dependency.product(name: "CoreMetrics", package: "swift-metrics")
 let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
 
 let package = Package(
@@ -39,6 +40,7 @@ let package = Package(
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.0"),
         .package(url: "https://github.com/apple/swift-log", from: "1.16.0"),
+        .package(url: "https://github.com/apple/swift-metrics", from: "2.13.0"),
     ],
     targets: [
         // C libraries: each is met in exactly one target.
@@ -67,6 +69,9 @@ let package = Package(
             "FileStore",
             ["CHaulLinux", "CHaulOpenSSL", "HaulContract", "HaulExecutors", "HaulHTTP", "HaulStorage"]),
         room("Activities", ["HaulContract", "HaulExecutors", "HaulHTTP", "HaulStorage"]),
+
+        // Counters and histograms, and the text in which Prometheus reads them.
+        room("Metrics", [metrics]),
 
         // Where bus and engine meet, and the command.
         room(
@@ -111,6 +116,7 @@ let package = Package(
                 "HaulActivities", "HaulBus", "HaulContract", "HaulFileStore", "HaulHTTP", "HaulRedis", "HaulStorage",
                 "HaulWorker", logging,
             ]),
+        tests("MetricsTests", ["HaulMetrics", metrics]),
         tests("HaulTests", ["HaulContract", "haul"]),
     ]
 )

@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 . deploy/lib/packages.sh
 
 need_swift
-need_packages "${BUILD_PACKAGES[@]}" "${RUN_PACKAGES[@]}" nginx-light nghttp2-proxy btrfs-progs exfat-fuse exfatprogs procps mandoc
+need_packages "${BUILD_PACKAGES[@]}" "${RUN_PACKAGES[@]}" nginx-light nghttp2-proxy prometheus btrfs-progs exfat-fuse exfatprogs procps mandoc
 swift build --build-tests
 
 work=$(mktemp -d)

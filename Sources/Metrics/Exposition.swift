@@ -1,0 +1,76 @@
+/// Samples of one scrape, and the text that Prometheus reads (its text format, version 0.0.4).
+package struct Exposition: Sendable {
+    package static let contentType = "text/plain; version=0.0.4; charset=utf-8"
+
+    package typealias Labels = [(name: String, value: String)]
+
+    /// A metric's samples stay together, as the format wants it; the metrics are in the order of their first samples.
+    private var order: [Metric] = []
+    private var samples: [Metric: String] = [:]
+
+    package init() {}
+
+    package mutating func add(_ metric: Metric, _ labels: Labels, _ value: some BinaryInteger) {
+        append(metric, "", labels, String(value))
+    }
+
+    package mutating func add(_ metric: Metric, _ labels: Labels, _ value: Double) {
+        append(metric, "", labels, Self.text(value))
+    }
+
+    package mutating func add(_ metric: Metric, _ value: some BinaryInteger) { add(metric, [], value) }
+
+    package mutating func add(_ metric: Metric, _ value: Double) { add(metric, [], value) }
+
+    /// A histogram: how many values were in each bucket, not counting those in the ones before, and beyond the last.
+    mutating func add(_ metric: Metric, _ labels: Labels, counts: [Int64], sum: Double) {
+        var total: Int64 = 0
+        for (bound, count) in zip(metric.buckets + [.infinity], counts) {
+            total += count
+            append(metric, "_bucket", labels + [("le", Self.text(bound))], String(total))
+        }
+        append(metric, "_sum", labels, Self.text(sum))
+        append(metric, "_count", labels, String(total))
+    }
+
+    /// All of it, each metric with its help and type before it.
+    package var text: String {
+        var text = ""
+        for metric in order {
+            text += "# HELP \(metric.name) \(metric.help)\n# TYPE \(metric.name) \(metric.kind.rawValue)\n"
+            text += samples[metric] ?? ""
+        }
+        return text
+    }
+
+    private mutating func append(_ metric: Metric, _ suffix: String, _ labels: Labels, _ value: String) {
+        if samples[metric] == nil { order.append(metric) }
+        var line = metric.name + suffix
+        if !labels.isEmpty {
+            line += "{" + labels.map { "\($0.name)=\"\(Self.escaped($0.value))\"" }.joined(separator: ",") + "}"
+        }
+        samples[metric, default: ""] += "\(line) \(value)\n"
+    }
+
+    /// A label's value may hold anything but a raw backslash, quote or line feed.
+    private static func escaped(_ value: String) -> String {
+        guard value.utf8.contains(where: { $0 == 0x5C || $0 == 0x22 || $0 == 0x0A }) else { return value }
+        var result = ""
+        for scalar in value.unicodeScalars {
+            switch scalar {
+            case "\\": result += "\\\\"
+            case "\"": result += "\\\""
+            case "\n": result += "\\n"
+            default: result.unicodeScalars.append(scalar)
+            }
+        }
+        return result
+    }
+
+    private static func text(_ value: Double) -> String {
+        if value == .infinity { return "+Inf" }
+        if value == -.infinity { return "-Inf" }
+        if value.isNaN { return "NaN" }
+        return value == value.rounded() && abs(value) < 1e15 ? String(Int64(value)) : "\(value)"
+    }
+}

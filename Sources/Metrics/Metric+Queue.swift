@@ -1,0 +1,28 @@
+// What an exporter tells of a queue.
+extension Metric {
+    package static let queueUp = gauge("haul_queue_up", "1 if Redis answered for this page.")
+    package static let queueJobs = gauge("haul_queue_jobs", "Jobs by state; ended ones as long as they are kept.")
+    package static let queueOldestWaiting = gauge(
+        "haul_queue_oldest_waiting_seconds", "How long the next job in line has waited; 0 if nothing waits.")
+    package static let queueRejected = gauge("haul_queue_rejected", "Elements in the list of rejected ones.")
+    package static let queueWorkers = gauge("haul_queue_workers", "Workers that were seen in the last 10 seconds.")
+    package static let queueSlots = gauge(
+        "haul_queue_slots", "Slots of the workers that were seen in the last 10 seconds.")
+    package static let queueSlotsTaken = gauge("haul_queue_slots_taken", "Of these, slots that have a job now.")
+    package static let queuePaused = gauge("haul_queue_paused", "1 if no jobs are started.")
+    package static let queueMaxRunning = gauge("haul_queue_max_running", "The most jobs that may run at once.")
+    package static let queueLastTick = gauge(
+        "haul_queue_last_tick_timestamp_seconds", "Unix time at which any worker last looked after the queue.")
+    package static let queueEvents = counter(
+        "haul_queue_events_total", "Events over the whole fleet, but for progress.")
+    package static let queueReaped = counter(
+        "haul_queue_reaped_total", "Jobs that were taken back from workers that were lost.")
+    package static let queueReceivedBytes = counter(
+        "haul_queue_received_bytes_total", "Bytes of bodies over the whole fleet.")
+
+    /// In the order of docs/metrics.md.
+    package static let ofQueue = [
+        queueUp, queueJobs, queueOldestWaiting, queueRejected, queueWorkers, queueSlots, queueSlotsTaken, queuePaused,
+        queueMaxRunning, queueLastTick, queueEvents, queueReaped, queueReceivedBytes,
+    ]
+}

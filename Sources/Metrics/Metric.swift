@@ -1,0 +1,29 @@
+/// The name, type and meaning of one metric, by the conventions of Prometheus: docs/metrics.md has the same.
+package struct Metric: Sendable, Hashable {
+    package enum Kind: String, Sendable { case counter, gauge, histogram }
+
+    package let name: String
+    package let kind: Kind
+    /// One sentence, as scrapers show it.
+    package let help: String
+    /// Upper bounds of a histogram's buckets, in seconds, in ascending order; the one without a bound is not among them.
+    package let buckets: [Double]
+
+    private init(_ name: String, _ kind: Kind, _ help: String, buckets: [Double] = []) {
+        (self.name, self.kind, self.help, self.buckets) = (name, kind, help, buckets)
+    }
+
+    static func counter(_ name: String, _ help: String) -> Metric { Metric(name, .counter, help) }
+    static func gauge(_ name: String, _ help: String) -> Metric { Metric(name, .gauge, help) }
+    static func histogram(_ name: String, _ help: String, _ buckets: [Double] = latencies) -> Metric {
+        Metric(name, .histogram, help, buckets: buckets)
+    }
+
+    /// For round trips and syncs.
+    static let latencies = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10]
+    /// For whole jobs.
+    static let lengths = [0.01, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800, 7200, 43200]
+
+    package static func == (one: Metric, other: Metric) -> Bool { one.name == other.name }
+    package func hash(into hasher: inout Hasher) { hasher.combine(name) }
+}

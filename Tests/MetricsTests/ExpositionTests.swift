@@ -1,0 +1,93 @@
+import CoreMetrics
+import HaulMetrics
+import HaulTestSupport
+import Testing
+
+@Suite struct ExpositionTests {
+    private let registry = MetricsRegistry(Metric.ofWorker + Metric.ofQueue)
+
+    @Test func samplesOfOneMetricStayTogetherBehindItsHelpAndType() async {
+        Counter(.claims, [("queue", "one")], in: registry).increment(by: 2)
+        Counter(.fenced, [("queue", "one")], in: registry).increment()
+        Counter(.claims, [("queue", "two")], in: registry).increment()
+        #expect(
+            await registry.exposition().text == """
+                # HELP haul_claims_total Jobs that the worker has claimed.
+                # TYPE haul_claims_total counter
+                haul_claims_total{queue="one"} 2
+                haul_claims_total{queue="two"} 1
+                # HELP haul_fenced_total Runs that were taken from the worker because its lease was over.
+                # TYPE haul_fenced_total counter
+                haul_fenced_total{queue="one"} 1
+
+                """)
+    }
+
+    @Test func whoeverAsksForASeriesAddsToTheSameOne() async {
+        for _ in 0..<3 { Counter(.claims, [("queue", "one")], in: registry).increment() }
+        #expect(await registry.exposition().text.contains("haul_claims_total{queue=\"one\"} 3\n"))
+    }
+
+    @Test func histogramsCountWhatIsAtMostEachBound() async {
+        let timer = CoreMetrics.Timer(.tickDuration, [("queue", "one")], in: registry)
+        for duration in [Duration.microseconds(500), .milliseconds(1), .milliseconds(3), .seconds(60)] {
+            timer.record(duration)
+        }
+        let text = await registry.exposition().text
+        for line in [
+            "_bucket{queue=\"one\",le=\"0.001\"} 2", "_bucket{queue=\"one\",le=\"0.0025\"} 2",
+            "_bucket{queue=\"one\",le=\"0.005\"} 3", "_bucket{queue=\"one\",le=\"10\"} 3",
+            "_bucket{queue=\"one\",le=\"+Inf\"} 4", "_sum{queue=\"one\"} 60.0045", "_count{queue=\"one\"} 4",
+        ] {
+            #expect(text.contains("haul_tick_duration_seconds\(line)\n"), "\(line)")
+        }
+    }
+
+    @Test func countingFromManyThreadsLosesNothing() async {
+        let (counter, timer) = (Counter(.claims, in: registry), CoreMetrics.Timer(.commitDuration, in: registry))
+        await withDiscardingTaskGroup { group in
+            for _ in 0..<8 {
+                group.addTask {
+                    for _ in 0..<10_000 {
+                        counter.increment()
+                        timer.record(.milliseconds(2))
+                    }
+                }
+            }
+        }
+        let text = await registry.exposition().text
+        #expect(text.contains("haul_claims_total 80000\n"))
+        #expect(text.contains("haul_commit_duration_seconds_count 80000\n"))
+        #expect(text.contains("haul_commit_duration_seconds_sum 160\n"))
+    }
+
+    @Test func anyTextMayBeALabel() async throws {
+        var exposition = Exposition()
+        exposition.add(.hostConnectionLimit, [("host", "a\"b\\c\nd=e{f},ü")], 1)
+        exposition.add(.slots, .infinity)
+        #expect(exposition.text.contains("{host=\"a\\\"b\\\\c\\nd=e{f},ü\"} 1\n"))
+        #expect(exposition.text.contains("haul_slots +Inf\n"))
+        try await Promtool.check(exposition.text)
+    }
+
+    @Test func everyMetricIsDeclaredOnceAndByTheConventions() async throws {
+        let metrics = Metric.ofWorker + Metric.ofQueue
+        #expect(Set(metrics.map(\.name)).count == metrics.count)
+        var exposition = Exposition()
+        for metric in metrics where metric.kind != .histogram { exposition.add(metric, 1) }
+        for metric in metrics where metric.kind == .histogram {
+            CoreMetrics.Timer(metric, in: registry).record(.seconds(1))
+        }
+        try await Promtool.check(exposition.text)
+        try await Promtool.check(await registry.exposition().text)
+    }
+
+    @Test func aProcessTellsItsOwnFigures() async throws {
+        var exposition = Exposition()
+        ProcessFigures.add(to: &exposition)
+        for name in ["cpu_seconds_total", "resident_memory_bytes", "open_fds", "max_fds", "start_time_seconds"] {
+            #expect(exposition.text.contains("\nprocess_\(name) "), "\(name)")
+        }
+        try await Promtool.check(exposition.text)
+    }
+}
