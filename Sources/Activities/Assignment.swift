@@ -1,4 +1,5 @@
 package import HaulContract
+package import HaulHTTP
 package import HaulStorage
 
 /// One run of one job, as a worker hands it to an activity.
@@ -20,6 +21,12 @@ package struct Assignment: Sendable {
     /// Called when the run begins to wait for its host, and when it goes on.
     package var workChanged: (@Sendable () async -> Void)?
     package let report: @Sendable (ActivityEvent) -> Void
+    /// What is to be found out about a file that no record tells of; nil: nothing.
+    package var existing: (any ExistingFile)?
+    /// What requests have to begin with.
+    package var cookies = CookieJar()
+    /// Told of each decision in words without secrets; nil where nobody listens.
+    package var trace: (@Sendable (String) -> Void)?
 
     package init(
         job: Job, token: String, key: String, clock: SharedClock, lease: RunLease,

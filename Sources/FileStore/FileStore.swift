@@ -12,6 +12,8 @@ package final class FileStore: Sendable {
         package var keptFree: Int64 = 20_000_000
         package var durability = Durability.disk
         package var attributes = FileAttributes()
+        /// The id of a store that only one program knows; nil: the one in the root's file `.haul-store`, made if it is missing.
+        package var id: String?
         package init() {}
     }
 
@@ -34,7 +36,7 @@ package final class FileStore: Sendable {
         }
         (self.root, self.options, self.path) = (root, options, path)
         let directory = Directory(owning: descriptor)
-        id = try Self.identify(directory, root)
+        id = try Self.identify(directory, root, as: options.id)
         naming = Naming.probe(directory)
         current = OpenRoot(directory)
         commits = GroupCommit(current, path.blocking, groups: Volume.isLocal(descriptor))
@@ -53,7 +55,7 @@ package final class FileStore: Sendable {
         let descriptor = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         guard descriptor >= 0 else { return false }
         let directory = Directory(owning: descriptor)
-        guard Self.readID(directory) == id else { return false }
+        guard options.id == id || Self.readID(directory) == id else { return false }
         current.replace(with: directory)
         return true
     }
@@ -62,10 +64,10 @@ package final class FileStore: Sendable {
         Failure(.io, "\(what): \(String(cString: strerror(systemError)))")
     }
 
-    private static func identify(_ directory: Directory, _ root: String) throws(Failure) -> String {
+    private static func identify(_ directory: Directory, _ root: String, as id: String?) throws(Failure) -> String {
         let status = directory.tryWriting()
         guard status == 0 || isFull(status) else { throw refusal("the root \(root) is not writable", status) }
-        if let known = readID(directory) { return known }
+        if let known = id ?? readID(directory) { return known }
         guard status == 0 else { throw refusal("the root \(root) has no room for its first file", status) }
         // Several workers may start at once: one creates it, all read it.
         let temporary = "\(idName)-\(getpid())-\(UInt64.random(in: 0...(.max)))"

@@ -1,8 +1,12 @@
-/// Cookies within one chain of redirects; each goes back to the origin that set it and to no other.
+/// Cookies within one chain of redirects. Each goes back to the origin that set it and to no other; those of a file go where the
+/// file says.
 package struct CookieJar: Sendable {
     private var cookies: [(origin: WebURL, name: String, value: String)] = []
 
-    package init() {}
+    private let stored: [StoredCookie]
+
+    /// Begins with cookies of a file.
+    package init(_ stored: [StoredCookie] = []) { self.stored = stored }
 
     /// A Set-Cookie field's value: its attributes are of no use within one chain. What no request could carry is dropped.
     package mutating func set(_ line: String, from origin: WebURL) {
@@ -17,6 +21,9 @@ package struct CookieJar: Sendable {
 
     package func header(for url: WebURL) -> String? {
         let mine = cookies.filter { $0.origin.hasSameOrigin(as: url) }
-        return mine.isEmpty ? nil : mine.map { "\($0.name)=\($0.value)" }.joined(separator: "; ")
+        let names = Set(mine.map(\.name))
+        let others = stored.filter { $0.isFor(url) && !names.contains($0.name) }
+        let pairs = others.map { "\($0.name)=\($0.value)" } + mine.map { "\($0.name)=\($0.value)" }
+        return pairs.isEmpty ? nil : pairs.joined(separator: "; ")
     }
 }

@@ -1,5 +1,8 @@
+import Glibc
+
 /// The dates of HTTP (RFC 9110 section 5.6.7), in seconds since 1970.
 package enum HTTPDate {
+    private static let days = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"]
     private static let months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 
     /// Reads the three formats there are; nil for anything else.
@@ -17,6 +20,16 @@ package enum HTTPDate {
             let year = Int64(words[4])
         else { return nil }
         return seconds(year: year, month: month + 1, day: day, time: words[3])
+    }
+
+    /// The preferred format: "Sun, 06 Nov 1994 08:49:37 GMT".
+    package static func text(_ seconds: Int64) -> String {
+        var (moment, parts) = (time_t(seconds), tm())
+        gmtime_r(&moment, &parts)
+        func two(_ number: Int32) -> String { number < 10 ? "0\(number)" : "\(number)" }
+        let day = "\(days[Int(parts.tm_wday)]), \(two(parts.tm_mday)) \(months[Int(parts.tm_mon)])"
+        let time = [parts.tm_hour, parts.tm_min, parts.tm_sec].map(two).joined(separator: ":")
+        return "\(day) \(parts.tm_year + 1900) \(time) GMT"
     }
 
     private static func seconds(year: Int64, month: Int, day: Int64, time: String) -> Int64? {

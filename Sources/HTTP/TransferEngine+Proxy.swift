@@ -8,7 +8,9 @@ extension TransferEngine {
     /// - Returns: The address that the proxy is to be told in place of the name, so that it cannot resolve to another one;
     ///   nil where nothing is judged, or where a plain request through an HTTP proxy must carry the name.
     func resolveForProxy(_ request: Request) async throws(TransferError) -> IPAddress? {
-        guard let proxy = configuration.proxy, !configuration.policy.allowsEverything else { return nil }
+        guard let proxy = configuration.reaching(request.url).proxy, !configuration.policy.allowsEverything else {
+            return nil
+        }
         guard let target = Authority(request.url) else { throw TransferError(.badJob, "the URL is not valid") }
         let addresses: [IPAddress]
         do {

@@ -10,8 +10,10 @@ package actor TransferEngine {
     /// What is the same for all transfers of a process.
     package struct Configuration: Sendable {
         package var policy = AddressPolicy.restricted()
-        /// The operator's proxy: `http://`, `https://`, `socks5://` or `socks5h://`; never the environment's.
+        /// The operator's proxy: `http://`, `https://`, `socks5://` or `socks5h://`.
         package var proxy: String?
+        /// In place of it the environment's, for a program that acts for the person who started it. A worker has none.
+        package var proxyEnvironment: ProxyEnvironment?
         /// A PEM file of certificate authorities that are trusted besides the system's.
         package var certificateAuthorities: String?
         package var clientCertificate: ClientCertificate?
@@ -25,6 +27,14 @@ package actor TransferEngine {
         /// Of names, in place of the resolver's: `host:port:address,address`.
         var addresses: [String] = []
         package init() {}
+
+        /// As it is for requests to this URL.
+        func reaching(_ url: String) -> Configuration {
+            guard let proxyEnvironment, proxy == nil else { return self }
+            var result = self
+            result.proxy = WebURL(url).flatMap(proxyEnvironment.proxy)
+            return result
+        }
     }
 
     private static let spareHandles = 64
@@ -163,6 +173,7 @@ package actor TransferEngine {
         guard let easy = spare.popLast() ?? EasyHandle() else { throw EasyHandle.outOfMemory }
         let rate = request.limits.map(\.bytesPerSecond).min()
         let size = Self.bufferSize(used: bufferBytes, rate: rate)
+        let configuration = configuration.reaching(request.url)
         try easy.configure(request, configuration, bufferSize: size, offeringHTTP2: offeringHTTP2)
         if let address { try easy.pin(to: address) }
         lastID += 1

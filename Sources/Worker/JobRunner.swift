@@ -137,15 +137,14 @@ struct JobRunner: Sendable {
 
     /// Another attempt, or the end.
     private func judge(_ failure: Failure, _ running: RunningJob, _ activity: any Activity) -> Settlement {
-        let isRetryable = RetryPolicy.isRetryable(failure) && activity.isRepeatable
-        // What was fetched of a file that changed is of no use.
-        let isFurther = failure.code != .remoteChanged && activity.hasMadeHeadway
-        let attempt = isFurther ? 1 : running.claim.attempt + 1
-        guard isRetryable, isFurther || attempt <= running.job.retries ?? RetryPolicy.retries else {
-            return .failed(failure, retryable: isRetryable, received: activity.progress().received)
+        let verdict = RetryPolicy.judge(
+            failure, of: activity, failed: running.claim.attempt,
+            retries: running.job.retries ?? RetryPolicy.retries)
+        return switch verdict {
+        case .retry(let delay): .retry(after: delay, failure)
+        case .carryOn(let delay): .carryOn(after: delay, failure)
+        case .end(let isRetryable):
+            .failed(failure, retryable: isRetryable, received: activity.progress().received)
         }
-        var generator = SystemRandomNumberGenerator()
-        let delay = RetryPolicy.delay(attempt: attempt, retryAfter: failure.retryAfter, using: &generator)
-        return isFurther ? .carryOn(after: delay, failure) : .retry(after: delay, failure)
     }
 }

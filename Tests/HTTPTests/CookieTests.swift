@@ -19,4 +19,26 @@ import Testing
 
     @Test("what no request could carry is dropped", arguments: ["a=\u{1}", "a\u{7F}=1", "a=b\u{1F}c"])
     func control(_ line: String) throws { #expect(try header(line, "b=1") == "b=1") }
+
+    @Test("cookies of a file go to their domain, path and scheme, and no further")
+    func file() throws {
+        let lines = [
+            "# Netscape HTTP Cookie File", "", ".h.test\tTRUE\t/\tFALSE\t0\ta\t1",
+            "h.test\tFALSE\t/sub\tFALSE\t0\tb\t2",
+            "#HttpOnly_h.test\tFALSE\t/\tTRUE\t99999999999\tc\t3", "h.test\tFALSE\t/\tFALSE\t1\told\t4",
+        ]
+        let cookies = try lines.compactMap { try StoredCookie(line: $0) }
+        #expect(cookies.filter { $0.isPast(at: 2) }.map(\.name) == ["old"])
+        var jar = CookieJar(cookies.filter { !$0.isPast(at: 2) })
+        func header(_ url: String) throws -> String? { jar.header(for: try #require(WebURL(url))) }
+        #expect(try header("http://h.test/") == "a=1")
+        #expect(try header("http://www.h.test/sub/x") == "a=1")
+        #expect(try header("http://h.test/sub/x") == "a=1; b=2")
+        #expect(try header("http://h.test/subway") == "a=1")
+        #expect(try header("https://h.test/") == "a=1; c=3")
+        #expect(try header("http://xh.test/") == nil)
+        jar.set("a=5", from: try #require(WebURL("http://h.test/")))
+        #expect(try header("http://h.test/") == "a=5")
+        #expect(throws: StoredCookie.Unreadable.self) { try StoredCookie(line: "no cookie") }
+    }
 }

@@ -1,3 +1,4 @@
+import HaulActivities
 import HaulBus
 import HaulContract
 import HaulRedis

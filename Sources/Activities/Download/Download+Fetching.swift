@@ -12,14 +12,20 @@ extension Download {
         template.connectTimeout = job.connectTimeout.map { .seconds($0) } ?? context.connectTimeout
         template.stallTimeout = job.stallTimeout.map { .seconds($0) } ?? context.stallTimeout
         template.limits = limits
-        return Exchange(engine: context.engine, template: template, custom: job.headers, digests: digests)
+        return Exchange(
+            engine: context.engine, template: template, custom: job.headers, digests: digests,
+            cookies: assignment.cookies, trace: assignment.trace)
     }
 
     /// Fetches from the start (`.begin`) or what is missing (`.go`), until the file is whole and placed.
     func fetch(_ step: Step) async throws(TransferError) -> Step {
         var first: FirstResponse?
         if case .begin = step {
-            let response = try await begin()
+            let response: FirstResponse
+            switch try await begin() {
+            case .response(let good): response = good
+            case .finished(let outcome): return .finished(outcome)
+            }
             guard let length = response.length else { return .finished(try await fetchToEnd(response)) }
             if isSmall(length), let outcome = try await fetchAtOnce(response, length) { return .finished(outcome) }
             first = response
@@ -60,16 +66,27 @@ extension Download {
     /// So short that it is taken into memory and put on the disk in one go, unless a checkpoint is due before.
     private func isSmall(_ length: Int64) -> Bool { length <= 64 << 10 && job.minSpeed == nil }
 
-    /// Asks for the whole: a plain GET without a range. When this returns the response is good, and the file is open unless
+    /// How a question for the whole was answered.
+    private enum Beginning {
+        case response(FirstResponse)
+        /// What is there already is what the server has.
+        case finished(ActivityOutcome)
+    }
+
+    /// Asks for the whole: a plain GET without a range. When this returns a response it is good, and the file is open unless
     /// it is small.
-    private func begin() async throws(TransferError) -> FirstResponse {
+    private func begin() async throws(TransferError) -> Beginning {
         state.withLock { $0.received.beginGeneration() }
         let mirrors = mirrors
         let (mirror, host) = (mirrors.current, mirrors[mirrors.current].host)
         guard await enter(host) else { throw .cancelled }
         do {
-            let (transfer, landing) = try await exchange.ask(mirrors[mirror], [.identity])
-            return try await accept(transfer, landing, from: mirror, of: host)
+            let condition = assignment.existing?.modifiedSince.map { HeaderField("If-Modified-Since", $0) }
+            let (transfer, landing) = try await exchange.ask(
+                mirrors[mirror], [.identity] + [condition].compactMap(\.self))
+            let answer = try await accept(transfer, landing, from: mirror, of: host)
+            if case .finished = answer { context.hosts.leave(host) }
+            return answer
         } catch {
             context.hosts.leave(host)
             if case .failed(let failure) = error, [.http(429), .http(503), .connect].contains(failure.code) {
@@ -82,7 +99,8 @@ extension Download {
     /// Judges the head of the whole.
     private func accept(
         _ transfer: Transfer, _ landing: Landing, from mirror: Int, of host: String
-    ) async throws(TransferError) -> FirstResponse {
+    ) async throws(TransferError) -> Beginning {
+        if let outcome = try await existing(transfer, landing, isUnmodified: true) { return .finished(outcome) }
         let entity: Entity
         let length: Int64?
         switch Question(kind: .whole, isProven: false).judge(transfer.head) {
@@ -91,6 +109,7 @@ extension Download {
         default: throw .failed(Failure(.badResponse, "the server's answer does not fit the question"))
         }
         if let refusal = refusal(of: transfer.head, length) { throw .failed(refusal) }
+        if let outcome = try await existing(transfer, landing, entity) { return .finished(outcome) }
         let generation = beginGeneration(of: entity, named: suggestedName(transfer.head, landing.url))
         if length.map(isSmall) != true { try await open(generation) }
         state.withLock { state in
@@ -98,10 +117,25 @@ extension Download {
             state.mirrors[mirror].entity = entity
         }
         assignment.report(.started(total: length, resumable: isResumable))
+        assignment.trace?(entity.words(isResumable: isResumable))
         if let warning = compressionWarning(transfer.head, landing.url) {
             assignment.report(.warning(warning))
         }
-        return FirstResponse(transfer: transfer, host: host, generation: generation, length: length)
+        return .response(FirstResponse(transfer: transfer, host: host, generation: generation, length: length))
+    }
+
+    /// The end of a run whose file is there already; nil if it is not, or nobody wants to know.
+    private func existing(
+        _ transfer: Transfer, _ landing: Landing, _ entity: Entity? = nil, isUnmodified: Bool = false
+    ) async throws(TransferError) -> ActivityOutcome? {
+        guard let existing = assignment.existing else { return nil }
+        if isUnmodified, transfer.head.status != 304 || existing.modifiedSince == nil { return nil }
+        let offer = Offer(
+            name: suggestedName(transfer.head, landing.url), entity: entity ?? Entity(transfer.head, total: nil),
+            source: MaskedURL.text(mirrors[mirrors.current].url), isUnmodified: isUnmodified)
+        guard let file = try await existing.judge(offer) else { return nil }
+        await transfer.discard()
+        return .completed(file, seconds: 0, unchanged: true)
     }
 
     /// A new one, whose partial file is not opened yet.

@@ -15,7 +15,10 @@ extension Download {
         if let freshFor = job.freshFor, Double(age) / 1000 < freshFor {
             return .completed(result, seconds: 0, unchanged: true)
         }
-        guard try await isUnchanged(completed.entity) else { return nil }
+        guard try await isUnchanged(completed.entity) else {
+            assignment.trace?("the file was downloaded before, and has changed on the server since")
+            return nil
+        }
         result.validated = assignment.clock.milliseconds
         return .completed(result, seconds: 0, unchanged: true)
     }
@@ -78,7 +81,11 @@ extension Download {
     }
 
     private func goOn(with partial: any Partial, from resume: ResumePoint) async throws(TransferError) -> Step {
-        guard canGoOn(resume), let total = resume.entity.total else { return .begin }
+        guard canGoOn(resume), let total = resume.entity.total else {
+            assignment.trace?(
+                "what an earlier run left cannot be continued: nothing proves that it is of the same version")
+            return .begin
+        }
         let isOurs = isOurs(resume.source)
         let generation = Generation(
             partial: partial, entity: resume.entity, source: resume.source, isMixed: resume.isMixed,
@@ -90,6 +97,7 @@ extension Download {
         // It may have lost its reservation, or never had one.
         try await partial.reserve(total)
         assignment.report(.resumed(offset: resume.offsets.count, total: total))
+        assignment.trace?(resume.entity.words(isResumable: true))
         return .go
     }
 }

@@ -23,6 +23,16 @@ extension Entity {
         }
     }
 
+    /// What tells this version from others, for a person who wants to know.
+    func words(isResumable: Bool) -> String {
+        var parts: [String] = []
+        if let etag { parts.append("ETag \(etag)") }
+        if let lastModified { parts.append("Last-Modified \(lastModified)") }
+        if let digest { parts.append("the server's \(digest.algorithm.rawValue)") }
+        let told = parts.isEmpty ? "the server tells no validator" : "validators: " + parts.joined(separator: ", ")
+        return told + (isResumable ? "" : "; this download cannot be continued if it is interrupted")
+    }
+
     /// A strong ETag (RFC 9110 section 8.8.3), nil if it is weak or absent.
     var strongETag: String? { etag.flatMap { $0.hasPrefix("\"") && $0.utf8.count >= 2 ? $0 : nil } }
 

@@ -20,6 +20,9 @@ struct Exchange: Sendable {
     /// The job's own headers.
     let custom: [HeaderField]
     let digests: DigestSession
+    /// What a chain begins with.
+    let cookies: CookieJar
+    let trace: (@Sendable (String) -> Void)?
 
     /// The response that ends the chain, and where that is. With `landing` the chain begins where an earlier one ended.
     func ask(
@@ -29,7 +32,7 @@ struct Exchange: Sendable {
             throw .failed(Failure(.badJob, "\(MaskedURL.text(mirror.url)) is no http or https URL"))
         }
         var current = landing?.url ?? origin
-        var cookies = landing?.cookies ?? CookieJar()
+        var cookies = landing?.cookies ?? cookies
         var (request, custom) = (template, custom)
         for _ in 0...Self.maximumRedirects {
             let isAtHome = current.hasSameOrigin(as: origin)
@@ -51,6 +54,7 @@ struct Exchange: Sendable {
                     Failure(
                         .redirectForbidden, "the server redirects from https to http (\(next.host)); that is refused"))
             }
+            trace?("redirect (\(transfer.head.status)) to \(MaskedURL.text(next.text))")
             if transfer.head.status == 303 || request.method == "POST" && transfer.head.status < 303 {
                 // The answer is elsewhere, to be fetched (RFC 9110 section 15.4).
                 (request.method, request.body) = ("GET", nil)

@@ -40,6 +40,7 @@ struct PartQuestion: Sendable {
             HeaderField("Range", "bytes=\(range.lowerBound)-" + (isLast ? "" : "\(range.upperBound - 1)")), .identity,
         ]
         if let validator { headers.append(HeaderField("If-Range", validator)) }
+        download.assignment.trace?("asks for the bytes \(range.lowerBound) to \(range.upperBound - 1)")
         let (transfer, landing) = try await download.exchange.ask(mirror, headers, from: landing)
         // Only the job's own checksum is about all mirrors; what is asked when there is no other is judged when it is whole.
         let needsDigest = !isOnly && self.mirror != mirrors.current && download.job.checksum == nil

@@ -1,13 +1,13 @@
 /// The checkpoints that one look at `runs` runs may begin because it is time for them.
-struct CheckpointTurns {
+package struct CheckpointTurns: Sendable {
     private let pause: Duration
     private var left = 128
 
-    init(runs: Int) { pause = max(.seconds(1), .milliseconds(10) * runs) }
+    package init(runs: Int) { pause = max(.seconds(1), .milliseconds(10) * runs) }
 
     /// For the next run: how long after its last checkpoint one is due; nil when all turns are taken.
-    var interval: Duration? { left > 0 ? pause : nil }
+    package var interval: Duration? { left > 0 ? pause : nil }
 
     /// Fast runs come by their bytes, however often, and take no turn from slow ones.
-    mutating func note(_ due: CheckpointPace.Due?) { if due == .canWait { left -= 1 } }
+    package mutating func note(_ due: CheckpointPace.Due?) { if due == .canWait { left -= 1 } }
 }

@@ -1,0 +1,86 @@
+import Glibc
+import HaulContract
+import HaulHTTP
+import HaulStorage
+import HaulTestSupport
+import Synchronization
+import Testing
+
+@testable import HaulActivities
+
+/// A file that is there, and that no record tells of.
+@Suite struct ExistingFileTests {
+    private func run(
+        _ bench: DownloadBench, _ url: String, since: String? = nil, _ judge: @escaping Existing.Judge
+    ) async -> (ActivityOutcome, told: [String]) {
+        let told = Mutex<[String]>([])
+        var assignment = Assignment(
+            job: Job(urls: [url]), token: "t", key: String(repeating: "a", count: 40),
+            clock: SharedClock(told: UnixTime.milliseconds),
+            lease: RunLease(isHeld: { true }, confirm: { true }), report: { _ in })
+        assignment.existing = Existing(modifiedSince: since, body: judge)
+        assignment.trace = { text in told.withLock { $0.append(text) } }
+        let outcome = await Download(assignment, context: bench.context).run()
+        return (outcome, told.withLock { $0 })
+    }
+
+    private func file(_ offer: Offer) -> CompletedFile {
+        CompletedFile(
+            file: offer.name, bytes: 1, store: "s", inode: 1, modified: 1, entity: offer.entity, source: offer.source,
+            validated: 0)
+    }
+
+    @Test("what is there already ends the run before a byte of the body is taken") func same() async throws {
+        let bench = try DownloadBench()
+        let bytes = FileBytes(seed: 7, count: 5_000_000)
+        let origin = try OriginServer { .file(bytes, to: $0) }
+        let (outcome, told) = await run(bench, origin.url("/x.bin?key=secret")) { offer in
+            offer.name == "x.bin" && offer.entity.total == bytes.count ? file(offer) : nil
+        }
+        guard case .completed(let file, _, true) = outcome else { throw Unexpected(outcome) }
+        #expect(file.file == "x.bin" && file.source == origin.url("/x.bin?[masked]"))
+        #expect(bench.directory.names.isEmpty && told.isEmpty)
+        #expect(origin.bytesSent("/x.bin?key=secret") < bytes.count)
+    }
+
+    @Test("another file that is there keeps the download from beginning, or gives way to it") func other() async throws
+    {
+        let bench = try DownloadBench()
+        let origin = try OriginServer { .file(FileBytes(seed: 7, count: 1000), to: $0) }
+        let (refused, _) = await run(bench, origin.url("/x")) { (_) throws(TransferError) in
+            throw .failed(Failure(.fileExists, "another"))
+        }
+        guard case .failed(let failure) = refused else { throw Unexpected(refused) }
+        #expect(failure.code == .fileExists && bench.directory.names.isEmpty)
+        let (taken, told) = await run(bench, origin.url("/x")) { _ in nil }
+        guard case .completed(_, _, false) = taken else { throw Unexpected(taken) }
+        #expect(told == ["validators: ETag \"v1\""])
+    }
+
+    @Test("only what has changed since is asked for; a 304 that nobody asked for is no file") func since() async throws
+    {
+        let bench = try DownloadBench()
+        let origin = try OriginServer { request in
+            OriginReply(request.headers["if-modified-since"] == "then" || request.path == "/odd" ? 304 : 200, body: [1])
+        }
+        let (same, _) = await run(bench, origin.url("/x"), since: "then") { $0.isUnmodified ? file($0) : nil }
+        guard case .completed(_, _, true) = same else { throw Unexpected(same) }
+        let (newer, _) = await run(bench, origin.url("/x"), since: "before") { $0.isUnmodified ? file($0) : nil }
+        guard case .completed(_, _, false) = newer else { throw Unexpected(newer) }
+        let (odd, _) = await run(bench, origin.url("/odd")) { file($0) }
+        guard case .failed(let failure) = odd else { throw Unexpected(odd) }
+        #expect(failure.code == .http(304))
+    }
+
+    private struct Existing: ExistingFile {
+        typealias Judge = @Sendable (Offer) async throws(TransferError) -> CompletedFile?
+        let modifiedSince: String?
+        let body: Judge
+        func judge(_ offer: Offer) async throws(TransferError) -> CompletedFile? { try await body(offer) }
+    }
+
+    private struct Unexpected: Error {
+        let outcome: ActivityOutcome
+        init(_ outcome: ActivityOutcome) { self.outcome = outcome }
+    }
+}
