@@ -15,6 +15,9 @@ let lua = [
     "report_runs", "requests", "runs", "settle", "share", "take", "tell", "tick", "trim", "url", "watch",
 ]
 
+/// The page that `haul web` serves, as files of Sources/Web/Page.
+let page = ["index.html", "openapi.json"]
+
 /// A room of the house: the target `Haul<folder>`, so that no module of ours is called as another package's may be.
 func room(_ folder: String, _ dependencies: [Target.Dependency], resources: [Resource] = []) -> Target {
     .target(
@@ -73,6 +76,12 @@ let package = Package(
         // Counters and histograms, and the text in which Prometheus reads them.
         room("Metrics", [metrics]),
 
+        // A page and an API for browsers, over the bus.
+        room("HTTPServer", ["CHaulLinux", "HaulExecutors"]),
+        room(
+            "Web", ["CHaulOpenSSL", "HaulBus", "HaulContract", "HaulExecutors", "HaulHTTPServer", "HaulRedis"],
+            resources: page.map { .embedInCode("Page/\($0)") }),
+
         // Where bus and engine meet, and the command.
         room(
             "Worker",
@@ -83,8 +92,9 @@ let package = Package(
         .executableTarget(
             name: "haul",
             dependencies: [
-                "HaulBus", "HaulContract", "HaulFileStore", "HaulHTTP", "HaulRedis", "HaulWorker", argumentParser,
-                logging,
+                "HaulBus", "HaulContract", "HaulFileStore", "HaulHTTP", "HaulHTTPServer", "HaulRedis", "HaulWeb",
+                "HaulWorker",
+                argumentParser, logging,
             ],
             swiftSettings: settings),
 
@@ -117,6 +127,7 @@ let package = Package(
                 "HaulWorker", logging,
             ]),
         tests("MetricsTests", ["HaulMetrics", metrics]),
+        tests("WebTests", ["HaulBus", "HaulContract", "HaulHTTPServer", "HaulRedis", "HaulWeb"]),
         tests("HaulTests", ["HaulContract", "haul"]),
     ]
 )

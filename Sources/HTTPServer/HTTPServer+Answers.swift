@@ -1,0 +1,138 @@
+import Glibc
+import HaulExecutors
+
+// How an answer leaves.
+
+extension HTTPServer {
+    /// Begins a handler's answer.
+    func send(_ response: ServerResponse, to request: ServerRequest, on id: UInt64) {
+        guard let connection = connections[id] else { return }
+        let isHead = request.method == "HEAD"
+        switch response.body {
+        case .bytes(let bytes):
+            let keepsAlive = request.keepsAlive && !connection.isHalfClosed
+            connection.output += response.head(length: bytes.count, keepsAlive: keepsAlive)
+            if !isHead { connection.output += bytes }
+            connection.phase = .writing(keepsAlive: keepsAlive)
+            setDeadline(of: connection, after: limits.writeTime)
+            wrote(on: connection)
+        case .stream(let body):
+            guard load.streams < limits.streams else {
+                let refusal = ServerResponse(
+                    503, fields: [("Retry-After", "5")], body: .bytes(Array("too many streams are open\n".utf8)))
+                return send(refusal, to: request, on: id)
+            }
+            connection.output += response.head(length: nil, keepsAlive: false)
+            if isHead { stream({ _ in }, on: connection) } else { stream(body, on: connection) }
+        }
+    }
+
+    private func stream(
+        _ body: @escaping @Sendable (ResponseWriter) async throws -> Void, on connection: ServerConnection
+    ) {
+        let writer = ResponseWriter(server: self, connection: connection.id)
+        connection.phase = .streaming(
+            Task {
+                // The head goes out at once, whatever the stream waits for.
+                try? await writer.send("")
+                try? await body(writer)
+                await writer.server.end(writer.connection)
+            })
+        watch(connection)
+    }
+
+    /// A stream's next piece. Returns when it has been taken.
+    func send(_ bytes: [UInt8], on id: UInt64) async throws {
+        guard let connection = connections[id] else { throw ResponseWriter.Closed() }
+        connection.output += bytes
+        guard connection.flush() else {
+            close(connection)
+            throw ResponseWriter.Closed()
+        }
+        guard !connection.output.isEmpty else { return }
+        setDeadline(of: connection, after: limits.writeTime)
+        watch(connection)
+        // Whoever is cancelled is so because the connection was closed, which resumes the waiter.
+        let isOpen = await withCheckedContinuation { connection.waiter = $0 }
+        if !isOpen { throw ResponseWriter.Closed() }
+    }
+
+    private func end(_ id: UInt64) {
+        guard let connection = connections[id] else { return }
+        close(connection)
+    }
+
+    /// Sends what is left, and goes on when all of it is gone.
+    func wrote(on connection: ServerConnection) {
+        guard connection.flush() else { return close(connection) }
+        guard connection.output.isEmpty else { return watch(connection) }
+        switch connection.phase {
+        case .reading, .answering: watch(connection)
+        case .lingering:
+            shutdown(connection.socket, Int32(SHUT_WR))
+            watch(connection)
+        case .streaming:
+            clearDeadline(of: connection)
+            watch(connection)
+            connection.waiter?.resume(returning: true)
+            connection.waiter = nil
+        case .writing(let keepsAlive):
+            guard keepsAlive, !connection.isHalfClosed else { return leave(connection) }
+            connection.phase = .reading
+            connection.idleSince = .now
+            setDeadline(of: connection, after: connection.reader.isIdle ? limits.idleTime : limits.headTime)
+            advance(connection)
+        }
+    }
+
+    /// Closes once the client has had its answer: a close with bytes unread would take it away again.
+    private func leave(_ connection: ServerConnection) {
+        shutdown(connection.socket, Int32(SHUT_WR))
+        connection.phase = .lingering
+        setDeadline(of: connection, after: limits.lingerTime)
+        watch(connection)
+    }
+
+    // MARK: Deadlines and readiness
+
+    func setDeadline(of connection: ServerConnection, after time: Duration) {
+        clearDeadline(of: connection)
+        let id = connection.id
+        connection.deadline = loop.schedule(at: .now + time) { [weak self] in
+            self?.assumeIsolated { server in
+                guard let connection = server.connections[id] else { return }
+                connection.deadline = nil
+                server.close(connection)
+            }
+        }
+    }
+
+    func clearDeadline(of connection: ServerConnection) {
+        if let deadline = connection.deadline { loop.cancel(deadline) }
+        connection.deadline = nil
+    }
+
+    /// Watches for what the connection waits for: a client that sends ahead is read no further than one request may be long.
+    func watch(_ connection: ServerConnection) {
+        var readiness: EventLoop.Readiness = []
+        let isFull = connection.reader.count > limits.head && !connection.isReading
+        if !connection.isHalfClosed, !isFull { readiness.insert(.readable) }
+        if !connection.output.isEmpty { readiness.insert(.writable) }
+        guard readiness != connection.watched else { return }
+        connection.watched = readiness
+        loop.change(connection.socket, to: readiness)
+    }
+
+    func close(_ connection: ServerConnection) {
+        guard connections.removeValue(forKey: connection.id) != nil else { return }
+        clearDeadline(of: connection)
+        loop.unwatch(connection.socket)
+        Glibc.close(connection.socket)
+        switch connection.phase {
+        case .answering(let task), .streaming(let task): task.cancel()
+        case .reading, .writing, .lingering: break
+        }
+        connection.waiter?.resume(returning: false)
+        connection.waiter = nil
+    }
+}

@@ -1,0 +1,107 @@
+import Glibc
+
+/// Where a server listens: an IP address and a port.
+package struct ListenAddress: Sendable, CustomStringConvertible {
+    /// In network byte order: 4 or 16 bytes.
+    private let address: [UInt8]
+    /// 0 lets the system choose.
+    package let port: UInt16
+
+    /// `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080` (which is 127.0.0.1), or a port alone, on 127.0.0.1. nil for anything else.
+    package init?(_ text: String) {
+        var host = "127.0.0.1"
+        var digits = text[...]
+        if let colon = text.lastIndex(of: ":") {
+            host = String(text[..<colon])
+            digits = text[text.index(after: colon)...]
+        }
+        if host == "localhost" { host = "127.0.0.1" }
+        guard !digits.isEmpty, digits.utf8.allSatisfy({ 48...57 ~= $0 }), let port = UInt16(digits) else { return nil }
+        self.port = port
+        if host.hasPrefix("["), host.hasSuffix("]") {
+            var address = in6_addr()
+            guard inet_pton(AF_INET6, String(host.dropFirst().dropLast()), &address) == 1 else { return nil }
+            self.address = withUnsafeBytes(of: &address) { Array($0) }
+        } else {
+            var address = in_addr()
+            guard inet_pton(AF_INET, host, &address) == 1 else { return nil }
+            self.address = withUnsafeBytes(of: &address) { Array($0) }
+        }
+    }
+
+    /// Only this machine reaches it.
+    package var isLoopback: Bool {
+        address.count == 4 ? address[0] == 127 : address == [UInt8](repeating: 0, count: 15) + [1]
+    }
+
+    package var description: String { "\(host):\(port)" }
+
+    private var host: String {
+        var text = [CChar](repeating: 0, count: Int(INET6_ADDRSTRLEN))
+        inet_ntop(address.count == 4 ? AF_INET : AF_INET6, address, &text, socklen_t(text.count))
+        let name = String(decoding: text.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        return address.count == 4 ? name : "[\(name)]"
+    }
+
+    /// A socket that listens here, and where it does, as the system chose the port. Throws the errno.
+    func listen() throws(ServerError) -> (socket: Int32, address: ListenAddress) {
+        let isIPv4 = address.count == 4
+        let type = Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue) | Int32(SOCK_NONBLOCK.rawValue)
+        let socket = Glibc.socket(isIPv4 ? AF_INET : AF_INET6, type, 0)
+        guard socket >= 0 else { throw ServerError(self, errno) }
+        var yes: Int32 = 1
+        setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, socklen_t(MemoryLayout<Int32>.size))
+        let status = isIPv4 ? bind4(socket) : bind6(socket)
+        guard status == 0, Glibc.listen(socket, 512) == 0 else {
+            let code = errno
+            close(socket)
+            throw ServerError(self, code)
+        }
+        return (socket, ListenAddress(address: address, port: Self.port(of: socket)))
+    }
+
+    private init(address: [UInt8], port: UInt16) { (self.address, self.port) = (address, port) }
+
+    private func bind4(_ socket: Int32) -> Int32 {
+        var place = sockaddr_in()
+        place.sin_family = sa_family_t(AF_INET)
+        place.sin_port = port.bigEndian
+        withUnsafeMutableBytes(of: &place.sin_addr) { $0.copyBytes(from: address) }
+        return withUnsafePointer(to: &place) {
+            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                bind(socket, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
+            }
+        }
+    }
+
+    private func bind6(_ socket: Int32) -> Int32 {
+        var place = sockaddr_in6()
+        place.sin6_family = sa_family_t(AF_INET6)
+        place.sin6_port = port.bigEndian
+        withUnsafeMutableBytes(of: &place.sin6_addr) { $0.copyBytes(from: address) }
+        return withUnsafePointer(to: &place) {
+            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                bind(socket, $0, socklen_t(MemoryLayout<sockaddr_in6>.size))
+            }
+        }
+    }
+
+    private static func port(of socket: Int32) -> UInt16 {
+        var place = sockaddr_in6()
+        var size = socklen_t(MemoryLayout<sockaddr_in6>.size)
+        _ = withUnsafeMutablePointer(to: &place) {
+            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { getsockname(socket, $0, &size) }
+        }
+        // The port is at the same place in both families.
+        return UInt16(bigEndian: place.sin6_port)
+    }
+}
+
+/// Why a server cannot listen.
+package struct ServerError: Error, CustomStringConvertible {
+    package let description: String
+
+    init(_ address: ListenAddress, _ code: Int32) {
+        description = "cannot listen on \(address): \(String(cString: strerror(code)))"
+    }
+}

@@ -1,0 +1,39 @@
+/// A request as it was received, whole (RFC 9112).
+package struct ServerRequest: Sendable, Equatable {
+    package let method: String
+    /// The target's path, still percent-encoded; begins with "/".
+    package let path: String
+    /// What follows the first "?" of the target, still percent-encoded; empty if there is none.
+    package let query: String
+    /// In the order received; names in lower case.
+    package let fields: [(name: String, value: String)]
+    package internal(set) var body: [UInt8] = []
+    let isHTTP10: Bool
+
+    package init(
+        method: String, path: String, query: String = "", fields: [(name: String, value: String)] = [],
+        body: [UInt8] = [], isHTTP10: Bool = false
+    ) {
+        (self.method, self.path, self.query, self.fields) = (method, path, query, fields)
+        (self.body, self.isHTTP10) = (body, isHTTP10)
+    }
+
+    /// The value of a header field, by its name in lower case. Several of one name are one list, as RFC 9110 has it.
+    package subscript(name: String) -> String? {
+        let values = fields.filter { $0.name == name }.map(\.value)
+        return values.isEmpty ? nil : values.joined(separator: ", ")
+    }
+
+    /// Whether the client may send another request on this connection.
+    var keepsAlive: Bool {
+        let options = (self["connection"] ?? "").lowercased().split(separator: ",").map { option in
+            String(option.drop { $0 == " " }.prefix { $0 != " " })
+        }
+        return isHTTP10 ? options.contains("keep-alive") : !options.contains("close")
+    }
+
+    package static func == (one: Self, other: Self) -> Bool {
+        one.method == other.method && one.path == other.path && one.query == other.query && one.body == other.body
+            && one.fields.elementsEqual(other.fields) { $0.name == $1.name && $0.value == $1.value }
+    }
+}

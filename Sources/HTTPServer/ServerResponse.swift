@@ -1,0 +1,44 @@
+/// An answer: a status, header fields, and bytes or a stream.
+package struct ServerResponse: Sendable {
+    package enum Body: Sendable {
+        case bytes([UInt8])
+        /// Runs until it returns or the client is gone; then the connection is closed, which is the answer's end.
+        case stream(@Sendable (ResponseWriter) async throws -> Void)
+    }
+
+    package var status: Int
+    /// Without Content-Length, Connection and Date, which the server writes.
+    package var fields: [(name: String, value: String)]
+    package var body: Body
+
+    package init(_ status: Int, fields: [(name: String, value: String)] = [], body: Body = .bytes([])) {
+        (self.status, self.fields, self.body) = (status, fields, body)
+    }
+
+    /// A text of `type`.
+    package init(_ status: Int, _ type: String, _ text: String) {
+        self.init(status, fields: [("Content-Type", type)], body: .bytes(Array(text.utf8)))
+    }
+
+    /// The head as it is sent. What would break out of a field's value is left out.
+    func head(length: Int?, keepsAlive: Bool) -> [UInt8] {
+        var text = "HTTP/1.1 \(status) \(Self.phrases[status] ?? "Status")\r\n"
+        for (name, value) in fields {
+            text += "\(name): "
+            text.unicodeScalars.append(contentsOf: value.unicodeScalars.filter { $0.value >= 32 && $0.value != 127 })
+            text += "\r\n"
+        }
+        if let length, status != 304 { text += "Content-Length: \(length)\r\n" }
+        text += "Connection: \(keepsAlive ? "keep-alive" : "close")\r\n\r\n"
+        return Array(text.utf8)
+    }
+
+    private static let phrases = [
+        200: "OK", 201: "Created", 202: "Accepted", 204: "No Content", 304: "Not Modified", 308: "Permanent Redirect",
+        400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed",
+        408: "Request Timeout", 409: "Conflict", 411: "Length Required", 413: "Content Too Large",
+        414: "URI Too Long", 415: "Unsupported Media Type", 421: "Misdirected Request", 422: "Unprocessable Content",
+        429: "Too Many Requests", 431: "Request Header Fields Too Large", 500: "Internal Server Error",
+        501: "Not Implemented", 502: "Bad Gateway", 503: "Service Unavailable", 505: "HTTP Version Not Supported",
+    ]
+}

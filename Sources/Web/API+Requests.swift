@@ -1,0 +1,200 @@
+import HaulBus
+import HaulContract
+import HaulHTTPServer
+import HaulRedis
+
+// What a request does.
+
+extension API {
+    /// Answers a request for `path`, behind `/api`.
+    func respond(
+        _ request: ServerRequest, _ path: [String], _ visitor: Visitor
+    ) async throws(APIError) -> ServerResponse {
+        let query = Query(request.query)
+        let isRead = request.method == "GET" || request.method == "HEAD"
+        if isRead {
+            switch path {
+            case ["session"]: return Self.json(200, session(visitor))
+            case ["live"]: return try await live(query, visitor)
+            default: break
+            }
+            if path.count == 5, path[2] == "jobs", path[4] == "wait" { return try await wait(path, query, visitor) }
+            if path.count == 3, path[0] == "queues", path[2] == "events" { return try await events(path[1], query) }
+            if path.count == 5, path[2] == "jobs", path[4] == "pushed" { return try await pushed(path, visitor) }
+            guard let resource = try resource(path, query, visitor) else { throw .notFound("this path") }
+            return Self.json(200, try await text(of: resource))
+        }
+        guard visitor.role == .operator else {
+            throw APIError(403, "viewer", "a viewer changes nothing: sign in as an operator")
+        }
+        guard path.count >= 3, path[0] == "queues" else { throw .notFound("this path") }
+        let queue = try desk(path[1]).queue
+        do {
+            switch (request.method, path[2], path.count) {
+            case ("POST", "jobs", 3): return try await push(request.body, to: queue)
+            case ("POST", "control", 3): return try await control(request.body, try desk(path[1]))
+            case ("PATCH", "settings", 3): return try await set(request.body, of: queue)
+            default: break
+            }
+        } catch let error as RedisError { throw APIError(error) } catch let error as APIError { throw error } catch {
+            throw APIError(503, "cancelled", "the request was given up")
+        }
+        throw APIError(405, "method", "\(request.method) is nothing that can be done here")
+    }
+
+    static func json(_ status: Int, _ text: String) -> ServerResponse {
+        ServerResponse(
+            status, fields: [("Content-Type", "application/json"), ("Cache-Control", "no-store")],
+            body: .bytes(Array(text.utf8)))
+    }
+
+    private func session(_ visitor: Visitor) -> String {
+        var json = JSONObject()
+        json.set("name", visitor.name)
+        json.set("role", visitor.role.rawValue)
+        json.set("version", configuration.version)
+        json.set("queues", json: "[\(configuration.queues.map { JSON.quoted($0.text) }.joined(separator: ","))]")
+        return json.text
+    }
+
+    // MARK: Reading one job
+
+    /// Answers when the job has ended, or when the time is over.
+    private func wait(_ path: [String], _ query: Query, _ visitor: Visitor) async throws(APIError) -> ServerResponse {
+        let queue = try desk(path[1]).queue
+        let since = try query.integer("since", in: 0...JobField.largest, else: 0)
+        let seconds = try query.integer("timeout", in: 0...60, else: 30)
+        let end = ContinuousClock.now + .seconds(seconds)
+        guard JobField.isID(path[3]) else { throw .notFound("a job of such an id") }
+        while true {
+            let record: JobRecord?
+            do throws(RedisError) {
+                record = try await queue.job(path[3])
+                if record == nil, since > 0, !(try await queue.removed([path[3]: since])).isEmpty {
+                    throw RedisError(.cancelled, "removed")
+                }
+            } catch {
+                if error.message == "removed" { throw APIError(404, "removed", "the job was removed") }
+                throw APIError(error)
+            }
+            if let record, since > 0 ? record.hasEnded(since: since) : record.hasEnded {
+                return Self.json(200, JobJSON.whole(record))
+            }
+            guard .now < end, !Task.isCancelled else {
+                guard let record else { throw .notFound("the job \(path[3]): it may be in line still") }
+                return Self.json(202, JobJSON.whole(record))
+            }
+            try? await Task.sleep(for: .milliseconds(300))
+        }
+    }
+
+    /// What was pushed, secrets and all.
+    private func pushed(_ path: [String], _ visitor: Visitor) async throws(APIError) -> ServerResponse {
+        guard visitor.role == .operator else {
+            throw APIError(403, "viewer", "what was pushed may hold secrets: sign in as an operator")
+        }
+        let queue = try desk(path[1]).queue
+        guard JobField.isID(path[3]) else { throw .notFound("a job of such an id") }
+        do throws(RedisError) {
+            let (spec, renewed) = try await queue.pushed(path[3])
+            guard let spec else { throw RedisError(.reply, "") }
+            var json = JSONObject()
+            json.set("pushed", json: (try? JSON(spec)) != nil ? spec : JSON.quoted(spec))
+            if let renewed { json.set("renewed", json: (try? JSON(renewed)) != nil ? renewed : JSON.quoted(renewed)) }
+            return Self.json(200, json.text)
+        } catch {
+            if error.message.isEmpty { throw .notFound("what was pushed of the job \(path[3])") }
+            throw APIError(error)
+        }
+    }
+
+    // MARK: Changing
+
+    private func push(_ body: [UInt8], to queue: Queue) async throws -> ServerResponse {
+        let json = try Self.read(body)
+        let texts = json.array ?? [json]
+        guard (1...1000).contains(texts.count) else {
+            throw APIError(422, "bad_job", "one request pushes from 1 to 1000 jobs. Nothing was pushed.")
+        }
+        var elements: [Element] = []
+        for (index, text) in texts.enumerated() {
+            let place = json.array == nil ? "" : "job \(index + 1): "
+            do throws(Job.Invalid) {
+                if let unknown = try Job(json: text).unknownFields.first {
+                    throw Job.Invalid(field: unknown, reason: "no such field")
+                }
+                elements.append(try Element(text))
+            } catch {
+                throw APIError(422, "bad_job", "\(place)\(error). Nothing was pushed.")
+            }
+        }
+        let moments = try await queue.push(now: elements)
+        let pushed = elements.map { element in
+            var json = JSONObject()
+            json.set("id", element.id)
+            json.set("at", moments[element.id])
+            return json.text
+        }
+        return Self.json(202, #"{"pushed":[\#(pushed.joined(separator: ","))]}"#)
+    }
+
+    private static let actions: [String: Request] = [
+        "pause": .paused, "resume": .running, "retry": .running, "cancel": .cancelled, "remove": .removed,
+        "delete": .deleted,
+    ]
+
+    /// Of jobs by their ids, or of all jobs in a state that match.
+    private func control(_ body: [UInt8], _ desk: QueueDesk) async throws -> ServerResponse {
+        let json = try Self.read(body)
+        guard let action = json["action"]?.string, let request = Self.actions[action] else {
+            throw APIError(422, "bad_request", "action must be pause, resume, retry, cancel, remove or delete")
+        }
+        var ids: [String]
+        var isWhole = true
+        if let given = json["ids"]?.array {
+            ids = given.compactMap(\.string)
+            guard ids.count == given.count, ids.allSatisfy(JobField.isID), (1...10_000).contains(ids.count) else {
+                throw APIError(422, "bad_request", "ids must be a list of 1 to 10000 job ids")
+            }
+        } else {
+            guard let place = json["where"], let state = JobState(rawValue: place["state"]?.string ?? "") else {
+                throw APIError(422, "bad_request", "give ids, or where with a state")
+            }
+            let limit = json["limit"]?.integer ?? 10_000
+            guard (1...100_000).contains(limit) else {
+                throw APIError(422, "bad_request", "limit must be from 1 to 100000")
+            }
+            (ids, isWhole) = try await desk.ids(in: state, JobFilter(place), limit: Int(limit))
+        }
+        try await desk.queue.request(request, of: ids)
+        return Self.json(202, #"{"requested":\#(ids.count),"more":\#(!isWhole)}"#)
+    }
+
+    private func set(_ body: [UInt8], of queue: Queue) async throws -> ServerResponse {
+        let json = try Self.read(body)
+        var changes: [(String, String?)] = []
+        for member in json.members ?? [] {
+            switch (member.name, member.value) {
+            case ("paused", .bool(let isPaused)): changes.append(("paused", isPaused ? "1" : nil))
+            case ("max_running", .null): changes.append(("max_running", nil))
+            case ("max_running", let value):
+                guard let limit = value.integer, (0...1_000_000).contains(limit) else {
+                    throw APIError(422, "bad_request", "max_running must be a whole number from 0 to 1000000, or null")
+                }
+                changes.append(("max_running", String(limit)))
+            default: throw APIError(422, "bad_request", "\(member.name): no such setting, or no such value of it")
+            }
+        }
+        guard !changes.isEmpty else { throw APIError(422, "bad_request", "give paused, max_running or both") }
+        for (name, value) in changes { try await queue.setSetting(name, to: value) }
+        let stats = try await queue.stats()
+        var answer = JSONObject()
+        answer.set("paused", stats.isPaused)
+        answer.set("max_running", stats.maxRunning)
+        return Self.json(200, answer.text)
+    }
+
+    private static func read(_ body: [UInt8]) throws(APIError) -> JSON {
+        do { return try JSON(body) } catch { throw APIError(400, "bad_json", "the body is no JSON: \(error)") }
+    }
+}

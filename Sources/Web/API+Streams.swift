@@ -1,0 +1,118 @@
+import HaulBus
+import HaulContract
+import HaulHTTPServer
+
+// Server-sent events (the EventSource of browsers): what changes, as it changes.
+
+extension API {
+    /// How often a stream says something at most: four times a second.
+    private static let pace: Duration = .milliseconds(250)
+    private static let mostWatches = 6
+
+    /// Pushes what can be read whenever it has changed: each `watch` is a path with its query, and `events` is `QUEUE/ID`, a job
+    /// whose events are wanted besides.
+    func live(_ query: Query, _ visitor: Visitor) async throws(APIError) -> ServerResponse {
+        var resources: [(name: String, resource: Resource)] = []
+        for (name, value) in query.pairs where name == "watch" {
+            let parts = value.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
+            let path = (parts.first ?? "").split(separator: "/").map { Query.decoded($0) ?? "" }
+            guard let resource = try resource(path, Query(parts.count > 1 ? parts[1] : ""), visitor) else {
+                throw APIError(400, "bad_request", "nothing that can be watched is at \(value)")
+            }
+            resources.append((value, resource))
+        }
+        guard resources.count <= Self.mostWatches else {
+            throw APIError(400, "bad_request", "at most \(Self.mostWatches) things are watched by one stream")
+        }
+        var topic: EventHub.Topic?
+        if let place = query["events"] {
+            let parts = place.split(separator: "/", maxSplits: 1).map(String.init)
+            guard parts.count == 2, JobField.isID(parts[1]) else {
+                throw APIError(400, "bad_request", "events must be QUEUE/ID")
+            }
+            topic = EventHub.Topic(queue: parts[0], id: parts[1])
+        }
+        return try await stream(topic) { [resources] content, memory in
+            await changes(of: resources, &memory) + Self.text(of: content, as: "event")
+        }
+    }
+
+    /// The events of one job, or of all jobs of a queue, as they are published.
+    func events(_ queue: String, _ query: Query) async throws(APIError) -> ServerResponse {
+        let id = query["id"]
+        guard id.map(JobField.isID) ?? true else { throw APIError(400, "bad_request", "id must be a job's id") }
+        return try await stream(EventHub.Topic(queue: queue, id: id)) { content, _ in Self.text(of: content, as: nil) }
+    }
+
+    /// A stream that says what `piece` makes of the events that came, and of what it said before.
+    private func stream(
+        _ topic: EventHub.Topic?,
+        _ piece: @escaping @Sendable (Mailbox.Content, inout [String: String]) async -> String
+    ) async throws(APIError) -> ServerResponse {
+        var mailbox: Mailbox?
+        if let topic { mailbox = try await hub.listen(to: topic) }
+        return ServerResponse(
+            200,
+            fields: [
+                ("Content-Type", "text/event-stream"), ("Cache-Control", "no-store"), ("X-Accel-Buffering", "no"),
+            ],
+            body: .stream { [hub, mailbox] writer in
+                var memory: [String: String] = [:]
+                var spoken = ContinuousClock.now
+                do {
+                    try await writer.send("retry: 1000\n\n")
+                    while !Task.isCancelled {
+                        let begun = ContinuousClock.now
+                        let text = await piece(mailbox?.take() ?? Mailbox.Content(), &memory)
+                        if !text.isEmpty {
+                            try await writer.send(text)
+                            spoken = .now
+                        } else if spoken + .seconds(5) < .now {
+                            // Whoever hears nothing for longer knows that the connection is lost.
+                            try await writer.send("event: alive\ndata: {}\n\n")
+                            spoken = .now
+                        }
+                        try await Task.sleep(until: begun + Self.pace, clock: .continuous)
+                    }
+                } catch {}
+                if let topic, let mailbox { await hub.leave(topic, mailbox) }
+            })
+    }
+
+    /// An SSE message for each resource that is not what it was.
+    private func changes(
+        of resources: [(name: String, resource: Resource)], _ memory: inout [String: String]
+    ) async -> String {
+        var text = ""
+        for (name, resource) in resources {
+            let news: String
+            do throws(APIError) {
+                news =
+                    "event: change\ndata: {\"watch\":\(JSON.quoted(name)),\"data\":\(try await self.text(of: resource))}\n\n"
+            } catch {
+                var json = JSONObject()
+                json.set("watch", name)
+                json.set("error", error.code)
+                json.set("message", error.message)
+                news = "event: trouble\ndata: \(json.text)\n\n"
+            }
+            guard memory[name] != news else { continue }
+            memory[name] = news
+            text += news
+        }
+        return text
+    }
+
+    private static func text(of content: Mailbox.Content, as name: String?) -> String {
+        var text = ""
+        if content.hasGap { text += "event: gap\ndata: {}\n\n" }
+        if content.isOpened { text += "event: subscribed\ndata: {}\n\n" }
+        for event in content.events {
+            // An event is one line of JSON; what else is published on its channel cannot break the stream.
+            guard (try? JSON(event)) != nil else { continue }
+            let line = event.split(whereSeparator: \.isNewline).joined(separator: " ")
+            text += (name.map { "event: \($0)\n" } ?? "") + "data: \(line)\n\n"
+        }
+        return text
+    }
+}

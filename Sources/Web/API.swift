@@ -1,0 +1,92 @@
+import HaulBus
+import HaulContract
+import HaulHTTPServer
+import HaulRedis
+
+/// The JSON API, docs/api.md: what can be read, and who reads it from Redis.
+struct API: Sendable {
+    let configuration: WebConfiguration
+    let redis: Redis
+    let desks: [String: QueueDesk]
+    let reads = SharedReads()
+    let hub: EventHub
+
+    init(_ configuration: WebConfiguration) {
+        self.configuration = configuration
+        let redis = Redis(configuration.redis, name: "haul-web")
+        let queues = configuration.queues.map { Queue($0, redis: redis) }
+        self.redis = redis
+        desks = Dictionary(uniqueKeysWithValues: queues.map { ($0.name.text, QueueDesk($0)) })
+        hub = EventHub(queues)
+    }
+
+    /// Something that can be read, and pushed to a page when it has changed.
+    struct Resource: Sendable {
+        /// What it is: the same for all who may see the same.
+        let key: String
+        /// How old it may be.
+        let age: Duration
+        let read: @Sendable () async throws -> String
+    }
+
+    func text(of resource: Resource) async throws(APIError) -> String {
+        do {
+            return try await reads.text(resource.key, within: resource.age, resource.read)
+        } catch let error as APIError {
+            throw error
+        } catch let error as RedisError {
+            throw APIError(error)
+        } catch {
+            throw APIError(503, "cancelled", "the request was given up")
+        }
+    }
+
+    func desk(_ name: String) throws(APIError) -> QueueDesk {
+        guard let desk = desks[name] else { throw .notFound("the queue \(name)") }
+        return desk
+    }
+
+    /// What `path` names, behind `/api`; nil if nothing that can be read is there.
+    func resource(_ path: [String], _ query: Query, _ visitor: Visitor) throws(APIError) -> Resource? {
+        guard path.first == "queues", path.count >= 2 else { return nil }
+        let desk = try desk(path[1])
+        let key = path.joined(separator: "/")
+        if path.count == 2 { return Resource(key: key, age: .milliseconds(900)) { try await desk.overview() } }
+        switch (path[2], path.count) {
+        case ("jobs", 3): return try list(desk, key, query)
+        case ("jobs", 4):
+            let id = path[3]
+            guard JobField.isID(id) else { throw .notFound("a job of such an id") }
+            return Resource(key: key, age: .milliseconds(400)) { try await Self.job(id, of: desk.queue) }
+        case ("workers", 3): return Resource(key: key, age: .milliseconds(900)) { try await desk.workers() }
+        case ("rejected", 3):
+            let isOpen = visitor.role == .operator
+            let limit = Int(try query.integer("limit", in: 1...1000, else: 100))
+            return Resource(key: "\(key) \(isOpen) \(limit)", age: .milliseconds(900)) {
+                try await desk.rejected(limit: limit, withElements: isOpen)
+            }
+        default: return nil
+        }
+    }
+
+    private func list(_ desk: QueueDesk, _ key: String, _ query: Query) throws(APIError) -> Resource {
+        guard let state = JobState(rawValue: query["state"] ?? "running") else {
+            let states = JobState.allCases.map(\.rawValue).joined(separator: ", ")
+            throw APIError(400, "bad_request", "state must be one of \(states)")
+        }
+        let filter = JobFilter(query)
+        let start = Int(try query.integer("from", in: 0...100_000_000, else: 0))
+        let limit = Int(try query.integer("limit", in: 1...500, else: 100))
+        let key = [key, state.rawValue, "\(start)", "\(limit)", filter.text, filter.host, filter.error, filter.worker]
+        return Resource(key: key.joined(separator: "\u{0}"), age: .milliseconds(900)) {
+            try await desk.list(state, filter, from: start, limit: limit)
+        }
+    }
+
+    private static func job(_ id: String, of queue: Queue) async throws -> String {
+        guard let record = try await queue.job(id) else {
+            throw APIError.notFound("the job \(id): it may be in line still")
+        }
+        return JobJSON.whole(record)
+    }
+}

@@ -1,0 +1,33 @@
+import HaulContract
+import HaulHTTPServer
+import HaulRedis
+
+/// Why a request is not done: a status, a stable code, and a sentence.
+struct APIError: Error, Equatable {
+    let status: Int
+    let code: String
+    let message: String
+
+    init(_ status: Int, _ code: String, _ message: String) {
+        (self.status, self.code, self.message) = (status, code, message)
+    }
+
+    init(_ error: RedisError) {
+        let isOurs = error.code == .noPermission
+        self.init(isOurs ? 502 : 503, isOurs ? "redis_permission" : "redis", error.message)
+    }
+
+    static func notFound(_ what: String) -> APIError { APIError(404, "not_found", "\(what) is not known here") }
+
+    var response: ServerResponse {
+        var json = JSONObject()
+        json.set("error", code)
+        json.set("message", message)
+        var response = ServerResponse(status, "application/json", json.text)
+        if status == 401 {
+            response.fields.append(("WWW-Authenticate", #"Basic realm="haul", charset="UTF-8""#))
+        }
+        if status == 429 || status == 503 { response.fields.append(("Retry-After", "2")) }
+        return response
+    }
+}

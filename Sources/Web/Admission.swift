@@ -1,0 +1,75 @@
+import HaulHTTPServer
+
+/// Who may ask for what, before anything is done: the rules against other sites' pages, and signing in.
+struct Admission: Sendable {
+    /// Names by which browsers reach us, besides localhost and every IP address.
+    let hosts: Set<String>
+    let accounts: Accounts?
+
+    enum Decision: Equatable {
+        case visitor(Visitor)
+        case refused(APIError)
+    }
+
+    /// A page of another site may have a name of its own that leads to our address (DNS rebinding), and its browser then takes
+    /// us for that site. It cannot do so with an address or with a name that we are known by.
+    func refusal(ofHost request: ServerRequest) -> APIError? {
+        guard let authority = request["host"] else { return nil }
+        let host = Self.host(of: authority).lowercased()
+        if host == "localhost" || Self.isAddress(host) || hosts.contains(host) { return nil }
+        return APIError(
+            421, "unknown_host", "this server is not known as \(host): haul web --host \(host) makes it so")
+    }
+
+    /// What a browser sends on behalf of another site's page changes nothing here, and reads nothing of the API.
+    func refusal(ofOrigin request: ServerRequest) -> APIError? {
+        let isChange = request.method != "GET" && request.method != "HEAD"
+        if let site = request["sec-fetch-site"], site != "same-origin", isChange || site != "none" {
+            return APIError(
+                403, "foreign_origin", "the request comes from another site's page (Sec-Fetch-Site: \(site))")
+        }
+        guard isChange else { return nil }
+        if let origin = request["origin"] {
+            guard let authority = request["host"], let own = Self.authority(ofOrigin: origin),
+                own == authority.lowercased() || hosts.contains(Self.host(of: own))
+            else { return APIError(403, "foreign_origin", "the request comes from another origin: \(origin)") }
+        }
+        let type = (request["content-type"] ?? "").prefix { $0 != ";" }.lowercased()
+        guard type == "application/json" else {
+            return APIError(415, "content_type", "a change is sent as application/json")
+        }
+        return nil
+    }
+
+    func visitor(_ request: ServerRequest) async -> Decision {
+        guard let accounts else { return .visitor(Visitor(name: nil, role: .operator)) }
+        switch await accounts.visitor(request["authorization"]) {
+        case .visitor(let visitor): return .visitor(visitor)
+        case .none: return .refused(APIError(401, "sign_in", "sign in with a name and password, or a bearer token"))
+        case .wrong: return .refused(APIError(401, "sign_in", "the name, the password or the token is wrong"))
+        case .busy: return .refused(APIError(429, "busy", "too many are signing in: try again in a moment"))
+        }
+    }
+
+    /// `host[:port]` of `scheme://host[:port]`, in lower case.
+    private static func authority(ofOrigin origin: String) -> String? {
+        let parts = origin.lowercased().split(separator: "/", omittingEmptySubsequences: false)
+        guard parts.count == 3, parts[0] == "http:" || parts[0] == "https:", parts[1].isEmpty else { return nil }
+        return String(parts[2])
+    }
+
+    /// The host of `host[:port]`, without the brackets of an IPv6 address.
+    static func host(of authority: String) -> String {
+        if authority.hasPrefix("[") { return String(authority.dropFirst().prefix { $0 != "]" }) }
+        return String(authority.prefix { $0 != ":" })
+    }
+
+    /// Browsers know an IPv4 address by its last part, which is a number: no name ends in one.
+    private static func isAddress(_ host: String) -> Bool {
+        if host.contains(":") {
+            return host.utf8.allSatisfy { 48...57 ~= $0 || 97...102 ~= $0 || $0 == 58 || $0 == 46 }
+        }
+        let parts = host.split(separator: ".", omittingEmptySubsequences: false)
+        return parts.count == 4 && parts.allSatisfy { UInt8($0) != nil }
+    }
+}

@@ -1,0 +1,132 @@
+import HaulBus
+import HaulContract
+import HaulRedis
+import Synchronization
+
+/// Events for all who listen, over one subscription for each job that is watched, or for a whole queue.
+actor EventHub {
+    struct Topic: Hashable {
+        let queue: String
+        /// nil for all jobs.
+        let id: String?
+    }
+
+    private struct Feed {
+        let task: Task<Void, Never>
+        let mailboxes: Listeners
+    }
+
+    private let queues: [String: Queue]
+    private var feeds: [Topic: Feed] = [:]
+    /// Each is a connection to Redis.
+    private static let mostFeeds = 32
+
+    init(_ queues: [Queue]) { self.queues = Dictionary(uniqueKeysWithValues: queues.map { ($0.name.text, $0) }) }
+
+    /// Begins to listen. Throws if too many jobs are watched.
+    func listen(to topic: Topic) throws(APIError) -> Mailbox {
+        let mailbox = Mailbox()
+        if let feed = feeds[topic] {
+            feed.mailboxes.add(mailbox)
+            return mailbox
+        }
+        guard let queue = queues[topic.queue] else { throw .notFound("the queue \(topic.queue)") }
+        guard feeds.count < Self.mostFeeds else {
+            throw APIError(503, "busy", "too many jobs are watched at once: try again in a moment")
+        }
+        let listeners = Listeners()
+        listeners.add(mailbox)
+        let subscription = queue.events(of: topic.id.map { [$0] })
+        let task = Task {
+            for await element in subscription {
+                switch element {
+                case .message(_, let payload): listeners.post(String(decoding: payload, as: UTF8.self))
+                case .subscribed: listeners.open()
+                case .interrupted: listeners.lose()
+                }
+            }
+        }
+        feeds[topic] = Feed(task: task, mailboxes: listeners)
+        return mailbox
+    }
+
+    func leave(_ topic: Topic, _ mailbox: Mailbox) {
+        guard let feed = feeds[topic], feed.mailboxes.remove(mailbox) else { return }
+        feed.task.cancel()
+        feeds[topic] = nil
+    }
+}
+
+/// The mailboxes of one feed.
+private final class Listeners: Sendable {
+    private let all = Mutex<(mailboxes: [Mailbox], isOpen: Bool)>(([], false))
+
+    func add(_ mailbox: Mailbox) {
+        let isOpen = all.withLock {
+            $0.mailboxes.append(mailbox)
+            return $0.isOpen
+        }
+        if isOpen { mailbox.open() }
+    }
+
+    /// Whether none is left.
+    func remove(_ mailbox: Mailbox) -> Bool {
+        all.withLock {
+            $0.mailboxes.removeAll { $0 === mailbox }
+            return $0.mailboxes.isEmpty
+        }
+    }
+
+    func post(_ event: String) { for mailbox in all.withLock({ $0.mailboxes }) { mailbox.post(event) } }
+
+    func open() {
+        let mailboxes = all.withLock {
+            $0.isOpen = true
+            return $0.mailboxes
+        }
+        for mailbox in mailboxes { mailbox.open() }
+    }
+
+    func lose() {
+        let mailboxes = all.withLock {
+            $0.isOpen = false
+            return $0.mailboxes
+        }
+        for mailbox in mailboxes { mailbox.lose() }
+    }
+}
+
+/// Events that one listener has not taken yet; the oldest go when there are too many.
+final class Mailbox: Sendable {
+    struct Content {
+        var events: [String] = []
+        /// Some events did not come, or were dropped.
+        var hasGap = false
+        /// Subscribed to the channel since the last look.
+        var isOpened = false
+    }
+
+    private let content = Mutex(Content())
+    private static let mostEvents = 2000
+
+    func post(_ event: String) {
+        content.withLock {
+            if $0.events.count >= Self.mostEvents {
+                $0.events.removeFirst(Self.mostEvents / 2)
+                $0.hasGap = true
+            }
+            $0.events.append(event)
+        }
+    }
+
+    func open() { content.withLock { $0.isOpened = true } }
+    func lose() { content.withLock { $0.hasGap = true } }
+
+    /// Takes out all there is.
+    func take() -> Content { content.withLock { exchange(&$0) } }
+
+    private func exchange(_ value: inout Content) -> Content {
+        defer { value = Content() }
+        return value
+    }
+}

@@ -1,0 +1,72 @@
+import HaulBus
+import HaulContract
+
+/// A job as the API tells it: the hash's own names, numbers as numbers, and no secret.
+enum JobJSON {
+    /// `inode` and `mtime` stay texts: they are larger than what many JSON readers keep of a number.
+    private static let numbers: Set<String> = [
+        "received", "total", "speed", "attempt", "crashes", "created", "started", "updated", "finished", "seq", "epoch",
+        "deadline_at", "validated", "last_modified_strong",
+    ]
+    /// More are drawn by no page.
+    private static let mostIntervals = 4096
+
+    /// All there is to know.
+    static func whole(_ record: JobRecord) -> String {
+        var json = JSONObject()
+        json.set("id", record.id)
+        json.set("host", host(of: record["url"]))
+        json.set("ended", record.hasEnded)
+        let shown = record.fields.filter { !JobRecord.hidden.contains($0.key) && !$0.value.isEmpty }
+        for (name, value) in shown.sorted(by: { $0.key < $1.key }) { set(name, value, in: &json) }
+        let intervals = record.offsets.intervals.prefix(mostIntervals)
+        let pairs = intervals.map { "[\($0.lowerBound),\($0.upperBound)]" }
+        json.set("offsets", json: "[\(pairs.joined(separator: ","))]")
+        return json.text
+    }
+
+    /// A line about it: `fields` of its hash, as far as there is one.
+    static func line(_ job: ListedJob, state: JobState, _ fields: [String: String]) -> String {
+        var json = JSONObject()
+        json.set("id", job.id)
+        json.set("state", fields["state"] ?? state.rawValue)
+        let url = fields["url"] ?? job.maskedURL
+        json.set("url", url)
+        json.set("host", host(of: url))
+        if state != .running { json.set("moment", job.moment) }
+        for name in Queue.summaryFields where name != "state" && name != "url" {
+            if let value = fields[name], !value.isEmpty { set(name, value, in: &json) }
+        }
+        return json.text
+    }
+
+    private static func set(_ name: String, _ value: String, in json: inout JSONObject) {
+        switch name {
+        case "meta": json.set(name, json: (try? JSON(value)) != nil ? value : JSON.quoted(value))
+        case _ where numbers.contains(name):
+            json.set(name, json: Int64(value).map { "\($0)" } ?? JSON.quoted(value))
+        default: json.set(name, value)
+        }
+    }
+
+    /// The host of a URL without credentials, in lower case.
+    static func host(of url: String?) -> String? {
+        guard let url, let scheme = url.range(of: "://") else { return nil }
+        let authority = url[scheme.upperBound...].prefix { $0 != "/" && $0 != "?" && $0 != "#" }
+        let host = Admission.host(of: String(authority)).lowercased()
+        return host.isEmpty ? nil : host
+    }
+}
+
+extension String {
+    /// Where `text` stands first, by bytes.
+    fileprivate func range(of text: String) -> Range<String.Index>? {
+        var start = utf8.startIndex
+        while start < utf8.endIndex {
+            let rest = utf8[start...]
+            if rest.starts(with: text.utf8) { return start..<utf8.index(start, offsetBy: text.utf8.count) }
+            start = utf8.index(after: start)
+        }
+        return nil
+    }
+}

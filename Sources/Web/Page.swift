@@ -1,0 +1,35 @@
+import HaulHTTPServer
+
+/// The page's files, compiled in: nothing beside the binary is needed, and nothing from elsewhere.
+struct Page: Sendable {
+    struct File: Sendable {
+        let type: String
+        let bytes: [UInt8]
+        let tag: String
+
+        init(_ name: String, _ bytes: [UInt8]) {
+            self.bytes = bytes
+            type = Page.types[String(name.split(separator: ".").last ?? "")] ?? "application/octet-stream"
+            tag = "\"\(Hexadecimal.text(SHA256.digest(bytes).prefix(8)))\""
+        }
+    }
+
+    private static let types = [
+        "html": "text/html; charset=utf-8", "css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8",
+        "json": "application/json", "svg": "image/svg+xml",
+    ]
+
+    private let files: [String: File]
+
+    init() {
+        files = Dictionary(uniqueKeysWithValues: PageFiles.all.map { ($0.name, File($0.name, $0.bytes)) })
+    }
+
+    /// The file of this name; "" is the page itself.
+    func response(_ name: String, to request: ServerRequest) -> ServerResponse? {
+        guard let file = files[name.isEmpty ? "index.html" : name] else { return nil }
+        let fields = [("Content-Type", file.type), ("ETag", file.tag), ("Cache-Control", "no-cache")]
+        let isKnown = request["if-none-match"]?.contains(file.tag) ?? false
+        return ServerResponse(isKnown ? 304 : 200, fields: fields, body: .bytes(isKnown ? [] : file.bytes))
+    }
+}

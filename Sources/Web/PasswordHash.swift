@@ -1,0 +1,92 @@
+import CHaulOpenSSL
+import HaulExecutors
+
+/// A password as it is kept: scrypt (RFC 7914) of OpenSSL, with its own salt and costs, so that both can grow.
+package struct PasswordHash: Sendable, Equatable {
+    /// The binary logarithm of N: 15 makes a guess cost 32 MiB and about a tenth of a second.
+    private let cost: UInt64
+    private let blockSize: UInt64
+    private let lanes: UInt64
+    private let salt: [UInt8]
+    private let key: [UInt8]
+
+    private static let beginning = "scrypt"
+    private static let mostMemory: UInt64 = 256 << 20
+
+    /// Of a new password, with a random salt. Takes about a tenth of a second with the cost that is given by default.
+    package init(password: String, cost: UInt64 = 15) {
+        (self.cost, blockSize, lanes) = (cost, 8, 1)
+        salt = Random.bytes(16)
+        key = Self.derive(password, cost, 8, 1, salt, count: 32) ?? []
+    }
+
+    /// As `text` gives it; nil for anything else, and for costs that nobody would want.
+    package init?(_ text: String) {
+        let parts = text.split(separator: "$", omittingEmptySubsequences: false).map(String.init)
+        guard parts.count == 6, parts[0] == Self.beginning, let cost = UInt64(parts[1]), (4...20).contains(cost),
+            let blockSize = UInt64(parts[2]), (1...32).contains(blockSize), let lanes = UInt64(parts[3]),
+            (1...4).contains(lanes), let salt = Hexadecimal.bytes(parts[4]), salt.count >= 8,
+            let key = Hexadecimal.bytes(parts[5]), (16...64).contains(key.count),
+            128 * blockSize << cost <= Self.mostMemory / 2
+        else { return nil }
+        (self.cost, self.blockSize, self.lanes, self.salt, self.key) = (cost, blockSize, lanes, salt, key)
+    }
+
+    package var text: String {
+        "\(Self.beginning)$\(cost)$\(blockSize)$\(lanes)$\(Hexadecimal.text(salt))$\(Hexadecimal.text(key))"
+    }
+
+    /// Takes as long as making it did: not for Swift's own threads.
+    package func matches(_ password: String) -> Bool {
+        let other = Self.derive(password, cost, blockSize, lanes, salt, count: key.count)
+        return other.map { ConstantTime.areEqual($0, key) } ?? false
+    }
+
+    private static func derive(
+        _ password: String, _ cost: UInt64, _ blockSize: UInt64, _ lanes: UInt64, _ salt: [UInt8], count: Int
+    ) -> [UInt8]? {
+        var key = [UInt8](repeating: 0, count: count)
+        let bytes = Array(password.utf8).map { CChar(bitPattern: $0) }
+        let status = EVP_PBE_scrypt(
+            bytes, bytes.count, salt, salt.count, 1 << cost, blockSize, lanes, mostMemory, &key, count)
+        return status == 1 ? key : nil
+    }
+}
+
+enum ConstantTime {
+    /// Takes the same time wherever they differ.
+    static func areEqual(_ one: [UInt8], _ other: [UInt8]) -> Bool {
+        one.count == other.count && zip(one, other).reduce(0) { $0 | ($1.0 ^ $1.1) } == 0
+    }
+}
+
+package enum Random {
+    package static func bytes(_ count: Int) -> [UInt8] {
+        var generator = SystemRandomNumberGenerator()
+        return (0..<count).map { _ in UInt8.random(in: 0...255, using: &generator) }
+    }
+}
+
+package enum Hexadecimal {
+    package static func text(_ bytes: some Sequence<UInt8>) -> String {
+        let digits = Array("0123456789abcdef".utf8)
+        return String(decoding: bytes.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }, as: UTF8.self)
+    }
+
+    /// nil for what is not hexadecimal, two digits for each byte.
+    static func bytes(_ text: String) -> [UInt8]? {
+        let digits = Array(text.utf8)
+        guard digits.count % 2 == 0, digits.allSatisfy({ 48...57 ~= $0 || 97...102 ~= $0 | 32 }) else { return nil }
+        return stride(from: 0, to: digits.count, by: 2).map {
+            UInt8(String(decoding: digits[$0..<$0 + 2], as: UTF8.self), radix: 16)!
+        }
+    }
+}
+
+enum SHA256 {
+    static func digest(_ bytes: [UInt8]) -> [UInt8] {
+        var digest = [UInt8](repeating: 0, count: 32)
+        EVP_Digest(bytes, bytes.count, &digest, nil, EVP_sha256(), nil)
+        return digest
+    }
+}

@@ -1,0 +1,44 @@
+/// A request's query, decoded (application/x-www-form-urlencoded): the first value of each name counts.
+struct Query: Sendable {
+    let pairs: [(name: String, value: String)]
+
+    init(_ text: String) {
+        pairs = text.split(separator: "&").map { part in
+            let sides = part.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+            return (
+                Self.decoded(sides[0], plusIsSpace: true) ?? "",
+                sides.count > 1 ? Self.decoded(sides[1], plusIsSpace: true) ?? "" : ""
+            )
+        }
+    }
+
+    subscript(name: String) -> String? { pairs.first { $0.name == name }?.value }
+
+    /// A whole number within `range`; `fallback` if it is absent. Throws for anything else.
+    func integer(_ name: String, in range: ClosedRange<Int64>, else fallback: Int64) throws(APIError) -> Int64 {
+        guard let text = self[name], !text.isEmpty else { return fallback }
+        guard let number = Int64(text), range.contains(number) else {
+            throw APIError(
+                400, "bad_request",
+                "\(name) must be a whole number from \(range.lowerBound) to \(range.upperBound)")
+        }
+        return number
+    }
+
+    /// `text` without its percent signs; nil if it is no UTF-8 then, or a percent sign has no two digits behind it.
+    static func decoded(_ text: some StringProtocol, plusIsSpace: Bool = false) -> String? {
+        var bytes: [UInt8] = []
+        var rest = Array(text.utf8)[...]
+        while let byte = rest.popFirst() {
+            if byte == UInt8(ascii: "%") {
+                guard rest.count >= 2, let value = Hexadecimal.bytes(String(decoding: rest.prefix(2), as: UTF8.self))
+                else { return nil }
+                bytes.append(value[0])
+                rest = rest.dropFirst(2)
+            } else {
+                bytes.append(plusIsSpace && byte == UInt8(ascii: "+") ? 32 : byte)
+            }
+        }
+        return String(validating: bytes, as: UTF8.self)
+    }
+}

@@ -1,0 +1,206 @@
+import HaulBus
+import HaulContract
+import HaulRedis
+
+/// What is read of one queue, in pages; what stays the same between two reads is kept here.
+actor QueueDesk {
+    nonisolated let queue: Queue
+
+    private var running: (ids: [String], read: ContinuousClock.Instant)?
+    /// Bytes per second of running jobs, as they were read last.
+    private var speeds: [String: Int64] = [:]
+    /// Which of the running jobs are read next.
+    private var nextSpeed = 0
+    /// Jobs that failed lately, by when they did.
+    private var failures: [ListedJob: (error: String, host: String)] = [:]
+
+    /// How many of the running jobs' speeds are read each time, and how many failures are told apart.
+    private static let mostSpeeds = 2000
+    private static let mostFailures = 1000
+    /// Milliseconds of silence after which a worker is quiet, and lost.
+    static let quiet: Int64 = 3000
+    static let lost: Int64 = 10_000
+
+    init(_ queue: Queue) { self.queue = queue }
+
+    // MARK: Overview
+
+    func overview() async throws -> String {
+        let now = try await queue.moment()
+        let stats = try await queue.stats()
+        var json = JSONObject()
+        json.set("queue", queue.name.text)
+        json.set("now", now)
+        var counts = JSONObject()
+        for state in JobState.allCases { counts.set(state.rawValue, stats.counts[state] ?? 0) }
+        json.set("counts", json: counts.text)
+        json.set("rejected", stats.rejected)
+        json.set("paused", stats.isPaused)
+        json.set("max_running", stats.maxRunning)
+        json.set("workers", json: try await marks(now))
+        json.set("oldest_waiting", try await oldest())
+        let (speed, share) = try await speed()
+        json.set("speed", speed)
+        json.set("speed_of", share)
+        json.set("failures", json: try await failuresJSON())
+        return json.text
+    }
+
+    private func marks(_ now: Int64) async throws -> String {
+        var counts = ["live": 0, "quiet": 0, "lost": 0]
+        for (_, fields) in try await queue.workers() { counts[Self.mark(of: fields, now), default: 0] += 1 }
+        var json = JSONObject()
+        for name in ["live", "quiet", "lost"] { json.set(name, counts[name]) }
+        return json.text
+    }
+
+    private static func mark(of worker: [String: String], _ now: Int64) -> String {
+        let silence = now - (worker["seen"].flatMap { Int64($0) } ?? 0)
+        return silence < quiet ? "live" : silence < lost ? "quiet" : "lost"
+    }
+
+    /// The moment of the push that waits longest, unix ms; nil if none waits, or none of the first ones tells it.
+    private func oldest() async throws -> Int64? {
+        let first = try await queue.listed(in: .queued, from: 0, limit: 8)
+        if let moment = first.compactMap(\.moment).min() { return moment }
+        let hashes = try await queue.fields(["updated", "created"], of: first.map(\.id))
+        return hashes.compactMap { ($0["updated"] ?? $0["created"]).flatMap { Int64($0) } }.min()
+    }
+
+    /// The sum of the running jobs' speeds, and of how many they are known.
+    private func speed() async throws -> (sum: Int64, of: Int) {
+        let ids = try await runningIDs()
+        if nextSpeed >= ids.count { nextSpeed = 0 }
+        let batch = ids[nextSpeed..<min(nextSpeed + Self.mostSpeeds, ids.count)]
+        for (id, fields) in zip(batch, try await queue.fields(["speed"], of: batch)) {
+            speeds[id] = fields["speed"].flatMap { Int64($0) } ?? 0
+        }
+        nextSpeed = batch.endIndex
+        let current = Set(ids)
+        speeds = speeds.filter { current.contains($0.key) }
+        return (speeds.values.reduce(0, +), speeds.count)
+    }
+
+    /// The newest failures by error and by host; only those that are new are read.
+    private func failuresJSON() async throws -> String {
+        let newest = try await queue.listed(in: .failed, from: 0, limit: Self.mostFailures)
+        let unknown = newest.filter { failures[$0] == nil }
+        let hashes = try await queue.fields(["error", "url"], of: unknown.map(\.id))
+        for (job, fields) in zip(unknown, hashes) {
+            failures[job] = (fields["error"] ?? "unknown", JobJSON.host(of: fields["url"]) ?? "unknown")
+        }
+        let kept = Set(newest)
+        failures = failures.filter { kept.contains($0.key) }
+        var json = JSONObject()
+        json.set("of", failures.count)
+        json.set("by_error", json: Self.ranked(failures.values.map(\.error)))
+        json.set("by_host", json: Self.ranked(failures.values.map(\.host)))
+        return json.text
+    }
+
+    /// The most frequent of `names`, as pairs of a name and a count.
+    private static func ranked(_ names: [String]) -> String {
+        let counts = Dictionary(names.map { ($0, 1) }, uniquingKeysWith: +)
+        let first = counts.sorted { ($1.value, $0.key) < ($0.value, $1.key) }.prefix(12)
+        return "[\(first.map { "[\(JSON.quoted($0.key)),\($0.value)]" }.joined(separator: ","))]"
+    }
+
+    // MARK: Lists
+
+    /// Once a second at most, and seldomer the more there are.
+    private func runningIDs() async throws -> [String] {
+        if let running, running.read + .milliseconds(max(900, running.ids.count)) > .now { return running.ids }
+        let ids = try await queue.runningIDs()
+        running = (ids, .now)
+        return ids
+    }
+
+    /// At most `limit` jobs in `state`, without the first `start`, with what a line about each wants.
+    func page(
+        of state: JobState, from start: Int, limit: Int
+    ) async throws -> [(job: ListedJob, fields: [String: String])] {
+        let jobs: [ListedJob]
+        if state == .running {
+            let ids = try await runningIDs()
+            jobs = ids[min(start, ids.count)..<min(start + limit, ids.count)].map { ListedJob(id: $0) }
+        } else {
+            jobs = try await queue.listed(in: state, from: start, limit: limit)
+        }
+        return Array(zip(jobs, try await queue.fields(Queue.summaryFields, of: jobs.map(\.id))))
+    }
+
+    /// A page of jobs as JSON. With a filter so many are looked at as one page may take time for; `next` says where to go on.
+    func list(_ state: JobState, _ filter: JobFilter, from start: Int, limit: Int) async throws -> String {
+        let total = try await queue.count(in: state)
+        var lines: [String] = []
+        var position = start
+        let end = filter.isEmpty ? start + limit : start + 2000
+        reading: while position < end, lines.count < limit {
+            let page = try await page(of: state, from: position, limit: min(500, end - position))
+            if page.isEmpty {
+                position = total
+                break
+            }
+            for (job, fields) in page {
+                position += 1
+                guard filter.matches(job, fields) else { continue }
+                lines.append(JobJSON.line(job, state: state, fields))
+                if lines.count == limit { break reading }
+            }
+        }
+        var json = JSONObject()
+        json.set("state", state.rawValue)
+        json.set("total", total)
+        json.set("examined", position - start)
+        json.set("next", position < total ? position : nil)
+        json.set("jobs", json: "[\(lines.joined(separator: ","))]")
+        return json.text
+    }
+
+    /// The ids that match, at most `limit`, of all jobs in `state`; and whether that were all of them.
+    func ids(
+        in state: JobState, _ filter: JobFilter, limit: Int
+    ) async throws -> (ids: [String], isWhole: Bool) {
+        var ids: [String] = []
+        var position = 0
+        while !Task.isCancelled {
+            let page = try await page(of: state, from: position, limit: 500)
+            if page.isEmpty { return (ids, true) }
+            position += page.count
+            for (job, fields) in page where filter.matches(job, fields) {
+                guard ids.count < limit else { return (ids, false) }
+                ids.append(job.id)
+            }
+        }
+        return (ids, false)
+    }
+
+    func workers() async throws -> String {
+        let now = try await queue.moment()
+        let workers = try await queue.workers().map { name, fields in
+            var json = JSONObject()
+            json.set("name", name)
+            json.set("mark", Self.mark(of: fields, now))
+            for (field, value) in fields.sorted(by: { $0.key < $1.key }) where Self.shown.contains(field) {
+                json.set(field, json: Int64(value).map { "\($0)" } ?? JSON.quoted(value))
+            }
+            return json.text
+        }
+        return #"{"now":\#(now),"workers":[\#(workers.joined(separator: ","))]}"#
+    }
+
+    private static let shown: Set<String> = ["host", "pid", "version", "slots", "running", "seen", "store", "state"]
+
+    /// The newest rejected elements. A viewer does not see the elements: they may hold secrets.
+    func rejected(limit: Int, withElements: Bool) async throws -> String {
+        let entries = try await queue.rejected(limit: limit).map { text in
+            guard let entry = try? JSON(text) else { return JSON.quoted(withElements ? text : "") }
+            var json = JSONObject()
+            json.set("at", entry["at"]?.integer)
+            json.set("reason", entry["reason"]?.string)
+            if withElements { json.set("element", entry["element"]?.string) }
+            return json.text
+        }
+        return #"{"rejected":[\#(entries.joined(separator: ","))]}"#
+    }
+}

@@ -1,0 +1,42 @@
+package import HaulBus
+package import HaulHTTPServer
+package import HaulRedis
+
+/// What `haul web` is told.
+package struct WebConfiguration: Sendable {
+    package var redis: RedisURL
+    /// The queues that are shown and steered, in this order; no others are reached.
+    package var queues: [QueueName]
+    package var addresses: [ListenAddress]
+    /// nil: everybody is an operator. Only on loopback.
+    package var accounts: Accounts?
+    /// What comes before every path, like "/haul"; empty for nothing.
+    package var prefix = ""
+    /// Names by which browsers reach this server, besides localhost and IP addresses.
+    package var hosts: [String] = []
+    package var limits = ServerLimits()
+    package var version = ""
+
+    package init(redis: RedisURL, queues: [QueueName], addresses: [ListenAddress]) {
+        (self.redis, self.queues, self.addresses) = (redis, queues, addresses)
+    }
+
+    /// Why these settings do not go together; nil if they do.
+    package var problem: String? {
+        if accounts == nil, let open = addresses.first(where: { !$0.isLoopback }) {
+            return "others reach \(open): give --auth FILE, or listen on 127.0.0.1"
+        }
+        if queues.isEmpty { return "no queue is named" }
+        guard prefix.isEmpty || Self.isPrefix(prefix) else {
+            return "--prefix must begin with / and have only letters, digits and . _ - / in it, not \"\(prefix)\""
+        }
+        return nil
+    }
+
+    private static func isPrefix(_ text: String) -> Bool {
+        text.hasPrefix("/") && !text.hasSuffix("/") && !text.contains("//")
+            && text.utf8.allSatisfy {
+                48...57 ~= $0 || 97...122 ~= $0 | 32 || "._-/".utf8.contains($0)
+            }
+    }
+}

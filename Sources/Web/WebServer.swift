@@ -1,0 +1,93 @@
+import HaulContract
+package import HaulHTTPServer
+import HaulRedis
+
+/// `haul web`: the page, and the API behind it.
+package final class WebServer: Sendable {
+    private let configuration: WebConfiguration
+    private let admission: Admission
+    private let api: API
+    private let page = Page()
+
+    package init(_ configuration: WebConfiguration) {
+        self.configuration = configuration
+        admission = Admission(hosts: Set(configuration.hosts.map { $0.lowercased() }), accounts: configuration.accounts)
+        api = API(configuration)
+    }
+
+    /// Listens, and answers until the task is cancelled. `ready` is told where.
+    package func run(ready: @Sendable ([ListenAddress]) -> Void) async throws {
+        let server = HTTPServer(limits: configuration.limits) { [self] request in await respond(request) }
+        var places: [ListenAddress] = []
+        for address in configuration.addresses { places.append(try await server.listen(on: address)) }
+        ready(places)
+        let (forever, _) = AsyncStream<Never>.makeStream()
+        for await _ in forever {}
+        await server.stop()
+        await api.redis.close()
+    }
+
+    func respond(_ request: ServerRequest) async -> ServerResponse {
+        var response: ServerResponse
+        do throws(APIError) { response = try await answer(request) } catch { response = error.response }
+        response.fields += Self.protection
+        return response
+    }
+
+    /// Nothing but what this server serves is run, shown or asked, and no page of others may show ours.
+    private static let protection: [(name: String, value: String)] = [
+        (
+            "Content-Security-Policy",
+            "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+                + "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
+        ),
+        ("X-Content-Type-Options", "nosniff"), ("Referrer-Policy", "no-referrer"),
+        ("Cross-Origin-Opener-Policy", "same-origin"), ("Cross-Origin-Resource-Policy", "same-origin"),
+    ]
+
+    private func answer(_ request: ServerRequest) async throws(APIError) -> ServerResponse {
+        guard ["GET", "HEAD", "POST", "PATCH"].contains(request.method) else {
+            throw APIError(405, "method", "\(request.method) is nothing that can be done here")
+        }
+        if let refusal = admission.refusal(ofHost: request) { throw refusal }
+        guard let path = localPath(of: request) else {
+            guard request.path == configuration.prefix else { throw .notFound("this path") }
+            return ServerResponse(308, fields: [("Location", configuration.prefix + "/")])
+        }
+        if path == "healthz" { return ServerResponse(200, "text/plain; charset=utf-8", "ok\n") }
+        if path == "readyz" { return await readiness() }
+        let visitor: Visitor
+        switch await admission.visitor(request) {
+        case .visitor(let known): visitor = known
+        case .refused(let error): throw error
+        }
+        let isRead = request.method == "GET" || request.method == "HEAD"
+        if isRead, let file = page.response(path, to: request) { return file }
+        guard path.hasPrefix("api/") else { throw .notFound("this path") }
+        if let refusal = admission.refusal(ofOrigin: request) { throw refusal }
+        let parts = path.dropFirst(4).split(separator: "/", omittingEmptySubsequences: false)
+        let decoded = parts.compactMap { Query.decoded($0) }
+        guard decoded.count == parts.count else { throw .notFound("this path") }
+        return try await api.respond(request, decoded, visitor)
+    }
+
+    /// The path behind the prefix, without a slash before it; nil outside of the prefix.
+    private func localPath(of request: ServerRequest) -> String? {
+        guard request.path.hasPrefix(configuration.prefix + "/") else { return nil }
+        return String(request.path.dropFirst(configuration.prefix.count + 1))
+    }
+
+    /// Whether Redis answers.
+    private func readiness() async -> ServerResponse {
+        do throws(APIError) {
+            let redis = api.redis
+            let pong = API.Resource(key: "ping", age: .milliseconds(500)) {
+                try await redis.send(Command("PING"), timeout: .seconds(2)).string ?? ""
+            }
+            _ = try await api.text(of: pong)
+            return ServerResponse(200, "text/plain; charset=utf-8", "ready\n")
+        } catch {
+            return ServerResponse(503, "text/plain; charset=utf-8", "Redis does not answer\n")
+        }
+    }
+}

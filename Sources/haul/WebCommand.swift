@@ -1,0 +1,118 @@
+import ArgumentParser
+import Glibc
+import HaulBus
+import HaulHTTPServer
+import HaulRedis
+import HaulWeb
+import HaulWorker
+
+struct WebCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "web", abstract: "Serve a page and an API until SIGTERM.",
+        subcommands: [ServePage.self, HashPassword.self], defaultSubcommand: ServePage.self)
+
+    struct ServePage: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            commandName: "serve", abstract: "Serve the page; so does haul web alone.",
+            discussion: "docs/web.md is for operators, docs/api.md for services.")
+
+        @Option(name: .long, help: CommonOptions.redisHelp) var redis: String?
+        @Option(help: "A queue to show and steer. May be repeated. [HAUL_QUEUE, else default]")
+        var queue: [String] = []
+        @Option(help: "Where to listen, ADDRESS:PORT or PORT. Beyond loopback --auth is needed. May be repeated.")
+        var listen: [String] = ["127.0.0.1:8484"]
+        @Option(help: "A file of users and tokens, lines that haul web hash-password makes. [HAUL_WEB_AUTH]")
+        var auth: String?
+        @Option(help: "What comes before every path behind a reverse proxy, like /haul.") var prefix = ""
+        @Option(help: "A name by which browsers reach this server, besides localhost and addresses. May be repeated.")
+        var host: [String] = []
+
+        func run() async throws {
+            let configuration = try settings()
+            let server = WebServer(configuration)
+            let work = Task {
+                try await server.run { places in
+                    for place in places {
+                        Terminal.complain("haul: the page is at http://\(place)\(configuration.prefix)/")
+                    }
+                    if configuration.accounts == nil {
+                        Terminal.complain("haul: nobody signs in: whoever reaches this address is an operator")
+                    }
+                }
+            }
+            let signals = Task { for await _ in Signals.terminations() { work.cancel() } }
+            defer { signals.cancel() }
+            do { try await work.value } catch let error as ServerError {
+                throw ExitStatus.because(.usage, error.description)
+            } catch is CancellationError {}
+        }
+
+        private func settings() throws -> WebConfiguration {
+            var common = CommonOptions()
+            common.redis = redis
+            common.queue = nil
+            common.json = false
+            let names = queue.isEmpty ? [CommonOptions.environment("HAUL_QUEUE") ?? "default"] : queue
+            var queues: [QueueName] = []
+            for text in names {
+                guard let name = QueueName(text) else {
+                    throw ExitStatus.because(
+                        .usage, "\"\(text)\" is no queue's name: 1 to 64 of the characters A-Z a-z 0-9 . _ -")
+                }
+                if !queues.contains(name) { queues.append(name) }
+            }
+            let addresses = try listen.map { text in
+                guard let address = ListenAddress(text) else {
+                    throw ExitStatus.because(
+                        .usage, "--listen wants an IP address and a port, like 127.0.0.1:8484, not \"\(text)\"")
+                }
+                return address
+            }
+            var result = WebConfiguration(redis: try common.url(), queues: queues, addresses: addresses)
+            result.prefix = prefix.hasSuffix("/") ? String(prefix.dropLast()) : prefix
+            result.hosts = host
+            result.version = Version.text
+            if let path = auth ?? CommonOptions.environment("HAUL_WEB_AUTH") {
+                result.accounts = try accounts(path)
+            }
+            if let problem = result.problem { throw ExitStatus.because(.usage, problem) }
+            return result
+        }
+
+        private func accounts(_ path: String) throws -> Accounts {
+            guard let text = TextFile.read(path) else {
+                throw ExitStatus.because(.usage, "--auth \(path): \(String(cString: strerror(errno)))")
+            }
+            do { return try Accounts(text) } catch {
+                throw ExitStatus.because(.usage, "--auth \(path): \(error)")
+            }
+        }
+    }
+
+    struct HashPassword: ParsableCommand {
+        static let configuration = CommandConfiguration(
+            commandName: "hash-password", abstract: "Make a line for haul web --auth FILE.",
+            discussion: "The password is read from standard input. With --token a bearer token is made and told.")
+
+        @Argument(help: "The user's name, or what the token is for.") var name: String
+        @Option(help: "viewer or operator.") var role = "viewer"
+        @Flag(help: "Make a bearer token in place of a user with a password.") var token = false
+
+        func run() throws {
+            guard let role = Role(rawValue: role) else {
+                throw ExitStatus.because(.usage, "--role must be viewer or operator, not \"\(role)\"")
+            }
+            guard !name.isEmpty, !name.hasPrefix("#"),
+                name.utf8.allSatisfy({ $0 > 32 && $0 != 127 && $0 != UInt8(ascii: ":") })
+            else { throw ExitStatus.because(.usage, "a name has no spaces, no colon, and no # before it") }
+            if token {
+                let token = Hexadecimal.text(Random.bytes(24))
+                Terminal.complain("haul: the token, told only now: \(token)")
+                return Terminal.line("\(name) \(role.rawValue) \(Accounts.hash(token: token))")
+            }
+            let password = try Password.read("Password for \(name): ")
+            guard !password.isEmpty else { throw ExitStatus.because(.usage, "the password is empty") }
+            Terminal.line("\(name) \(role.rawValue) \(PasswordHash(password: password).text)")
+        }
+    }
+}

@@ -1,0 +1,157 @@
+import HaulBus
+import HaulContract
+import HaulHTTPServer
+import HaulTestSupport
+import Testing
+
+@testable import HaulWeb
+
+@Suite struct APITests {
+    private static let url = "http://user:planted@example.org/a.bin?sig=planted"
+
+    @Test func aServiceWithoutRedisPushesWatchesAndSteers() async throws {
+        let fixture = try await WebFixture()
+        let pushed = await fixture.push(#"{"url":"\#(Self.url)","id":"film","meta":{"a":[1]}}"#)
+        #expect(pushed.status == 202)
+        let at = try #require(pushed.json?.at("pushed")?.array?.first?["at"]?.integer)
+        #expect(await fixture.get(WebFixture.jobs + "/film").status == 404)
+        let claim = try #require(try await fixture.claim())
+        let job = await fixture.get(WebFixture.jobs + "/film").json
+        #expect(job?["state"]?.string == "running" && job?["url"]?.string == "http://example.org/a.bin?[masked]")
+        #expect(job?["meta"]?.text == #"{"a":[1]}"# && job?["ended"] == .bool(false))
+
+        async let end = fixture.get(WebFixture.jobs + "/film/wait?timeout=20&since=\(at)")
+        try await fixture.settle(claim, WebFixture.done)
+        #expect(await end.status == 200)
+        #expect(await end.json?["state"]?.string == "completed")
+        #expect(await fixture.get(WebFixture.jobs + "/film/wait?timeout=0&since=\(at + 100_000)").status == 202)
+
+        #expect(await fixture.ask("POST", WebFixture.control, #"{"action":"remove","ids":["film"]}"#).status == 202)
+        try await fixture.tick()
+        try await eventually("the job to be forgotten") {
+            await fixture.get(WebFixture.jobs + "/film").status == 404
+        }
+    }
+
+    @Test(arguments: [
+        ("{", 400), (#"{"url":"ftp://x/"}"#, 422), (#"{"url":"http://h/","speed":1}"#, 422), ("[]", 422), ("3", 422),
+        (#"[{"url":"http://h/"},{"id":"x"}]"#, 422),
+    ])
+    func jobsThatAreNoneAreRefusedAndNothingIsPushed(body: String, status: Int) async throws {
+        let fixture = try await WebFixture()
+        let answer = await fixture.push(body)
+        #expect(answer.status == status && answer.json?["message"]?.string != nil)
+        #expect(try await fixture.queue.count(in: .queued) == 0)
+    }
+
+    @Test func listsAreReadInPagesAndFiltered() async throws {
+        let fixture = try await WebFixture()
+        let jobs = (0..<30).map { #"{"url":"http://\#($0 % 3 == 0 ? "a" : "b").example/f\#($0)?k=1","id":"j\#($0)"}"# }
+        _ = await fixture.push("[\(jobs.joined(separator: ","))]")
+        let queued = await fixture.get(WebFixture.jobs + "?state=queued&limit=10").json
+        #expect(queued?["jobs"]?.array?.compactMap { $0["id"]?.string } == (0..<10).map { "j\($0)" })
+        #expect(queued?["total"]?.integer == 30 && queued?["next"]?.integer == 10)
+        #expect(queued?["jobs"]?.array?.first?["url"]?.string == "http://a.example/f0?[masked]")
+        for number in 0..<30 {
+            let claim = try #require(try await fixture.claim())
+            let code: ErrorCode = number % 2 == 0 ? .http(404) : .dns
+            try await fixture.settle(
+                claim, .failed(Failure(code, "no <b>luck</b>"), retryable: true, received: 0))
+        }
+        let failed = await fixture.get(WebFixture.jobs + "?state=failed&host=a.example&error=dns").json
+        #expect(
+            Set(failed?["jobs"]?.array?.compactMap { $0["id"]?.string } ?? []) == ["j3", "j9", "j15", "j21", "j27"])
+        #expect(failed?["next"] == nil && failed?["examined"]?.integer == 30)
+        let found = await fixture.get(WebFixture.jobs + "?state=failed&q=F29%3f").json
+        #expect(found?["jobs"]?.array?.first?["id"]?.string == "j29")
+
+        let overview = await fixture.get("/api/queues/default").json
+        #expect(overview?.at("counts", "failed")?.integer == 30)
+        #expect(overview?.at("failures", "by_host")?.text == #"[["b.example",20],["a.example",10]]"#)
+        #expect(overview?.at("failures", "by_error")?.text == #"[["dns",15],["http_404",15]]"#)
+
+        let retry = #"{"action":"retry","where":{"state":"failed","host":"a.example"},"limit":4}"#
+        let retried = await fixture.ask("POST", WebFixture.control, retry).json
+        #expect(retried?["requested"]?.integer == 4 && retried?["more"] == .bool(true))
+        try await fixture.tick()
+        #expect(try await fixture.queue.count(in: .queued) == 4)
+        #expect(await fixture.get(WebFixture.jobs + "?state=none").status == 400)
+        #expect(await fixture.get(WebFixture.jobs + "?limit=501").status == 400)
+    }
+
+    @Test func settingsAreChangedAndRefused() async throws {
+        let fixture = try await WebFixture()
+        let path = "/api/queues/default/settings"
+        let set = await fixture.ask("PATCH", path, #"{"paused":true,"max_running":7}"#)
+        #expect(set.status == 200 && set.text == #"{"paused":true,"max_running":7}"#)
+        #expect(await fixture.ask("PATCH", path, #"{"paused":false,"max_running":null}"#).text == #"{"paused":false}"#)
+        for body in [#"{"max_running":-1}"#, #"{"paused":1}"#, "{}", #"{"color":1}"#] {
+            #expect(await fixture.ask("PATCH", path, body).status == 422)
+        }
+    }
+
+    @Test func viewersSeeNoSecretAndChangeNothing() async throws {
+        let hash = PasswordHash(password: "p", cost: 4).text
+        let accounts = try Accounts("v viewer \(hash)\no operator \(hash)")
+        let fixture = try await WebFixture { $0.accounts = accounts }
+        let viewer = [(name: "authorization", value: "Basic djpw")]
+        let operating = [(name: "authorization", value: "Basic bzpw")]
+        #expect(await fixture.get("/api/session").status == 401)
+        #expect(await fixture.get("/").status == 401)
+        #expect(await fixture.get("/healthz").status == 200)
+
+        let job = #"{"url":"\#(Self.url)","id":"a","headers":{"X-Key":"planted"}}"#
+        #expect(await fixture.ask("POST", WebFixture.jobs, job, fields: viewer).status == 403)
+        #expect(await fixture.ask("POST", WebFixture.jobs, job, fields: operating).status == 202)
+        try await fixture.server.cli("LPUSH", "haul:{default}:jobs", #"{"url":"ftp://x/?planted"}"#)
+        let paths = [
+            "", "/jobs?state=queued", "/jobs?state=running", "/jobs/a", "/jobs/a/pushed", "/rejected", "/workers",
+        ]
+        _ = try await fixture.claim()
+        try await eventually("the element to be rejected") {
+            _ = try await fixture.claim()
+            return try await fixture.queue.rejected(limit: 1).count == 1
+        }
+        for path in paths {
+            let answer = await fixture.ask("GET", "/api/queues/default" + path, fields: viewer)
+            #expect(!answer.text.contains("planted"), "\(path)")
+        }
+        let secret = await fixture.ask("GET", WebFixture.jobs + "/a/pushed", fields: operating)
+        #expect(secret.json?.at("pushed", "headers", "X-Key")?.string == "planted")
+        let rejected = await fixture.ask("GET", "/api/queues/default/rejected", fields: operating)
+        #expect(rejected.text.contains("ftp://x/?planted"))
+        #expect(await fixture.ask("POST", WebFixture.control, "{}", fields: viewer).status == 403)
+        #expect(await fixture.ask("PATCH", "/api/queues/default/settings", "{}", fields: viewer).status == 403)
+    }
+
+    @Test func aHundredReadersCostRedisWhatOneDoes() async throws {
+        let fixture = try await WebFixture()
+        _ = await fixture.push(#"{"url":"http://h/a","id":"a"}"#)
+        _ = await fixture.get("/api/queues/default")
+        let before = try await fixture.server.statistic("total_commands_processed")
+        await withTaskGroup(of: Void.self) { group in
+            for _ in 0..<100 {
+                group.addTask { _ = await fixture.get(WebFixture.jobs + "?state=queued") }
+            }
+        }
+        let after = try await fixture.server.statistic("total_commands_processed")
+        #expect(after - before < 20, "\(after - before) commands")
+    }
+
+    @Test func otherQueuesAreNotReached() async throws {
+        let fixture = try await WebFixture()
+        #expect(await fixture.get("/api/queues/other").status == 404)
+        #expect(await fixture.ask("POST", "/api/queues/other/jobs", #"{"url":"http://h/"}"#).status == 404)
+        #expect(try await fixture.server.cli("KEYS", "haul:{other}*").isEmpty)
+    }
+
+    @Test func aRedisThatIsGoneIsSaidSo() async throws {
+        let fixture = try await WebFixture()
+        _ = await fixture.get("/api/queues/default")
+        #expect(await fixture.get("/readyz").status == 200)
+        fixture.server.signal(9)
+        try await eventually("the answer to say so") { await fixture.get("/readyz").status == 503 }
+        let answer = await fixture.get(WebFixture.jobs + "?state=paused")
+        #expect(answer.status == 503 && answer.json?["error"]?.string == "redis")
+    }
+}

@@ -1,0 +1,77 @@
+import Testing
+
+@testable import HaulWeb
+
+@Suite struct AccountsTests {
+    private func basic(_ credentials: String) -> String { "Basic " + credentials }
+
+    /// name:password of alice (operator), and of bob (viewer), in base64.
+    private let alice = "YWxpY2U6b3BlbiBzZXNhbWU="
+    private let wrong = "YWxpY2U6b3BlbiBzZXNhbQ=="
+    private let nobody = "Y2Fyb2w6b3BlbiBzZXNhbWU="
+
+    private func accounts() throws -> Accounts {
+        let hash = PasswordHash(password: "open sesame", cost: 6).text
+        return try Accounts(
+            """
+            # people
+            alice operator \(hash)
+
+            grafana\tviewer \(Accounts.hash(token: "secret-token"))
+            """)
+    }
+
+    @Test func passwordsAndTokensNameTheirOwners() async throws {
+        let accounts = try accounts()
+        let user = Visitor(name: "alice", role: .operator)
+        #expect(await accounts.visitor(basic(alice)) == .visitor(user))
+        #expect(await accounts.visitor(basic(alice)) == .visitor(user))
+        let token = Visitor(name: "grafana", role: .viewer)
+        #expect(await accounts.visitor("bearer secret-token") == .visitor(token))
+        #expect(await accounts.visitor(nil) == .none)
+        for text in [
+            basic(wrong), basic(nobody), basic("!"), basic(""), "Basic", "Bearer secret-toke", "Digest x", "",
+        ] {
+            #expect(await accounts.visitor(text) == .wrong, "\(text)")
+        }
+    }
+
+    @Test func manyGuessesAtOnceAreTurnedAway() async throws {
+        let accounts = try Accounts("alice operator \(PasswordHash(password: "open sesame", cost: 12).text)")
+        let outcomes = await withTaskGroup(of: Accounts.Outcome.self) { group in
+            for _ in 0..<60 { group.addTask { await accounts.visitor(self.basic(self.wrong)) } }
+            return await group.reduce(into: []) { $0.append($1) }
+        }
+        #expect(outcomes.contains(.busy) && outcomes.contains(.wrong))
+        #expect(outcomes.allSatisfy { $0 == .busy || $0 == .wrong })
+    }
+
+    @Test(arguments: [
+        ("", "it names nobody"), ("# nothing", "it names nobody"), ("alice operator", "line 1 wants a name"),
+        ("\nalice admin x", "line 2: \"admin\" is no role"), ("alice operator plain", "line 1: the hash"),
+        ("a:b viewer x", "line 1: a name has no colon"), ("alice viewer sha256:12", "line 1: sha256:"),
+        ("alice operator scrypt$40$8$1$0011223344556677$00112233445566778899aabbccddeeff", "line 1: the hash"),
+    ])
+    func filesThatAreWrongSayWhere(text: String, reason: String) {
+        do {
+            _ = try Accounts(text)
+            Issue.record("\(text) was taken")
+        } catch { #expect(error.description.hasPrefix(reason)) }
+    }
+
+    @Test func hashesAreReadAsTheyAreWritten() throws {
+        let hash = PasswordHash(password: "pä ss", cost: 5)
+        let read = try #require(PasswordHash(hash.text))
+        #expect(read == hash && read.matches("pä ss") && !read.matches("pa ss"))
+        #expect(PasswordHash(password: "pä ss", cost: 5) != hash)
+    }
+
+    /// The third test vector of RFC 7914, section 12.
+    @Test func theHashIsScrypt() throws {
+        let key =
+            "7023bdcb3afd7348461c06cd81fd38ebfda8fbba904f8e3ea9b543f6545da1f2"
+            + "d5432955613f0fcf62d49705242a9af9e61e85dc0d651e40dfcf017b45575887"
+        let hash = try #require(PasswordHash("scrypt$14$8$1$536f6469756d43686c6f72696465$\(key)"))
+        #expect(hash.matches("pleaseletmein") && !hash.matches("pleaseletmeout"))
+    }
+}

@@ -1,0 +1,154 @@
+import Foundation
+import HaulHTTPServer
+import HaulTestSupport
+import Testing
+
+/// What clients may take of the server, on real sockets.
+@Suite struct BoundTests {
+    private static let request = "GET /hello HTTP/1.1\r\nHost: h\r\n\r\n"
+
+    private func serve(
+        _ change: (inout ServerLimits) -> Void = { _ in },
+        _ handler: @escaping HTTPServer.Handler = { ServerResponse(200, "text/plain", "you asked for \($0.path)") }
+    ) async throws -> (HTTPServer, ListenAddress) {
+        var limits = ServerLimits()
+        change(&limits)
+        let server = HTTPServer(limits: limits, handler: handler)
+        return (server, try await server.listen(on: ListenAddress("127.0.0.1:0")!))
+    }
+
+    @Test func connectionsAreUsedAgain() async throws {
+        let (server, address) = try await serve()
+        let client = try RawClient(address)
+        for _ in 0..<3 {
+            await client.send(Self.request)
+            #expect(await client.read(until: "/hello").hasPrefix("HTTP/1.1 200 OK\r\n"))
+        }
+        #expect(await server.load.connections == 1)
+        await client.send("GET /last HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+        #expect(await client.read().hasSuffix("you asked for /last"))
+        await server.stop()
+    }
+
+    @Test func requestsThatComeTogetherAreAnsweredInOrder() async throws {
+        let (server, address) = try await serve()
+        let client = try RawClient(address)
+        let last = "GET /c HTTP/1.0\r\n\r\n"
+        await client.send("GET /a HTTP/1.1\r\nHost: h\r\n\r\nGET /b HTTP/1.1\r\nHost: h\r\n\r\n" + last)
+        let answers = await client.read()
+        let paths = ["/a", "/b", "/c"].compactMap { answers.range(of: "you asked for \($0)")?.lowerBound }
+        #expect(paths.count == 3 && paths == paths.sorted())
+        await server.stop()
+    }
+
+    @Test func tenMegabytesOfHeadersAreRefusedAfterTheFirstKilobytes() async throws {
+        let (server, address) = try await serve()
+        let client = try RawClient(address)
+        await client.send("GET / HTTP/1.1\r\nHost: h\r\nA: ")
+        await client.send([UInt8](repeating: 97, count: 10 << 20))
+        #expect(await client.read().hasPrefix("HTTP/1.1 431 "))
+        try await eventually("the connection to go") { await server.load.connections == 0 }
+        await server.stop()
+    }
+
+    @Test func bodiesAreBounded() async throws {
+        let (server, address) = try await serve { $0.body = 100 }
+        let client = try RawClient(address)
+        await client.send(
+            "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 101\r\n\r\n" + String(repeating: "a", count: 101))
+        #expect(await client.read().hasPrefix("HTTP/1.1 413 "))
+        await server.stop()
+    }
+
+    @Test func fiveHundredSlowClientsKeepNobodyWaiting() async throws {
+        let (server, address) = try await serve { limits in
+            limits.headTime = .seconds(2)
+            limits.connections = 520
+        }
+        var slow: [RawClient] = []
+        for _ in 0..<500 { slow.append(try RawClient(address)) }
+        for client in slow { await client.send("GET /slow HTTP/1.1\r\nHo") }
+        try await eventually("all of them to be there") { await server.load.connections >= 500 }
+        let client = try RawClient(address)
+        await client.send(Self.request)
+        #expect(await client.read(until: "/hello").hasPrefix("HTTP/1.1 200 "))
+        try await eventually("the slow ones to be gone") { slow.allSatisfy(\.isClosed) }
+        await client.send(Self.request)
+        #expect(await client.read(until: "/hello").hasPrefix("HTTP/1.1 200 "))
+        await server.stop()
+    }
+
+    @Test func oneConnectionTooManyTakesThePlaceOfTheIdlest() async throws {
+        let (server, address) = try await serve { $0.connections = 3 }
+        var clients: [RawClient] = []
+        for _ in 0..<3 {
+            let client = try RawClient(address)
+            await client.send(Self.request)
+            _ = await client.read(until: "/hello")
+            clients.append(client)
+        }
+        let late = try RawClient(address)
+        await late.send(Self.request)
+        #expect(await late.read(until: "/hello").hasPrefix("HTTP/1.1 200 "))
+        #expect(clients.map(\.isClosed) == [true, false, false])
+        await server.stop()
+    }
+
+    @Test func clientsThatDoNotReadTheirAnswerAreLeft() async throws {
+        let body = [UInt8](repeating: 97, count: 32 << 20)
+        let (server, address) = try await serve {
+            $0.writeTime = .milliseconds(300)
+        } _: { _ in
+            ServerResponse(200, body: .bytes(body))
+        }
+        let client = try RawClient(address)
+        await client.send(Self.request)
+        try await eventually("the answer to begin") { await server.load.connections == 1 }
+        try await eventually("the client to be left") { await server.load.connections == 0 }
+        await server.stop()
+    }
+
+    @Test func streamsEndWithTheirClientsAndAreBounded() async throws {
+        let ended = Shared(0)
+        let (server, address) = try await serve {
+            $0.streams = 1
+        } _: { _ in
+            ServerResponse(
+                200,
+                body: .stream { writer in
+                    defer { ended.change { $0 += 1 } }
+                    for number in 0..<10_000 {
+                        try await writer.send("piece \(number)\n")
+                        try await Task.sleep(for: .milliseconds(5))
+                    }
+                })
+        }
+        var client: RawClient? = try RawClient(address)
+        await client?.send(Self.request)
+        #expect(await client?.read(until: "piece 3").hasPrefix("HTTP/1.1 200 ") == true)
+        let second = try RawClient(address)
+        await second.send(Self.request)
+        #expect(await second.read(until: "\r\n\r\n").hasPrefix("HTTP/1.1 503 "))
+        client = nil
+        try await eventually("the stream to end") { ended.value == 1 }
+        await server.stop()
+    }
+
+    @Test func handlersWhoseClientIsGoneAreCancelled() async throws {
+        let wasCancelled = Shared(false)
+        let (server, address) = try await serve {
+            $0.lingerTime = .milliseconds(100)
+        } _: { _ in
+            try? await Task.sleep(for: .seconds(60))
+            wasCancelled.value = Task.isCancelled
+            return ServerResponse(200)
+        }
+        var client: RawClient? = try RawClient(address)
+        await client?.send(Self.request)
+        try await eventually("the request to be taken") { await server.load.connections == 1 }
+        client?.reset()
+        client = nil
+        try await eventually("the handler to be cancelled") { wasCancelled.value }
+        await server.stop()
+    }
+}

@@ -1,0 +1,49 @@
+import HaulBus
+import HaulHTTPServer
+import HaulRedis
+import HaulTestSupport
+import Testing
+
+@testable import HaulWeb
+
+@Suite struct PageTests {
+    @Test func thePageRunsNothingButItsOwnFiles() async throws {
+        let fixture = try await WebFixture()
+        for (name, bytes) in PageFiles.all {
+            let answer = await fixture.get("/" + name)
+            #expect(answer.status == 200 && answer.text == String(decoding: bytes, as: UTF8.self))
+            let policy = answer["Content-Security-Policy"] ?? ""
+            #expect(policy.contains("default-src 'none'") && !policy.contains("unsafe"))
+            let tag = try #require(answer["ETag"])
+            #expect(await fixture.ask("GET", "/" + name, fields: [("if-none-match", tag)]).status == 304)
+            // What comes from elsewhere would be named by its address.
+            if !name.hasSuffix("json") { #expect(!answer.text.contains("https://"), "\(name)") }
+        }
+        #expect(await fixture.get("/").text.contains("<html lang=\"en\">"))
+        #expect(await fixture.get("/../../etc/passwd").status == 404)
+        #expect(await fixture.get("/main.js.map").status == 404)
+    }
+
+    @Test func itMovesBehindAPrefix() async throws {
+        let fixture = try await WebFixture { $0.prefix = "/haul" }
+        #expect(await fixture.get("/haul")["Location"] == "/haul/")
+        #expect(await fixture.get("/haul/").status == 200)
+        #expect(await fixture.get("/haul/api/session").status == 200)
+        #expect(await fixture.get("/api/session").status == 404)
+        #expect(await fixture.get("/hauler/").status == 404)
+    }
+
+    @Test func openAddressesWantAccounts() throws {
+        let url = try RedisURL("redis://127.0.0.1")
+        for (text, isOpen) in [("127.0.0.1:1", false), ("[::1]:1", false), ("0.0.0.0:1", true), ("[::]:1", true)] {
+            let address = try #require(ListenAddress(text))
+            var configuration = WebConfiguration(redis: url, queues: [.default], addresses: [address])
+            #expect((configuration.problem != nil) == isOpen, "\(text)")
+            configuration.accounts = try Accounts("a viewer \(Accounts.hash(token: "t"))")
+            #expect(configuration.problem == nil)
+        }
+        for text in ["", "x", "host:1", "1.2.3.4:70000", "1.2.3:4", "[::1:1", "127.0.0.1:", "127.0.0.1:-1"] {
+            #expect(ListenAddress(text) == nil, "\(text)")
+        }
+    }
+}

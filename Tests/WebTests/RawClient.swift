@@ -1,0 +1,67 @@
+import Glibc
+import HaulExecutors
+import HaulHTTPServer
+import HaulTestSupport
+
+/// A client that sends what it likes, over a socket of its own.
+final class RawClient: Sendable {
+    private static let pool = BlockingPool(name: "raw clients", limit: 32)
+    private let socket: Int32
+
+    init(_ address: ListenAddress) throws {
+        socket = try LoopbackSocket.connect(.v4, port: Int(address.port))
+        var limit = timeval(tv_sec: 15, tv_usec: 0)
+        for option in [SO_RCVTIMEO, SO_SNDTIMEO] {
+            setsockopt(socket, SOL_SOCKET, option, &limit, socklen_t(MemoryLayout<timeval>.size))
+        }
+    }
+
+    deinit { close(socket) }
+
+    /// Sends all of `bytes`, as far as the server takes it; returns how many it took.
+    @discardableResult
+    func send(_ bytes: [UInt8]) async -> Int {
+        await Self.pool.run { [socket] in
+            var sent = 0
+            while sent < bytes.count {
+                let count = bytes[sent...].withUnsafeBytes {
+                    Glibc.send(socket, $0.baseAddress!, $0.count, Int32(MSG_NOSIGNAL))
+                }
+                guard count > 0 else { break }
+                sent += count
+            }
+            return sent
+        }
+    }
+
+    @discardableResult
+    func send(_ text: String) async -> Int { await send(Array(text.utf8)) }
+
+    /// Reads until `text` has come, or the end; what was read.
+    func read(until text: String? = nil) async -> String {
+        await Self.pool.run { [socket] in
+            var bytes: [UInt8] = []
+            var buffer = [UInt8](repeating: 0, count: 64 << 10)
+            while true {
+                let count = recv(socket, &buffer, buffer.count, 0)
+                guard count > 0 else { return String(decoding: bytes, as: UTF8.self) }
+                bytes += buffer[..<count]
+                let said = String(decoding: bytes, as: UTF8.self)
+                if let text, said.contains(text) { return said }
+            }
+        }
+    }
+
+    /// Ends the connection without a goodbye.
+    func reset() {
+        var none = linger(l_onoff: 1, l_linger: 0)
+        setsockopt(socket, SOL_SOCKET, SO_LINGER, &none, socklen_t(MemoryLayout<linger>.size))
+    }
+
+    /// Whether the server has closed its side, without waiting.
+    var isClosed: Bool {
+        var byte: UInt8 = 0
+        let count = recv(socket, &byte, 1, Int32(MSG_DONTWAIT) | Int32(MSG_PEEK))
+        return count == 0 || count < 0 && errno != EAGAIN
+    }
+}

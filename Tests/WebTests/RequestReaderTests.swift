@@ -1,0 +1,65 @@
+import Testing
+
+@testable import HaulHTTPServer
+
+@Suite struct RequestReaderTests {
+    private func step(_ text: String, limits: ServerLimits = ServerLimits()) -> RequestReader.Step {
+        var reader = RequestReader(limits: limits)
+        reader.add(Array(text.utf8))
+        return reader.next()
+    }
+
+    private func status(_ text: String, limits: ServerLimits = ServerLimits()) -> Int? {
+        if case .refused(let refusal) = step(text, limits: limits) { refusal.status } else { nil }
+    }
+
+    @Test func requestsAreReadAsTheyCome() throws {
+        let text =
+            "\r\nPOST /a%20b?c=d HTTP/1.1\r\nHost: h\r\nX-A:  b c \t\r\nContent-Length: 3\r\n\r\nabcGET / HTTP/1.1\r\n"
+        var reader = RequestReader(limits: ServerLimits())
+        var steps: [RequestReader.Step] = []
+        for byte in text.utf8 {
+            reader.add([byte])
+            let step = reader.next()
+            if step != .more { steps.append(step) }
+        }
+        let expected = ServerRequest(
+            method: "POST", path: "/a%20b", query: "c=d",
+            fields: [("host", "h"), ("x-a", "b c"), ("content-length", "3")], body: Array("abc".utf8))
+        #expect(steps == [.request(expected)])
+        #expect(!reader.isIdle)
+    }
+
+    @Test(arguments: [
+        ("GET / HTTP/1.1\nHost: h\n\nx\r\n\r\n", 400), ("GET / HTTP/1.1\r\nHost: h\r\n folded\r\n\r\n", 400),
+        ("GET / HTTP/1.1\r\nHost : h\r\n\r\n", 400), ("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400),
+        ("GET / HTTP/1.1\r\n\r\n", 400), ("GET  / HTTP/1.1\r\nHost: h\r\n\r\n", 400),
+        ("GET http://h/ HTTP/1.1\r\nHost: h\r\n\r\n", 400), ("GET / HTTP/2.0\r\nHost: h\r\n\r\n", 505),
+        ("GET / HTTP/1.1\r\nHost: h\r\nA: \u{1}\r\n\r\n", 400), ("GET / HTTP/1.1\r\nHost: h\r\nA: \r\r\n\r\n", 400),
+        ("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n", 400),
+        ("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: +1\r\n\r\n", 400),
+        ("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9999999\r\n\r\n", 413),
+        ("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n", 411), ("\u{16}\u{3}\u{1}\r\n\r\n", 400),
+    ])
+    func whatTwoReadersCouldUnderstandDifferentlyIsRefused(text: String, code: Int) {
+        #expect(status(text) == code)
+    }
+
+    @Test func headsAreBounded() {
+        var limits = ServerLimits()
+        limits.head = 1000
+        limits.fields = 10
+        #expect(status("GET /" + String(repeating: "a", count: 1100), limits: limits) == 414)
+        let line = "GET / HTTP/1.1\r\nHost: h\r\n"
+        #expect(status(line + "A: " + String(repeating: "a", count: 1000), limits: limits) == 431)
+        #expect(status(line + "A: " + String(repeating: "a", count: 1000) + "\r\n\r\n", limits: limits) == 431)
+        #expect(status(line + String(repeating: "A: b\r\n", count: 10) + "\r\n", limits: limits) == 431)
+        #expect(status(line + String(repeating: "A: b\r\n", count: 9) + "\r\n", limits: limits) == nil)
+    }
+
+    @Test func clientsThatAskForLeaveToSendABodyGetIt() {
+        let head = "POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n"
+        #expect(step(head) == .mayContinue)
+        if case .request = step(head + "ab") {} else { Issue.record("the body was there already") }
+    }
+}

@@ -1,0 +1,61 @@
+import HaulContract
+import HaulHTTPServer
+import HaulTestSupport
+import Testing
+
+@testable import HaulWeb
+
+/// Server-sent events, on real sockets.
+@Suite struct StreamTests {
+    private func serve(_ fixture: WebFixture) async throws -> (HTTPServer, ListenAddress) {
+        let server = HTTPServer { await fixture.web.respond($0) }
+        return (server, try await server.listen(on: ListenAddress("127.0.0.1:0")!))
+    }
+
+    private func open(_ target: String, on address: ListenAddress) async throws -> RawClient {
+        let client = try RawClient(address)
+        await client.send("GET \(target) HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        return client
+    }
+
+    @Test func whatIsWatchedIsToldWhenItChanges() async throws {
+        let fixture = try await WebFixture()
+        let (server, address) = try await serve(fixture)
+        let client = try await open(
+            "/api/live?watch=queues/default&watch=queues/default/jobs%3Fstate%3Dqueued&watch=queues/default/jobs/a&events=default/a",
+            on: address)
+        let first = await client.read(until: "subscribed")
+        #expect(
+            first.contains("text/event-stream")
+                && first.contains(#""watch":"queues/default/jobs/a","error":"not_found""#))
+        _ = await fixture.push(#"{"url":"http://h/a","id":"a"}"#)
+        #expect(await client.read(until: #""id":"a""#).contains("event: change"))
+        _ = try await fixture.claim()
+        #expect(await client.read(until: #""state":"running""#).contains("queues/default/jobs/a"))
+        await server.stop()
+    }
+
+    @Test func eventsAreToldAsTheyArePublished() async throws {
+        let fixture = try await WebFixture()
+        let (server, address) = try await serve(fixture)
+        let one = try await open("/api/queues/default/events?id=a", on: address)
+        let all = try await open("/api/queues/default/events", on: address)
+        for client in [one, all] { _ = await client.read(until: "subscribed") }
+        for id in ["b", "a"] {
+            _ = await fixture.push(#"{"url":"http://h/\#(id)","id":"\#(id)"}"#)
+            let claim = try #require(try await fixture.claim())
+            try await fixture.settle(claim, WebFixture.done)
+        }
+        let told = await one.read(until: #""event":"completed""#)
+        #expect(told.contains(#""id":"a""#) && !told.contains(#""id":"b""#))
+        #expect(await all.read(until: #""id":"a""#).contains(#""id":"b""#))
+        await server.stop()
+    }
+
+    @Test func nothingThatCannotBeWatchedIs() async throws {
+        let fixture = try await WebFixture()
+        for target in ["watch=session", "watch=queues/other", "events=default", "events=default/%20"] {
+            #expect([400, 404].contains(await fixture.get("/api/live?" + target).status), "\(target)")
+        }
+    }
+}

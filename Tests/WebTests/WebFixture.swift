@@ -1,0 +1,91 @@
+import HaulBus
+import HaulContract
+import HaulHTTPServer
+import HaulRedis
+import HaulTestSupport
+import Testing
+
+@testable import HaulWeb
+
+/// A web server without sockets, on a Redis of its own, and a worker that does nothing by itself.
+struct WebFixture {
+    let server: RedisServer
+    let queue: Queue
+    let web: WebServer
+    let worker = WorkerIdentity(name: "w1", store: "s")
+
+    init(_ change: (inout WebConfiguration) -> Void = { _ in }) async throws {
+        server = try await RedisServer()
+        let url = try RedisURL(server.url)
+        queue = Queue(.default, redis: Redis(url, name: "test"))
+        var configuration = WebConfiguration(
+            redis: url, queues: [.default], addresses: [ListenAddress("127.0.0.1:0")!])
+        configuration.version = "test"
+        change(&configuration)
+        web = WebServer(configuration)
+        _ = try await queue.register(worker, fields: [], known: [])
+    }
+
+    struct Answer {
+        let status: Int
+        let fields: [(name: String, value: String)]
+        let text: String
+        var json: JSON? { try? JSON(text) }
+        subscript(field: String) -> String? { fields.first { $0.name == field }?.value }
+    }
+
+    /// Asks as a program on this machine does; a body makes it a change.
+    func ask(
+        _ method: String, _ target: String, _ body: String? = nil, fields: [(name: String, value: String)] = []
+    ) async -> Answer {
+        let parts = target.split(separator: "?", maxSplits: 1).map(String.init)
+        var all = fields
+        if !all.contains(where: { $0.name == "host" }) { all.append(("host", "localhost:8484")) }
+        if method != "GET", !all.contains(where: { $0.name == "content-type" }) {
+            all.append(("content-type", "application/json"))
+        }
+        let request = ServerRequest(
+            method: method, path: parts[0], query: parts.count > 1 ? parts[1] : "", fields: all,
+            body: Array((body ?? "").utf8))
+        let response = await web.respond(request)
+        guard case .bytes(let bytes) = response.body else {
+            return Answer(status: response.status, fields: response.fields, text: "(a stream)")
+        }
+        return Answer(
+            status: response.status, fields: response.fields, text: String(decoding: bytes, as: UTF8.self))
+    }
+
+    func get(_ target: String) async -> Answer { await ask("GET", target) }
+
+    static let jobs = "/api/queues/default/jobs"
+    static let control = "/api/queues/default/control"
+
+    func push(_ body: String) async -> Answer { await ask("POST", Self.jobs, body) }
+
+    /// Takes the job that is next.
+    func claim() async throws -> Claim? {
+        if case .job(let claim) = try await queue.claim(worker, tokens: [Token.make()]).first { return claim }
+        return nil
+    }
+
+    func settle(_ claim: Claim, _ settlement: Settlement) async throws {
+        let end = RunEnd(claim.run, settlement, RunReport())
+        _ = try await queue.settle([end], worker: worker, next: [])
+    }
+
+    /// Requests are heard.
+    func tick(_ claims: [Claim] = []) async throws {
+        var tick = Tick(worker, runs: claims.map { ($0.run, RunReport()) })
+        try await queue.perform(&tick)
+    }
+
+    static let file = CompletedFile(
+        file: "f", bytes: 3, store: "s", inode: 1, modified: 1, entity: Entity(etag: "\"e\"", total: 3),
+        source: "http://h/f", validated: 1)
+    static let done = Settlement.completed(file, seconds: 1, unchanged: false)
+}
+
+extension JSON {
+    /// A member of a member.
+    func at(_ path: String...) -> JSON? { path.reduce(self as JSON?) { $0?[$1] } }
+}
