@@ -16,7 +16,10 @@ let lua = [
 ]
 
 /// The page that `haul web` serves, as files of Sources/Web/Page.
-let page = ["index.html", "openapi.json"]
+let page = [
+    "api.js", "app.css", "dom.js", "format.js", "icon.svg", "index.html", "job.js", "jobs.js", "live.js", "main.js",
+    "openapi.json", "overview.js", "push.js", "settings.js", "tables.js",
+]
 
 /// A room of the house: the target `Haul<folder>`, so that no module of ours is called as another package's may be.
 func room(_ folder: String, _ dependencies: [Target.Dependency], resources: [Resource] = []) -> Target {

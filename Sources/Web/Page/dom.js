@@ -1,0 +1,61 @@
+// Elements without markup: whatever is a string becomes text.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function build(node, attributes, children) {
+  for (const [name, value] of Object.entries(attributes ?? {})) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else node.setAttribute(name, value === true ? "" : String(value));
+  }
+  node.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  return node;
+}
+
+export const el = (name, attributes, ...children) => build(document.createElement(name), attributes, children);
+export const svg = (name, attributes, ...children) => build(document.createElementNS(SVG, name), attributes, children);
+
+/// A link to a page of ours. Only these are made: an address from a job is never one.
+export const link = (path, ...children) => el("a", { href: path }, ...children);
+
+/// Writes a text where it has changed, so that a selection in it stays.
+export function write(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+export function field(label, input, wide = false) {
+  return el("label", { class: wide ? "field wide" : "field" }, el("span", {}, label), input);
+}
+
+/// A table in a box that scrolls by itself; `heads` are [text, class].
+export function table(name, heads) {
+  const body = el("tbody");
+  const cells = heads.map(([text, kind]) => el("th", { scope: "col", class: kind }, text));
+  const box = el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": name },
+    el("table", {}, el("caption", { hidden: true }, name), el("thead", {}, el("tr", {}, cells)), body));
+  return { box, body };
+}
+
+let timer;
+/// Says something for a while; screen readers hear it.
+export function tell(text) {
+  const notice = document.getElementById("notice");
+  notice.textContent = text;
+  clearTimeout(timer);
+  timer = setTimeout(() => { notice.textContent = ""; }, 6000);
+}
+
+/// Asks before something that cannot be taken back.
+export function confirmed(question, verb) {
+  return new Promise((resolve) => {
+    const answer = (value) => { dialog.close(); dialog.remove(); resolve(value); };
+    const dialog = el("dialog", { "aria-label": question },
+      el("p", {}, question),
+      el("div", { class: "row" },
+        el("button", { type: "button", class: "danger", onclick: () => answer(true) }, verb),
+        el("button", { type: "button", onclick: () => answer(false) }, "Keep as it is")));
+    dialog.addEventListener("cancel", () => answer(false));
+    document.body.append(dialog);
+    dialog.showModal();
+  });
+}

@@ -1,0 +1,130 @@
+// One job: all there is to know.
+
+import { get, inQueue } from "./api.js";
+import { el, link, svg, tell, write } from "./dom.js";
+import { bytes, count, duration, progress, speed, time } from "./format.js";
+import { act, actions, title } from "./jobs.js";
+
+const moments = new Set(["created", "started", "updated", "finished", "deadline_at", "validated"]);
+const sizes = new Set(["received", "total"]);
+const drawn = new Set(["id", "offsets", "ended", "state"]);
+const MOST_LINES = 300;
+
+/// The intervals of the file that are durable, as a bar.
+function pieces() {
+  const picture = svg("svg", { class: "pieces", viewBox: "0 0 10000 10", preserveAspectRatio: "none", role: "img" });
+  const note = el("p", { class: "dim" });
+  let shown = "";
+  return {
+    box: el("section", { class: "card" }, el("h2", {}, "What is on the disk"), picture, note),
+    draw(job) {
+      const isWhole = job.state === "completed";
+      const end = job.total ?? Math.max(1, ...job.offsets.map(([, last]) => last));
+      const parts = isWhole ? [[0, end]] : job.offsets;
+      const text = JSON.stringify([parts, end]);
+      if (text === shown) return;
+      shown = text;
+      picture.replaceChildren(...parts.map(([first, last]) => svg("rect", {
+        x: 10000 * first / end, y: 0, width: Math.max(8, 10000 * (last - first) / end), height: 10,
+      })));
+      const sum = parts.reduce((many, [first, last]) => many + last - first, 0);
+      const many = parts.length === 1 ? "1 piece" : `${count(parts.length)} pieces`;
+      write(note, parts.length === 0 ? "Nothing yet." : isWhole ? "The whole file." : `${bytes(sum)}${job.total ? ` of ${bytes(job.total)}` : ""}, in ${many}`);
+      picture.setAttribute("aria-label", note.textContent);
+    },
+  };
+}
+
+/// Events as they are heard, and moments that the job's hash has kept.
+function timeline() {
+  const list = el("ol", { class: "timeline", tabindex: 0, role: "list", "aria-label": "Timeline" });
+  const kept = new Map();
+  const heard = new Map();
+  function draw() {
+    const entries = [...kept.values(), ...heard.values()].sort((one, other) => other.at - one.at || other.order - one.order);
+    list.replaceChildren(...entries.slice(0, MOST_LINES).map(({ at, name, note }) =>
+      el("li", {}, time(at), " ", el("strong", {}, name), note ? ` ${note}` : "")));
+  }
+  return {
+    box: el("section", { class: "card" }, el("h2", {}, "Timeline"),
+      el("p", { class: "dim" }, "What the job's record tells, and events since this page was opened."), list),
+    keep(job) {
+      for (const name of ["created", "started", "finished"]) {
+        if (job[name]) kept.set(name, { at: job[name], order: 0, name, note: name === "started" && job.worker ? `on ${job.worker}` : "" });
+        else kept.delete(name);
+      }
+      draw();
+    },
+    hear(event) {
+      if (event.event === "progress") return;
+      const { v, event: name, id, queue, epoch, seq, at, meta, ...rest } = event;
+      const note = Object.entries(rest).map(([key, value]) => `${key}: ${typeof value === "string" ? value : JSON.stringify(value)}`).join(", ");
+      heard.set(`${epoch} ${seq}`, { at, order: seq ?? 0, name, note });
+      if (heard.size > MOST_LINES) heard.delete(heard.keys().next().value);
+      draw();
+    },
+  };
+}
+
+function value(name, content) {
+  if (moments.has(name)) return time(content);
+  if (sizes.has(name)) return `${bytes(content)} (${count(content)} bytes)`;
+  if (name === "speed") return speed(content);
+  return typeof content === "object" ? JSON.stringify(content) : String(content);
+}
+
+export function job(context) {
+  const { queue, rest, live, body, path, isOperator } = context;
+  const id = rest[0] ?? "";
+  context.title(`Job ${id}`);
+  const state = el("strong");
+  const [far, rate] = [el("span"), el("span")];
+  const trouble = el("p", { class: "bad" });
+  const tools = el("div", { class: "row", role: "group", "aria-label": "What to do with this job" });
+  const facts = el("dl");
+  const [bar, lines] = [pieces(), timeline()];
+  const secrets = el("section", { class: "card" }, el("h2", {}, "What was pushed"));
+  if (isOperator) {
+    const text = el("pre", { hidden: true });
+    const button = el("button", { type: "button", onclick: async () => {
+      try {
+        text.textContent = JSON.stringify(await get(inQueue(queue, "jobs", id, "pushed")), null, 2);
+      } catch (error) { text.textContent = error.message; }
+      text.hidden = false;
+    } }, "Show it, with its secrets");
+    secrets.append(button, text);
+  } else secrets.append(el("p", { class: "dim" }, "Operators see it."));
+  body.append(el("p", {}, "It is ", state, ". ", far, " ", rate), trouble, isOperator ? tools : "",
+    el("div", { class: "cards" }, bar.box, lines.box, el("section", { class: "card" }, el("h2", {}, "Record"), facts), secrets));
+
+  let shownTools = "";
+  function draw(data) {
+    write(state, data.state);
+    state.className = data.state === "failed" ? "bad" : data.state === "completed" ? "good" : "";
+    write(far, progress(data).text);
+    const left = data.total && data.speed > 0 ? `, ${duration((data.total - (data.received ?? 0)) / data.speed)} left` : "";
+    write(rate, data.state === "running" && data.speed ? `${speed(data.speed)}${left}` : "");
+    write(trouble, data.error ? `${data.error}: ${data.message ?? ""}` : data.waiting ? `It waits: ${data.waiting}` : "");
+    bar.draw(data);
+    lines.keep(data);
+    const names = Object.keys(data).filter((name) => !drawn.has(name)).sort();
+    facts.replaceChildren(...names.flatMap((name) => [el("dt", {}, name), el("dd", {}, value(name, data[name]))]));
+    if (shownTools === data.state) return;
+    shownTools = data.state;
+    const verbs = [...actions[data.state], ...(data.state === "completed" ? ["delete"] : [])];
+    tools.replaceChildren(...verbs.map((action) => el("button", {
+      type: "button", class: ["cancel", "remove", "delete"].includes(action) ? "danger" : "",
+      onclick: () => act(queue, action, { ids: [id] }, `the job ${id}`),
+    }, title(action))), link(path("jobs", [data.state]), `All that are ${data.state}`));
+  }
+
+  const place = inQueue(queue, "jobs", id);
+  live.watch([[place, (data, problem) => {
+    if (data) return draw(data);
+    if (problem.error !== "not_found") return;
+    shownTools = "";
+    write(state, "not known");
+    write(trouble, "No worker has seen it, or it has been removed.");
+    tools.replaceChildren();
+  }]], [`${queue}/${id}`, lines.hear]);
+}

@@ -1,0 +1,205 @@
+// Jobs by state: a page of lines, filters, and what can be done to many at once.
+
+import { get, inQueue, send, withQuery } from "./api.js";
+import { confirmed, el, field, link, table, tell, write } from "./dom.js";
+import { count, progress, speed, time } from "./format.js";
+
+const states = ["queued", "scheduled", "running", "paused", "completed", "failed", "cancelled"];
+const LIMIT = 100;
+/// What is of use in each state.
+export const actions = {
+  queued: ["pause", "cancel", "remove"], scheduled: ["resume", "pause", "cancel", "remove"],
+  running: ["pause", "cancel", "remove"], paused: ["resume", "cancel", "remove"], completed: ["remove"],
+  failed: ["retry", "remove"], cancelled: ["remove"],
+};
+const names = {
+  pause: "Pause", resume: "Resume", retry: "Retry", cancel: "Cancel", remove: "Remove", delete: "Delete the file",
+};
+const lasting = new Set(["cancel", "remove", "delete"]);
+export const title = (action) => names[action];
+
+/// Asks first where it cannot be taken back; true if it was asked for.
+export async function act(queue, action, body, many) {
+  if (lasting.has(action) && !(await confirmed(`${names[action]} ${many}?`, names[action]))) return false;
+  try {
+    const answer = await send("POST", inQueue(queue, "control"), { action, ...body });
+    tell(`${names[action]}: asked for ${count(answer.requested)} ${answer.requested === 1 ? "job" : "jobs"}${answer.more ? "; there are more" : ""}.`);
+    return true;
+  } catch (error) {
+    tell(`${names[action]}: ${error.message}`);
+    return false;
+  }
+}
+
+/// One job's row, which is written anew when the job changes.
+function row(context, chosen, changed) {
+  const box = el("input", { type: "checkbox" });
+  const [name, what, note] = [el("a"), el("div", { class: "any" }), el("div", { class: "dim any" })];
+  const bar = el("progress", { max: 1 });
+  const [far, rate, worker, when] = [el("div", { class: "dim" }), el("td", { class: "number lesser" }), el("td", { class: "any less" }), el("td", { class: "less" })];
+  const line = el("tr", {},
+    el("td", {}, context.isOperator ? box : null),
+    el("th", { scope: "row", class: "any" }, name), el("td", { class: "any" }, what, note), el("td", {}, bar, far), rate, worker, when);
+  let id;
+  let shown;
+  box.addEventListener("change", () => { if (box.checked) chosen.add(id); else chosen.delete(id); changed(); });
+  return {
+    line, box,
+    fill(job) {
+      id = job.id;
+      box.checked = chosen.has(id);
+      box.setAttribute("aria-label", `Choose ${id}`);
+      const text = JSON.stringify(job);
+      if (text === shown) return;
+      shown = text;
+      write(name, id);
+      name.setAttribute("href", context.path("job", [id]));
+      write(what, job.file ?? job.path ?? job.url ?? "");
+      write(note, [job.error, job.message, job.waiting && `waiting: ${job.waiting}`, job.file || job.path ? job.url : null].filter(Boolean).join(" · "));
+      const { text: label, share } = progress(job);
+      bar.hidden = share === null || job.state === "completed";
+      if (share !== null) bar.value = share;
+      bar.setAttribute("aria-label", label);
+      write(far, label);
+      write(rate, job.state === "running" && job.speed ? speed(job.speed) : "");
+      write(worker, job.worker ?? "");
+      when.replaceChildren(time(job.finished ?? job.moment ?? job.started ?? job.created));
+    },
+  };
+}
+
+export function jobs(context) {
+  const { queue, rest, query, live, body, path } = context;
+  const state = states.includes(rest[0]) ? rest[0] : "running";
+  const from = Math.max(0, Number(query.get("from")) || 0);
+  const filter = Object.fromEntries(["q", "host", "error", "worker"].map((name) => [name, (query.get(name) ?? "").trim()]));
+  const isFiltered = Object.values(filter).some(Boolean);
+  context.title(`Jobs: ${state}`);
+
+  const tabs = new Map(states.map((name) => {
+    const number = el("span");
+    const item = link(path("jobs", [name], filter), name, " ", number);
+    if (name === state) item.setAttribute("aria-current", "page");
+    return [name, { item, number }];
+  }));
+  const inputs = Object.fromEntries(Object.entries({ q: "Search (id, URL, file, message)", host: "Host", error: "Error", worker: "Worker" })
+    .map(([name, label]) => [name, { label, input: el("input", { name, value: filter[name], autocomplete: "off", type: name === "q" ? "search" : "text" }) }]));
+  const form = el("form", { class: "row", role: "search" },
+    Object.values(inputs).map(({ label, input }) => field(label, input)),
+    el("button", { class: "main" }, "Search"), isFiltered ? link(path("jobs", [state]), "Clear") : null);
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    location.hash = path("jobs", [state], Object.fromEntries(Object.entries(inputs).map(([name, { input }]) => [name, input.value.trim()])));
+  });
+
+  const chosen = new Set();
+  const rows = new Map();
+  let total = 0;
+  let lines = [];
+  let more = [];
+  let isOver = false;
+
+  const summary = el("p", { class: "dim", role: "status" }, "Reading …");
+  const hit = el("p", { hidden: true });
+  const { box, body: lineBody } = table(`Jobs that are ${state}`, [
+    ["", ""], ["Job", ""], ["What", ""], ["Progress", ""], ["Speed", "number lesser"], ["Worker", "less"],
+    [state === "scheduled" ? "Due" : "When", "less"],
+  ]);
+  const all = el("input", { type: "checkbox" });
+  const whole = el("input", { type: "checkbox" });
+  const wholeLabel = el("span");
+  const buttons = actions[state].map((action) => el("button", {
+    type: "button", class: lasting.has(action) ? "danger" : "", disabled: true,
+    onclick: async () => {
+      const where = { where: { state, ...filter }, limit: 100_000 };
+      const isWhole = whole.checked;
+      const many = isWhole ? `every job that is ${state}${isFiltered ? " and matches the search" : ""}` : `${count(chosen.size)} ${chosen.size === 1 ? "job" : "jobs"}`;
+      if (await act(queue, action, isWhole ? where : { ids: [...chosen] }, many)) {
+        chosen.clear();
+        whole.checked = false;
+        draw();
+      }
+    },
+  }, names[action]));
+  const tools = el("div", { class: "row center", role: "group", "aria-label": "What to do with the chosen jobs" },
+    el("label", {}, all, " Choose this page"), el("label", {}, whole, " ", wholeLabel), buttons);
+  all.addEventListener("change", () => { for (const job of lines) if (all.checked) chosen.add(job.id); else chosen.delete(job.id); draw(); });
+  whole.addEventListener("change", () => draw());
+
+  const pager = el("nav", { class: "row center", "aria-label": "Pages of the list" });
+  body.append(el("ul", { class: "states" }, [...tabs.values()].map(({ item }) => el("li", {}, item))), form, hit, summary,
+    context.isOperator ? tools : "", box, pager);
+
+  function draw() {
+    const nodes = lines.map((job) => {
+      if (!rows.has(job.id)) rows.set(job.id, row(context, chosen, draw));
+      const found = rows.get(job.id);
+      found.fill(job);
+      return found.line;
+    });
+    const known = new Set(lines.map((job) => job.id));
+    for (const id of rows.keys()) if (!known.has(id)) rows.delete(id);
+    // Rows that stay where they are keep the focus.
+    nodes.forEach((node, index) => { if (lineBody.children[index] !== node) lineBody.insertBefore(node, lineBody.children[index] ?? null); });
+    while (lineBody.children.length > nodes.length) lineBody.lastChild.remove();
+    all.checked = lines.length > 0 && lines.every((job) => chosen.has(job.id));
+    write(wholeLabel, isFiltered ? "All that match" : `All ${count(total)}`);
+    for (const button of buttons) button.disabled = !whole.checked && chosen.size === 0;
+    if (lines.length === 0 && isOver) write(summary, isFiltered ? "No job matches." : `No job is ${state}.`);
+    else if (isFiltered) write(summary, `${count(lines.length)} found${isOver ? "" : " so far"} among ${count(total)}.${chosen.size ? ` ${count(chosen.size)} chosen.` : ""}`);
+    else write(summary, `${count(from + 1)} to ${count(from + lines.length)} of ${count(total)}.${chosen.size ? ` ${count(chosen.size)} chosen.` : ""}`);
+    const turn = (place, name) => link(path("jobs", [state], { from: place || "" }), name);
+    pager.replaceChildren(...(isFiltered ? [] : [
+      from > 0 ? turn(Math.max(0, from - LIMIT), "Page before") : "", from + LIMIT < total ? turn(from + LIMIT, "Next page") : "",
+      from > 0 ? turn(0, "First page") : "",
+    ]).filter(Boolean));
+  }
+
+  // With a filter the server looks at some thousand jobs a call: the page goes on asking until a page of lines is there.
+  let isCurrent = true;
+  let next;
+  let isSearching = false;
+  const place = (start) => withQuery(inQueue(queue, "jobs"), { state, from: start || "", limit: LIMIT, ...filter });
+  async function searchOn() {
+    if (isSearching) return;
+    isSearching = true;
+    try {
+      while (isCurrent && next !== undefined && lines.length < LIMIT) {
+        const page = await get(place(next));
+        if (!isCurrent) return;
+        more.push(...page.jobs);
+        next = page.next;
+        isOver = next === undefined;
+        lines = unique([...lines, ...page.jobs]);
+        draw();
+      }
+      isOver = true;
+      draw();
+    } catch (error) { tell(error.message); } finally { isSearching = false; }
+  }
+  const unique = (list) => [...new Map(list.map((job) => [job.id, job])).values()];
+
+  live.watch([
+    [inQueue(queue), (data) => { if (data) for (const [name, tab] of tabs) write(tab.number, count(data.counts[name])); }],
+    [place(from), (data, trouble) => {
+      if (trouble) return write(summary, trouble.message);
+      total = data.total;
+      lines = unique([...data.jobs, ...more]);
+      if (isFiltered && data.next !== undefined && lines.length < LIMIT && !isOver) {
+        next = next ?? data.next;
+        draw();
+        searchOn();
+      } else {
+        isOver = true;
+        draw();
+      }
+    }],
+  ]);
+  if (/^[A-Za-z0-9._:-]{1,128}$/.test(filter.q)) {
+    get(inQueue(queue, "jobs", filter.q)).then((job) => {
+      hit.hidden = false;
+      hit.replaceChildren("The job ", link(path("job", [job.id]), job.id), ` is ${job.state}.`);
+    }, () => {});
+  }
+  return () => { isCurrent = false; };
+}

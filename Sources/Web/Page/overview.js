@@ -1,0 +1,94 @@
+// A queue at a glance.
+
+import { inQueue } from "./api.js";
+import { el, link, svg, write } from "./dom.js";
+import { bytes, count, duration, speed, time } from "./format.js";
+
+const states = ["queued", "scheduled", "running", "paused", "completed", "failed", "cancelled"];
+/// What this page has seen of each queue since it was opened: a sample a second, for an hour.
+const seen = new Map();
+const MOST = 3600;
+
+function chart(name) {
+  const line = svg("path", {});
+  const picture = svg("svg", { class: "chart", viewBox: "0 0 600 100", preserveAspectRatio: "none", role: "img" }, line);
+  const [from, most] = [el("span"), el("span")];
+  const box = el("section", { class: "card" }, el("h2", {}, name), picture, el("p", { class: "axis" }, from, most));
+  return {
+    box,
+    draw(samples, key, format) {
+      const values = samples.map((sample) => sample[key]);
+      const top = Math.max(1, ...values);
+      const [first, last] = [samples[0].at, samples[samples.length - 1].at];
+      const span = Math.max(1, last - first);
+      const points = samples.map((sample, index) =>
+        `${index ? "L" : "M"}${(600 * (sample.at - first) / span).toFixed(1)} ${(98 - 96 * sample[key] / top).toFixed(1)}`);
+      line.setAttribute("d", points.join(""));
+      write(from, `since this page was opened, ${duration(span / 1000)} ago`);
+      write(most, `now ${format(values[values.length - 1])}, most ${format(Math.max(...values))}`);
+      picture.setAttribute("aria-label", `${name}: ${most.textContent}`);
+    },
+  };
+}
+
+function ranking(name) {
+  const body = el("tbody");
+  const note = el("p", { class: "dim" });
+  const box = el("section", { class: "card" }, el("h2", {}, name), el("table", {}, body), note);
+  return {
+    box,
+    fill(pairs, of, path) {
+      const top = Math.max(1, ...pairs.map(([, many]) => many));
+      body.replaceChildren(...pairs.map(([what, many]) => el("tr", {},
+        el("th", { scope: "row", class: "any" }, link(path(what), what)),
+        el("td", {}, el("progress", { max: top, value: many, "aria-label": `${what}: ${many}` })),
+        el("td", { class: "number" }, count(many)))));
+      write(note, of === 0 ? "No job has failed." : `of the newest ${count(of)} that failed`);
+    },
+  };
+}
+
+export function overview({ queue, live, body, path, title }) {
+  title(`Queue ${queue}`);
+  const tiles = new Map([...states, "rejected"].map((state) => {
+    const number = el("strong", {}, "–");
+    const place = state === "rejected" ? path("rejected") : path("jobs", [state]);
+    return [state, { number, item: el("li", {}, link(place, number, state)) }];
+  }));
+  const facts = Object.fromEntries(["state", "workers", "oldest", "speed"].map((name) => [name, el("dd", {}, "–")]));
+  const [traffic, waiting, running] = [chart("Bytes per second"), chart("Jobs waiting"), chart("Jobs running")];
+  const [byError, byHost] = [ranking("Failures by reason"), ranking("Failures by host")];
+  body.append(
+    el("ul", { class: "counts" }, [...tiles.values()].map((tile) => tile.item)),
+    el("div", { class: "cards" },
+      el("section", { class: "card" }, el("h2", {}, "Now"), el("dl", {},
+        el("dt", {}, "Queue"), facts.state, el("dt", {}, "Workers"), facts.workers,
+        el("dt", {}, "Oldest wait"), facts.oldest, el("dt", {}, "Speed"), facts.speed)),
+      traffic.box, waiting.box, running.box, byError.box, byHost.box));
+
+  const samples = seen.get(queue) ?? seen.set(queue, []).get(queue);
+  live.watch([[inQueue(queue), (data) => {
+    if (!data) return;
+    for (const [state, tile] of tiles) write(tile.number, count(state === "rejected" ? data.rejected : data.counts[state]));
+    const limit = data.max_running === undefined ? "" : `, at most ${count(data.max_running)} run at once`;
+    write(facts.state, `${data.paused ? "paused: no job is started" : "open"}${limit}`);
+    facts.state.className = data.paused ? "warn" : "good";
+    const marks = data.workers;
+    write(facts.workers, `${marks.live} live${marks.quiet ? `, ${marks.quiet} quiet` : ""}${marks.lost ? `, ${marks.lost} lost` : ""}`);
+    facts.workers.className = marks.live === 0 || marks.lost ? "bad" : marks.quiet ? "warn" : "";
+    if (data.oldest_waiting) {
+      facts.oldest.replaceChildren(`${duration((data.now - data.oldest_waiting) / 1000)}, since `, time(data.oldest_waiting));
+    } else write(facts.oldest, "nothing waits");
+    const share = data.speed_of < data.counts.running ? `, known of ${count(data.speed_of)} running jobs` : "";
+    write(facts.speed, `${speed(data.speed)}${share}`);
+    if (!samples.length || samples[samples.length - 1].at < data.now) {
+      samples.push({ at: data.now, speed: data.speed, waiting: data.counts.queued, running: data.counts.running });
+      if (samples.length > MOST) samples.shift();
+    }
+    traffic.draw(samples, "speed", bytes);
+    waiting.draw(samples, "waiting", count);
+    running.draw(samples, "running", count);
+    byError.fill(data.failures.by_error, data.failures.of, (error) => path("jobs", ["failed"], { error }));
+    byHost.fill(data.failures.by_host, data.failures.of, (host) => path("jobs", ["failed"], { host }));
+  }]]);
+}
