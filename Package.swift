@@ -11,7 +11,8 @@ let settings: [SwiftSetting] = [
 /// The functions that run inside Redis, as files of Sources/Bus/Lua.
 let lua = [
     "claim", "drop", "expire", "gate", "heartbeat", "inspect", "isolate", "json", "leave", "lose", "neighbours",
-    "order", "overdue", "places", "prelude", "promote", "push", "raw", "reap", "recover", "register", "report",
+    "order", "overdue", "places", "prelude", "promote", "push", "raw", "reap", "recover", "register", "replies",
+    "report",
     "report_runs", "requests", "runs", "settle", "share", "take", "tell", "tick", "trim", "url", "watch",
 ]
 

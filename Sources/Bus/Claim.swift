@@ -85,13 +85,15 @@ package enum ClaimReply: Sendable {
     case paused
     /// The queue is at `max_running`: a settle may ask again, others wait for a place.
     case full
+    /// This worker is to take no more jobs: ask again when a tick says that it may.
+    case quiet
     /// The worker has registered anew since it asked, or is not known: register, then ask again.
     case stale
 
     /// There is nothing to be had now.
     package var isEmpty: Bool {
         switch self {
-        case .empty, .paused, .full: true
+        case .empty, .paused, .full, .quiet: true
         case .job, .more, .stale: false
         }
     }
@@ -105,6 +107,7 @@ package enum ClaimReply: Sendable {
         case "more": self = .more
         case "paused": self = .paused
         case "full": self = .full
+        case "quiet": self = .quiet
         case "stale": self = .stale
         default: self = .empty
         }

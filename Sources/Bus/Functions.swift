@@ -33,11 +33,13 @@ struct Functions: Sendable {
     /// All of the Lua.
     static func body(clock: String? = nil, server: String? = nil) -> String {
         let parts = [
-            PackageResources.prelude_lua, clock.map { Array("clock = function() \($0) end".utf8) } ?? [],
+            Array(Gate.table.utf8), PackageResources.prelude_lua,
+            clock.map { Array("clock = function() \($0) end".utf8) } ?? [],
             server.map { Array("identity = function() \($0) end".utf8) } ?? [],
-            PackageResources.isolate_lua, Array(Gate.table.utf8), PackageResources.json_lua,
+            PackageResources.isolate_lua, PackageResources.json_lua,
             PackageResources.raw_lua, PackageResources.url_lua, PackageResources.gate_lua,
-            PackageResources.places_lua, PackageResources.push_lua, PackageResources.order_lua,
+            PackageResources.places_lua, PackageResources.replies_lua, PackageResources.push_lua,
+            PackageResources.order_lua,
             PackageResources.take_lua,
             PackageResources.report_lua, PackageResources.claim_lua, PackageResources.settle_lua,
             PackageResources.share_lua, PackageResources.drop_lua, PackageResources.lose_lua,

@@ -1,6 +1,6 @@
 import HaulContract
 
-/// The contract's table of fields, as Lua/gate.lua needs it.
+/// The contract's tables of fields and settings, as the functions need them.
 enum Gate {
     static var table: String {
         let fields = JobField.all.map { "  { '\($0.name)', \(check($0.kind)), [[\($0.rule)]] }" }
@@ -10,6 +10,9 @@ enum Gate {
             local LARGEST = { element = \(JobField.largestElement), element_rule = [[\(JobField.elementRule)]],
               skeleton = \(JobField.largestSkeleton), skeleton_rule = [[\(JobField.skeletonRule)]],
               depth = \(JSON.deepest), headers = \(JobField.mostHeaders) }
+            local MOMENTS = { least = \(JobField.moments.lowerBound), most = \(JobField.moments.upperBound),
+              rule = [[\(JobField.momentRule)]] }
+            local KEPT = { least = \(QueueSetting.kept.lowerBound), most = \(QueueSetting.kept.upperBound) }
             local OWN_HEADERS = { \(headers.joined(separator: ", ")) }
             local OWN_BEGINNING = '\(JobField.forbiddenBeginning)'
             local CONTINUATION = { \(continuation.joined(separator: ", ")) }

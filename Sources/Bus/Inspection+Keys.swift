@@ -90,16 +90,11 @@ extension Inspection {
     func checkSettings() async throws(RedisError) -> [Finding] {
         let reply = try await queue.redis.send(Command("HGETALL", queue.keys.settings))
         return reply.dictionary.sorted { $0.key < $1.key }.compactMap { name, value in
-            let rule: String? =
-                switch name {
-                case "paused": ["0", "1", "true", "false"].contains(value) ? nil : "must be 0 or 1"
-                case "max_running": Int(value).map { $0 >= 0 } ?? false ? nil : "must be a whole number, 0 or more"
-                default: "is no setting"
-                }
-            return rule.map {
-                Finding(
-                    queue.keys.settings, "\(name) \($0), not \"\(value)\"", "HSET or HDEL it; it has no effect")
-            }
+            let setting = QueueSetting(name: name)
+            if setting?.accepts(value) == true { return nil }
+            return Finding(
+                queue.keys.settings, "\(name) \(setting?.rule ?? "is no setting"), not \"\(value)\"",
+                "HSET or HDEL it; it has no effect")
         }
     }
 

@@ -7,6 +7,10 @@ package struct QueueStats: Sendable {
     package var rejected = 0
     package var isPaused = false
     package var maxRunning: Int?
+    /// Whether Redis knows the queue: something is in it, or a worker or an operator has been there.
+    package var isKnown = false
+    /// How many workers have looked after the queue within `Queue.silence`.
+    package var workers = 0
 }
 
 extension Queue {
@@ -69,27 +73,37 @@ extension Queue {
         try await redis.send(Command(state == .queued ? "LLEN" : "ZCARD", keys.index(state))).int ?? 0
     }
 
+    /// A worker that was not heard of for so many seconds serves nobody: workers tick each second, and a lease is shorter.
+    package static let silence = 10
+
     /// How many workers have looked after the queue in the last `seconds`, by Redis' clock.
-    package func workerCount(within seconds: Int = 10) async throws(RedisError) -> Int {
+    package func workerCount(within seconds: Int = Self.silence) async throws(RedisError) -> Int {
         let time = try await redis.send(Command("TIME")).array?.first?.int ?? 0
         return try await redis.send(Command("ZCOUNT", keys.workers, (time - seconds) * 1000, "+inf")).int ?? 0
     }
 
+    /// Throws if Redis cannot be reached.
     package func stats() async throws(RedisError) -> QueueStats {
-        let calls = JobState.allCases.map { state in
-            Call.command(Command(state == .queued ? "LLEN" : "ZCARD", keys.index(state)))
-        }
-        let extra: [Call] = [
-            .command(Command("LLEN", keys.rejected)),
-            .command(Command("HMGET", keys.settings, "paused", "max_running")),
-        ]
-        let replies = try await redis.pipeline(calls + extra)
+        let states = JobState.allCases
+        let counts = states.map { Call.command(Command($0 == .queued ? "LLEN" : "ZCARD", keys.index($0))) }
+        let replies = try await redis.pipeline(
+            counts + [
+                .command(Command("LLEN", keys.rejected)),
+                .command(Command("HMGET", keys.settings, "paused", "max_running")),
+                .command(Command("HLEN", keys.settings)), .command(Command("ZCARD", keys.workers)),
+                .command(Command("GET", keys.tick)),
+            ])
         var stats = QueueStats()
-        for (index, state) in JobState.allCases.enumerated() { stats.counts[state] = try replies[index].get().int ?? 0 }
-        stats.rejected = try replies[replies.count - 2].get().int ?? 0
-        let settings = try replies[replies.count - 1].get().array ?? []
+        for (state, reply) in zip(states, replies) { stats.counts[state] = try reply.get().int ?? 0 }
+        let others = replies[states.count...].map { $0 }
+        stats.rejected = try others[0].get().int ?? 0
+        let settings = try others[1].get().array ?? []
         stats.isPaused = settings.first?.string == "1" || settings.first?.string == "true"
         stats.maxRunning = settings.last?.int.flatMap { $0 >= 0 ? $0 : nil }
+        stats.isKnown =
+            stats.rejected > 0 || stats.counts.values.contains { $0 > 0 } || others[2].int ?? 0 > 0
+            || others[3].int ?? 0 > 0 || others[4].string != nil
+        stats.workers = try await workerCount()
         return stats
     }
 

@@ -29,6 +29,8 @@ package enum QueueGate: String, Sendable {
     case open, paused
     /// As many jobs run as `max_running` allows.
     case full
+    /// The worker that asks is to take no more.
+    case quiet
 }
 
 extension Queue {

@@ -82,8 +82,14 @@ package enum Settlement: Sendable {
     /// What is kept in the hash of how it ended.
     var fields: [(String, String)] {
         switch self {
-        case .completed(let file, _, _): file.fields + [("error", ""), ("message", "")]
-        case .failed(let failure, _, _), .retry(_, let failure), .carryOn(_, let failure):
+        case .completed(let file, let seconds, let unchanged):
+            file.fields + [("error", ""), ("message", ""), ("seconds", "\(seconds)")]
+                + (unchanged ? [("unchanged", "1")] : [])
+        case .failed(let failure, let retryable, _):
+            [
+                ("error", failure.code.rawValue), ("message", failure.message), ("retryable", retryable ? "1" : "0"),
+            ]
+        case .retry(_, let failure), .carryOn(_, let failure):
             [("error", failure.code.rawValue), ("message", failure.message)]
         default: []
         }

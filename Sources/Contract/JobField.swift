@@ -39,6 +39,11 @@ package struct JobField: Sendable {
     /// And all that begin with this.
     package static let forbiddenBeginning = "if-"
 
+    /// Unix milliseconds from 2001 to 5138: what is less is seconds, what is more is microseconds or nanoseconds.
+    package static let moments: ClosedRange<Int64> = 1_000_000_000_000...99_999_999_999_999
+    package static let momentRule =
+        "must be unix milliseconds like 1763712000000, not seconds, microseconds or nanoseconds"
+
     private static let mostSeconds = 1e10
     private static let seconds = "must be a number of seconds from 0 to \(Int64(mostSeconds))"
     private static let count = "must be a whole number from 0 to \(largest)"
@@ -73,7 +78,7 @@ package struct JobField: Sendable {
         JobField("deadline", .number(0...mostSeconds), seconds),
         JobField("reply_to", .id, "must be 1 to 128 of the characters A-Z a-z 0-9 . _ : -"),
         JobField("meta", .meta, "must be at most 4096 bytes of JSON"),
-        JobField("at", .integer(0...largest), "must be unix milliseconds"),
+        JobField("at", .integer(moments), momentRule),
         JobField("v", .integer(version...version), "must be \(version): no other version of the contract is known"),
         JobField("t", .ticket, "is Redis' own"),
     ]

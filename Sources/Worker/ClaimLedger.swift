@@ -19,7 +19,7 @@ struct ClaimLedger<Entry> {
     /// Tokens of claims that no run is entered for: asked for, or being settled.
     private var pending: Set<String> = []
 
-    var mayClaim: Bool { gate != .paused && isRegistered && !isInDoubt && registrations == 0 }
+    var mayClaim: Bool { gate != .paused && gate != .quiet && isRegistered && !isInDoubt && registrations == 0 }
 
     var needsRegistration: Bool { !isRegistered || isInDoubt }
 
@@ -61,7 +61,12 @@ struct ClaimLedger<Entry> {
 
     // MARK: What Redis knows
 
-    mutating func note(_ gate: QueueGate) { self.gate = gate }
+    /// Notes what Redis says of the queue. True if the worker is to be quiet from now on, or no longer.
+    @discardableResult
+    mutating func note(_ gate: QueueGate) -> Bool {
+        defer { self.gate = gate }
+        return (self.gate == .quiet) != (gate == .quiet)
+    }
 
     mutating func doubt() { isInDoubt = true }
 

@@ -89,7 +89,8 @@ extension QueueAttendant {
             return (state.ledger.gate == .full, extent == .queue ? state.gone : [])
         }
         var tick = Tick(
-            identity, extent, runs: Array(zip(runs.map(\.run), reports)), fields: fields, isHeld: isHeld, gone: gone)
+            identity, extent, runs: Array(zip(runs.map(\.run), reports)), fields: record(fields), isHeld: isHeld,
+            gone: gone)
         var trouble: RedisError?
         do throws(RedisError) {
             if state.withLock({ $0.ledger.needsRegistration }) { try await register(fields) }
@@ -106,10 +107,19 @@ extension QueueAttendant {
             await pause(after: trouble, while: "looking after the queue")
             return false
         }
-        if extent != .runs { state.withLock { $0.ledger.note(tick.reply.gate) } }
+        if extent != .runs { note(tick.reply.gate) }
         if tick.reply.isMoreToDo { look() }
         await look(for: tick.reply.silent)
         return true
+    }
+
+    /// The worker's fields with its state in this queue. A call without fields says nothing of the worker.
+    private func record(_ fields: [(String, String)]) -> [(String, String)] {
+        if fields.isEmpty { return [] }
+        let word = state.withLock { state in
+            state.deadline != nil ? "ending" : state.ledger.gate == .quiet ? "quiet" : "working"
+        }
+        return fields + [("state", word)]
     }
 
     /// What a run has to tell now.
@@ -186,7 +196,7 @@ extension QueueAttendant {
         var isKnown = false
         defer { state.withLock { $0.ledger.endRegistration(succeeded: isKnown) } }
         var tries = 0
-        while !(try await queue.register(identity, fields: fields, known: known)) {
+        while !(try await queue.register(identity, fields: record(fields), known: known)) {
             tries += 1
             guard tries < 40 else {
                 throw RedisError(

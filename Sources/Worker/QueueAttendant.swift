@@ -113,15 +113,24 @@ final class QueueAttendant: Sendable {
         switch reply {
         case .job(let claim): return claim
         case .more: break
-        case .empty: state.withLock { $0.ledger.note(.open) }
-        case .paused: state.withLock { $0.ledger.note(.paused) }
-        case .full: state.withLock { $0.ledger.note(.full) }
+        case .empty: note(.open)
+        case .paused: note(.paused)
+        case .full: note(.full)
+        case .quiet: note(.quiet)
         case .stale:
             // Redis has forgotten the worker, or knows a later registration than the one that we asked under.
             state.withLock { $0.ledger.doubt() }
             hurry()
         }
         return nil
+    }
+
+    /// Notes what Redis says of the queue.
+    func note(_ gate: QueueGate) {
+        guard state.withLock({ $0.ledger.note(gate) }) else { return }
+        log.info(gate == .quiet ? "quiet: taking no more jobs" : "no longer quiet: taking jobs")
+        // The worker's record says so at once.
+        look()
     }
 
     private func claiming(

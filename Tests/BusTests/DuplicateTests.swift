@@ -21,7 +21,7 @@ import Testing
 
     @Test("a producer that repeats its push undoes no pause, cancel or completion") func repeated() async throws {
         let f = try await QueueFixture()
-        let element = #"{"url":"http://h/1","id":"1","at":1000}"#
+        let element = #"{"url":"http://h/1","id":"1","at":1000000000000}"#
         for settlement in [QueueFixture.done, .cancelled] {
             try await f.push(#"{"url":"http://h/1","id":"1"}"#)
             let claim = try #require(try await f.claim())

@@ -240,7 +240,7 @@ import Testing
     func unserved() async throws {
         let f = try await QueueFixture()
         let ids = (0..<300).map { "j\($0)" }
-        for id in ids { try await f.push(element(1, id: id)) }
+        for id in ids { try await f.push(element(JobField.moments.lowerBound, id: id)) }
         while let claim = try await f.claim() { try await f.settle(claim, QueueFixture.done) }
         let other = WorkerIdentity(name: "w2", store: "other")
         try await f.queue.request(.deleted, of: ids)
@@ -269,7 +269,7 @@ import Testing
 
     @Test("a job that goes back in line when its run ends costs no other element its place") func front() async throws {
         let f = try await QueueFixture()
-        let claim = try await running(f, 1)
+        let claim = try await running(f, JobField.moments.lowerBound)
         try await f.queue.request(.removed, of: ["1"])
         try await f.tick()
         // Kept behind the request.
@@ -286,7 +286,7 @@ import Testing
 
     @Test("a cancel right after a pause has the partial file removed") func partial() async throws {
         let f = try await QueueFixture()
-        let claim = try await running(f, 1)
+        let claim = try await running(f, JobField.moments.lowerBound)
         try await f.queue.request(.paused, of: ["1"])
         #expect(try await f.tick([claim]).requests.values.first == .paused)
         try await f.queue.request(.cancelled, of: ["1"])

@@ -76,14 +76,28 @@ import Testing
         #expect(try await f.claim() != nil)
     }
 
+    @Test("a request whose time is no unix milliseconds is rejected with a sentence, and changes nothing")
+    func seconds() async throws {
+        let f = try await QueueFixture()
+        try await f.push(#"{"url":"http://h/1","id":"1"}"#)
+        let claim = try #require(try await f.claim())
+        for wrong in [UnixTime.seconds, UnixTime.milliseconds * 1000] {
+            try await f.queue.request(.paused, of: ["1"], at: wrong)
+            #expect(try await f.tick([claim]).requests.isEmpty)
+            let rejected = try #require(try await f.queue.rejected(limit: 1).first)
+            #expect(
+                try JSON(rejected)["reason"]?.string?.hasPrefix("want: the time must be unix milliseconds") == true)
+        }
+    }
+
     @Test("a request of a clock that is wrong is as old as the last look at the most, and no newer than now")
     func clocks() async throws {
-        for wrong in [Int64(5), 99_999_999_999_999] {
+        for wrong in [JobField.moments.lowerBound, JobField.moments.upperBound] {
             let f = try await QueueFixture()
             let moment = try await moment(f)
             try await f.queue.request(.paused, of: ["1"], at: wrong)
             try await f.tick()
-            try await f.push(element(wrong == 5 ? moment : UnixTime.milliseconds + 1000))
+            try await f.push(element(wrong == JobField.moments.lowerBound ? moment : UnixTime.milliseconds + 1000))
             #expect(try await f.claim() != nil)
         }
     }

@@ -130,7 +130,9 @@ import Testing
         ["x", "-1", "nan", "1e400", "99999999999999999999"])
     func numbers(_ name: String, _ value: String) async throws {
         let f = try await QueueFixture()
-        for id in ["old", "run", "late"] { try await f.push(#"{"url":"http://h/\#(id)","id":"\#(id)","at":5}"#) }
+        for id in ["old", "run", "late"] {
+            try await f.push(#"{"url":"http://h/\#(id)","id":"\#(id)","at":1000000000005}"#)
+        }
         let old = try #require(try await f.claim())
         let run = try #require(try await f.claim())
         let late = try #require(try await f.claim())

@@ -48,6 +48,8 @@ package struct InvalidElements: Sendable, CustomStringConvertible {
         .init(#"{"url":"http://h/","body":"x"}"#, "id"), .init(#"{"url":"http://h/","delay":-1}"#, "delay"),
         .init(#"{"url":"http://h/","reply_to":"a b"}"#, "reply_to"), .init(#"{"url":"http://h/","v":2}"#, "v"),
         .init(#"{"url":"http://h/","meta":""# + String(repeating: "m", count: 4096) + #""}"#, "meta"),
+        .init(#"{"url":"http://h/","at":1763712000}"#, "at"), .init(#"{"id":"a","at":999999999999}"#, "at"),
+        .init(#"{"url":"http://h/","at":1763712000000000}"#, "at"), .init(#"{"url":"http://h/","at":0}"#, "at"),
         .init(#"{"url":"http://h/","at":"now"}"#, "at"), .init(#"{"id":"a","t":1}"#, "t"), .init(#"{"t":1}"#, "t"),
         .init(#"{"url":"http://h/","content_type":""}"#, "content_type"),
         .init(#"{"url":"http://h/","content_type":"x"}"#, "content_type"),

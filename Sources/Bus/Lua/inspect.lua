@@ -5,10 +5,10 @@
 -- Returns {id, rule, repaired ('1' or '0'), …}, {id of a queued job, its element, …}; Finding.swift has the rules'
 -- sentences. Whether an element is in line is for the caller to see: to look for each takes as long as the line is.
 define('inspect', { 'allow-oom' }, function()
-  local repairing = ARGV[2] == 'repair'
+  local repairing, settings = ARGV[2] == 'repair', touch()
   local findings, queued = {}, {}
   local NUMBERS = { 'wantat', 'asof', 'crashes', 'attempt', 'deadline_at', 'seq', 'pushed' }
-  local TTL = { completed = ARGV[3], failed = ARGV[4], cancelled = ARGV[5] }
+  local TTL = retention_of(settings, 3)
 
   -- Hashes of ended jobs expire by themselves, their entries are the next tick's to trim.
   local function is_over(state, score) return TTL[state] and tonumber(score) <= now - tonumber(TTL[state]) end

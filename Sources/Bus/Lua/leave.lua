@@ -6,6 +6,7 @@ define('leave', { 'allow-oom' }, function()
   if (call('HGET', WORKER, 'instance') or ARGV[3]) ~= ARGV[3] then return end
   give_back(HELD, 1000)
   call('DEL', WORKER)
+  call('HDEL', SETTINGS, 'quiet:' .. ARGV[2])
   call('HDEL', PREFIX .. 'host:' .. ARGV[4], ARGV[2])
   -- A wait that the server still keeps for a lost connection may yet take something: for a while more ticks look there.
   call('ZADD', WORKERS, whole(now - 86400000 + 15000), ARGV[2])

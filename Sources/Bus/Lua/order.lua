@@ -36,6 +36,7 @@ end
 function INSTEAD.again(id, h, j, element)
   local k, s = key(id), spec(id)
   local is_job = (j.url or j.urls) and true
+  if j.reply_to then call('HSET', s, 'again_reply_to', (join(call('HGET', s, 'again_reply_to') or nil, j.reply_to))) end
   if h.again and j.at and tonumber(h.again) > j.at then return end
   local kept = h.again and call('HGET', s, 'again')
   local has_url = kept and call('HEXISTS', s, 'again_has_url') == 1
@@ -55,9 +56,11 @@ end
 -- What was kept is not done after all: a request that came behind it has the last word. Only its URLs and headers stay,
 -- unless the job ends.
 local function forgo(id, h, ending)
-  local kept = h.again and call('HGET', spec(id), 'again')
+  local v = call('HMGET', spec(id), 'again', 'again_reply_to')
+  local kept = h.again and v[1]
   call('HDEL', key(id), 'again')
-  call('HDEL', spec(id), 'again', 'again_has_url', 'again_renewed')
+  call('HDEL', spec(id), 'again', 'again_has_url', 'again_renewed', 'again_reply_to')
+  await_end(id, h, v[2] or nil)
   local j = kept and not ending and read(kept)
   if j and (j.url or j.urls) then renew(id, h, j, kept, h.again) end
 end
@@ -103,7 +106,7 @@ local function hear_final(id, h, want, made, retention)
     if h.behind then call('HDEL', k, 'behind') end
     if call('HEXISTS', spec(id), 'spec') == 1 then
       h.want = nil
-      call('HDEL', k, 'crashes', 'attempt', 'error', 'message', 'finished')
+      call('HDEL', k, 'crashes', 'attempt', unpack(OF_END))
       requeue(id, h, true, 'resumed', retention)
     end
   elseif forgets(want) then
@@ -124,6 +127,9 @@ local function hear(id, value, retention, heard)
   if not (want == 'running' or want == 'paused' or ends(want)) then
     return reject(value, 'want: must be paused, cancelled, running, removed or deleted, and perhaps unix ms behind a space',
       is_id(id) and id or nil)
+  end
+  if time ~= '' and (tonumber(time) < MOMENTS.least or tonumber(time) > MOMENTS.most) then
+    return reject(value, 'want: the time ' .. MOMENTS.rule, is_id(id) and id or nil)
   end
   if not is_id(id) then return reject(value, 'want: "' .. string.sub(id, 1, 128) .. '" is no id of a job') end
   if is_strange(id) then return reject(value, strange(id), id) end
@@ -167,11 +173,12 @@ follow = function(id, kept, retention)
     local j, h = read(kept.element), job(id)
     h.is_known = true
     -- It is newer than what has just been settled.
-    local word = verdict(h, { kind = (j.url or j.urls) and 'job' or 'continuation', has_spec = call('HEXISTS', spec(id), 'spec') == 1 })
+    local word, reason = verdict(h, { kind = (j.url or j.urls) and 'job' or 'continuation', has_spec = call('HEXISTS', spec(id), 'spec') == 1 })
     -- The run ended before it heard of the pause: nothing is to be continued.
-    if h.state == 'completed' and not ends(kept.want) then word = 'duplicate' end
+    if h.state == 'completed' and not ends(kept.want) then word, reason = 'duplicate', 'done' end
+    j.reply_to = kept.reply_to
     local instead = INSTEAD[word]
-    if instead then instead(id, h, j, kept.element, retention)
+    if instead then instead(id, h, j, kept.element, retention, reason)
     else
       local fields, set = note(id, h, j, kept.element, word == 'begin')
       if tonumber(kept.moment) > tonumber(h.pushed or 0) then set('pushed', kept.moment) end

@@ -6,13 +6,12 @@
 
 -- How many more jobs may run; nil without a limit.
 local function places_left(settings)
-  local limit = settings[2] and string.find(settings[2], '^%d+$') and tonumber(settings[2])
-  return limit and limit - call('ZCARD', LEASES)
+  return settings.max_running and settings.max_running - call('ZCARD', LEASES)
 end
 
 -- Why no job may be started: 'paused' or 'full'; nil if one may.
 local function closed_by(settings)
-  if settings[1] == '1' or settings[1] == 'true' then return 'paused' end
+  if settings.is_paused then return 'paused' end
   local left = places_left(settings)
   if left and left <= 0 then return 'full' end
 end

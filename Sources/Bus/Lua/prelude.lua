@@ -15,6 +15,8 @@ local JOBS, HELD, WANT, TICK, LEASES, SCHEDULED, REJECTED, WORKERS, WORKER, SETT
 local INDEX, PREFIX, QUEUE, EPOCH, UNTOLD
 local now, NOW
 local ID = '^[A-Za-z0-9._:-]+$'
+-- Fields of a job's hash that tell of its end.
+local OF_END = { 'error', 'message', 'retryable', 'finished', 'seconds', 'unchanged' }
 local outbox, numbers, tickets, epoch
 -- order.lua and drop.lua have them: moving a job leads to both.
 local follow, drop
@@ -79,16 +81,32 @@ local function is_current(session)
   return known[1] and known[2] and known[1] .. ' ' .. known[2] == session
 end
 
--- Returns the settings, and what look() saw.
-local function touch()
-  -- One call meets all sorted sets: it looks at the type of each, and ends at the first, which is never there.
-  call('ZINTER', 9, PREFIX .. 'none', UNTOLD, LEASES, SCHEDULED, INDEX.paused, INDEX.completed, INDEX.failed, INDEX.cancelled, DEADLINES)
-  return call('HMGET', SETTINGS, 'paused', 'max_running'), look()
-end
-
 -- A whole number that a hash holds, as its text: nil for what is none, since anybody may write into a hash. With more digits
 -- Lua would write another number.
 local function number(text) return text and #text <= 14 and string.find(text, '^%d+$') and text or nil end
+
+-- Whether a switch among the settings is on.
+local function is_on(value) return value == '1' or value == 'true' end
+
+-- Returns the queue's settings, by name, and what look() saw. `worker` is who calls, where that is a worker.
+local function touch(worker)
+  -- One call meets all sorted sets: it looks at the type of each, and ends at the first, which is never there.
+  call('ZINTER', 9, PREFIX .. 'none', UNTOLD, LEASES, SCHEDULED, INDEX.paused, INDEX.completed, INDEX.failed, INDEX.cancelled, DEADLINES)
+  local v = call('HMGET', SETTINGS, 'paused', 'max_running', 'keep_completed', 'keep_failed', 'keep_cancelled',
+    'quiet:' .. (worker or ''))
+  return { is_paused = is_on(v[1]), max_running = tonumber(number(v[2])), keep_completed = v[3], keep_failed = v[4],
+    keep_cancelled = v[5], is_quiet = is_on(v[6]) }, look()
+end
+
+-- For how long ended jobs are kept, in ms by state: as the settings say in seconds, or else the worker, from ARGV[first].
+local function retention_of(settings, first)
+  local function kept(value, otherwise)
+    local seconds = tonumber(number(value))
+    return seconds and seconds >= KEPT.least and seconds <= KEPT.most and whole(seconds * 1000) or otherwise
+  end
+  return { completed = kept(settings.keep_completed, ARGV[first]), failed = kept(settings.keep_failed, ARGV[first + 1]),
+    cancelled = kept(settings.keep_cancelled, ARGV[first + 2]) }
+end
 
 -- A quoted JSON string.
 local escapes
@@ -115,9 +133,9 @@ local function reign()
   return epoch
 end
 
--- Puts an event into the outbox: what is published, and pushed onto the producer's list if it is given, when all else is
--- written. `extra` is JSON members with a leading comma, or ''.
-local function emit(id, j, event, extra, worker, reply_to)
+-- Puts an event into the outbox: what is published when all else is written, and pushed onto the lists that `reply_to` names.
+-- `extra` is JSON members with a leading comma, or ''. `is_private`: it is for these lists alone.
+local function emit(id, j, event, extra, worker, reply_to, is_private)
   local meta = event ~= 'progress' and j.meta
   local before = numbers[id]
   -- The first number is a time: whoever saw the events of a job that was forgotten since, or whose hash has expired, sees
@@ -126,22 +144,27 @@ local function emit(id, j, event, extra, worker, reply_to)
   numbers[id] = seq
   outbox[#outbox + 1] = { id, '{"v":1,"event":"' .. event .. '","id":"' .. id .. '","queue":"' .. QUEUE .. '","epoch":' .. reign()
     .. ',"seq":' .. seq .. ',"at":' .. NOW .. (worker and worker ~= '' and ',"worker":"' .. worker .. '"' or '')
-    .. (meta and ',"meta":' .. meta or '') .. extra .. '}', reply_to or false, before }
+    .. (meta and ',"meta":' .. meta or '') .. extra .. '}', reply_to or false, before, is_private }
+end
+
+-- Pushes an event onto the reply lists of these names.
+local function reply(names, event)
+  for name in string.gmatch(names or '', '%S+') do
+    local list = PREFIX .. 'reply:' .. name
+    -- A key of another type in its place is the producer's own doing, and keeps nothing from others.
+    if type(redis.pcall('LPUSH', list, event)) == 'number' then
+      call('LTRIM', list, 0, 999)
+      call('PEXPIRE', list, 86400000)
+    end
+  end
 end
 
 -- The last act of every function, and of settling before the next job is looked at.
 local function publish(result)
   for id, seq in pairs(numbers) do call('HSET', key(id), 'seq', seq, 'epoch', reign()) end
   for _, e in ipairs(outbox) do
-    call('PUBLISH', PREFIX .. 'events:' .. e[1], e[2])
-    if e[3] then
-      local list = PREFIX .. 'reply:' .. e[3]
-      -- A key of another type in its place is the producer's own doing, and keeps nothing from others.
-      if type(redis.pcall('LPUSH', list, e[2])) == 'number' then
-        call('LTRIM', list, 0, 999)
-        call('PEXPIRE', list, 86400000)
-      end
-    end
+    if not e[5] then call('PUBLISH', PREFIX .. 'events:' .. e[1], e[2]) end
+    if e[3] then reply(e[3], e[2]) end
   end
   outbox, numbers = {}, {}
   return result
@@ -257,7 +280,7 @@ local function forgets(want) return want == 'removed' or want == 'deleted' end
 local function forget(id, moment)
   if call('ZSCORE', UNTOLD, id) then tell(id, UNREPLICATED) end
   local k = key(id)
-  local v = call('HMGET', k, 'asof', 'pushed', 'ahead', 'token', 'settled', 'seq', 'epoch', 'doomed', 'finished', 'state')
+  local v = call('HMGET', k, 'asof', 'pushed', 'ahead', 'token', 'settled', 'seq', 'epoch', 'doomed', 'finished', 'state', 'reply_to')
   if v[1] == v[9] and (v[10] == 'completed' or v[10] == 'failed') then v[1] = nil end
   for _, index in pairs(INDEX) do call('ZREM', index, id) end
   call('ZREM', DEADLINES, id)
@@ -268,6 +291,8 @@ local function forget(id, moment)
   -- Its events go on where they are.
   if numbers[id] or v[6] then call('HSET', k, 'seq', numbers[id] or v[6], 'epoch', numbers[id] and reign() or v[7] or '0') end
   if v[8] and v[8] ~= '' then call('HSET', k, 'doomed', v[8]) end
+  -- They have been answered.
+  if v[11] then call('HSET', k, 'reply_to', v[11]) end
   call('PEXPIRE', k, 3600000)
   numbers[id] = nil
 end
@@ -275,9 +300,9 @@ end
 -- What came behind the request that ends now; nil if nothing did.
 local function kept_of(id, j)
   if not (j.again or j.behind) then return nil end
-  local v = call('HMGET', spec(id), 'again', 'again_renewed')
-  call('HDEL', spec(id), 'again', 'again_has_url', 'again_renewed')
-  return { element = j.again and v[1], moment = j.again, renewed = v[2], behind = j.behind, want = j.want }
+  local v = call('HMGET', spec(id), 'again', 'again_renewed', 'again_reply_to')
+  call('HDEL', spec(id), 'again', 'again_has_url', 'again_renewed', 'again_reply_to')
+  return { element = j.again and v[1], moment = j.again, renewed = v[2], reply_to = v[3] or nil, behind = j.behind, want = j.want }
 end
 
 -- completed, failed or cancelled. `extra` are the event's members, `fields` more pairs for the hash, if a run itself ends
@@ -323,7 +348,7 @@ end
 -- Ends a job that nobody runs, whose worker is lost, or that no worker can read.
 local function fail(id, j, code, message, retryable, retention)
   as_of(id)
-  call('HSET', key(id), 'error', code, 'message', message)
+  call('HSET', key(id), 'error', code, 'message', message, 'retryable', retryable and '1' or '0')
   finish(id, j, 'failed', retention, ',"error":"' .. code .. '","retryable":' .. tostring(retryable) .. ',"message":'
     .. quoted(message))
 end

@@ -9,20 +9,26 @@ local function beginning(element)
   return is_utf8(shown) and shown or (string.gsub(shown, '[\128-\255]', '?'))
 end
 
--- What is no valid push is told of, and kept for a look.
-local function reject(element, reason, id)
+-- What is no valid push is told of, and kept for a look. `names` are of those who wait for an answer, `meta` is the element's.
+local function reject(element, reason, id, names, meta)
   local shown = type(element) == 'string' and beginning(element) or ''
   call('LPUSH', REJECTED, '{"at":' .. NOW .. ',"reason":' .. quoted(reason) .. ',"element":' .. quoted(shown) .. '}')
   call('LTRIM', REJECTED, 0, 999)
   id = id or 'unknown'
-  call('PUBLISH', PREFIX .. 'events:' .. id, '{"v":1,"event":"rejected","id":"' .. id .. '","queue":"' .. QUEUE
-    .. '","at":' .. NOW .. ',"reason":' .. quoted(reason) .. '}')
+  local event = '{"v":1,"event":"rejected","id":"' .. id .. '","queue":"' .. QUEUE .. '","at":' .. NOW
+    .. (meta and ',"meta":' .. meta or '') .. ',"reason":' .. quoted(reason) .. '}'
+  call('PUBLISH', PREFIX .. 'events:' .. id, event)
+  reply(names, event)
+end
+
+-- The same of an element of which some may be readable: `j`.
+local function reject_element(element, reason, id, j)
+  local meta = j and j.meta ~= nil and RAW(element, 'meta')
+  reject(element, reason, id, j and is_id(j.reply_to) and j.reply_to or nil, meta and #meta <= 4096 and meta or nil)
 end
 
 -- When a push was made. No clock is ahead of Redis' own.
 local function moment_of(at) return whole(math.min(at or now, now)) end
-
-local IS_FINAL = { completed = true, failed = true, cancelled = true }
 
 -- By the job's state: what a job element does, and what a continuation does.
 --   begin: it runs, as it was pushed               go on: it runs, from its offsets
@@ -45,24 +51,43 @@ local function is_repeat(h, at)
 end
 
 -- What a push does: `h` is the job, `push` its kind, its `at`, its ticket, and whether what the job was pushed with is known.
+-- Of a duplicate also the reason, and what its `at` would have to be greater than.
 local function verdict(h, push)
   local state, kind, at = h.state, push.kind, push.at
   if kind == 'ticket' then
     if state ~= 'queued' or h.ticket ~= push.ticket then return 'stale' end
     return push.has_spec and 'go on' or 'gone'
   end
-  if is_repeat(h, at) then return 'duplicate' end
+  if is_repeat(h, at) then
+    local is_settled = at <= tonumber(h.asof or 0)
+    return 'duplicate', is_settled and 'settled' or 'repeated', is_settled and h.asof or h.ahead
+  end
   if state == 'running' and h.want and (not at or at > tonumber(h.wantat or 0)) then return 'again' end
   -- A state that is none is one in which nothing happens to the job.
   local word = (VERDICTS[state or false] or VERDICTS.paused)[kind]
-  if word == 'refresh' and at and at < tonumber(h.pushed or 0) then return 'duplicate' end
+  if word == 'refresh' and at and at < tonumber(h.pushed or 0) then return 'duplicate', 'older', h.pushed end
   if word == 'go on' and not push.has_spec then return kind == 'job' and 'begin' or 'spent' end
-  return word
+  return word, 'active'
 end
 
 -- By when a job that begins must be done.
 local function set_deadline(h, j)
   if j.deadline then h.deadline = whole((j.at or now) + j.deadline * 1000) end
+end
+
+-- Who is told of the end of a job that goes on, and who was waiting for it: `set` writes the field. Who waited for an end that
+-- has come was told of it.
+local function note_waiting(id, h, j, begins, set)
+  local waiting, left = h.reply_to, nil
+  if begins and (not h.state or IS_FINAL[h.state]) then
+    h.reply_to = j.reply_to
+  else
+    local names, _, rest = join(h.reply_to, j.reply_to)
+    h.reply_to, left = names, rest
+  end
+  if h.reply_to and h.reply_to ~= waiting then set('reply_to', h.reply_to) end
+  if waiting and not h.reply_to then call('HDEL', key(id), 'reply_to') end
+  if left then emit(id, h, 'duplicate', duplicate(h, { reason = 'crowded' }), nil, left, true) end
 end
 
 -- A job that begins is all that was pushed; of one that goes on only the URLs and headers change. Writes the spec, and the
@@ -72,15 +97,15 @@ local function note(id, h, j, element, begins)
   -- While it still says who was to hear of it.
   if h.state == 'completed' and call('ZSCORE', UNTOLD, id) then tell(id, UNREPLICATED) end
   local function set(name, value) fields[#fields + 1] = name fields[#fields + 1] = value end
+  note_waiting(id, h, j, begins, set)
   if j.url or j.urls then
     set('url', mask(j.url or j.urls[1]))
     if begins then
       call('HSET', s, 'spec', element)
-      h.meta, h.reply_to = j.meta ~= nil and RAW(element, 'meta') or nil, j.reply_to
+      h.meta = j.meta ~= nil and RAW(element, 'meta') or nil
       set('created', NOW)
       if j.path then set('path', j.path) end
       if h.meta then set('meta', h.meta) end
-      if h.reply_to then set('reply_to', h.reply_to) end
       if j.deadline then
         set_deadline(h, j)
         set('deadline_at', h.deadline)
@@ -95,22 +120,23 @@ local function note(id, h, j, element, begins)
     -- What is received from now on is not of the file that it finished before.
     local bytes = h.state == 'completed' and call('HGET', k, 'received')
     if bytes then set('bytes', bytes) end
-    call('HDEL', k, 'crashes', 'attempt', 'error', 'message', 'finished')
+    call('HDEL', k, 'crashes', 'attempt', unpack(OF_END))
     if begins then
       call('HDEL', s, 'renewed')
-      call('HDEL', k, not j.path and 'path' or '-', not h.meta and 'meta' or '-', not h.reply_to and 'reply_to' or '-')
+      call('HDEL', k, not j.path and 'path' or '-', not h.meta and 'meta' or '-')
     end
   end
   return fields, set
 end
 
--- A newer push of an unfinished job: signed URLs expire.
+-- A newer push of an unfinished job: signed URLs expire. Who pushed it waits for the same end.
 local function renew(id, h, j, element, moment)
   local k = key(id)
   call('HSET', spec(id), 'renewed', element)
   call('HSET', k, 'url', mask(j.url or j.urls[1]))
   if tonumber(moment) > tonumber(h.pushed or 0) then call('HSET', k, 'pushed', moment) end
-  emit(id, h, 'duplicate', ',"state":"' .. h.state .. '"')
+  emit(id, h, 'duplicate', duplicate(h, { reason = 'active', made = j.at }))
+  await_end(id, h, j.reply_to)
 end
 
 -- Of a clock that is ahead the last time is all that tells a repeat.
@@ -121,9 +147,9 @@ end
 -- What a push does that starts nothing, by its verdict; order.lua adds `again`.
 local INSTEAD = {
   stale = function() end,
-  unknown = function(id, h, j, element) reject(element, 'id: no job ' .. id .. ' is known; push it with its url', id) end,
+  unknown = function(id, h, j, element) reject_element(element, 'id: no job ' .. id .. ' is known; push it with its url', id, j) end,
   spent = function(id, h, j, element)
-    reject(element, 'id: job ' .. id .. ' is ' .. h.state .. ' and its url is no longer kept; push it with its url', id)
+    reject_element(element, 'id: job ' .. id .. ' is ' .. h.state .. ' and its url is no longer kept; push it with its url', id, j)
   end,
   gone = function(id, h, j, element, retention)
     fail(id, h, 'bad_job', 'what was pushed is gone from Redis; push the job again with its url', false, retention)
@@ -132,7 +158,7 @@ local INSTEAD = {
     renew(id, h, j, element, moment_of(j.at))
     note_ahead(id, j.at)
   end,
-  duplicate = function(id, h, j)
+  duplicate = function(id, h, j, element, retention, reason, since)
     -- A request that is heard later is newer, if it does not say when it was made; and once the job is forgotten a repeat is known
     -- by what was taken.
     local is_known = not j.at or not h.state or j.at == tonumber(h.ahead)
@@ -140,6 +166,7 @@ local INSTEAD = {
     if not is_known and tonumber(moment_of(j.at)) > tonumber(h.pushed or 0) then
       call('HSET', key(id), 'pushed', moment_of(j.at))
     end
-    emit(id, h, 'duplicate', ',"state":"' .. (h.state or 'removed') .. '"')
+    emit(id, h, 'duplicate', duplicate(h, { reason = reason, made = j.at, since = since }))
+    await_end(id, h, j.reply_to)
   end,
 }

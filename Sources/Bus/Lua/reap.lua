@@ -29,7 +29,10 @@ local function reap_elements(tick)
     local isEmpty, moved = give_back(PREFIX .. 'held:' .. names[k], left)
     left = left - moved
     -- Nobody looks at what a forgotten worker holds.
-    if isEmpty and tonumber(names[k + 1]) < now - 86400000 then call('ZREM', WORKERS, names[k]) end
+    if isEmpty and tonumber(names[k + 1]) < now - 86400000 then
+      call('ZREM', WORKERS, names[k])
+      call('HDEL', SETTINGS, 'quiet:' .. names[k])
+    end
     if left == 0 then
       tick.more = true
       return

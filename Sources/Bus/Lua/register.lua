@@ -9,7 +9,7 @@ define('register', { 'allow-oom' }, function()
   call('HLEN', WORKER)
   local settings = touch()
   local worker, instance = ARGV[2], ARGV[3]
-  local retention = { completed = ARGV[6], failed = ARGV[7], cancelled = ARGV[8] }
+  local retention = retention_of(settings, 6)
   local seen = call('HMGET', WORKER, 'instance', 'seen', 'session')
   if seen[1] and seen[1] ~= instance and now - tonumber(seen[2] or 0) < 3000 then
     return { 'taken', seen[1], whole(now - tonumber(seen[2] or 0)) }
@@ -17,6 +17,8 @@ define('register', { 'allow-oom' }, function()
   -- It comes over a connection that was lost: it knows less than the one before it.
   if seen[1] == instance and tonumber(ARGV[4]) < tonumber(seen[3] or 0) then return 'old' end
   local is_successor = seen[1] ~= instance
+  -- It was another process that was to take no more.
+  if is_successor then call('HDEL', SETTINGS, 'quiet:' .. worker) end
   local n = tonumber(ARGV[9])
   local known = {}
   for k = 10 + n * 2, #ARGV do known[ARGV[k]] = true end
@@ -37,6 +39,6 @@ define('register', { 'allow-oom' }, function()
     end
   end
   give_back(HELD, 1000)
-  if settings[2] then offer_place(settings, false) end
+  if settings.max_running then offer_place(settings, false) end
   return publish('ok')
 end)

@@ -11,8 +11,16 @@
 -- One that was not known before, or was in line already, fails.
 local function give_back_job(id, token, reason, before, retention)
   call('LLEN', REJECTED)
-  reject(redis.pcall('HGET', spec(id), 'spec'), reason, id)
   local j, was = job(id), before ~= '' and cmsgpack.unpack(before)
+  -- A job that fails tells all who wait. Where it goes back, those have no answer who joined with this push or behind it.
+  local unanswered
+  if was then
+    local waited = {}
+    for n = 1, #was.hash, 2 do waited[was.hash[n]] = was.hash[n + 1] end
+    local _, new = join(waited.reply_to, j.reply_to)
+    unanswered = new
+  end
+  reject(redis.pcall('HGET', spec(id), 'spec'), reason, id, unanswered, j.meta)
   call('HSET', key(id), 'settled', token)
   if not was then
     return fail(id, j, 'bad_job', 'what was pushed cannot be read: ' .. reason .. '; push the job again', false, retention)
@@ -83,9 +91,9 @@ local function end_run(worker, retention, run)
 end
 
 define('settle', { 'allow-oom' }, function()
-  local settings, held, waiting = touch()
+  local settings, held, waiting = touch(ARGV[2])
   local worker, lease = ARGV[2], tonumber(ARGV[4])
-  local retention = { completed = ARGV[5], failed = ARGV[6], cancelled = ARGV[7] }
+  local retention = retention_of(settings, 5)
   local left = places_left(settings)
   local may_claim = is_current(ARGV[3])
   local runs, ids, tokens, answers, i = {}, {}, {}, {}, 9

@@ -98,27 +98,27 @@ local function accept(element, turn, worker, token, lease, retention)
   local fields = not reason and size(key(id))
   if not reason and fields ~= 0 and is_strange(id) then reason = strange(id) end
   if reason then
-    return reject(element, reason, is_id(id) and id or nil)
+    return reject_element(element, reason, is_id(id) and id or nil, j)
   end
   local h = known(id, fields > 0, turn, retention)
-  local word = verdict(h, push_of(id, h, j))
+  local word, reason, since = verdict(h, push_of(id, h, j))
   local instead = INSTEAD[word]
-  if instead then return instead(id, h, j, element, retention) end
+  if instead then return instead(id, h, j, element, retention, reason, since) end
   return start(id, h, j, element, word == 'begin', worker, token, lease, retention)
 end
 
 -- What could not be taken, whatever somebody has written over its job's keys, is rejected.
 local function put_aside(element, token, wrong)
-  local _, id, reason = identify(element)
+  local j, id, reason = identify(element)
   local isInvalid = reason ~= nil
   if not isInvalid and is_strange(id) then reason = strange(id) end
   call('HDEL', WORKER, token)
-  reject(element, reason or 'element: cannot be taken: ' .. wrong, not isInvalid and id or nil)
+  reject_element(element, reason or 'element: cannot be taken: ' .. wrong, not isInvalid and id or nil, j)
 end
 
 -- Takes the next jobs for `worker`, one for each of `tokens`. Returns them, {'job', …} each; behind the last one is what ended
--- it before there was a job for each: {'empty'}, {'paused'}, {'full'}, or {'more'} after 100 elements or 16 KiB of them: Redis does
--- nothing else meanwhile. `settings`, `held` and `waiting` are what touch() returned; the latter are nil if the line has changed
+-- it before there was a job for each: {'empty'}, {'paused'}, {'full'}, {'quiet'}, or {'more'} after 100 elements or 16 KiB of them:
+-- Redis does nothing else meanwhile. `settings`, `held` and `waiting` are what touch() returned; the latter are nil if the line has changed
 -- since.
 local function take(worker, tokens, lease, retention, settings, held, waiting)
   local claims, token = {}, tokens[1]
@@ -132,7 +132,7 @@ local function take(worker, tokens, lease, retention, settings, held, waiting)
     -- Nothing that happens here gives the worker more to hold.
     if held == nil then held = call('LINDEX', HELD, -1) end
     if waiting == nil and not held then waiting = call('LINDEX', JOBS, -1) end
-    local closed = closed_by(settings)
+    local closed = settings.is_quiet and 'quiet' or closed_by(settings)
     if closed then
       if not held then return ended(closed) end
       call('RPUSH', JOBS, held)

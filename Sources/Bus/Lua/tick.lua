@@ -12,7 +12,7 @@
 -- Returns names and values; a list that is empty has no name:
 --       fenced    tokens
 --       requests  token, request, …
---       gate      'paused', 'full' or 'open'
+--       gate      'quiet', 'paused', 'full' or 'open'
 --       more      '1' if there is more to do than one call does
 --       unheard   '1' if requests are left that nobody has heard
 --       dropped   id, store, file, generation, inode, … of what a worker of that store is to unlink: the partial file of a
@@ -20,9 +20,9 @@
 --       silent    worker, process, … (neighbours.lua)
 define('tick', { 'allow-oom' }, function()
   local known = call('HGET', WORKER, 'instance')
-  local settings = touch()
+  local settings = touch(ARGV[2])
   local tick = { worker = ARGV[2], instance = ARGV[3], lease = tonumber(ARGV[4]),
-    retention = { completed = ARGV[5], failed = ARGV[6], cancelled = ARGV[7] }, crash_limit = tonumber(ARGV[8]), store = ARGV[9],
+    retention = retention_of(settings, 5), crash_limit = tonumber(ARGV[8]), store = ARGV[9],
     place = ARGV[11], process = ARGV[12],
     is_known = not known or known == ARGV[3], fenced = {}, requests = {}, more = false, dropped = {}, silent = {} }
   local gone = 14
@@ -47,9 +47,9 @@ define('tick', { 'allow-oom' }, function()
     trim(tick)
     take_drops(tick)
     -- Without a limit nobody else wakes those that waited under one.
-    if settings[2] or ARGV[10] == '1' then offer_place(settings, true) end
+    if settings.max_running or ARGV[10] == '1' then offer_place(settings, true) end
     meet_neighbours(tick)
   end
-  return publish(named { gate = closed_by(settings) or 'open', more = tick.more and '1', unheard = tick.are_many and '1',
+  return publish(named { gate = settings.is_quiet and 'quiet' or closed_by(settings) or 'open', more = tick.more and '1', unheard = tick.are_many and '1',
     fenced = tick.fenced, requests = tick.requests, dropped = tick.dropped, silent = tick.silent })
 end)

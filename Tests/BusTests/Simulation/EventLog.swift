@@ -7,15 +7,20 @@ import Synchronization
 final class EventLog: Sendable {
     private struct State {
         var isListening = false
+        var all: [Event] = []
+        var ends: [String: Int] = [:]
         var last: [String: EventPosition] = [:]
         var wrong: [String] = []
-        var ends: Set<String> = []
+        var marks: Set<String> = []
     }
 
     private let state = Mutex(State())
     private let reader: Task<Void, Never>
+    private let keepsAll: Bool
 
-    init(_ queue: Queue) {
+    /// `keepsAll`: the events themselves are kept, too.
+    init(_ queue: Queue, keepsAll: Bool = false) {
+        self.keepsAll = keepsAll
         let (elements, feed) = AsyncStream<Subscription.Element>.makeStream()
         let subscription = queue.events()
         let listening = Task { for await element in subscription { feed.yield(element) } }
@@ -26,10 +31,14 @@ final class EventLog: Sendable {
     deinit { reader.cancel() }
 
     var isListening: Bool { state.withLock { $0.isListening } }
+    /// All events, in the order in which they came.
+    var all: [Event] { state.withLock { $0.all } }
+    /// How many final states of each job were published.
+    var ends: [String: Int] { state.withLock { $0.ends } }
     var wrong: [String] { state.withLock { $0.wrong } }
 
     /// Whether everything before this message has been noted.
-    func hasHeard(_ mark: String) -> Bool { state.withLock { $0.ends.contains(mark) } }
+    func hasHeard(_ mark: String) -> Bool { state.withLock { $0.marks.contains(mark) } }
 
     private func note(_ element: Subscription.Element) {
         state.withLock { state in
@@ -38,9 +47,11 @@ final class EventLog: Sendable {
             case .interrupted: break
             case .message(_, let payload):
                 guard let event = Event(payload) else {
-                    state.ends.insert(String(decoding: payload, as: UTF8.self))
+                    state.marks.insert(String(decoding: payload, as: UTF8.self))
                     return
                 }
+                if keepsAll { state.all.append(event) }
+                if event.finalState != nil { state.ends[event.id, default: 0] += 1 }
                 guard let position = event.position else { return }
                 if let last = state.last[event.id], position <= last {
                     state.wrong.append("\(event.id): \(event.name) is at \(position), and the one before it at \(last)")

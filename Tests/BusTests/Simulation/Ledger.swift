@@ -12,6 +12,8 @@ struct Ledger {
     var ids: [String] = []
     /// When the hashes of old jobs go.
     private var retired: [String: Int64] = [:]
+    /// The reply lists that elements have named which are no valid jobs.
+    var refused: Set<String> = []
     var now: Int64 = 0
     /// When the queue was last looked after, and until when nobody is reaped.
     var lastLook: Int64?
@@ -50,6 +52,7 @@ struct Ledger {
         demanded(id)
         tell(id, "pushed: \(story.element)")
         stories[id]!.deadlines.formUnion(story.deadlines)
+        stories[id]!.names.formUnion(story.names)
     }
 
     mutating func demanded(_ id: String) { (stories[id]!.demand, stories[id]!.pushed) = (now, now) }

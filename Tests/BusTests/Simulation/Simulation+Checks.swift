@@ -54,6 +54,42 @@ extension Simulation {
         if counts[1] != 0, ledger.now >= ledger.grace { ledger.complain("\(counts[1]) lost jobs were not reaped") }
     }
 
+    /// Whoever named a reply list is answered once the job has ended, and of no end twice.
+    mutating func checkReplies(_ inLine: Set<String>) async throws {
+        let untold = try await redis.send(Command("ZRANGE", queue.keys.untold, 0, -1)).array?.compactMap(\.string) ?? []
+        for (id, story) in ledger.stories.sorted(by: { $0.key < $1.key }) {
+            for name in story.names.sorted() {
+                let replies = try await redis.send(Command("LRANGE", queue.keys.reply(name), 0, -1)).array ?? []
+                let told = replies.compactMap { $0.bytes.flatMap { Event($0) } }
+                if Set(told.compactMap(\.position)).count != told.count {
+                    ledger.complain("\(id): \(name) was told of one end twice")
+                }
+                let isOver = story.facts.state?.isFinal ?? true
+                let mayCome =
+                    story.demand != nil || story.asked != nil || story.taken != nil || story.facts.isKept
+                    || inLine.contains(id) || untold.contains(id)
+                if isOver, !mayCome, told.isEmpty { ledger.complain("\(id): \(name) was not answered") }
+                if !told.isEmpty { note("answered") }
+            }
+        }
+    }
+
+    /// What has been told on all reply lists, once all is over.
+    private mutating func checkAnswers() async throws {
+        for name in ledger.refused.sorted() {
+            let count = try await redis.send(Command("LLEN", queue.keys.reply(name))).int
+            if count != 1 { ledger.complain("\(name) was told \(count ?? -1) times that its element is rejected") }
+        }
+        for (id, story) in ledger.stories.sorted(by: { $0.key < $1.key }) {
+            for name in story.names.sorted() {
+                let replies = try await redis.send(Command("LRANGE", queue.keys.reply(name), 0, -1)).array ?? []
+                let told = replies.compactMap { $0.bytes.flatMap { Event($0) } }.filter { $0.finalState != nil }.count
+                let ends = events.ends[id] ?? 0
+                if told > ends { ledger.complain("\(id) ended \(ends) times, and \(name) was told \(told) times") }
+            }
+        }
+    }
+
     // MARK: The end
 
     /// Opens the queue, wakes everybody, and works until nothing is left.
@@ -83,6 +119,7 @@ extension Simulation {
         let events = events
         try await eventually("all events to be heard") { events.hasHeard(mark) }
         for complaint in events.wrong { ledger.complain(complaint) }
+        try await checkAnswers()
         for (kind, name) in [("HLEN", queue.keys.want), ("LLEN", queue.keys.jobs)] {
             if try await redis.send(Command(kind, name)).int != 0 { ledger.complain("\(name) is not empty") }
         }

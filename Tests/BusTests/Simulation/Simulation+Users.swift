@@ -43,9 +43,12 @@ extension Simulation {
             members.append(#""deadline":\#(seconds)"#)
             deadlines = [ledger.now + seconds * 1000]
         }
+        let name = random.chance(50) ? replyName() : nil
+        if let name { members.append(#""reply_to":"\#(name)""#) }
         let text = "{" + members.joined(separator: ",") + "}"
         var story = Story(element: text, isTimed: isTimed)
         story.deadlines = deadlines
+        story.names = name.map { [$0] } ?? []
         story.isPoison = random.chance(6)
         let pushed = try id ?? Element(JSON(text)).id
         ledger.pushed(pushed, story)
@@ -55,6 +58,12 @@ extension Simulation {
         if id == nil { note("pushed without an id") }
         // Somebody thinks better of it at once.
         if random.chance(10) { try await ask(random.chance(50) ? .paused : .cancelled, of: pushed) }
+    }
+
+    /// A name for a reply list that nobody has used.
+    private mutating func replyName() -> String {
+        lists += 1
+        return "r\(lists)"
     }
 
     /// The same element once more, or a continuation.
@@ -122,6 +131,9 @@ extension Simulation {
     mutating func meddle() async throws {
         let elements = ["{}", "[1]", #"{"id":"nobody"}"#, #"{"id":"j1","t":"0"}"#, #"{"url":"ftp://h/"}"#]
         try await redis.send(Command("RPUSH", queue.keys.jobs, elements.randomElement(using: &random)!))
+        let name = replyName()
+        ledger.refused.insert(name)
+        try await redis.send(Command("LPUSH", queue.keys.jobs, #"{"url":"ftp://h/","reply_to":"\#(name)"}"#))
         try await redis.send(Command("HSET", queue.keys.want, "j 1", "paused"))
         note("nonsense")
     }

@@ -7,7 +7,7 @@ import HaulTestSupport
 /// A queue, its workers, and those who use it, in a time of their own.
 ///
 /// Redis' own expiry runs by its own clock. What is over by the simulation's is taken away here in its place, once it was
-/// seen that Redis would do so: the scripts give each key its time to live. The lists of replies are not simulated.
+/// seen that Redis would do so: the scripts give each key its time to live.
 struct Simulation {
     static let dawn: Int64 = 1_800_000_000_000
     static let clock = "simulated:now"
@@ -41,6 +41,8 @@ struct Simulation {
     /// Never used again, also after a rollback.
     var names = 0
     var numbers = 0
+    /// Of reply lists.
+    var lists = 0
     private(set) var counts: [String: Int] = [:]
 
     init(seed: UInt64) async throws {
@@ -75,6 +77,10 @@ struct Simulation {
         for id in ledger.expired() {
             note("expired")
             let names = [queue.keys.job(id), queue.keys.spec(id), queue.keys.offsets(id)]
+            // Nobody looked after the queue for as long as that, so nobody was told of it.
+            if try await redis.send(Command("ZSCORE", queue.keys.untold, id)) != .null {
+                ledger.stories[id]?.names = []
+            }
             let times = try await redis.pipeline(names.map { .command(Command("PTTL", $0)) })
             if times.contains(where: { $0.int == -1 }) { ledger.complain("\(id) would stay for ever") }
             try await redis.send(Command("DEL", names[0], names[1], names[2]))
@@ -126,6 +132,8 @@ struct Simulation {
         for finding in try await Inspection(queue).run() {
             ledger.complain("\(when): \(finding.subject) \(finding.problem)")
         }
-        ledger.tidy(window: Self.window, inLine: try await idsInLine())
+        let inLine = try await idsInLine()
+        try await checkReplies(inLine)
+        ledger.tidy(window: Self.window, inLine: inLine)
     }
 }

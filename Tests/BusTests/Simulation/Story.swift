@@ -53,6 +53,8 @@ struct Story {
     /// The bytes of the last checkpoint.
     var checkpoint = ByteIntervals()
     var deadlines: Set<Int64> = []
+    /// The reply lists that its pushes have named.
+    var names: Set<String> = []
     /// When the hash goes.
     var expiry: Int64?
     var facts = Facts()

@@ -1,0 +1,68 @@
+-- Who is answered: docs/bus.md, "Who is answered". A job's hash holds the names of the reply lists that are told of its end,
+-- with blanks between them.
+
+local IS_FINAL = { completed = true, failed = true, cancelled = true }
+local MOST_NAMES = 64
+
+-- `names` and those of `more` that are not among them. Also returns those that were not, and those for which there is no room.
+local function join(names, more)
+  local known, all, new, left = {}, {}, {}, {}
+  for name in string.gmatch(names or '', '%S+') do
+    known[name] = true
+    all[#all + 1] = name
+  end
+  for name in string.gmatch(more or '', '%S+') do
+    if not known[name] then
+      known[name] = true
+      new[#new + 1] = name
+      local list = #all < MOST_NAMES and all or left
+      list[#list + 1] = name
+    end
+  end
+  local function text(list) return #list > 0 and table.concat(list, ' ') or nil end
+  return text(all), text(new), text(left)
+end
+
+-- The members of the event that told of a job's end, as its hash keeps them, and the worker.
+local function end_of(id, state)
+  local v = call('HMGET', key(id), 'file', 'received', 'seconds', 'checksum', 'etag', 'unchanged', 'error', 'message', 'retryable',
+    'worker')
+  local function text(name, value) return value and value ~= '' and ',"' .. name .. '":' .. quoted(value) or '' end
+  local received = number(v[2])
+  if state == 'completed' then
+    local seconds = tonumber(v[3] or nil)
+    seconds = seconds and seconds >= 0 and seconds < 1e12 and string.format('%.3f', seconds)
+    return text('file', v[1]) .. (received and ',"bytes":' .. received or '')
+      .. (seconds and ',"seconds":' .. seconds or '') .. text('checksum', v[4]) .. text('etag', v[5])
+      .. (v[6] == '1' and ',"unchanged":true' or ''), v[10]
+  elseif state == 'failed' then
+    return text('error', v[7]) .. text('message', v[8]) .. ',"retryable":' .. tostring(v[9] == '1')
+      .. (received and ',"received":' .. received or ''), v[10]
+  end
+  return '', nil
+end
+
+-- The members of a duplicate. `why`: its reason, the `at` of the push, and what that would have to be newer than.
+local function duplicate(h, why)
+  local function moment(name, value) return value and ',"' .. name .. '":' .. whole(tonumber(value)) or '' end
+  return ',"state":"' .. (h.state or 'removed') .. '","reason":"' .. why.reason .. '"' .. moment('made', why.made)
+    .. moment('since', why.since)
+end
+
+-- These names are to be told of the end of the job: now if it has ended, and each once. `h` gets them as well.
+local function await_end(id, h, more)
+  local names, new, left = join(h.reply_to, more)
+  if not new then return end
+  if names ~= h.reply_to then
+    call('HSET', key(id), 'reply_to', names)
+    h.reply_to = names
+  end
+  if not h.state then
+    emit(id, h, 'duplicate', duplicate(h, { reason = 'settled' }), nil, new, true)
+  elseif IS_FINAL[h.state] and h.waiting ~= 'replicas' then
+    local members, worker = end_of(id, h.state)
+    emit(id, h, h.state, members, worker, new, true)
+  elseif left then
+    emit(id, h, 'duplicate', duplicate(h, { reason = 'crowded' }), nil, left, true)
+  end
+end

@@ -1,0 +1,257 @@
+import HaulBus
+import HaulContract
+import HaulRedis
+import HaulTestSupport
+import Testing
+
+/// Who is answered: docs/bus.md, "Who is answered".
+@Suite struct ReplyTests {
+    /// The events on a reply list, oldest first.
+    private func answers(_ f: QueueFixture, _ name: String) async throws -> [Event] {
+        let list = try await f.redis.send(Command("LRANGE", f.queue.keys.reply(name), 0, -1))
+        return (list.array ?? []).reversed().compactMap { $0.bytes.flatMap { Event($0) } }
+    }
+
+    private func names(_ f: QueueFixture, _ list: String) async throws -> [String] {
+        try await answers(f, list).map(\.name)
+    }
+
+    private func push(_ f: QueueFixture, _ name: String, _ more: String = "") async throws {
+        try await f.push(#"{"url":"http://h/1","id":"1","reply_to":"\#(name)"\#(more)}"#)
+    }
+
+    @Test(
+        "whoever pushes a known job that has not ended is told of its end, each name once",
+        arguments: ["queued", "scheduled", "running", "paused"])
+    func unfinished(_ state: String) async throws {
+        let f = try await QueueFixture()
+        try await push(f, "a", state == "scheduled" ? #","delay":1000"# : "")
+        var claim = try await f.claim()
+        switch state {
+        case "queued": try await f.settle(try #require(claim), .released(why: "test"))
+        case "paused":
+            try await f.queue.request(.paused, of: ["1"])
+            try await f.tick([try #require(claim)])
+            try await f.settle(try #require(claim), .paused)
+        default: break
+        }
+        #expect(try await f.state("1")?.rawValue == state)
+        // Behind the ticket of a queued job.
+        for name in ["b", "a", "b", "c"] { try await push(f, name) }
+        if state == "scheduled" {
+            #expect(try await f.claim() == nil)
+            try await f.queue.request(.running, of: ["1"])
+            try await f.tick()
+        }
+        if state != "running" { claim = try await f.claim() }
+        // The others are duplicates of a job that runs by now.
+        #expect(try await f.claim() == nil)
+        for name in ["a", "b", "c"] { #expect(try await names(f, name).isEmpty) }
+        try await f.settle(try #require(claim), QueueFixture.done)
+        for name in ["a", "b", "c"] { #expect(try await names(f, name) == ["completed"], "\(name)") }
+        try await f.expectOrder()
+    }
+
+    @Test(
+        "whoever pushes behind a job's end what it settled is told of that end at once, and once",
+        arguments: ["completed", "failed", "cancelled"])
+    func ended(_ state: String) async throws {
+        let f = try await QueueFixture()
+        let at = try await f.queue.moment()
+        try await push(f, "a", #","meta":{"n":1},"at":\#(at)"#)
+        let claim = try #require(try await f.claim())
+        switch state {
+        case "completed": try await f.settle(claim, .completed(QueueFixture.file, seconds: 1.5, unchanged: true))
+        case "failed":
+            try await f.settle(claim, .failed(Failure(.io, "a \"message\""), retryable: true, received: 2))
+        default:
+            try await f.queue.request(.cancelled, of: ["1"])
+            try await f.tick([claim])
+            try await f.settle(claim, .cancelled)
+        }
+        for name in ["b", "a", "b"] { try await push(f, name, #","at":\#(at)"#) }
+        #expect(try await f.claim() == nil)
+        let told = try await answers(f, "a")
+        let late = try await answers(f, "b")
+        #expect(told.map(\.name) == [state])
+        #expect(late.map(\.name) == [state])
+        // All members but those that say when it was told.
+        for member in told.first?.json.members ?? [] where !["seq", "at", "received", "worker"].contains(member.name) {
+            let found = late.first?[member.name]
+            let isSame = member.value.double.map { $0 == found?.double } ?? (member.value == found)
+            #expect(isSame, "\(member.name): \(member.raw)")
+        }
+        #expect(try #require(late.first?.position) > #require(told.first?.position))
+        try await f.expectOrder()
+    }
+
+    @Test("the end of a later run is told to who pushed that one, and to nobody of before it") func anew() async throws
+    {
+        let f = try await QueueFixture()
+        for name in ["a", "b"] {
+            try await push(f, name)
+            try await f.settle(try #require(try await f.claim()), QueueFixture.done)
+        }
+        #expect(try await names(f, "a") == ["completed"])
+        #expect(try await names(f, "b") == ["completed"])
+        // Who retries a failed job pushes nothing: who waits for it is told of both ends.
+        try await push(f, "c")
+        try await f.settle(
+            try #require(try await f.claim()), .failed(Failure(.io, "m"), retryable: true, received: 0))
+        try await f.queue.request(.running, of: ["1"])
+        try await f.tick()
+        try await f.settle(try #require(try await f.claim()), QueueFixture.done)
+        #expect(try await names(f, "c") == ["failed", "completed"])
+        #expect(try await names(f, "b") == ["completed"])
+    }
+
+    @Test("who pushes behind a cancel is told of the run that follows, and not of the cancel") func behind()
+        async throws
+    {
+        let f = try await QueueFixture()
+        try await push(f, "a")
+        let claim = try #require(try await f.claim())
+        try await f.queue.request(.cancelled, of: ["1"])
+        try await f.tick([claim])
+        for name in ["b", "c"] { try await push(f, name) }
+        #expect(try await f.claim() == nil)
+        try await f.settle(claim, .cancelled)
+        #expect(try await names(f, "a") == ["cancelled"])
+        for name in ["b", "c"] { #expect(try await names(f, name).isEmpty) }
+        try await f.settle(try #require(try await f.claim()), QueueFixture.done)
+        for name in ["b", "c"] { #expect(try await names(f, name) == ["completed"], "\(name)") }
+        #expect(try await names(f, "a") == ["cancelled"])
+    }
+
+    @Test("who pushed behind a pause is told of the cancel that takes the push back") func takenBack() async throws {
+        let f = try await QueueFixture()
+        try await push(f, "a")
+        let claim = try #require(try await f.claim())
+        try await f.queue.request(.paused, of: ["1"])
+        try await f.tick([claim])
+        try await push(f, "b")
+        #expect(try await f.claim() == nil)
+        try await f.queue.request(.cancelled, of: ["1"])
+        try await f.tick([claim])
+        try await f.settle(claim, .cancelled)
+        for name in ["a", "b"] { #expect(try await names(f, name) == ["cancelled"], "\(name)") }
+        #expect(try await f.claim() == nil)
+    }
+
+    @Test("who pushes what a removal stopped is told so, once") func removed() async throws {
+        let f = try await QueueFixture()
+        let at = try await f.queue.moment()
+        try await push(f, "a", #","at":\#(at)"#)
+        let claim = try #require(try await f.claim())
+        try await f.queue.request(.removed, of: ["1"])
+        try await f.tick([claim])
+        try await f.settle(claim, .cancelled)
+        for name in ["a", "b", "b"] { try await push(f, name, #","at":\#(at)"#) }
+        #expect(try await f.claim() == nil)
+        #expect(try await names(f, "a") == ["cancelled"])
+        let late = try await answers(f, "b")
+        #expect(late.map(\.name) == ["duplicate"])
+        #expect(late.first?["state"]?.string == "removed")
+        // Those of before it are not told of the job that begins anew.
+        try await push(f, "c")
+        try await f.settle(try #require(try await f.claim()), QueueFixture.done)
+        #expect(try await names(f, "c") == ["completed"])
+        #expect(try await names(f, "b") == ["duplicate"])
+    }
+
+    @Test("an element that is rejected answers whom it names, if that can be read") func rejected() async throws {
+        let f = try await QueueFixture()
+        for element in [
+            #"{"url":"ftp://h/","reply_to":"me","meta":[1]}"#, #"{"url":"http://h/","id":"a b","reply_to":"me"}"#,
+            #"{"url":"http://h/","at":1763712000,"id":"x","reply_to":"me"}"#, #"{"url":"ftp://h/","reply_to":"a b"}"#,
+            #"{"url":"ftp://h/","reply_to":"me""#,
+        ] {
+            try await f.push(element)
+            #expect(try await f.claim() == nil)
+        }
+        let told = try await answers(f, "me")
+        #expect(told.map(\.name) == ["rejected", "rejected", "rejected"])
+        #expect(told.map(\.id) == ["unknown", "unknown", "x"])
+        #expect(told.first?["meta"] == .array([.number("1")]))
+        #expect(told.last?["reason"]?.string?.contains("not seconds") == true)
+        #expect(try await f.redis.send(Command("KEYS", f.queue.keys.reply("*"))).array?.count == 1)
+    }
+
+    @Test("who pushed what no worker can read is told that it is rejected, and who waited before still waits")
+    func unreadable() async throws {
+        let f = try await QueueFixture()
+        try await push(f, "a")
+        let first = try #require(try await f.claim())
+        try await f.queue.request(.paused, of: ["1"])
+        try await f.tick([first])
+        try await f.settle(first, .paused)
+        try await push(f, "b")
+        let claim = try #require(try await f.claim())
+        try await push(f, "c")
+        #expect(try await f.claim() == nil)
+        try await f.settle(claim, .rejected(reason: "url: no", before: claim.before))
+        for name in ["b", "c"] { #expect(try await names(f, name) == ["rejected"], "\(name)") }
+        try await f.queue.request(.cancelled, of: ["1"])
+        try await f.tick()
+        #expect(try await names(f, "a") == ["cancelled"])
+        for name in ["b", "c"] { #expect(try await names(f, name) == ["rejected"], "\(name)") }
+    }
+
+    @Test("a job answers as many names as it keeps, and tells all others at once that it does not") func crowded()
+        async throws
+    {
+        let f = try await QueueFixture()
+        for n in 0..<66 { try await push(f, "n\(n)") }
+        let claim = try #require(try await f.claim())
+        #expect(try await f.claim() == nil)
+        try await f.settle(claim, QueueFixture.done)
+        for n in 0..<64 { #expect(try await names(f, "n\(n)") == ["completed"], "\(n)") }
+        for n in 64..<66 {
+            let told = try await answers(f, "n\(n)")
+            #expect(told.map(\.name) == ["duplicate"])
+            #expect(told.first?["reason"]?.string == "crowded")
+        }
+    }
+
+    @Test("while replicas are waited for nobody is told, and then all are") func withheld() async throws {
+        let f = try await QueueFixture()
+        let at = try await f.queue.moment()
+        try await push(f, "a", #","at":\#(at)"#)
+        let claim = try #require(try await f.claim())
+        _ = try await f.queue.settle(
+            [RunEnd(claim.run, QueueFixture.done, awaitsReplicas: true)], worker: f.worker, next: [])
+        try await push(f, "b", #","at":\#(at)"#)
+        #expect(try await f.claim() == nil)
+        #expect(try await names(f, "b").isEmpty)
+        #expect(try await f.queue.tellReplicated(to: 0, within: .zero, on: f.redis) == .told(1))
+        for name in ["a", "b"] { #expect(try await names(f, name) == ["completed"], "\(name)") }
+    }
+
+    @Test("a duplicate says why, by which moments") func why() async throws {
+        let f = try await QueueFixture()
+        let (now, events) = (try await f.queue.moment(), EventLog(f.queue, keepsAll: true))
+        try await eventually { events.isListening }
+        try await f.push(#"{"url":"http://h/1","id":"1","at":\#(now)}"#)
+        let claim = try #require(try await f.claim())
+        try await f.push(#"{"id":"1"}"#)
+        try await f.push(#"{"url":"http://h/1","id":"1","at":\#(now + 1)}"#)
+        try await f.push(#"{"url":"http://h/1","id":"1","at":\#(now)}"#)
+        #expect(try await f.claim() == nil)
+        try await f.settle(claim, QueueFixture.done)
+        // A producer whose clock is behind by an hour.
+        try await f.push(#"{"url":"http://h/1","id":"1","at":\#(now - 3_600_000)}"#)
+        #expect(try await f.claim() == nil)
+        let ahead = now + 86_400_000
+        try await f.push(#"{"url":"http://h/1","id":"1","at":\#(ahead)}"#)
+        try await f.settle(try #require(try await f.claim()), QueueFixture.done)
+        try await f.push(#"{"url":"http://h/1","id":"1","at":\#(ahead)}"#)
+        #expect(try await f.claim() == nil)
+        func told() -> [Event] { events.all.filter { $0.name == "duplicate" } }
+        try await eventually { told().count == 5 }
+        let settled = try #require(told()[3]["since"]?.integer)
+        #expect(settled >= now)
+        #expect(told().map { $0["reason"]?.string } == ["active", "active", "older", "settled", "repeated"])
+        #expect(told().map { $0["made"]?.integer } == [nil, now + 1, now, now - 3_600_000, ahead])
+        #expect(told().map { $0["since"]?.integer } == [nil, nil, now + 1, settled, ahead])
+    }
+}
