@@ -11,7 +11,7 @@ struct Haul: AsyncParsableCommand {
         subcommands: [
             Get.self, Push.self, WorkerCommand.self, List.self, Show.self, Watch.self, Stats.self, Workers.self,
             Pause.self, Resume.self, Cancel.self, Retry.self, Remove.self, QueueCommand.self, Check.self,
-            WebCommand.self, LoadFunctions.self, Completions.self, Manual.self,
+            WebCommand.self, LoadFunctions.self, Health.self, Completions.self, Manual.self,
         ])
 
     /// The commands' names.

@@ -1,0 +1,36 @@
+import ArgumentParser
+import Glibc
+
+/// For a container's health check, in an image that has no other client.
+struct Health: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Ask a worker how it is.",
+        discussion:
+            "Exit status: 0 if it is well, 1 if not or if it does not answer. docs/metrics.md says what is asked.")
+
+    @Argument(help: "Where it listens, as its --http says: HOST:PORT, [IPv6]:PORT, :PORT or unix:PATH. [HAUL_HTTP]")
+    var address: String?
+    @Flag(help: "Ask whether it takes jobs (/readyz) in place of whether it works (/healthz).") var ready = false
+    @Option(help: "Seconds to wait for the answer.") var timeout = 3
+
+    func run() throws {
+        guard let text = address ?? CommonOptions.environment("HAUL_HTTP") else {
+            throw ExitStatus.because(.usage, "give the address that the worker's --http has, or HAUL_HTTP")
+        }
+        guard let place = HealthPlace(text) else {
+            throw ExitStatus.because(.usage, "\"\(text)\" is no address: HOST:PORT, [IPv6]:PORT, :PORT or unix:PATH")
+        }
+        guard (1...600).contains(timeout) else {
+            throw ExitStatus.because(.usage, "--timeout must be from 1 to 600 seconds")
+        }
+        let path = ready ? "/readyz" : "/healthz"
+        let answer: HealthAnswer
+        do throws(HealthPlace.Unreachable) { answer = try place.ask(path, seconds: timeout) } catch {
+            throw ExitStatus.because(.jobFailed, "no answer from \(text): \(error.reason)")
+        }
+        guard answer.status == 200 else {
+            throw ExitStatus.because(.jobFailed, answer.text.isEmpty ? "it says \(answer.status)" : answer.text)
+        }
+        Terminal.line(answer.text)
+    }
+}
