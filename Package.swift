@@ -57,6 +57,8 @@ let package = Package(
             name: "CHaulHiredis", path: "Sources/CHiredis", providers: [.apt(["libhiredis-dev"]), .brew(["hiredis"])]),
         .systemLibrary(
             name: "CHaulOpenSSL", path: "Sources/COpenSSL", providers: [.apt(["libssl-dev"]), .brew(["openssl"])]),
+        .systemLibrary(
+            name: "CHaulExpat", path: "Sources/CExpat", providers: [.apt(["libexpat1-dev"]), .brew(["expat"])]),
         .target(name: "CHaulLinux", path: "Sources/CLinux"),
 
         // Threads that may block or poll, so that Swift's cooperative ones never do.
@@ -96,8 +98,8 @@ let package = Package(
         .executableTarget(
             name: "haul",
             dependencies: [
-                "HaulBus", "HaulContract", "HaulFileStore", "HaulHTTP", "HaulHTTPServer", "HaulRedis", "HaulWeb",
-                "HaulWorker",
+                "CHaulExpat", "CHaulLinux", "HaulActivities", "HaulBus", "HaulContract", "HaulExecutors",
+                "HaulFileStore", "HaulHTTP", "HaulHTTPServer", "HaulRedis", "HaulStorage", "HaulWeb", "HaulWorker",
                 argumentParser, logging,
             ],
             swiftSettings: settings),
@@ -132,6 +134,6 @@ let package = Package(
             ]),
         tests("MetricsTests", ["HaulMetrics", metrics]),
         tests("WebTests", ["HaulBus", "HaulContract", "HaulHTTPServer", "HaulRedis", "HaulWeb"]),
-        tests("HaulTests", ["HaulContract", "haul"]),
+        tests("HaulTests", ["HaulActivities", "HaulContract", "haul"]),
     ]
 )

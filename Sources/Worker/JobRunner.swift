@@ -79,22 +79,10 @@ struct JobRunner: Sendable {
     }
 
     private func announce(_ event: ActivityEvent, of running: RunningJob, _ attendant: QueueAttendant) {
-        let announcement =
-            switch event {
-            case .started(let total, let resumable):
-                Announcement("started") { event in
-                    event.set("attempt", running.claim.attempt + 1)
-                    event.set("total", total)
-                    event.set("resumable", resumable)
-                }
-            case .resumed(let offset, let total):
-                Announcement("resumed") { event in
-                    event.set("offset", offset)
-                    event.set("total", total)
-                }
-            case .restarted(let why): Announcement("restarted") { $0.set("why", why) }
-            case .warning(let text): Announcement("warning") { $0.set("message", text) }
-            }
+        let announcement = Announcement(event.name) { object in
+            if case .started = event { object.set("attempt", running.claim.attempt + 1) }
+            event.write(to: &object)
+        }
         running.announce(announcement)
         attendant.hurrySoon()
     }

@@ -19,16 +19,6 @@ enum Progress {
         report.fields += [("received", String(progress.received)), ("speed", String(progress.speed))]
         if let total = progress.total { report.fields.append(("total", String(total))) }
         guard running.isProgressDue() else { return }
-        let fraction = progress.total.flatMap { $0 > 0 ? Double(progress.received) / Double($0) : nil }
-        report.events.append(
-            Announcement("progress") { event in
-                event.set("received", progress.received)
-                event.set("total", progress.total)
-                event.set("fraction", fraction.map { ($0 * 10_000).rounded() / 10_000 })
-                event.set("speed", progress.speed)
-                event.set("average", progress.average)
-                event.set("eta", progress.eta)
-                event.set("connections", progress.connections)
-            })
+        report.events.append(Announcement("progress") { progress.write(to: &$0) })
     }
 }

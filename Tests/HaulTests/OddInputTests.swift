@@ -121,14 +121,6 @@ import Testing
         #expect(stats.status == 3 && stats.err.contains("within 2.0 seconds"), "\(stats)")
     }
 
-    @Test("get says so if its socket's path would be too long") func longState() async throws {
-        let directory = TemporaryDirectory()
-        let state = directory.path + "/" + String(repeating: "x", count: 100)
-        let get = try ChildProcess("haul", ["get", "http://127.0.0.1:1/"], environment: ["XDG_STATE_HOME": state])
-        #expect(try await get.wait() == 2)
-        #expect(get.standardError.contains("XDG_STATE_HOME"))
-    }
-
     @Test("draining a paused queue says why it takes so long") func drain() async throws {
         let bench = try await CommandBench()
         #expect(try await bench.haul("queue", "pause").status == 0)

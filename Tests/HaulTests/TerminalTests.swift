@@ -65,7 +65,7 @@ import Testing
         _ = try await list.wait()
         #expect(list.standardError == "0\n")
         let get = try shell(
-            "(\"$0\" get \(origin.url("/a")) -o '\(bench.root.path)'; echo $? >&2) | head -n 1", bench)
+            "(\"$0\" get --json \(origin.url("/a")) -o '\(bench.root.path)'; echo $? >&2) | head -n 1", bench)
         _ = try await get.wait()
         #expect(get.standardOutput.contains("started"))
         #expect(get.standardError == "1\n")
@@ -184,16 +184,22 @@ import Testing
         }
     }
 
-    @Test("get says why it does not begin where its disk has no room to spare", DiskTests.available)
+    @Test("get says that its disk is full, and goes on when there is room", DiskTests.available)
     func noRoom() async throws {
         let bench = try await CommandBench()
-        let origin = try OriginServer { request in .file(FileBytes(seed: 5, count: 1000), to: request) }
+        let bytes = FileBytes(seed: 5, count: 3_000_000)
+        let origin = try OriginServer { request in .file(bytes, to: request) }
         let state = TemporaryDirectory()
+        let line = "$0 get \(origin.url("/a")) -d \(bench.root.path)"
         let get = try PrivateMounts.start(
-            "mount -t tmpfs -o size=1m tmpfs '\(bench.root.path)'\nexport XDG_STATE_HOME='\(state.path)'",
-            "haul", ["get", origin.url("/a"), "-o", bench.root.path])
-        try await eventually("a reason") { get.standardError.contains("haul: no more jobs are taken for now") }
-        get.kill(SIGINT)
-        #expect(try await get.wait() == 130)
+            "mount -t tmpfs -o size=4m tmpfs '\(bench.root.path)'\nexport XDG_STATE_HOME='\(state.path)'",
+            "sh",
+            [
+                "-c", "cd \(bench.root.path); head -c 2000000 /dev/zero > other; \(line) && exit 9; rm other; \(line)",
+                try #require(ChildProcess.path(of: "haul")),
+            ])
+        #expect(try await get.wait() == 0, "\(get.standardError)")
+        #expect(get.standardOutput.contains("no room for this file"), "\(get.standardOutput)")
+        #expect(get.standardOutput.contains("completed  "))
     }
 }

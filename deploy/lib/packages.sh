@@ -49,7 +49,7 @@ need_packages() {
 }
 
 # What building needs, and what running needs.
-BUILD_PACKAGES=(libhiredis-dev libcurl4-openssl-dev libssl-dev)
+BUILD_PACKAGES=(libhiredis-dev libcurl4-openssl-dev libssl-dev libexpat1-dev)
 RUN_PACKAGES=(redis-server redis-tools ca-certificates)
 
 # What the checks of deploy/ need.

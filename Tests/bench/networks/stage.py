@@ -146,7 +146,7 @@ class Stage:
 
     def abandon(self):
         for process in [*self.processes, *filter(None, [self.link])]:
-            # SIGTERM, that nginx may end its workers and `haul get` its Redis.
+            # SIGTERM, that nginx may end its workers.
             if process.returncode is None:
                 os.kill(process.pid, signal.SIGTERM)
         time.sleep(1)

@@ -1,0 +1,47 @@
+import CHaulOpenSSL
+import Glibc
+package import HaulContract
+import HaulHTTP
+
+/// A digest of bytes as they come, in order. For one thread at a time.
+package final class StreamDigest: @unchecked Sendable {
+    private let algorithm: Job.Checksum.Algorithm
+    private let context: OpaquePointer
+
+    package init(_ algorithm: Job.Checksum.Algorithm) {
+        self.algorithm = algorithm
+        context = EVP_MD_CTX_new()
+        EVP_DigestInit_ex(context, algorithm.method, nil)
+    }
+
+    deinit { EVP_MD_CTX_free(context) }
+
+    package func update(_ bytes: some Collection<UInt8>) {
+        _ =
+            bytes.withContiguousStorageIfAvailable { EVP_DigestUpdate(context, $0.baseAddress, $0.count) }
+            ?? { EVP_DigestUpdate(context, $0, $0.count) }(Array(bytes))
+    }
+
+    /// Lower-case hexadecimal digits. Nothing may be added afterwards.
+    package func hexadecimal() -> String {
+        var digest = [UInt8](repeating: 0, count: algorithm.hexadecimalDigits / 2)
+        EVP_DigestFinal_ex(context, &digest, nil)
+        return digest.map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()
+    }
+
+    /// Of a file that is there, whoever made it; nil if it cannot be read. Blocks for as long as reading takes.
+    package static func hexadecimal(of path: String, _ algorithm: Job.Checksum.Algorithm) -> String? {
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else { return nil }
+        defer { close(descriptor) }
+        let digest = StreamDigest(algorithm)
+        var bytes = [UInt8](repeating: 0, count: 1 << 20)
+        while true {
+            let count = read(descriptor, &bytes, bytes.count)
+            if count < 0, errno == EINTR { continue }
+            guard count >= 0 else { return nil }
+            if count == 0 { return digest.hexadecimal() }
+            digest.update(bytes[..<count])
+        }
+    }
+}

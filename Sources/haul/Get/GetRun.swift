@@ -1,0 +1,281 @@
+import HaulActivities
+import HaulBus
+import HaulContract
+import HaulFileStore
+import HaulHTTP
+import HaulStorage
+import Synchronization
+
+/// One download of `haul get`, from its record to its end: as many attempts as it takes.
+final class GetRun: Sendable {
+    /// What a bar shows.
+    struct View: Sendable {
+        enum Phase: Sendable {
+            case waiting(String)
+            case running
+            case retrying(at: ContinuousClock.Instant, why: String)
+        }
+
+        var phase = Phase.waiting("in line")
+        var name: String
+        var progress = ActivityProgress()
+        /// It waits for its host's turn.
+        var isHeld = false
+    }
+
+    private struct State {
+        var view: View
+        var activity: Download?
+        var record: GetRecord?
+        var pace = CheckpointPace()
+        var checkpoint: Task<Void, Never>?
+        var hasEnded = false
+        /// Its server has answered once.
+        var isReached = false
+        /// Bytes of all attempts.
+        var moved: Int64 = 0
+    }
+
+    let item: GetItem
+    private let settings: GetSettings
+    private let journal: Journal
+    private let reporter: GetReporter
+    private let state: Mutex<State>
+    private let begun = ContinuousClock.now
+
+    init(_ item: GetItem, _ settings: GetSettings, _ journal: Journal, _ reporter: GetReporter) {
+        (self.item, self.settings, self.journal, self.reporter) = (item, settings, journal, reporter)
+        state = Mutex(State(view: View(name: item.label)))
+    }
+
+    var view: View {
+        let (view, activity) = state.withLock { ($0.view, $0.activity) }
+        guard let activity else { return view }
+        var result = view
+        result.progress = activity.progress()
+        result.isHeld = activity.isWaitingForHost
+        return result
+    }
+
+    // MARK: The whole
+
+    /// Runs to its end. Cancelling the task stops it, and leaves what can be continued.
+    func run() async -> GetResult {
+        guard let lock = await waitForLock() else { return GetResult(end: .stopped) }
+        defer { withExtendedLifetime(lock) {} }
+        let store: FileStore
+        do { store = try await settings.stores.store(item.root) } catch { return GetResult(end: .failed(error)) }
+        let before = await journal.read(item.key)
+        // What one URL brought says nothing of another's file, though both are to have one name.
+        let isSame = before?.item?.urls == item.urls
+        let own = isSame ? before?.completed : nil
+        let standing = StandingFile(item, in: store, own: own)
+        if item.ifExists == .skip, standing.isThere { return GetResult(end: .skipped, file: item.likelyPath) }
+        if own == nil, before?.isOpen != true, let file = await standing.judgeUnasked() {
+            return result(of: file, standing, isUnchanged: true)
+        }
+        var record = GetRecord(item, run: Token.make(), completed: own)
+        record.resume = before?.resume
+        state.withLock { $0.record = record }
+        await save(isDurable: false)
+        let result = await attempts(standing, store, isNew: before == nil)
+        if before?.isOpen == true, let old = before, let file = result.file {
+            // What its last run left, if it was killed before it could tell.
+            await store.discard(PartialPlace(file: file, key: item.key, generation: old.run))
+        }
+        return result
+    }
+
+    /// nil if the task was cancelled meanwhile.
+    private func waitForLock() async -> Journal.Lock? {
+        var isSaid = false
+        while !Task.isCancelled {
+            if let lock = await journal.lock(item.key) { return lock }
+            if !isSaid { reporter.note("\(item.label): another haul get is downloading it; waiting for that") }
+            isSaid = true
+            state.withLock { $0.view.phase = .waiting("waiting for another haul get") }
+            try? await Task.sleep(for: .milliseconds(100))
+        }
+        return nil
+    }
+
+    private func attempts(_ standing: StandingFile, _ store: FileStore, isNew: Bool) async -> GetResult {
+        var failed = 0
+        var isNew = isNew
+        while true {
+            let (download, outcome) = await attempt(standing, store, isNew: isNew)
+            isNew = false
+            let failure: Failure
+            switch outcome {
+            case .completed(let file, _, let isUnchanged):
+                return await complete(download, file, standing, isUnchanged: isUnchanged)
+            case .stopped:
+                await keep(download)
+                return GetResult(end: .stopped)
+            case .fenced: failure = Failure(.io, "another program has taken or removed the partial file", isFinal: true)
+            case .parked(let why):
+                let reason = await store.trouble() ?? (why == "disk" ? "the disk has no room for this file" : why)
+                failure = Failure(
+                    .io, "\(item.root): \(reason); when that is mended, the same command continues", isFinal: true)
+            case .failed(let error): failure = error
+            }
+            await keep(download)
+            let retries = settings.retries(
+                after: failure, isReached: state.withLock { $0.isReached }, of: item.job)
+            let verdict = RetryPolicy.judge(failure, of: download, failed: failed, retries: retries)
+            let wait: Duration
+            switch verdict {
+            case .end: return await fail(failure)
+            case .carryOn(let delay): (wait, failed) = (delay, 0)
+            case .retry(let delay): (wait, failed) = (delay, failed + 1)
+            }
+            reporter.retrying(self, failure, after: wait, attempt: failed, of: retries)
+            state.withLock { $0.view.phase = .retrying(at: .now + wait, why: failure.code.rawValue) }
+            try? await Task.sleep(for: wait)
+            if Task.isCancelled { return GetResult(end: .stopped) }
+        }
+    }
+
+    // MARK: One attempt
+
+    private func attempt(
+        _ standing: StandingFile, _ store: FileStore, isNew: Bool
+    ) async -> (Download, ActivityOutcome) {
+        let record = state.withLock { state in
+            if !isNew { state.record?.run = Token.make() }
+            return state.record!
+        }
+        var assignment = Assignment(
+            job: item.job, token: record.run, key: item.key, clock: SharedClock(told: UnixTime.milliseconds),
+            // The lock is held for as long as this process lives.
+            lease: RunLease(isHeld: { true }, confirm: { true }),
+            report: { [weak self] event in self?.hear(event) })
+        (assignment.resume, assignment.completed, assignment.isNew) = (record.resume, record.completed, isNew)
+        assignment.existing = standing
+        assignment.cookies = settings.cookies(for: item)
+        if reporter.isVerbose { assignment.trace = { [reporter, item] in reporter.decision(item, $0) } }
+        let download = Download(assignment, context: settings.context(store))
+        state.withLock { state in
+            (state.activity, state.hasEnded, state.pace) = (download, false, CheckpointPace())
+            state.view.phase = .running
+        }
+        let task = Task(executorPreference: download.executor) { await download.run() }
+        let outcome = await withTaskCancellationHandler {
+            await task.value
+        } onCancel: {
+            task.cancel()
+        }
+        let checkpoint = state.withLock { state in
+            state.hasEnded = true
+            state.view.progress = download.progress()
+            state.moved += download.moved
+            state.activity = nil
+            return state.checkpoint
+        }
+        await checkpoint?.value
+        return (download, outcome)
+    }
+
+    private func hear(_ event: ActivityEvent) {
+        state.withLock { state in
+            state.isReached = true
+            if let file = state.activity?.partialPlace?.file { state.view.name = file }
+        }
+        reporter.tell(self, event)
+    }
+
+    /// Begins a checkpoint if one is due.
+    func checkpointIfDue(interval: Duration?) -> CheckpointPace.Due? {
+        guard let activity = state.withLock({ $0.hasEnded ? nil : $0.activity }) else { return nil }
+        let moved = activity.moved
+        let known = state.withLock { $0.record?.resume?.generation }
+        let place = activity.place(otherThan: known)
+        return state.withLock { state in
+            guard state.checkpoint == nil, !state.hasEnded else { return nil }
+            let due = state.pace.next(arrived: moved, interval: interval)
+            guard due != nil || place != nil else { return nil }
+            if let place {
+                state.record?.resume = place
+                state.view.name = place.file
+            }
+            state.checkpoint = Task(executorPreference: activity.executor) {
+                let point = due == nil ? nil : await activity.checkpoint()
+                self.state.withLock { state in
+                    if let point { state.record?.resume = point } else if due != nil { state.pace.takeBack() }
+                }
+                if point != nil || place != nil { await self.save(isDurable: self.settings.isDurable) }
+                self.state.withLock { $0.checkpoint = nil }
+            }
+            return due
+        }
+    }
+
+    // MARK: Its end
+
+    private func save(isDurable: Bool) async {
+        guard let record = state.withLock({ $0.record }) else { return }
+        await journal.write(record, isDurable: isDurable)
+    }
+
+    /// Notes where another run may go on, and removes what none can.
+    private func keep(_ download: Download) async {
+        if await download.discardUseless() {
+            state.withLock { $0.record?.resume = nil }
+        } else if let point = await download.finalCheckpoint() {
+            state.withLock { $0.record?.resume = point }
+        }
+        await save(isDurable: settings.isDurable)
+    }
+
+    private func complete(
+        _ download: Download, _ file: CompletedFile, _ standing: StandingFile, isUnchanged: Bool
+    ) async -> GetResult {
+        state.withLock { state in
+            state.record?.isOpen = false
+            state.record?.resume = nil
+            state.view.name = file.file
+            // What was merely found was not proven to be what the server's validators tell of.
+            if standing.proof == nil { state.record?.completed = file }
+        }
+        if standing.proof == nil { await save(isDurable: false) } else { await journal.remove(item.key) }
+        await download.discard()
+        return result(of: file, standing, isUnchanged: isUnchanged)
+    }
+
+    private func fail(_ failure: Failure) async -> GetResult {
+        let isContinuable = state.withLock { state in
+            if state.record?.resume?.offsets.isEmpty != false { state.record?.isOpen = false }
+            return state.record.map { $0.isOpen || $0.completed != nil } ?? false
+        }
+        if isContinuable { await save(isDurable: false) } else { await journal.remove(item.key) }
+        if failure.code == .fileExists, item.ifExists == .skip {
+            return GetResult(end: .skipped, file: item.likelyPath)
+        }
+        return GetResult(end: .failed(explained(failure)))
+    }
+
+    /// In the words of somebody who knows what was typed.
+    private func explained(_ failure: Failure) -> Failure {
+        var failure = failure
+        if failure.code == .fileExists, !failure.isFinal {
+            failure.message =
+                "\(view.name) came while this was under way: choose --if-exists overwrite or rename, and it goes on"
+        }
+        if failure.code == .tls, item.isSchemeAssumed {
+            failure.message += " (the URL has no scheme, so https was meant)"
+        }
+        return failure
+    }
+
+    private func result(
+        of file: CompletedFile, _ standing: StandingFile, isUnchanged: Bool
+    ) -> GetResult {
+        var result = GetResult(end: isUnchanged ? .unchanged : .completed, file: file.file)
+        (result.bytes, result.checksum) = (file.bytes, file.checksum)
+        result.seconds = (ContinuousClock.now - begun).secondsValue
+        result.moved = state.withLock { $0.moved }
+        result.verified = Verification.words(file, item.job, standing.proof, isUnchanged: isUnchanged)
+        state.withLock { $0.view.name = file.file }
+        return result
+    }
+}

@@ -1,0 +1,87 @@
+import HaulActivities
+import HaulContract
+import Synchronization
+
+/// Runs all downloads of one `haul get`, so many of them at once.
+final class GetRunner: Sendable {
+    private struct State {
+        /// At work, in the order in which they began.
+        var runs: [(index: Int, run: GetRun)] = []
+        var results: [Int: GetResult] = [:]
+        var totals = GetBars.Totals()
+    }
+
+    private let items: [GetItem]
+    private let settings: GetSettings
+    private let journal: Journal
+    private let reporter: GetReporter
+    private let parallel: Int
+    private let state = Mutex(State())
+
+    init(_ items: [GetItem], _ settings: GetSettings, _ journal: Journal, _ reporter: GetReporter, parallel: Int) {
+        (self.items, self.settings, self.journal) = (items, settings, journal)
+        (self.reporter, self.parallel) = (reporter, parallel)
+        state.withLock { $0.totals.all = items.count }
+    }
+
+    /// Returns when all have ended. Cancelling the task stops them, and leaves what can be continued.
+    func run() async -> [(GetItem, GetResult)] {
+        let ticks = Task { await tick() }
+        await withTaskGroup(of: Void.self) { group in
+            for (index, item) in items.enumerated() {
+                if index >= parallel { await group.next() }
+                if Task.isCancelled { break }
+                group.addTask { await self.work(index, item) }
+            }
+            await group.waitForAll()
+        }
+        ticks.cancel()
+        await ticks.value
+        await settings.stores.runChores()
+        let results = state.withLock { $0.results }
+        for (index, item) in items.enumerated() where results[index] == nil { await leave(item) }
+        return items.enumerated().map { ($1, results[$0] ?? GetResult(end: .stopped)) }
+    }
+
+    private func work(_ index: Int, _ item: GetItem) async {
+        let run = GetRun(item, settings, journal, reporter)
+        state.withLock { $0.runs.append((index, run)) }
+        let result = await run.run()
+        state.withLock { state in
+            state.runs.removeAll { $0.index == index }
+            state.results[index] = result
+            if result.isFailed { state.totals.failed += 1 } else { state.totals.done += 1 }
+            state.totals.doneBytes += result.bytes ?? 0
+        }
+        reporter.finished(run, result)
+    }
+
+    /// Of what was in line when the command was interrupted a record tells `--continue`.
+    private func leave(_ item: GetItem) async {
+        guard await journal.read(item.key) == nil else { return }
+        await journal.write(GetRecord(item, run: "0", completed: nil), isDurable: false)
+    }
+
+    // MARK: While they run
+
+    /// Looks after the checkpoints, and shows how far everything is.
+    private func tick() async {
+        var (drawn, told) = (ContinuousClock.now, ContinuousClock.now)
+        while !Task.isCancelled {
+            let (runs, totals) = state.withLock { ($0.runs.map(\.run), $0.totals) }
+            try? await Task.sleep(for: .milliseconds(min(1000, max(100, 5 * runs.count))))
+            var turns = CheckpointTurns(runs: runs.count)
+            for run in runs { turns.note(run.checkpointIfDue(interval: turns.interval)) }
+            let now = ContinuousClock.now
+            if reporter.form == .bars, now - drawn >= .milliseconds(180) {
+                drawn = now
+                let (width, height) = reporter.size
+                reporter.draw(GetBars.lines(runs.map(\.view), totals, width: width, height: height))
+            }
+            guard now - told >= .seconds(1) else { continue }
+            told = now
+            await settings.stores.runChores()
+            for run in runs { reporter.progress(run, run.view.progress) }
+        }
+    }
+}

@@ -1,0 +1,111 @@
+import HaulActivities
+import HaulContract
+import HaulExecutors
+import HaulFileStore
+import HaulHTTP
+import HaulStorage
+import HaulWorker
+import Synchronization
+
+/// What all downloads of one `haul get` share.
+struct GetSettings: Sendable {
+    let stores: GetStores
+    private let engine: TransferEngine
+    private let hosts: HostLimits
+    private let limit: TokenBucket?
+    private let transfer: GetTransferOptions
+    private let cookies: GetCookies
+
+    /// Seconds for a name, a connection and its TLS together: a person waits.
+    static let connectTimeout = 10.0
+    /// Seconds without a byte.
+    static let stallTimeout = 30.0
+    /// Many small files wait for round trips, not for the network: this many hide them.
+    static let connectionsPerHost = 50
+
+    init(_ request: GetRequestOptions, _ transfer: GetTransferOptions) throws {
+        self.transfer = transfer
+        do throws(Failure) {
+            if let file = request.certificates { try CertificateStore.check(file) }
+            try request.client.certificate?.check()
+            var configuration = TransferEngine.Configuration()
+            configuration.policy = .unrestricted
+            configuration.userAgent = request.userAgent ?? "Haul/\(Version.text)"
+            configuration.certificateAuthorities = request.certificates
+            configuration.clientCertificate = request.client.certificate
+            if let proxy = request.proxy ?? CommonOptions.environment("HAUL_PROXY") {
+                configuration.proxy = proxy
+            } else if !request.noProxy {
+                configuration.proxyEnvironment = ProxyEnvironment(CommonOptions.environment)
+            }
+            for proxy in [configuration.proxy].compactMap(\.self) + (configuration.proxyEnvironment?.named ?? []) {
+                try TransferEngine.check(proxy: proxy)
+            }
+            engine = TransferEngine(configuration: configuration)
+        } catch { throw ExitStatus.because(.usage, error.message) }
+        cookies = try GetCookies(request.cookie)
+        limit = transfer.limitRate.map { TokenBucket(bytesPerSecond: $0.bytes) }
+        hosts = HostLimits(most: Self.connectionsPerHost)
+        stores = GetStores(transfer)
+    }
+
+    /// Whether what is told of a file outlives a loss of power.
+    var isDurable: Bool { transfer.durability == .disk }
+
+    func context(_ store: any Store) -> DownloadContext {
+        var context = DownloadContext(store: store, engine: engine)
+        context.connectTimeout = .seconds(transfer.connectTimeout ?? Self.connectTimeout)
+        context.stallTimeout = .seconds(transfer.timeout ?? Self.stallTimeout)
+        context.connections = transfer.connections
+        context.hosts = hosts
+        context.limit = limit
+        return context
+    }
+
+    func cookies(for item: GetItem) -> CookieJar { cookies.jar(for: item.job.urls) }
+
+    /// Attempts that may follow a failure. A server that never answered is most likely a slip of the keyboard: a person hears
+    /// that at once, unless they asked for retries.
+    func retries(after failure: Failure, isReached: Bool, of job: Job) -> Int {
+        if let retries = job.retries ?? transfer.retries { return retries }
+        let isUnreachable = [.dns, .connect, .tls, .proxy].contains(failure.code)
+        return isUnreachable && !isReached ? 0 : RetryPolicy.retries
+    }
+}
+
+/// The stores of the directories that files go to, opened when they are first needed.
+final class GetStores: Sendable {
+    private let options: FileStore.Options
+    private let known = Mutex<[String: FileStore]>([:])
+    private let path = WritePath()
+    private let pool = BlockingPool(name: "stores", limit: 1)
+
+    init(_ transfer: GetTransferOptions) {
+        var options = FileStore.Options()
+        options.durability = transfer.durability
+        options.attributes.keepsRemoteTime = transfer.remoteTime
+        // A person may fill the disk.
+        options.keptFree = 0
+        self.options = options
+    }
+
+    func store(_ root: String) async throws(Failure) -> FileStore {
+        // One thread opens them, one after the other.
+        try await pool.run { () throws(Failure) in
+            if let store = self.known.withLock({ $0[root] }) { return store }
+            var options = self.options
+            // Only this user's records speak of it: nothing is left in the directory to tell its name.
+            options.id = "get:" + Job.Checksum.Algorithm.sha1.hexadecimal(of: root)
+            let store: FileStore
+            do throws(Failure) { store = try FileStore(root: root, options: options, path: self.path) } catch {
+                // To whom it is no store it is no root, either.
+                throw Failure(error.code, error.message.replacing("the root ", with: ""), isFinal: true)
+            }
+            self.known.withLock { $0[root] = store }
+            return store
+        }
+    }
+
+    /// Does what was put off until it costs little.
+    func runChores() async { for store in known.withLock({ Array($0.values) }) { await store.runChores() } }
+}

@@ -1,0 +1,79 @@
+import ArgumentParser
+
+/// What is downloaded, and where it goes.
+struct GetSourceOptions: ParsableArguments {
+    @Argument(help: "URLs; without a scheme https is meant. A file that ends in .meta4 is read as --metalink.")
+    var urls: [String] = []
+    @Option(
+        name: [.customShort("i", allowingJoined: true), .long],
+        help: "More of them from a file, or - for standard input: a URL or a JSON job on each line. May be repeated.")
+    var inputFile: [String] = []
+    @Option(
+        name: [.customShort("M", allowingJoined: true), .long],
+        help: "The files of a Metalink 4 file, with its mirrors and checksums. May be repeated.")
+    var metalink: [String] = []
+    @Option(
+        name: [.customShort("o", allowingJoined: true), .customLong("output")],
+        help: "A file; a directory: one that is there, or a name that ends in /; or - for standard output.")
+    var output: String?
+    @Option(name: [.customShort("d", allowingJoined: true), .long], help: "The directory; made if it is not there.")
+    var directory: String?
+    @Option(help: "What the file must be: sha256:…, sha512:…, sha1:… or md5:….") var checksum: String?
+    @Option(help: "A list of checksums by file name, as sha256sum writes it. May be repeated.")
+    var checksumFile: [String] = []
+    @Option(
+        help:
+            "What is done with another file that is in the way: reuse (it stays if it is the same), overwrite, rename, fail or skip."
+    )
+    var ifExists = ExistingPolicy.reuse
+    @Flag(
+        name: [.customShort("N"), .long], help: "Only what is newer on the server than here; it replaces the file here."
+    )
+    var newer = false
+    @Flag(
+        name: .customLong("continue"),
+        help: "Also go on with all that earlier ones left in the directory and beneath it.")
+    var continues = false
+    @Flag(help: "Remove what earlier ones left unfinished there.") var forget = false
+
+    var isToStandardOutput: Bool { output == "-" }
+
+    private var mayBeSeveral: Bool { urls.count > 1 || !inputFile.isEmpty || !metalink.isEmpty || continues }
+
+    func validate() throws {
+        guard !urls.isEmpty || !inputFile.isEmpty || !metalink.isEmpty || continues || forget else {
+            throw ValidationError("Missing expected argument '<urls> ...'")
+        }
+        guard !urls.contains("") else { throw ValidationError("A URL is empty: is a variable of the shell not set?") }
+        if newer, ifExists == .rename || ifExists == .fail || ifExists == .skip {
+            throw ValidationError(
+                "-N replaces an older file, and --if-exists \(ifExists.rawValue) does not: give one of them.")
+        }
+        if checksum != nil, urls.count > 1 || !inputFile.isEmpty || !metalink.isEmpty {
+            throw ValidationError("--checksum is about one file: use --checksum-file for several.")
+        }
+        guard let output else { return }
+        guard !output.isEmpty else { throw ValidationError("-o names neither a file nor a directory.") }
+        if output == "-" {
+            guard !mayBeSeveral, directory == nil else {
+                throw ValidationError("-o - writes one file to standard output: give one URL, and no directory.")
+            }
+            return
+        }
+        guard !mayBeSeveral || GetPlace.isDirectory(output) else {
+            throw ValidationError(
+                "-o names one file, but several URLs are given: end it in / for a directory, or use -d.")
+        }
+        guard directory == nil || !output.hasPrefix("/") && !output.hasSuffix("/") else {
+            throw ValidationError("-d names the directory: -o beside it is a file's name in it.")
+        }
+        let place = directory.map { $0 + "/" + output } ?? output
+        guard !GetPlace.isOfAnotherKind(place) else {
+            throw ValidationError("\(place) is there, and neither a file nor a directory: name one that is.")
+        }
+        let name = output.split(separator: "/").last.map(String.init) ?? ""
+        guard name.utf8.count <= 255 else {
+            throw ValidationError("-o: a file's name has at most 255 bytes, and this one has \(name.utf8.count).")
+        }
+    }
+}

@@ -1,0 +1,47 @@
+import HaulContract
+import HaulStorage
+
+/// What earlier runs of `haul get` began in a directory, or beneath it, and did not end.
+struct Leavings {
+    private let all: [GetRecord]
+    private let journal: Journal
+
+    init(_ records: [GetRecord], in root: String, _ journal: Journal) {
+        all = records.filter { $0.root == root || $0.root.hasPrefix(root == "/" ? "/" : root + "/") }
+        self.journal = journal
+    }
+
+    /// Those that nobody is at work on, and that are not among `items`.
+    func records(besides items: [GetItem]) async -> [GetRecord] {
+        let named = Set(items.map(\.key))
+        var free: [GetRecord] = []
+        for record in all where !named.contains(record.key) {
+            if await journal.lock(record.key) != nil { free.append(record) }
+        }
+        return free
+    }
+
+    /// One line for a person; nil if there is nothing to say.
+    static func words(_ records: [GetRecord]) -> String? {
+        guard !records.isEmpty else { return nil }
+        let names = records.prefix(3).map { $0.resume?.file ?? $0.item?.label ?? $0.key }
+        let more = records.count > 3 ? " and \(records.count - 3) more" : ""
+        let what = records.count == 1 ? "a download" : "\(records.count) downloads"
+        return "an earlier haul get left \(what) unfinished (\(names.joined(separator: ", "))\(more)): "
+            + "--continue goes on, --forget removes what is there"
+    }
+
+    /// Removes the partial file and the record.
+    func forget(_ record: GetRecord, in store: any Store) async {
+        guard let lock = await journal.lock(record.key) else { return }
+        defer { withExtendedLifetime(lock) {} }
+        // Its last run may have been killed before it could tell of its partial file.
+        if let file = record.resume?.file ?? record.item?.likelyPath {
+            await store.discardUnplaced(
+                [record.resume?.generation, record.run].compactMap(\.self).map {
+                    PartialPlace(file: file, key: record.key, generation: $0)
+                })
+        }
+        await journal.remove(record.key)
+    }
+}

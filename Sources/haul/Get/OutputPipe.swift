@@ -1,0 +1,133 @@
+import Glibc
+import HaulContract
+import HaulExecutors
+import HaulHTTP
+import Synchronization
+
+/// Standard output as a place for bytes: what comes is written in order by a thread of its own, so that a reader that is slow
+/// slows the network, and nothing else.
+final class OutputPipe: Sendable {
+    private struct State {
+        var queue: [[UInt8]] = []
+        var queued = 0
+        var isWriting = false
+        /// The byte after the last one that was taken.
+        var position: Int64 = 0
+        var error: TransferError?
+        var sleepers: [@Sendable () async -> Bool] = []
+        var flushers: [CheckedContinuation<Void, Never>] = []
+    }
+
+    private static let most = 8 << 20
+    private let descriptor: Int32
+    private let pool = BlockingPool(name: "stdout", limit: 1)
+    private let state = Mutex(State())
+
+    init(_ descriptor: Int32) { self.descriptor = descriptor }
+
+    /// Bytes that were taken.
+    var position: Int64 { state.withLock { $0.position } }
+    var error: TransferError? { state.withLock { $0.error } }
+
+    /// Takes the bytes at `offset`, which must be where the last ones ended.
+    func append(_ bytes: [UInt8], at offset: Int64, wake: (@Sendable () async -> Bool)? = nil) -> SinkAnswer {
+        let (answer, begins) = state.withLock { state -> (SinkAnswer, Bool) in
+            if let error = state.error { return (.failed(error), false) }
+            guard offset == state.position else { return (.failed(Self.disorder), false) }
+            if let wake, state.queued >= Self.most {
+                state.sleepers.append(wake)
+                return (.wait, false)
+            }
+            state.queue.append(bytes)
+            state.queued += bytes.count
+            state.position += Int64(bytes.count)
+            defer { state.isWriting = true }
+            return (.taken, !state.isWriting)
+        }
+        if begins { pool.submit { self.write() } }
+        return answer
+    }
+
+    /// Returns when all that was taken is written. Throws what kept it from that.
+    func flush() async throws(TransferError) {
+        await withCheckedContinuation { continuation in
+            let isIdle = state.withLock { state in
+                if state.isWriting { state.flushers.append(continuation) }
+                return !state.isWriting
+            }
+            if isIdle { continuation.resume() }
+        }
+        if let error { throw error }
+    }
+
+    /// Writes out a whole file. Throws what kept it from that.
+    func copy(_ path: String) async throws(TransferError) {
+        try await pool.run { () throws(TransferError) in
+            let file = open(path, O_RDONLY | O_CLOEXEC)
+            guard file >= 0 else { throw Self.broken(errno) }
+            defer { close(file) }
+            var bytes = [UInt8](repeating: 0, count: 1 << 20)
+            while case let count = read(file, &bytes, bytes.count), count > 0 {
+                let code = self.writeAll(Array(bytes[..<count]))
+                if code != 0 { throw Self.broken(code) }
+            }
+        }
+    }
+
+    private func write() {
+        while true {
+            let piece = state.withLock { state -> [UInt8]? in
+                guard !state.queue.isEmpty, state.error == nil else {
+                    state.isWriting = false
+                    (state.queue, state.queued) = ([], 0)
+                    return nil
+                }
+                return state.queue.removeFirst()
+            }
+            guard let piece else { break }
+            let code = writeAll(piece)
+            let sleepers = state.withLock { state -> [@Sendable () async -> Bool] in
+                state.queued -= piece.count
+                if code != 0 { state.error = Self.broken(code) }
+                guard state.queued < Self.most / 2 || code != 0 else { return [] }
+                defer { state.sleepers = [] }
+                return state.sleepers
+            }
+            for wake in sleepers { Task { _ = await wake() } }
+        }
+        let flushers = state.withLock { state in
+            defer { state.flushers = [] }
+            return state.flushers
+        }
+        for flusher in flushers { flusher.resume() }
+    }
+
+    /// 0 or errno.
+    private func writeAll(_ bytes: [UInt8]) -> Int32 {
+        var rest = bytes[...]
+        while !rest.isEmpty {
+            let count = rest.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress!, $0.count) }
+            if count >= 0 {
+                rest = rest.dropFirst(count)
+            } else if errno == EAGAIN {
+                var output = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
+                poll(&output, 1, -1)
+            } else if errno != EINTR {
+                return errno
+            }
+        }
+        return 0
+    }
+
+    private static let disorder = TransferError(
+        .io, "bytes came out of order, and standard output cannot wait for them")
+
+    private static func broken(_ code: Int32) -> TransferError {
+        .failed(
+            Failure(
+                .io,
+                code == EPIPE
+                    ? "nobody reads standard output any more"
+                    : "standard output cannot be written: \(String(cString: strerror(code)))", isFinal: true))
+    }
+}

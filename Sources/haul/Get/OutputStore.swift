@@ -1,0 +1,144 @@
+import HaulContract
+import HaulFileStore
+import HaulHTTP
+import HaulStorage
+import Synchronization
+
+/// A store that hands on each byte to standard output as it comes, and keeps nothing. What is written cannot be taken back: a
+/// second version of the file is refused once a byte of the first one is written.
+final class OutputStore: Store {
+    let id = "standard output"
+    let name = "standard output"
+    private let pipe: OutputPipe
+    private let current = Mutex<OutputPartial?>(nil)
+
+    init(_ pipe: OutputPipe) { self.pipe = pipe }
+
+    func trouble() async -> String? { nil }
+
+    func begin(_ request: FileRequest, generation: String, suggested: String) -> any Partial {
+        let partial = OutputPartial(pipe, generation: generation, key: request.key)
+        current.withLock { $0 = partial }
+        return partial
+    }
+
+    func resume(_ request: FileRequest, from resume: ResumePoint) async throws(TransferError) -> Remains {
+        guard let partial = current.withLock({ $0 }), partial.generation == resume.generation else { return .nothing }
+        return .partial(partial)
+    }
+
+    func holds(_ file: CompletedFile, for request: FileRequest, fencing: Bool) async -> Bool { false }
+    func discard(_ place: PartialPlace) async {}
+    func discardUnplaced(_ places: [PartialPlace]) async {}
+    func delete(_ file: String, _ identity: FinishedIdentity) async {}
+    func leftovers(olderThan age: Int64) async -> [Leftover] { [] }
+    func remove(_ leftovers: [Leftover]) async -> [Leftover] { [] }
+    func runChores() async {}
+}
+
+/// A file on its way to standard output.
+final class OutputPartial: Partial {
+    let generation: String
+    private let pipe: OutputPipe
+    private let key: String
+    private struct State {
+        var isOpen = false
+        var digest: StreamDigest?
+    }
+    private let state = Mutex(State())
+
+    init(_ pipe: OutputPipe, generation: String, key: String) {
+        (self.pipe, self.generation, self.key) = (pipe, generation, key)
+    }
+
+    var place: PartialPlace? {
+        state.withLock { $0.isOpen } ? PartialPlace(file: "-", key: key, generation: generation) : nil
+    }
+
+    var written: ByteIntervals { ByteIntervals([0..<pipe.position]) }
+    var error: TransferError? { pipe.error }
+    var isHashing: Bool { state.withLock { $0.digest != nil } }
+
+    func open(
+        total: Int64?, hashing digest: Job.Checksum.Algorithm?, with bytes: [UInt8]
+    ) async throws(TransferError) {
+        guard pipe.position == 0 else {
+            throw .failed(
+                Failure(
+                    .remoteChanged,
+                    "\(pipe.position) bytes are written to standard output, and the server does not continue them",
+                    isFinal: true))
+        }
+        state.withLock { state in
+            state.isOpen = true
+            state.digest = digest.map(StreamDigest.init)
+        }
+        if !bytes.isEmpty, case .failed(let error) = append(bytes, at: 0) { throw error }
+    }
+
+    func reserve(_ total: Int64) async throws(TransferError) {}
+
+    func checkpoint() async throws(TransferError) -> Checkpoint? { Checkpoint(offsets: written, blockChecks: [:]) }
+
+    func sink(at offset: Int64, wake: @escaping @Sendable () async -> Bool) -> any BodySink {
+        Sink(self, at: offset, wake: wake)
+    }
+
+    func commit(_ whole: WholeFile) async throws(TransferError) -> CommitOutcome {
+        try await pipe.flush()
+        var checksum: String?
+        if let wanted = whole.checksum, let digest = state.withLock({ $0.digest?.hexadecimal() }) {
+            checksum = "\(wanted.algorithm.rawValue):\(digest)"
+            guard digest == wanted.digest else {
+                throw .failed(
+                    Failure(
+                        .checksumMismatch,
+                        "the \(wanted.algorithm.rawValue) of what was written is \(digest), \(whole.authority) says "
+                            + wanted.digest, isFinal: true))
+            }
+        }
+        return .stored(
+            StoredFile(file: "-", bytes: whole.size, identity: 0, modified: 0, checksum: checksum))
+    }
+
+    func put(_ bytes: [UInt8], _ whole: WholeFile) async throws(TransferError) -> CommitOutcome {
+        try await open(total: whole.size, hashing: whole.checksum?.algorithm, with: bytes)
+        return try await commit(whole)
+    }
+
+    func exists() async -> Bool { pipe.position > 0 }
+    func discard(soon: Bool) async {}
+
+    fileprivate func append(
+        _ bytes: [UInt8], at offset: Int64, wake: (@Sendable () async -> Bool)? = nil
+    ) -> SinkAnswer {
+        let answer = pipe.append(bytes, at: offset, wake: wake)
+        if case .taken = answer { state.withLock { $0.digest?.update(bytes) } }
+        return answer
+    }
+
+    private final class Sink: BodySink {
+        private let partial: OutputPartial
+        private let wake: @Sendable () async -> Bool
+        private let offset: Mutex<Int64>
+
+        init(_ partial: OutputPartial, at offset: Int64, wake: @escaping @Sendable () async -> Bool) {
+            (self.partial, self.wake) = (partial, wake)
+            self.offset = Mutex(offset)
+        }
+
+        func append(_ bytes: UnsafeRawPointer, _ count: Int) -> SinkAnswer {
+            let piece = [UInt8](UnsafeRawBufferPointer(start: bytes, count: count))
+            return offset.withLock { offset in
+                let answer = partial.append(piece, at: offset, wake: wake)
+                if case .taken = answer { offset += Int64(count) }
+                return answer
+            }
+        }
+
+        func rest() {}
+        func handOver() {}
+        func end() {}
+        func finish() async throws(TransferError) { try await partial.pipe.flush() }
+    }
+}

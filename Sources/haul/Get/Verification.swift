@@ -1,0 +1,19 @@
+import HaulContract
+
+/// How a person is told what proves that a file is right.
+enum Verification {
+    static func words(
+        _ file: CompletedFile, _ job: Job, _ proof: StandingFile.Proof?, isUnchanged: Bool
+    ) -> String {
+        switch proof {
+        case .checksum(let checksum, let authority): return "\(checksum.algorithm.rawValue) (\(authority))"
+        case .notNewer: return "not newer there"
+        case .size: return "size and date"
+        case nil: break
+        }
+        if isUnchanged { return file.entity.etag != nil ? "same ETag" : "same date" }
+        if let checksum = job.checksum { return "\(checksum.algorithm.rawValue) (given)" }
+        if let digest = file.entity.digest { return "\(digest.algorithm.rawValue) (server's)" }
+        return job.size != nil ? "size (given)" : "size"
+    }
+}

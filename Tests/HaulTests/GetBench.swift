@@ -1,0 +1,58 @@
+import Foundation
+import Glibc
+import HaulContract
+import HaulTestSupport
+
+/// `haul get` as a black box: a directory for files, and a home of its own.
+struct GetBench {
+    let files = TemporaryDirectory()
+    let home = TemporaryDirectory()
+
+    /// Started in the directory of files.
+    func start(_ arguments: [String], input: String = "", environment: [String: String] = [:]) throws -> ChildProcess {
+        // No redis-server is needed: none is found.
+        let clean = ["XDG_STATE_HOME": home.path, "PATH": "/nowhere", "no_proxy": "", "HOME": home.path]
+        return try ChildProcess(
+            "/bin/sh", ["-c", "cd \"$1\" && shift && exec \"$@\"", "sh", files.path, haul, "get"] + arguments,
+            environment: clean.merging(environment) { $1 }, input: input)
+    }
+
+    func get(
+        _ arguments: String..., input: String = "", environment: [String: String] = [:]
+    ) async throws -> (status: Int32, out: String, err: String) {
+        let process = try start(arguments, input: input, environment: environment)
+        let status = try await process.wait()
+        return (status, process.standardOutput, process.standardError)
+    }
+
+    private var haul: String { ChildProcess.path(of: "haul") ?? "haul" }
+
+    /// All names in the directory, the store's id too.
+    var names: [String] {
+        ((try? FileManager.default.contentsOfDirectory(atPath: files.path)) ?? []).sorted()
+    }
+
+    func write(_ name: String, _ text: String) { write(name, Array(text.utf8)) }
+
+    func write(_ name: String, _ bytes: [UInt8]) {
+        _ = FileManager.default.createFile(atPath: files.file(name), contents: Data(bytes))
+    }
+
+    /// Bytes that some record tells of.
+    var recorded: Int64 {
+        let folder = home.file("haul/get")
+        let names = (try? FileManager.default.contentsOfDirectory(atPath: folder)) ?? []
+        return names.filter { $0.hasSuffix(".json") }.reduce(0) { sum, name in
+            guard let text = FileManager.default.contents(atPath: folder + "/" + name),
+                let offsets = (try? JSON(Array(text)))?["offsets"]?.members
+            else { return sum }
+            return sum
+                + offsets.reduce(0) { $0 + (Int64($1.value.string ?? "") ?? 0) - (Int64($1.name) ?? 0) }
+        }
+    }
+
+    /// The events of `--json`.
+    static func events(_ output: String) throws -> [JSON] {
+        try output.split(separator: "\n").map { try JSON(String($0)) }
+    }
+}

@@ -1,0 +1,114 @@
+import Foundation
+import Glibc
+import HaulContract
+import HaulTestSupport
+import Testing
+
+/// What `haul get` goes on with, and with what not.
+@Suite struct GetContinuingTests {
+    private static let bytes = FileBytes(seed: 91, count: 3_000_000)
+
+    /// An origin that holds each file at 200 KB until the latch is opened.
+    private func origin(_ gate: Latch) throws -> OriginServer {
+        try OriginServer { request in
+            var reply = OriginReply.file(Self.bytes, to: request)
+            reply.hold = (200_000, gate)
+            return reply
+        }
+    }
+
+    @Test("Ctrl-C and kill -9 leave what the same command continues, and at the end nothing is left beside the file")
+    func interrupted() async throws {
+        for signal in [SIGINT, SIGKILL] {
+            let (bench, gate) = (GetBench(), Latch())
+            let origin = try origin(gate)
+            let first = try bench.start([origin.url("/x.bin"), "-x1"])
+            try await eventually("a record") { bench.recorded > 0 }
+            first.kill(signal)
+            #expect(try await first.wait() == (signal == SIGINT ? 130 : 137))
+            if signal == SIGINT { #expect(first.standardError.contains("run the same command again")) }
+            let recorded = bench.recorded
+            #expect(recorded > 0 && bench.names.allSatisfy { $0.hasPrefix(".haul-") })
+            gate.open()
+            let second = try await bench.get(origin.url("/x.bin"))
+            #expect(second.status == 0, "\(second)")
+            #expect(bench.files.holds("x.bin", Self.bytes) && bench.names == ["x.bin"])
+            #expect(origin.requests.contains { $0.headers["range"]?.hasPrefix("bytes=\(recorded)-") == true })
+            #expect(second.out.contains("completed  x.bin  2.9 MiB") && second.out.contains("verified: size"))
+        }
+    }
+
+    @Test("get does what it was given; what another left is told in a line, and done with --continue")
+    func others() async throws {
+        let (bench, gate) = (GetBench(), Latch())
+        let origin = try origin(gate)
+        let first = try bench.start([origin.url("/a"), origin.url("/b"), "-x1"])
+        try await eventually("both to begin") { origin.requests.count == 2 && bench.recorded > 0 }
+        first.kill(SIGINT)
+        #expect(try await first.wait() == 130)
+        gate.open()
+        let asked = origin.requests.count
+        let other = try await bench.get(origin.url("/c"))
+        #expect(other.status == 0)
+        #expect(other.err.contains("left 2 downloads unfinished") && other.err.contains("--continue"), "\(other)")
+        #expect(origin.requests.dropFirst(asked).allSatisfy { $0.path == "/c" })
+        #expect(bench.names.filter { !$0.hasPrefix(".") } == ["c"])
+        let rest = try await bench.get("--continue")
+        #expect(rest.status == 0, "\(rest)")
+        for name in ["a", "b", "c"] { #expect(bench.files.holds(name, Self.bytes)) }
+        #expect(bench.names == ["a", "b", "c"])
+        let none = try await bench.get("--continue")
+        #expect(none.status == 0 && none.err.contains("nothing is left"))
+    }
+
+    @Test("--forget removes what another left") func forgotten() async throws {
+        let (bench, gate) = (GetBench(), Latch())
+        let origin = try origin(gate)
+        let first = try bench.start([origin.url("/a"), "-x1"])
+        try await eventually("a record") { bench.recorded > 0 }
+        first.kill(SIGKILL)
+        _ = try await first.wait()
+        gate.open()
+        #expect(try await bench.get("--forget").status == 0)
+        #expect(bench.names.isEmpty && bench.recorded == 0)
+    }
+
+    @Test("several at once in one directory do not know of each other; of two of one URL the second waits")
+    func several() async throws {
+        let (bench, gate) = (GetBench(), Latch())
+        let origin = try origin(gate)
+        let first = try bench.start([origin.url("/a"), "-x1"])
+        try await eventually("the first to begin") { bench.recorded > 0 }
+        let same = try bench.start([origin.url("/a"), "-x1"])
+        let other = try bench.start([origin.url("/b"), "-x1"])
+        try await eventually("the second to wait") { same.standardError.contains("waiting for that") }
+        gate.open()
+        for process in [first, same, other] { #expect(try await process.wait() == 0, "\(process.standardError)") }
+        #expect(same.standardOutput.hasPrefix("unchanged  a") && same.standardOutput.contains("same ETag"))
+        #expect(bench.names == ["a", "b"] && bench.files.holds("a", Self.bytes) && bench.files.holds("b", Self.bytes))
+        #expect(origin.bytesSent("/a") == Self.bytes.count)
+    }
+
+    @Test("a signed URL may be renewed where the file has a name, and is a file of its own where it has none")
+    func renewed() async throws {
+        let bench = GetBench()
+        let origin = try OriginServer { request in
+            .file(
+                FileBytes(seed: request.path.hasSuffix("1") ? 1 : 2, count: 5000), etag: "\"\(request.path)\"",
+                to: request)
+        }
+        #expect(try await bench.get(origin.url("/f?id=1")).status == 0)
+        let second = try await bench.get(origin.url("/f?id=2"))
+        #expect(second.status == 1 && bench.files.holds("f", FileBytes(seed: 1, count: 5000)), "\(second)")
+        #expect(second.out.contains("file_exists") || bench.names == ["f"])
+        let (gate, slow) = (Latch(), GetBench())
+        let held = try self.origin(gate)
+        let first = try slow.start([held.url("/x?sig=1"), "-o", "x", "-x1"])
+        try await eventually("a record") { slow.recorded > 0 }
+        first.kill(SIGKILL)
+        _ = try await first.wait()
+        gate.open()
+        #expect(try await slow.get(held.url("/x?sig=2"), "-o", "x").status == 0)
+        #expect(held.requests.last?.headers["range"] != nil && slow.names == ["x"])
+    }
+}

@@ -1,0 +1,105 @@
+import Glibc
+import HaulContract
+import HaulHTTP
+import HaulTestSupport
+import Testing
+
+/// A file that is there before the download.
+@Suite struct GetExistingTests {
+    private static let bytes = FileBytes(seed: 92, count: 100_000)
+    private static let date = "Sun, 06 Nov 1994 08:49:37 GMT"
+
+    private func origin() throws -> OriginServer {
+        try OriginServer { request in
+            if request.headers["if-modified-since"] != nil, request.headers["if-none-match"] == nil {
+                return OriginReply(304)
+            }
+            return .file(Self.bytes, headers: [("Last-Modified", Self.date)], to: request)
+        }
+    }
+
+    @Test("a file of the server's size that is not older stays, and no name gets a number") func same() async throws {
+        let (bench, origin) = (GetBench(), try origin())
+        bench.write("x.bin", Self.bytes.all)
+        let get = try await bench.get(origin.url("/x.bin"))
+        #expect(get.status == 0 && get.out.contains("unchanged  x.bin") && get.out.contains("size and date"), "\(get)")
+        #expect(bench.names == ["x.bin"])
+    }
+
+    @Test("another file stays, and the download says what is different") func other() async throws {
+        let (bench, origin) = (GetBench(), try origin())
+        bench.write("x.bin", "other")
+        let get = try await bench.get(origin.url("/x.bin"))
+        #expect(
+            get.status == 1 && get.out.contains("5 B of") && get.out.contains("the server's has 97.7 KiB"), "\(get)")
+        var old = timespec(tv_sec: 0, tv_nsec: 0)
+        bench.write("x.bin", Self.bytes.all)
+        utimensat(AT_FDCWD, bench.files.file("x.bin"), [old, old], 0)
+        old.tv_sec = 1
+        let newer = try await bench.get(origin.url("/x.bin"))
+        #expect(newer.status == 1 && newer.out.contains("the server's is newer"), "\(newer)")
+        #expect(bench.names == ["x.bin"])
+    }
+
+    @Test(
+        "--if-exists decides about it",
+        arguments: [("overwrite", 0, ["x"]), ("rename", 0, ["x", "x (1)"]), ("fail", 1, ["x"]), ("skip", 0, ["x"])])
+    func policies(_ policy: String, _ status: Int, _ names: [String]) async throws {
+        let (bench, origin) = (GetBench(), try origin())
+        bench.write("x", "other")
+        let get = try await bench.get(origin.url("/x"), "--if-exists", policy)
+        #expect(get.status == Int32(status) && bench.names == names, "\(get)")
+        #expect(bench.files.contents("x") == (policy == "overwrite" ? Self.bytes.all : Array("other".utf8)))
+        if policy == "rename" { #expect(bench.files.holds("x (1)", Self.bytes)) }
+        if policy == "skip" { #expect(get.out == "skipped  x\n") }
+    }
+
+    @Test("a file that has its checksum already is not asked for; another one is judged by it") func checksum()
+        async throws
+    {
+        let (bench, origin) = (GetBench(), try origin())
+        bench.write("x", Self.bytes.all)
+        let right = "sha256:" + Self.bytes.sha256
+        let get = try await bench.get(origin.url("/x"), "--checksum", right)
+        #expect(get.status == 0 && get.out.contains("sha256 (given)") && origin.requests.isEmpty, "\(get)")
+        var wrong = Self.bytes.all
+        wrong[500] ^= 1
+        bench.write("x", wrong)
+        let refused = try await bench.get(origin.url("/x"), "--checksum", right)
+        #expect(refused.status == 1 && refused.out.contains("another sha256"), "\(refused)")
+        #expect(try await bench.get(origin.url("/x"), "--checksum", right, "--if-exists", "overwrite").status == 0)
+        #expect(bench.files.holds("x", Self.bytes))
+    }
+
+    @Test("-N asks with the time of the file that is there, and takes only what is newer") func newer() async throws {
+        let (bench, origin) = (GetBench(), try origin())
+        bench.write("x", "mine")
+        let get = try await bench.get("-N", origin.url("/x"))
+        #expect(get.status == 0 && get.out.contains("not newer there"), "\(get)")
+        #expect(bench.files.contents("x") == Array("mine".utf8))
+        let fresh = try OriginServer {
+            .file(Self.bytes, headers: [("Last-Modified", "Sun, 06 Nov 2094 08:49:37 GMT")], to: $0)
+        }
+        #expect(try await bench.get("-N", fresh.url("/x")).status == 0)
+        #expect(bench.files.holds("x", Self.bytes) && bench.names == ["x"])
+    }
+
+    @Test("what was downloaded before is asked about, and replaced when the server has another version") func own()
+        async throws
+    {
+        let bench = GetBench()
+        let version = Shared("\"v1\"")
+        let origin = try OriginServer { request in
+            .file(FileBytes(seed: version.value == "\"v1\"" ? 1 : 2, count: 5000), etag: version.value, to: request)
+        }
+        #expect(try await bench.get(origin.url("/x")).out.hasPrefix("completed"))
+        let again = try await bench.get(origin.url("/x"))
+        #expect(again.out.hasPrefix("unchanged  x") && again.out.contains("same ETag"), "\(again)")
+        version.value = "\"v2\""
+        #expect(try await bench.get(origin.url("/x")).out.hasPrefix("completed  x"))
+        #expect(bench.files.holds("x", FileBytes(seed: 2, count: 5000)) && bench.names == ["x"])
+        bench.write("x", "touched")
+        #expect(try await bench.get(origin.url("/x")).status == 1)
+        #expect(bench.files.contents("x") == Array("touched".utf8))
+    }
+}

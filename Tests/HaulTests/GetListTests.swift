@@ -1,0 +1,109 @@
+import HaulContract
+import HaulTestSupport
+import Testing
+
+/// Many files, from lists.
+@Suite struct GetListTests {
+    private static let bytes = FileBytes(seed: 93, count: 20_000)
+
+    private func origin() throws -> OriginServer {
+        try OriginServer { request in
+            request.path.hasPrefix("/absent") ? OriginReply(404) : .file(Self.bytes, to: request)
+        }
+    }
+
+    @Test("a list has URLs, mirrors, aria2's options and jobs") func list() async throws {
+        let (bench, origin) = (GetBench(), try origin())
+        let list = """
+            # a comment
+            \(origin.url("/a"))
+
+            \(origin.url("/absent"))\t\(origin.url("/b"))
+              out=sub/named
+              checksum=sha-256=\(Self.bytes.sha256)
+              header=X-One: 1
+              referer=http://r/
+            {"url":"\(origin.url("/c"))","path":"deep/c","if_exists":"skip","headers":{"X-Two":"2"}}
+            """
+        let get = try await bench.get("-i", "-", "--retries", "0", input: list)
+        #expect(get.status == 0, "\(get)")
+        for name in ["a", "sub/named", "deep/c"] { #expect(bench.files.holds(name, Self.bytes)) }
+        #expect(get.out.split(separator: "\n").count == 3)
+        #expect(get.out.contains("completed  sub/named") && get.out.contains("sha256 (given)"))
+        let second = try #require(origin.requests.first { $0.path == "/b" })
+        #expect(second.headers["x-one"] == "1" && second.headers["referer"] == "http://r/")
+        #expect(origin.requests.first { $0.path == "/c" }?.headers["x-two"] == "2")
+    }
+
+    @Test(
+        "a line that means nothing is told by its number, and nothing is downloaded",
+        arguments: [
+            ("http://h/a\n  sponge=1\n", "line 2: the option sponge"), ("  out=x\n", "line 1: an option, and no URL"),
+            ("http://h/a\nftp://h/b\n", "line 2: url"),
+            ("{\"url\":\"http://h/\",\"siez\":1}", "line 1: unknown fields: siez"),
+            ("{\"url\":", "line 1: "), ("http://h/a\n out=../x\n", "line 1: path"),
+            ("{\"url\":\"http://h/\",\"if_exists\":\"perhaps\"}", "if_exists must be"),
+        ])
+    func wrong(_ list: String, _ words: String) async throws {
+        let bench = GetBench()
+        let get = try await bench.get("-i", "-", input: list)
+        #expect(get.status == 2 && get.err.contains(words), "\(get)")
+        #expect(bench.names.isEmpty)
+    }
+
+    @Test("a list of checksums proves files by their names, and must have all of them") func checksums() async throws {
+        let (bench, origin) = (GetBench(), try origin())
+        let other = FileBytes(seed: 1, count: 10).sha256
+        bench.write("SUMS", "\(Self.bytes.sha256)  a\nSHA256 (b) = \(Self.bytes.sha256)\n\(other) *./c\n")
+        let get = try await bench.get(
+            origin.url("/a"), origin.url("/b"), "--checksum-file", bench.files.file("SUMS"), "-d", "new")
+        #expect(
+            get.status == 0 && bench.files.holds("new/a", Self.bytes) && bench.files.holds("new/b", Self.bytes),
+            "\(get)")
+        let wrong = try await bench.get(origin.url("/c"), "--checksum-file", bench.files.file("SUMS"))
+        #expect(
+            wrong.status == 1 && wrong.out.contains("checksum_mismatch") && bench.names == ["SUMS", "new"], "\(wrong)")
+        let unknown = try await bench.get(origin.url("/d"), "--checksum-file", bench.files.file("SUMS"))
+        #expect(unknown.status == 2 && unknown.err.contains("d is not in"), "\(unknown)")
+    }
+
+    @Test("a Metalink file brings its files, from a mirror that has them") func metalink() async throws {
+        let (bench, origin) = (GetBench(), try origin())
+        let text = """
+            <?xml version="1.0" encoding="UTF-8"?>
+            <metalink xmlns="urn:ietf:params:xml:ns:metalink"><generator>x</generator>
+             <file name="dir/one.bin"><size>20000</size><hash type="sha-1">00</hash>
+              <hash type="sha-256">\(Self.bytes.sha256)</hash>
+              <pieces length="1" type="sha-256"><hash>ff</hash></pieces>
+              <url priority="2">\(origin.url("/one"))</url><url priority="1">\(origin.url("/absent"))</url>
+              <url>ftp://h/one</url><metaurl mediatype="torrent">http://h/t</metaurl></file>
+             <file name="two"><url>\(origin.url("/two"))</url></file>
+            </metalink>
+            """
+        bench.write("all.meta4", text)
+        let get = try await bench.get("all.meta4")
+        #expect(get.status == 0, "\(get)")
+        #expect(bench.files.holds("dir/one.bin", Self.bytes) && bench.files.holds("two", Self.bytes))
+        #expect(get.out.contains("dir/one.bin  19.5 KiB") && get.out.contains("sha256 (given)"))
+        #expect(origin.requests.contains { $0.path == "/absent" })
+        for (broken, words) in [
+            ("<metalink", "line 1"), ("<html/>", "names no file"), (text.replacing("dir/one", with: "../one"), "path"),
+        ] {
+            bench.write("broken.meta4", broken)
+            let refused = try await bench.get("-M", "broken.meta4")
+            #expect(refused.status == 2 && refused.err.contains(words), "\(refused)")
+        }
+    }
+
+    @Test("one URL named twice is one download, and one file of many that fails is told") func twice() async throws {
+        let (bench, origin) = (GetBench(), try origin())
+        let get = try await bench.get(
+            origin.url("/a"), origin.url("/a"), origin.url("/absent?key=secret"), "-j2")
+        #expect(get.status == 1 && origin.requests.count { $0.path == "/a" } == 1)
+        let lines = get.out.split(separator: "\n")
+        #expect(
+            lines.count == 2
+                && lines.contains { $0.hasPrefix("failed  http_404: ") && $0.hasSuffix("/absent?[masked]") })
+        #expect(!get.out.contains("\u{1B}") && !get.out.contains("secret"))
+    }
+}

@@ -1,0 +1,85 @@
+import HaulContract
+import HaulTestSupport
+import Testing
+
+/// Standard output, and what programs read.
+@Suite struct GetOutputTests {
+    private static let bytes = FileBytes(seed: 95, count: 3_000_000)
+
+    private func shell(_ bench: GetBench, _ line: String) throws -> ChildProcess {
+        try ChildProcess(
+            "/bin/sh", ["-c", line, try #require(ChildProcess.path(of: "haul"))],
+            environment: ["XDG_STATE_HOME": bench.home.path])
+    }
+
+    @Test("-o - writes the file to standard output, over broken connections too") func stream() async throws {
+        let bench = GetBench()
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(Self.bytes, to: request)
+            if request.number == 1 { (reply.cut, reply.end) = (1_000_000, .reset) }
+            return reply
+        }
+        let out = bench.files.file("out")
+        let get = try shell(bench, "\"$0\" get \(origin.url("/x")) -o - > '\(out)'")
+        #expect(try await get.wait() == 0, "\(get.standardError)")
+        #expect(bench.files.holds("out", Self.bytes) && bench.names == ["out"])
+        #expect(get.standardError.contains("as they come") && get.standardError.contains("verified: size"))
+        #expect(origin.requests.last?.headers["if-range"] == "\"v1\"")
+    }
+
+    @Test("with a checksum nothing is written before all of it is verified") func verified() async throws {
+        let bench = GetBench()
+        let origin = try OriginServer { .file(Self.bytes, to: $0) }
+        let out = bench.files.file("out")
+        let line = "\"$0\" get \(origin.url("/x")) -o - --checksum sha256:"
+        let right = try shell(bench, line + Self.bytes.sha256 + " > '\(out)'")
+        #expect(try await right.wait() == 0, "\(right.standardError)")
+        #expect(bench.files.holds("out", Self.bytes) && right.standardError.contains("before the first byte"))
+        let wrong = try shell(bench, line + String(repeating: "0", count: 64) + " > '\(out)'")
+        #expect(try await wrong.wait() == 1)
+        #expect(bench.files.contents("out") == [] && wrong.standardError.contains("checksum_mismatch"))
+    }
+
+    @Test("a second version is never written behind the first") func changed() async throws {
+        let bench = GetBench()
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(Self.bytes, etag: "\"\(request.number)\"", to: request)
+            if request.number == 1 { (reply.cut, reply.end) = (1_000_000, .reset) }
+            return reply
+        }
+        let out = bench.files.file("out")
+        let get = try shell(bench, "\"$0\" get \(origin.url("/x")) -o - > '\(out)'")
+        #expect(try await get.wait() == 1)
+        let written = try #require(bench.files.contents("out"))
+        #expect(written == Self.bytes.bytes(0..<Int64(written.count)) && get.standardError.contains("remote_changed"))
+    }
+
+    @Test("--json says what happens, one object on each line; -q says nothing but failures") func forms() async throws {
+        let bench = GetBench()
+        let origin = try OriginServer { request in
+            request.path == "/absent" ? OriginReply(404) : .file(Self.bytes, to: request)
+        }
+        let json = try await bench.get("--json", origin.url("/a"), origin.url("/absent"))
+        let events = try GetBench.events(json.out)
+        #expect(json.status == 1 && json.err.isEmpty)
+        let done = try #require(events.first { $0["event"]?.string == "completed" })
+        #expect(done["bytes"]?.integer == Self.bytes.count && done["verified"]?.string == "size")
+        #expect(done["file"]?.string == bench.files.file("a") && done["url"]?.string == origin.url("/a"))
+        let failed = try #require(events.first { $0["event"]?.string == "failed" })
+        #expect(failed["error"]?.string == "http_404")
+        #expect(events.contains { $0["event"]?.string == "started" && $0["resumable"] == .bool(true) })
+        let quiet = try await bench.get("-q", origin.url("/b"), origin.url("/absent"))
+        #expect(quiet.status == 1 && quiet.out.isEmpty && quiet.err.contains("http_404"), "\(quiet)")
+    }
+
+    @Test("files go where they are told to") func places() async throws {
+        let bench = GetBench()
+        let origin = try OriginServer { .file(FileBytes(seed: 1, count: 10), to: $0) }
+        #expect(try await bench.get(origin.url("/a"), "-o", "sub/x").out.contains("completed  sub/x"))
+        #expect(try await bench.get(origin.url("/a"), origin.url("/b"), "-o", "dir/").status == 0)
+        #expect(try await bench.get(origin.url("/a"), "-d", "deep/er", "-o", "y").status == 0)
+        for name in ["sub/x", "dir/a", "dir/b", "deep/er/y"] { #expect(bench.files.contents(name)?.count == 10) }
+        let long = try await bench.get(origin.url("/" + String(repeating: "n", count: 300) + ".txt"))
+        #expect(long.status == 0 && bench.names.contains { $0.utf8.count == 255 && $0.hasSuffix(".txt") }, "\(long)")
+    }
+}

@@ -1,0 +1,105 @@
+import HaulContract
+import HaulTestSupport
+import Testing
+
+/// What servers are told, and how long they are waited for.
+@Suite struct GetServerTests {
+    private static let bytes = FileBytes(seed: 94, count: 1000)
+
+    @Test("headers, the agent and a token go to the URL's own server, and no further") func headers() async throws {
+        let bench = GetBench()
+        let elsewhere = try OriginServer { .file(Self.bytes, to: $0) }
+        let origin = try OriginServer { _ in OriginReply(302, headers: [("Location", elsewhere.url("/b"))]) }
+        let get = try await bench.get(
+            "-H", "X-One: 1", "-A", "Mine/1", "--bearer", "token", "-b", "a=1; b=2", "-v", origin.url("/a"))
+        #expect(get.status == 0, "\(get)")
+        let (first, second) = (try #require(origin.requests.first), try #require(elsewhere.requests.first))
+        #expect(first.headers["x-one"] == "1" && first.headers["authorization"] == "Bearer token")
+        #expect(first.headers["cookie"] == "a=1; b=2")
+        #expect(
+            second.headers["x-one"] == nil && second.headers["authorization"] == nil && second.headers["cookie"] == nil)
+        #expect(first.headers["user-agent"] == "Mine/1" && second.headers["user-agent"] == "Mine/1")
+        #expect(
+            get.err.contains("redirect (302) to \(elsewhere.url("/b"))") && get.err.contains("ETag \"v1\""),
+            "\(get.err)")
+    }
+
+    @Test("--user and a netrc file sign in; a password is never told") func credentials() async throws {
+        let bench = GetBench()
+        let origin = try OriginServer { request in
+            // me:p@:ss
+            request.headers["authorization"] == "Basic bWU6cEA6c3M="
+                ? .file(Self.bytes, to: request)
+                : OriginReply(401, headers: [("WWW-Authenticate", "Basic realm=\"x\"")])
+        }
+        let get = try await bench.get("-u", "me:p@:ss", origin.url("/a"), "-v")
+        #expect(get.status == 0 && !(get.out + get.err).contains("ss@"), "\(get)")
+        bench.write("netrc", "machine other login x password y\nmachine 127.0.0.1\n login me password \"p@:ss\"\n")
+        #expect(try await bench.get("--netrc-file", bench.files.file("netrc"), origin.url("/b")).status == 0)
+        #expect(try await bench.get(origin.url("/c")).out.contains("http_401"))
+    }
+
+    @Test("a file of cookies is read, and its cookies go where they belong") func cookies() async throws {
+        let bench = GetBench()
+        let origin = try OriginServer { .file(Self.bytes, to: $0) }
+        bench.write(
+            "jar",
+            "# Netscape HTTP Cookie File\n127.0.0.1\tFALSE\t/a\tFALSE\t0\tone\t1\nother\tFALSE\t/\tFALSE\t0\ttwo\t2\n")
+        #expect(try await bench.get("-b", bench.files.file("jar"), origin.url("/a"), origin.url("/b")).status == 0)
+        #expect(origin.requests.first { $0.path == "/a" }?.headers["cookie"] == "one=1")
+        #expect(origin.requests.first { $0.path == "/b" }?.headers["cookie"] == nil)
+        bench.write("jar", "no cookie at all\n")
+        let wrong = try await bench.get("-b", bench.files.file("jar"), origin.url("/c"))
+        #expect(wrong.status == 2 && wrong.err.contains("line 1"), "\(wrong)")
+    }
+
+    @Test("the environment's proxies are used as curl uses them") func proxies() async throws {
+        let bench = GetBench()
+        let origin = try OriginServer { .file(Self.bytes, to: $0) }
+        let proxy = try ProxyServer()
+        let environment = ["http_proxy": proxy.url("http")]
+        #expect(try await bench.get(origin.url("/a"), environment: environment).status == 0)
+        #expect(proxy.targets == ["GET \(origin.url("/a"))"])
+        let without = environment.merging(["no_proxy": "127.0.0.0/8"]) { $1 }
+        #expect(try await bench.get(origin.url("/b"), environment: without).status == 0)
+        #expect(try await bench.get("--no-proxy", origin.url("/c"), environment: environment).status == 0)
+        #expect(proxy.targets.count == 1)
+    }
+
+    @Test("a server that never answered is not asked again, unless --retries says so") func unreachable() async throws {
+        let bench = GetBench()
+        let closed = try OriginServer { _ in OriginReply() }.url("/x")
+        let once = try await bench.get("--json", closed)
+        let events = try GetBench.events(once.out)
+        #expect(once.status == 1 && events.map { $0["event"]?.string } == ["failed"], "\(once)")
+        #expect(events[0]["error"]?.string == "connect")
+        let again = try await bench.get("--json", "--retries", "1", closed)
+        #expect(try GetBench.events(again.out).map { $0["event"]?.string } == ["retrying", "failed"], "\(again)")
+    }
+
+    @Test("a server in trouble is asked again, and the file comes") func trouble() async throws {
+        let bench = GetBench()
+        let origin = try OriginServer { request in
+            request.number == 1 ? OriginReply(503, headers: [("Retry-After", "0")]) : .file(Self.bytes, to: request)
+        }
+        let get = try await bench.get(origin.url("/a"))
+        #expect(get.status == 0 && get.err.contains("HTTP 503") && get.err.contains("again in"), "\(get)")
+    }
+
+    @Test("what cannot be meant is refused with a sentence") func refused() async throws {
+        let bench = GetBench()
+        for (arguments, words) in [
+            (["-k", "https://h/"], "--ca"), ([""], "empty"), (["ftp://h/"], "http or https"), ([], "Missing"),
+            (["h/x", "-o", String(repeating: "n", count: 300)], "255 bytes"), (["h/a", "h/b", "-o", "-"], "one URL"),
+            (["h/a", "--checksum", "sha256:00"], "checksum"), (["h/a", "-H", "Range: x"], "Range"),
+            (["h/a", "-H", "none"], "Name: value"), (["h/a", "--limit-rate", "fast"], "--limit-rate"),
+            (["h/a", "-i", "/no/such"], "/no/such"), (["h/a", "-j", "0"], "--parallel"),
+            (["h/a", "h/b", "--checksum", "md5:00"], "--checksum-file"), (["h/a", "-N", "--if-exists", "skip"], "-N"),
+        ] as [([String], String)] {
+            let process = try bench.start(arguments)
+            #expect(try await process.wait() == 2, "\(arguments)")
+            #expect(process.standardError.contains(words), "\(arguments): \(process.standardError)")
+        }
+        #expect(bench.names.isEmpty)
+    }
+}

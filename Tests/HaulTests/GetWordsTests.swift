@@ -1,0 +1,77 @@
+import HaulActivities
+import HaulContract
+import Testing
+
+@testable import haul
+
+/// What `haul get` reads and shows, without a server.
+@Suite struct GetWordsTests {
+    @Test(
+        "numbers of bytes are read as people write them",
+        arguments: [
+            ("0", 0), ("500", 500), ("64k", 65_536), ("5M", 5 << 20), ("1.5G", 3 << 29), ("5MiB", 5 << 20),
+            ("5MB", 5_000_000),
+            ("5 mb/s", 5_000_000), ("1t", 1 << 40), ("", nil), ("M", nil), ("5X", nil), ("-5", nil), ("1.5", nil),
+            ("99999999999T", nil), ("0x10", nil), ("1e3", nil),
+        ] as [(String, Int64?)])
+    func counts(_ text: String, _ count: Int64?) { #expect(Units.count(text) == count) }
+
+    @Test("lines of checksums are read in both forms, and others are left out") func checksums() {
+        let digest = String(repeating: "0a", count: 32)
+        for line in [
+            "\(digest)  a b.iso", "\(digest.uppercased()) *a b.iso", "SHA256 (a b.iso) = \(digest)",
+            "\(digest)  ./a b.iso",
+        ] {
+            let found = ChecksumFile.read(line)
+            #expect(found?.name == "a b.iso" && found?.checksum.description == "sha256:\(digest)", "\(line)")
+        }
+        for line in ["", "# x", "-----BEGIN PGP SIGNED MESSAGE-----", "0a0a  short", "\(digest) x", "SHA256 (x) = 00"] {
+            #expect(ChecksumFile.read(line) == nil, "\(line)")
+        }
+    }
+
+    @Test("a netrc file is read by words, whatever its lines") func netrc() {
+        let netrc = Netrc(lines: [
+            "# comment", "machine a.test login me password secret machine B.test", "login you", "password \"a \\\"b\"",
+            "macdef init", "machine c.test login no password no", "", "default login any password one",
+        ])
+        #expect(netrc.login(for: "a.test")?.password == "secret")
+        #expect(netrc.login(for: "b.test")?.user == "you" && netrc.login(for: "b.test")?.password == "a \"b")
+        #expect(netrc.login(for: "c.test")?.user == "any")
+    }
+
+    private func view(_ name: String, received: Int64 = 0, total: Int64? = nil, speed: Int64 = 0) -> GetRun.View {
+        var view = GetRun.View(name: name)
+        (view.phase, view.progress.received, view.progress.total) = (.running, received, total)
+        (view.progress.speed, view.progress.connections) = (speed, 1)
+        return view
+    }
+
+    @Test("bars keep to the width and the height of the terminal", arguments: [20, 40, 80, 200]) func bars(_ width: Int)
+    {
+        var views = [
+            view("short", received: 5 << 20, total: 10 << 20, speed: 1 << 20),
+            view(String(repeating: "very long name ", count: 20) + ".iso", received: 1, total: nil, speed: 5),
+            view("\u{65E5}\u{672C}\u{8A9E}.iso", received: 1 << 40, total: 3 << 40, speed: 1 << 30),
+            view("e\u{301}\u{1B}[31m", received: 7, total: 7),
+        ]
+        views[3].phase = .retrying(at: .now + .seconds(3), why: "http_503")
+        for height in [3, 24] {
+            let totals = GetBars.Totals(done: 1, failed: 2, all: 10, doneBytes: 5)
+            let lines = GetBars.lines(views, totals, width: width, height: height)
+            #expect(lines.count <= height - 1 && lines.allSatisfy { $0.columns < width }, "\(lines)")
+            #expect(!lines.joined().contains("\u{1B}"))
+        }
+        if width == 80 {
+            let line = GetBars.bar(views[0], column: 5, width: 79)
+            #expect(
+                line.hasPrefix("short  50% [===") && line.hasSuffix("5.0 of 10.0 MiB    1.0 MiB/s      5s"), "\(line)")
+        }
+    }
+
+    @Test("a name that is too long keeps its beginning and its ending") func shortened() {
+        #expect("abcdefghij.iso".shortened(to: 9) == "abcd….iso")
+        #expect("abc".shortened(to: 3) == "abc")
+        #expect("\u{65E5}\u{672C}\u{8A9E}".shortened(to: 5).columns <= 5)
+    }
+}
