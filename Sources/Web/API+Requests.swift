@@ -15,11 +15,11 @@ extension API {
         if isRead {
             switch path {
             case ["session"]: return Self.json(200, session(visitor))
-            case ["live"]: return try await live(query, visitor)
+            case ["live"]: return try live(query, visitor)
             default: break
             }
             if path.count == 5, path[2] == "jobs", path[4] == "wait" { return try await wait(path, query, visitor) }
-            if path.count == 3, path[0] == "queues", path[2] == "events" { return try await events(path[1], query) }
+            if path.count == 3, path[0] == "queues", path[2] == "events" { return try events(path[1], query) }
             if path.count == 5, path[2] == "jobs", path[4] == "pushed" { return try await pushed(path, visitor) }
             guard let resource = try resource(path, query, visitor) else { throw .notFound("this path") }
             return Self.json(200, try await text(of: resource))

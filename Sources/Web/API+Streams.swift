@@ -11,7 +11,7 @@ extension API {
 
     /// Pushes what can be read whenever it has changed: each `watch` is a path with its query, and `events` is `QUEUE/ID`, a job
     /// whose events are wanted besides.
-    func live(_ query: Query, _ visitor: Visitor) async throws(APIError) -> ServerResponse {
+    func live(_ query: Query, _ visitor: Visitor) throws(APIError) -> ServerResponse {
         var resources: [(name: String, resource: Resource)] = []
         for (name, value) in query.pairs where name == "watch" {
             let parts = value.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
@@ -30,36 +30,38 @@ extension API {
             guard parts.count == 2, JobField.isID(parts[1]) else {
                 throw APIError(400, "bad_request", "events must be QUEUE/ID")
             }
-            topic = EventHub.Topic(queue: parts[0], id: parts[1])
+            topic = EventHub.Topic(queue: try desk(parts[0]).queue.name.text, id: parts[1])
         }
-        return try await stream(topic) { [resources] content, memory in
+        return stream(topic) { [resources] content, memory in
             await changes(of: resources, &memory) + Self.text(of: content, as: "event")
         }
     }
 
     /// The events of one job, or of all jobs of a queue, as they are published.
-    func events(_ queue: String, _ query: Query) async throws(APIError) -> ServerResponse {
+    func events(_ queue: String, _ query: Query) throws(APIError) -> ServerResponse {
         let id = query["id"]
         guard id.map(JobField.isID) ?? true else { throw APIError(400, "bad_request", "id must be a job's id") }
-        return try await stream(EventHub.Topic(queue: queue, id: id)) { content, _ in Self.text(of: content, as: nil) }
+        let topic = EventHub.Topic(queue: try desk(queue).queue.name.text, id: id)
+        return stream(topic) { content, _ in Self.text(of: content, as: nil) }
     }
 
     /// A stream that says what `piece` makes of the events that came, and of what it said before.
     private func stream(
         _ topic: EventHub.Topic?,
         _ piece: @escaping @Sendable (Mailbox.Content, inout [String: String]) async -> String
-    ) async throws(APIError) -> ServerResponse {
-        var mailbox: Mailbox?
-        if let topic { mailbox = try await hub.listen(to: topic) }
-        return ServerResponse(
+    ) -> ServerResponse {
+        ServerResponse(
             200,
             fields: [
                 ("Content-Type", "text/event-stream"), ("Cache-Control", "no-store"), ("X-Accel-Buffering", "no"),
             ],
-            body: .stream { [hub, mailbox] writer in
+            body: .stream { [hub] writer in
                 var memory: [String: String] = [:]
                 var spoken = ContinuousClock.now
+                var mailbox: Mailbox?
                 do {
+                    // Not before there is a client: whoever begins to listen must leave.
+                    if let topic { mailbox = try await hub.listen(to: topic) }
                     try await writer.send("retry: 1000\n\n")
                     while !Task.isCancelled {
                         let begun = ContinuousClock.now
@@ -74,6 +76,8 @@ extension API {
                         }
                         try await Task.sleep(until: begun + Self.pace, clock: .continuous)
                     }
+                } catch let error as APIError {
+                    try? await writer.send("event: trouble\ndata: \(error.json())\n\n")
                 } catch {}
                 if let topic, let mailbox { await hub.leave(topic, mailbox) }
             })
@@ -90,11 +94,7 @@ extension API {
                 news =
                     "event: change\ndata: {\"watch\":\(JSON.quoted(name)),\"data\":\(try await self.text(of: resource))}\n\n"
             } catch {
-                var json = JSONObject()
-                json.set("watch", name)
-                json.set("error", error.code)
-                json.set("message", error.message)
-                news = "event: trouble\ndata: \(json.text)\n\n"
+                news = "event: trouble\ndata: \(error.json(watch: name))\n\n"
             }
             guard memory[name] != news else { continue }
             memory[name] = news

@@ -19,11 +19,17 @@ struct APIError: Error, Equatable {
 
     static func notFound(_ what: String) -> APIError { APIError(404, "not_found", "\(what) is not known here") }
 
-    var response: ServerResponse {
+    /// As a body, or as a stream tells it of what is watched.
+    func json(watch: String? = nil) -> String {
         var json = JSONObject()
+        json.set("watch", watch)
         json.set("error", code)
         json.set("message", message)
-        var response = ServerResponse(status, "application/json", json.text)
+        return json.text
+    }
+
+    var response: ServerResponse {
+        var response = ServerResponse(status, "application/json", json())
         if status == 401 {
             response.fields.append(("WWW-Authenticate", #"Basic realm="haul", charset="UTF-8""#))
         }

@@ -109,7 +109,7 @@ actor QueueDesk {
 
     /// Once a second at most, and seldomer the more there are.
     private func runningIDs() async throws -> [String] {
-        if let running, running.read + .milliseconds(max(900, running.ids.count)) > .now { return running.ids }
+        if let running, running.read + .milliseconds(max(900, running.ids.count / 2)) > .now { return running.ids }
         let ids = try await queue.runningIDs()
         running = (ids, .now)
         return ids

@@ -7,15 +7,19 @@ actor SharedReads {
     }
 
     private var entries: [String: Entry] = [:]
-    private static let mostEntries = 1024
+    /// From so many on, what nobody asks for any more is let go of.
+    private static let manyEntries = 64
+    private static let oldest: Duration = .seconds(2)
+    private var cleaned = ContinuousClock.now
 
     /// The text of `key`, no older than `age`.
     func text(
         _ key: String, within age: Duration, _ read: @escaping @Sendable () async throws -> String
     ) async throws -> String {
         if let entry = entries[key], entry.begun + age > .now { return try await entry.task.value }
-        if entries.count >= Self.mostEntries {
-            entries = entries.filter { $0.value.begun + .seconds(2) > .now }
+        if entries.count >= Self.manyEntries, cleaned + Self.oldest < .now {
+            cleaned = .now
+            entries = entries.filter { $0.value.begun + Self.oldest > .now }
         }
         // Not the asker's own task: another one may wait for it when the asker has gone.
         let task = Task { try await read() }

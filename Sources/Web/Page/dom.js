@@ -36,6 +36,24 @@ export function table(name, heads) {
   return { box, body };
 }
 
+/// Keeps a row for each key, so that what has the focus stays while it is written anew. `make` returns `{ line, fill }`.
+export function rows(body, make) {
+  const known = new Map();
+  return (items, keyOf) => {
+    const keys = new Set(items.map(keyOf));
+    for (const [key, { line }] of known) {
+      if (!keys.has(key)) { line.remove(); known.delete(key); }
+    }
+    items.forEach((item, index) => {
+      const key = keyOf(item);
+      if (!known.has(key)) known.set(key, make());
+      const { line, fill } = known.get(key);
+      fill(item);
+      if (body.children[index] !== line) body.insertBefore(line, body.children[index] ?? null);
+    });
+  };
+}
+
 let timer;
 /// Says something for a while; screen readers hear it.
 export function tell(text) {

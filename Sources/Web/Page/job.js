@@ -16,7 +16,7 @@ function pieces() {
   const note = el("p", { class: "dim" });
   let shown = "";
   return {
-    box: el("section", { class: "card" }, el("h2", {}, "What is on the disk"), picture, note),
+    box: el("section", { class: "card full" }, el("h2", {}, "What is on the disk"), picture, note),
     draw(job) {
       const isWhole = job.state === "completed";
       const end = job.total ?? Math.max(1, ...job.offsets.map(([, last]) => last));
@@ -49,8 +49,8 @@ function timeline() {
     box: el("section", { class: "card" }, el("h2", {}, "Timeline"),
       el("p", { class: "dim" }, "What the job's record tells, and events since this page was opened."), list),
     keep(job) {
-      for (const name of ["created", "started", "finished"]) {
-        if (job[name]) kept.set(name, { at: job[name], order: 0, name, note: name === "started" && job.worker ? `on ${job.worker}` : "" });
+      for (const [order, name] of ["created", "started", "finished"].entries()) {
+        if (job[name]) kept.set(name, { at: job[name], order, name, note: name === "started" && job.worker ? `on ${job.worker}` : "" });
         else kept.delete(name);
       }
       draw();
@@ -95,7 +95,7 @@ export function job(context) {
     secrets.append(button, text);
   } else secrets.append(el("p", { class: "dim" }, "Operators see it."));
   body.append(el("p", {}, "It is ", state, ". ", far, " ", rate), trouble, isOperator ? tools : "",
-    el("div", { class: "cards" }, bar.box, lines.box, el("section", { class: "card" }, el("h2", {}, "Record"), facts), secrets));
+    el("div", { class: "cards" }, bar.box, el("section", { class: "card" }, el("h2", {}, "Record"), facts), lines.box, secrets));
 
   let shownTools = "";
   function draw(data) {

@@ -1,7 +1,7 @@
 // Jobs by state: a page of lines, filters, and what can be done to many at once.
 
 import { get, inQueue, send, withQuery } from "./api.js";
-import { confirmed, el, field, link, table, tell, write } from "./dom.js";
+import { confirmed, el, field, link, rows, table, tell, write } from "./dom.js";
 import { count, progress, speed, time } from "./format.js";
 
 const states = ["queued", "scheduled", "running", "paused", "completed", "failed", "cancelled"];
@@ -38,13 +38,13 @@ function row(context, chosen, changed) {
   const bar = el("progress", { max: 1 });
   const [far, rate, worker, when] = [el("div", { class: "dim" }), el("td", { class: "number lesser" }), el("td", { class: "any less" }), el("td", { class: "less" })];
   const line = el("tr", {},
-    el("td", {}, context.isOperator ? box : null),
-    el("th", { scope: "row", class: "any" }, name), el("td", { class: "any" }, what, note), el("td", {}, bar, far), rate, worker, when);
+    context.isOperator ? el("td", {}, box) : null,
+    el("th", { scope: "row", class: "any" }, name), el("td", { class: "any lesser" }, what, note), el("td", {}, bar, far), rate, worker, when);
   let id;
   let shown;
   box.addEventListener("change", () => { if (box.checked) chosen.add(id); else chosen.delete(id); changed(); });
   return {
-    line, box,
+    line,
     fill(job) {
       id = job.id;
       box.checked = chosen.has(id);
@@ -83,9 +83,11 @@ export function jobs(context) {
     return [name, { item, number }];
   }));
   const inputs = Object.fromEntries(Object.entries({ q: "Search (id, URL, file, message)", host: "Host", error: "Error", worker: "Worker" })
-    .map(([name, label]) => [name, { label, input: el("input", { name, value: filter[name], autocomplete: "off", type: name === "q" ? "search" : "text" }) }]));
+    .map(([name, label]) => [name, { label, input: el("input", { name, value: filter[name], type: name === "q" ? "search" : "text" }) }]));
   const form = el("form", { class: "row", role: "search" },
-    Object.values(inputs).map(({ label, input }) => field(label, input)),
+    field(inputs.q.label, inputs.q.input),
+    el("details", { open: Boolean(filter.host || filter.error || filter.worker) }, el("summary", {}, "More filters"),
+      el("div", { class: "row" }, ["host", "error", "worker"].map((name) => field(inputs[name].label, inputs[name].input)))),
     el("button", { class: "main" }, "Search"), isFiltered ? link(path("jobs", [state]), "Clear") : null);
   form.addEventListener("submit", (event) => {
     event.preventDefault();
@@ -93,7 +95,6 @@ export function jobs(context) {
   });
 
   const chosen = new Set();
-  const rows = new Map();
   let total = 0;
   let lines = [];
   let more = [];
@@ -102,9 +103,10 @@ export function jobs(context) {
   const summary = el("p", { class: "dim", role: "status" }, "Reading …");
   const hit = el("p", { hidden: true });
   const { box, body: lineBody } = table(`Jobs that are ${state}`, [
-    ["", ""], ["Job", ""], ["What", ""], ["Progress", ""], ["Speed", "number lesser"], ["Worker", "less"],
+    ...(context.isOperator ? [["", ""]] : []), ["Job", ""], ["What", "lesser"], ["Progress", ""], ["Speed", "number lesser"], ["Worker", "less"],
     [state === "scheduled" ? "Due" : "When", "less"],
   ]);
+  const fillRows = rows(lineBody, () => row(context, chosen, draw));
   const all = el("input", { type: "checkbox" });
   const whole = el("input", { type: "checkbox" });
   const wholeLabel = el("span");
@@ -131,17 +133,7 @@ export function jobs(context) {
     context.isOperator ? tools : "", box, pager);
 
   function draw() {
-    const nodes = lines.map((job) => {
-      if (!rows.has(job.id)) rows.set(job.id, row(context, chosen, draw));
-      const found = rows.get(job.id);
-      found.fill(job);
-      return found.line;
-    });
-    const known = new Set(lines.map((job) => job.id));
-    for (const id of rows.keys()) if (!known.has(id)) rows.delete(id);
-    // Rows that stay where they are keep the focus.
-    nodes.forEach((node, index) => { if (lineBody.children[index] !== node) lineBody.insertBefore(node, lineBody.children[index] ?? null); });
-    while (lineBody.children.length > nodes.length) lineBody.lastChild.remove();
+    fillRows(lines, (job) => job.id);
     all.checked = lines.length > 0 && lines.every((job) => chosen.has(job.id));
     write(wholeLabel, isFiltered ? "All that match" : `All ${count(total)}`);
     for (const button of buttons) button.disabled = !whole.checked && chosen.size === 0;

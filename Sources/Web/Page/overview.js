@@ -1,7 +1,7 @@
 // A queue at a glance.
 
 import { inQueue } from "./api.js";
-import { el, link, svg, write } from "./dom.js";
+import { el, link, rows, svg, write } from "./dom.js";
 import { bytes, count, duration, speed, time } from "./format.js";
 
 const states = ["queued", "scheduled", "running", "paused", "completed", "failed", "cancelled"];
@@ -24,7 +24,7 @@ function chart(name) {
       const points = samples.map((sample, index) =>
         `${index ? "L" : "M"}${(600 * (sample.at - first) / span).toFixed(1)} ${(98 - 96 * sample[key] / top).toFixed(1)}`);
       line.setAttribute("d", points.join(""));
-      write(from, `since this page was opened, ${duration(span / 1000)} ago`);
+      write(from, `the last ${duration(span / 1000)}, as this page saw it`);
       write(most, `now ${format(values[values.length - 1])}, most ${format(Math.max(...values))}`);
       picture.setAttribute("aria-label", `${name}: ${most.textContent}`);
     },
@@ -35,14 +35,25 @@ function ranking(name) {
   const body = el("tbody");
   const note = el("p", { class: "dim" });
   const box = el("section", { class: "card" }, el("h2", {}, name), el("table", {}, body), note);
+  const fillRows = rows(body, () => {
+    const [name, bar, number] = [el("a"), el("progress"), el("td", { class: "number" })];
+    return {
+      line: el("tr", {}, el("th", { scope: "row", class: "any" }, name), el("td", {}, bar), number),
+      fill([what, many, top, place]) {
+        write(name, what);
+        name.setAttribute("href", place);
+        bar.max = top;
+        bar.value = many;
+        bar.setAttribute("aria-label", `${what}: ${many}`);
+        write(number, count(many));
+      },
+    };
+  });
   return {
     box,
     fill(pairs, of, path) {
       const top = Math.max(1, ...pairs.map(([, many]) => many));
-      body.replaceChildren(...pairs.map(([what, many]) => el("tr", {},
-        el("th", { scope: "row", class: "any" }, link(path(what), what)),
-        el("td", {}, el("progress", { max: top, value: many, "aria-label": `${what}: ${many}` })),
-        el("td", { class: "number" }, count(many)))));
+      fillRows(pairs.map(([what, many]) => [what, many, top, path(what)]), ([what]) => what);
       write(note, of === 0 ? "No job has failed." : `of the newest ${count(of)} that failed`);
     },
   };

@@ -1,7 +1,7 @@
 // Workers, and elements that were no valid job.
 
 import { inQueue } from "./api.js";
-import { el, link, table, write } from "./dom.js";
+import { el, rows, table, write } from "./dom.js";
 import { count, duration, time } from "./format.js";
 
 const kinds = { live: "good", quiet: "warn", lost: "bad" };
@@ -12,17 +12,29 @@ export function workers({ queue, live, body, path, title }) {
   const { box, body: lines } = table("Workers", [
     ["Worker", ""], ["Mark", ""], ["Jobs", "number"], ["Slots", "number"], ["Seen", ""], ["Machine", "lesser"], ["Version", "less"],
   ]);
+  const fillRows = rows(lines, () => {
+    const [name, mark, seen, machine, version] = [el("a"), el("td"), el("td"), el("td", { class: "any lesser" }), el("td", { class: "less" })];
+    const [running, slots] = [el("td", { class: "number" }), el("td", { class: "number" })];
+    return {
+      line: el("tr", {}, el("th", { scope: "row", class: "any" }, name), mark, running, slots, seen, machine, version),
+      fill({ worker, now }) {
+        write(name, worker.name);
+        name.setAttribute("href", path("jobs", ["running"], { worker: worker.name }));
+        write(mark, worker.mark);
+        mark.className = kinds[worker.mark];
+        write(running, String(worker.running ?? 0));
+        write(slots, String(worker.slots ?? ""));
+        write(seen, worker.seen ? `${duration((now - worker.seen) / 1000)} ago` : "");
+        write(machine, `${worker.host ?? ""}${worker.pid ? ` (${worker.pid})` : ""}`);
+        write(version, String(worker.version ?? ""));
+      },
+    };
+  });
   body.append(note, el("p", { class: "dim" }, "Quiet: silent for 3 s. Lost: silent for 10 s; its jobs run elsewhere."), box);
   live.watch([[inQueue(queue, "workers"), (data, trouble) => {
     if (trouble) return write(note, trouble.message);
     write(note, data.workers.length === 0 ? "No worker serves this queue: haul worker starts one." : `${count(data.workers.length)} known.`);
-    lines.replaceChildren(...data.workers.map((worker) => el("tr", {},
-      el("th", { scope: "row", class: "any" }, link(path("jobs", ["running"], { worker: worker.name }), worker.name)),
-      el("td", { class: kinds[worker.mark] }, worker.mark),
-      el("td", { class: "number" }, String(worker.running ?? 0)), el("td", { class: "number" }, String(worker.slots ?? "")),
-      el("td", {}, worker.seen ? `${duration((data.now - worker.seen) / 1000)} ago` : ""),
-      el("td", { class: "any lesser" }, String(worker.host ?? ""), worker.pid ? ` (${worker.pid})` : ""),
-      el("td", { class: "less" }, String(worker.version ?? "")))));
+    fillRows(data.workers.map((worker) => ({ worker, now: data.now })), ({ worker }) => worker.name);
   }]]);
 }
 

@@ -1,0 +1,311 @@
+"""What people do on the page of `haul web`, in a real Chromium against real workers.
+
+    python3 Tests/web/browser.py HAUL [--screenshots DIRECTORY]
+
+Ends with 1 if anything is not as it should be.
+"""
+
+import argparse
+import pathlib
+import subprocess
+import sys
+import time
+import traceback
+
+import axe_selenium_python
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from bench import Bench, eventually
+
+AXE = (pathlib.Path(axe_selenium_python.__file__).parent / "node_modules/axe-core/axe.min.js").read_text()
+HOSTILE = '"><img src=x onerror=window.hacked=1><script>window.hacked=1</script>'
+PAGES = ["overview", "jobs/running", "jobs/failed", "workers", "rejected", "push", "settings"]
+
+
+def test_push_watch_pause_and_continue_elsewhere(bench):
+    one = bench.worker("one")
+    bench.visit("#/default/push")
+    bench.fill("URLs", f"{bench.origin}/film.bin?size=6000000&rate=800000")
+    bench.fill("Id", "film")
+    bench.fill("Connections", "1")
+    bench.fill("Meta", '{"customer":7}')
+    bench.press("Push")
+    bench.shows("1 pushed:", "film")
+    bench.driver.find_element(By.LINK_TEXT, "film").click()
+    bench.shows("It is running", "one", "in 1 piece")
+    bar = lambda: float(bench.driver.find_element(By.CSS_SELECTOR, "svg.pieces rect").get_attribute("width"))
+    first = bar()
+    eventually("the bar to grow", lambda: bar() > first)
+    bench.press("Pause")
+    bench.shows("It is paused", "paused")
+    bench.end(one)
+    two = bench.worker("two")
+    bench.press("Resume")
+    bench.shows("It is running", "two", "resumed")
+    bench.shows("It is completed", "The whole file.", within=40)
+    bench.end(two)
+
+
+def test_settings_and_bulk(bench):
+    bench.visit("#/default/settings")
+    bench.press("Pause the queue")
+    bench.shows("The queue is paused")
+    bench.fill("Most jobs at once", "5")
+    bench.press("Set")
+    bench.shows("At most 5 jobs run at once")
+    jobs = [{"url": f"{bench.origin}/missing/{n}?a=b", "id": f"bulk-{n:03}", "retries": 0} for n in range(500)]
+    bench.ask("queues/default/jobs", jobs)
+    bench.visit("#/default/jobs/queued")
+    bench.shows("1 to 100 of 500")
+    for box in bench.driver.find_elements(By.CSS_SELECTOR, "tbody input")[:2]:
+        box.click()
+    bench.shows("2 chosen")
+    bench.press("Pause")
+    bench.notices("Pause: asked for 2 jobs.")
+    bench.fill("Search", "bulk-49")
+    bench.press("Search")
+    bench.shows("10 found among 500")
+    bench.driver.find_element(By.XPATH, "//label[contains(., 'All that match')]/input").click()
+    bench.press("Cancel")
+    bench.press("Keep as it is", "dialog")
+    bench.press("Cancel")
+    bench.press("Cancel", "dialog")
+    bench.notices("Cancel: asked for 10 jobs.")
+    worker = bench.worker("three")
+    bench.visit("#/default/settings")
+    bench.press("Resume the queue")
+    bench.fill("Most jobs at once", "")
+    bench.press("Set")
+    bench.shows("Any number of jobs")
+    bench.visit("#/default/overview")
+    bench.shows("http_404", "127.0.0.1", "open", within=60)
+    counts = lambda: bench.ask("queues/default")["counts"]
+    eventually("all to end", lambda: (counts()["failed"], counts()["cancelled"], counts()["paused"]) == (488, 10, 2), 60)
+    bench.driver.find_element(By.LINK_TEXT, "http_404").click()
+    bench.shows("100 found")
+    bench.driver.find_element(By.XPATH, "//label[contains(., 'All that match')]/input").click()
+    begun = time.monotonic()
+    bench.press("Retry")
+    bench.notices("Retry: asked for 488 jobs.")
+    print(f"    488 retries asked for in {time.monotonic() - begun:.2f} s")
+    eventually("all to be queued", lambda: counts()["failed"] < 488)
+    eventually("all to fail again", lambda: counts()["failed"] == 488, 60)
+    bench.visit("#/default/jobs/paused")
+    bench.shows("1 to 2 of 2")
+    bench.driver.find_element(By.CSS_SELECTOR, ".row input").click()
+    bench.press("Remove")
+    bench.press("Remove", "dialog")
+    bench.shows("No job is paused.")
+    bench.end(worker)
+
+
+def test_hostile_texts_stay_texts(bench):
+    worker = bench.worker("four")
+    job = {
+        "url": f"{bench.origin}/x?size=1000&name=%3Cimg%20src%3Dx%20onerror%3Dwindow.hacked%3D1%3E.bin", "id": "hostile",
+        "path": f"{HOSTILE.replace('/', '-')}/", "meta": {HOSTILE: [HOSTILE]}, }
+    bench.ask("queues/default/jobs", job)
+    bench.ask("queues/default/jobs", {"url": f"{bench.origin}/missing/<b>{HOSTILE.replace(' ', '+')}", "id": "hostile2", "retries": 0, "headers": {"X-Evil": HOSTILE}})
+    bench.redis("LPUSH", "haul:{default}:jobs", HOSTILE)
+    bench.redis("LPUSH", "haul:{default}:jobs", '{"url":"javascript:window.hacked=1"}')
+    bench.redis("PUBLISH", "haul:{default}:events:hostile", '{"event":"<img src=x onerror=window.hacked=1>","id":"hostile","at":1,"seq":1}\n\ndata: x')
+    eventually("both to end", lambda: bench.ask("queues/default/jobs/hostile")["ended"] and bench.ask("queues/default/jobs/hostile2")["ended"])
+    bench.visit("#/default/job/hostile")
+    bench.shows("It is completed", "<script>window.hacked=1<-script>", "onerror=window.hacked=1>.bin")
+    bench.visit("#/default/job/hostile2")
+    bench.shows("http_404")
+    bench.press("Show it, with its secrets")
+    bench.shows("X-Evil")
+    bench.visit("#/default/rejected")
+    bench.shows(HOSTILE, "javascript:window.hacked=1")
+    for page in ["jobs/completed", "jobs/failed", "job/hostile2", "overview", f"jobs/failed?q={HOSTILE}", f"{HOSTILE}"]:
+        bench.visit(f"#/default/{page}")
+        time.sleep(0.5)
+        assert bench.driver.execute_script("return window.hacked") is None, page
+    assert bench.driver.execute_script("return document.querySelectorAll('img, main script').length") == 0
+    bench.end(worker)
+
+
+def test_one_among_many(bench):
+    bench.visit("#/many/jobs/running")
+    bench.shows("1 to 100 of 10,000")
+    begun = time.monotonic()
+    bench.fill("Search", "running-07777")
+    bench.press("Search")
+    bench.shows("The job running-07777 is running.")
+    print(f"    found by its id in {time.monotonic() - begun:.2f} s")
+    bench.visit("#/many/jobs/running?q=9876.bin")
+    bench.shows("1 found among 10,000.", "running-09876")
+    bench.visit("#/many/jobs/running")
+    bench.driver.find_element(By.LINK_TEXT, "Next page").click()
+    bench.shows("101 to 200 of 10,000")
+
+
+def test_a_lost_connection_is_told_and_heals(bench):
+    bench.visit("#/some/overview")
+    bench.shows("300")
+    bench.end(bench.web)
+    banner = lambda: bench.driver.find_element(By.ID, "connection")
+    eventually("the banner", lambda: "The connection is lost" in banner().text)
+    bench.redis("HSET", "haul:{some}:settings", "paused", "1")
+    bench.serve()
+    bench.shows("paused: no job is started")
+    eventually("the banner to go", lambda: not banner().is_displayed())
+    bench.redis("HDEL", "haul:{some}:settings", "paused")
+    bench.complaints()
+
+
+def test_many_running_jobs_cost_redis_little(bench):
+    bench.visit("#/many/overview")
+    bench.shows("10,000")
+    bench.driver.switch_to.new_window("tab")
+    bench.visit("#/many/jobs/running")
+    facts = lambda: {line.split(":")[0]: line.split(":")[1] for line in bench.redis("INFO").splitlines() if ":" in line}
+    before, begun = facts(), time.monotonic()
+    time.sleep(10)
+    after, seconds = facts(), time.monotonic() - begun
+    spent = sum(float(after[name]) - float(before[name]) for name in ["used_cpu_sys", "used_cpu_user"])
+    commands = (int(after["total_commands_processed"]) - int(before["total_commands_processed"])) / seconds
+    print(f"    10,000 running jobs, two open pages: {commands:.0f} commands/s, {100 * spent / seconds:.2f} % of a core in Redis")
+    assert commands < 3500, commands
+    bench.driver.close()
+    bench.driver.switch_to.window(bench.driver.window_handles[0])
+
+
+def test_a_viewer_sees_no_secret_and_no_button(bench):
+    lines = []
+    for name, role in [("v", "viewer"), ("o", "operator")]:
+        done = subprocess.run([bench.haul, "web", "hash-password", name, "--role", role], input="pass word\n", capture_output=True, text=True, check=True)
+        lines.append(done.stdout)
+    accounts = bench.directory / "accounts"
+    accounts.write_text("".join(lines))
+    bench.ask("queues/one/jobs", {"url": "http://planted:planted@host.example/a?planted=1", "id": "secret", "headers": {"X-Key": "planted"}})
+    bench.redis("LPUSH", "haul:{one}:rejected", '{"at":1,"reason":"url: is missing","element":"planted"}')
+    bench.end(bench.web)
+    bench.serve("--auth", str(accounts))
+    place = f"127.0.0.1:{bench.port}"
+    bench.driver.get("about:blank")
+    bench.driver.get(f"http://v:pass%20word@{place}/healthz")
+    bench.driver.get(f"http://v:pass%20word@{place}/")
+    for page in ["overview", "jobs/queued", "job/secret", "job/running-00000", "workers", "rejected", "settings", "push"]:
+        bench.visit(f"#/one/{page}")
+        time.sleep(0.6)
+        assert "planted" not in bench.driver.page_source, page
+        buttons = [b.text for b in bench.driver.find_elements(By.CSS_SELECTOR, "main button") if b.is_enabled() and b.text not in ["Search", "Push"]]
+        assert not buttons, f"{page}: {buttons}"
+    assert "v, viewer" in bench.driver.find_element(By.TAG_NAME, "header").text
+    bench.end(bench.web)
+    bench.serve()
+    bench.driver.get("about:blank")
+    bench.complaints()
+
+
+def test_the_keyboard_is_enough(bench):
+    bench.visit("#/default/overview")
+    def press(key, backwards=False):
+        actions = ActionChains(bench.driver)
+        if backwards:
+            actions.key_down(Keys.SHIFT)
+        actions.send_keys(key)
+        if backwards:
+            actions.key_up(Keys.SHIFT)
+        actions.perform()
+    def reach(text, backwards=False):
+        for _ in range(40):
+            press(Keys.TAB, backwards)
+            focus = bench.driver.switch_to.active_element
+            if text in (focus.text or focus.get_attribute("aria-label") or ""):
+                return focus
+        raise AssertionError(f"{text} is not reached by the Tab key")
+    reach("Push", True)
+    press(Keys.ENTER)
+    bench.shows("URLs, one on each line")
+    for _ in range(40):
+        press(Keys.TAB)
+        if bench.driver.switch_to.active_element.tag_name == "textarea":
+            break
+    press(f"{bench.origin}/keys.bin")
+    reach("Push")
+    press(Keys.ENTER)
+    bench.shows("1 pushed:")
+
+
+def test_nothing_is_inaccessible(bench):
+    for queue, page in [("default", page) for page in PAGES] + [("default", "job/film"), ("many", "jobs/running"), ("empty", "overview")]:
+        for scheme in ["light", "dark"]:
+            bench.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
+            bench.visit(f"#/{queue}/{page}")
+            time.sleep(0.8)
+            bench.driver.execute_script(AXE)
+            result = bench.driver.execute_async_script("axe.run(document, arguments[0]).then(arguments[1])", {"resultTypes": ["violations"]})
+            wrong = [f"{v['id']}: {v['nodes'][0]['html'][:200]} {v['nodes'][0].get('failureSummary', '')}" for v in result["violations"]]
+            assert not wrong, f"{queue} {page} {scheme}: {wrong}"
+
+
+def test_no_page_is_wider_than_the_screen(bench):
+    for width in [320, 768, 1280, 3840]:
+        bench.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False})
+        for place in [f"default/{page}" for page in PAGES] + ["default/job/hostile", "many/jobs/running"]:
+            bench.visit(f"#/{place}")
+            time.sleep(0.4)
+            most = bench.driver.execute_script("return document.documentElement.scrollWidth")
+            assert most <= width, f"{place} is {most} wide at {width}"
+    bench.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_the_console_has_no_complaint(bench):
+    wrong = [text for text in bench.complaints() if "404" not in text]
+    assert not wrong, wrong
+
+
+def screenshots(bench, directory):
+    directory.mkdir(parents=True, exist_ok=True)
+    pages = [(queue, page) for queue in ["empty", "one", "some", "many"] for page in ["overview", "jobs/running"]]
+    pages += [("default", page) for page in PAGES + ["job/hostile"]]
+    for width in [320, 1280, 3840]:
+        bench.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": width, "height": 2160 if width > 3000 else 900, "deviceScaleFactor": 1, "mobile": False})
+        for scheme in ["light", "dark"]:
+            bench.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
+            for queue, page in pages:
+                bench.visit(f"#/{queue}/{page}")
+                time.sleep(1.2)
+                bench.driver.save_screenshot(str(directory / f"{width}-{scheme}-{queue}-{page.replace('/', '-')}.png"))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("haul")
+    parser.add_argument("--screenshots", type=pathlib.Path)
+    parser.add_argument("--only", default="")
+    options = parser.parse_args()
+    bench = Bench(options.haul)
+    failed = 0
+    tests = [(name, body) for name, body in globals().items() if name.startswith("test_") and options.only in name]
+    try:
+        bench.serve()
+        bench.invent("one", 1)
+        bench.invent("some", 300)
+        bench.invent("some", 40, "failed")
+        bench.invent("many", 10_000)
+        bench.browse()
+        for name, body in tests:
+            begun = time.monotonic()
+            try:
+                body(bench)
+                print(f"passed {name} ({time.monotonic() - begun:.1f} s)", flush=True)
+            except Exception:
+                failed += 1
+                trace = "".join(line for line in traceback.format_exc().splitlines(True) if "<unknown>" not in line)
+                print(f"FAILED {name}\n{trace}", flush=True)
+        if options.screenshots:
+            screenshots(bench, options.screenshots)
+    finally:
+        bench.close()
+    print(f"{len(tests) - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

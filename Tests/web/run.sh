@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Validates the API's description, and uses the page in a headless Chromium. Arguments go to browser.py, after the binary.
+#
+#     Tests/web/run.sh [HAUL] [--screenshots DIRECTORY] [--only PART_OF_A_NAME]
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+# shellcheck source=deploy/lib/packages.sh
+. deploy/lib/packages.sh
+
+need_packages "${RUN_PACKAGES[@]}" chromium chromium-driver fonts-dejavu-core python3-venv
+haul=.build/debug/haul
+case ${1-} in
+'' | --*) ;;
+*) haul=$1 && shift ;;
+esac
+venv=.build/web-tests
+if [ ! -x "$venv/ready" ]; then
+    python3 -m venv "$venv"
+    "$venv/bin/pip" install -q selenium axe-selenium-python openapi-spec-validator
+    ln -s bin/python "$venv/ready"
+fi
+"$venv/bin/python" -m openapi_spec_validator docs/openapi.json
+PYTHONDONTWRITEBYTECODE=1 exec "$venv/bin/python" Tests/web/browser.py "$haul" "$@"
