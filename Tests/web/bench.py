@@ -147,6 +147,10 @@ class Bench:
         except AssertionError as error:
             raise AssertionError(f"{error}; missing {missing()}; the page says:\n{self.text()[:1500]}") from None
 
+    def choose(self, label):
+        """Ticks a box by its label."""
+        self.driver.find_element(By.XPATH, f"//label[contains(., '{label}')]/input").click()
+
     def notices(self, text):
         eventually(f"the notice {text}", lambda: text in self.driver.find_element(By.ID, "notice").text)
 

@@ -37,7 +37,7 @@ function pieces() {
 
 /// Events as they are heard, and moments that the job's hash has kept.
 function timeline() {
-  const list = el("ol", { class: "timeline", tabindex: 0, role: "list", "aria-label": "Timeline" });
+  const list = el("ol", { class: "timeline", tabindex: 0, "aria-label": "Timeline" });
   const kept = new Map();
   const heard = new Map();
   function draw() {
@@ -95,7 +95,7 @@ export function job(context) {
     secrets.append(button, text);
   } else secrets.append(el("p", { class: "dim" }, "Operators see it."));
   body.append(el("p", {}, "It is ", state, ". ", far, " ", rate), trouble, isOperator ? tools : "",
-    el("div", { class: "cards" }, bar.box, el("section", { class: "card" }, el("h2", {}, "Record"), facts), lines.box, secrets));
+    el("div", { class: "cards few" }, bar.box, el("section", { class: "card" }, el("h2", {}, "Record"), facts), lines.box, secrets));
 
   let shownTools = "";
   function draw(data) {

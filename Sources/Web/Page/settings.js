@@ -29,7 +29,7 @@ export function settings({ queue, live, body, title, isOperator }) {
     if (!isTouched) input.value = now.max_running ?? "";
   }
   toggle.addEventListener("click", () => change({ paused: !paused }, paused ? "The queue is open." : "The queue is paused."));
-  input.addEventListener("input", () => { isTouched = true; });
+  for (const name of ["input", "change"]) input.addEventListener(name, () => { isTouched = true; });
   const form = el("form", { class: "row" }, field("Most jobs at once (empty: no limit)", input), el("button", { disabled: !isOperator }, "Set"));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
