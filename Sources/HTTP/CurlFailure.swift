@@ -2,7 +2,6 @@ import CHaulCurl
 import Glibc
 import HaulContract
 
-/// What libcurl's results mean to a person.
 extension TransferError {
     static func forbidden(_ address: String, _ kind: String) -> TransferError {
         TransferError(
@@ -17,49 +16,134 @@ extension TransferError {
         )
     }
 
-    static func incomplete(_ task: TransferTask, _ code: CURLcode, of expected: Int64) -> TransferError {
-        let broken = failed(task, code)
-        // A broken chunk coding or a lost TLS session is worse than a short body.
-        if code != CURLE_OK, case .failed(let failure) = broken, [.badResponse, .tls].contains(failure.code) {
-            return broken
-        }
-        return TransferError(
-            .incomplete, "the connection ended after \(task.taken) of \(expected) bytes")
+    static func unresolved(_ host: String) -> TransferError {
+        TransferError(.dns, "\(host) cannot be resolved; check the name and this host's resolver")
     }
 
-    /// The connection, whose end is all that tells the body's end, broke instead of being closed.
-    static func cut(_ task: TransferTask) -> TransferError {
-        TransferError(
-            .incomplete,
-            "the TLS connection broke off after \(task.taken) bytes, and the server did not say how many there are")
-    }
-
-    /// For any result but an incomplete body of known length.
+    /// What libcurl's failure means.
     static func failed(_ task: TransferTask, _ code: CURLcode) -> TransferError {
-        let systemError = task.systemError
-        let (kind, text) = explain(task, code, systemError)
-        if let refusal = task.connectRefusal, task.sockets.isEmpty { return refusal }
-        return TransferError(kind, text, isFinal: kind == .tls && isOfCertificate(task, code))
+        if let refusal = task.connection.refusal { return refusal }
+        guard let easy = task.easy else { return .cancelled }
+        return CurlFailure(code, of: task, easy).error
+    }
+}
+
+/// One of libcurl's failures, with all that tells what it means to a person.
+struct CurlFailure {
+    private let code: CURLcode
+    /// libcurl's own words, which may be empty.
+    private let said: String
+    /// errno; 0 if there was none.
+    private let systemError: Int32
+    private let target: Authority?
+    private let connectTimeout: Duration
+    private let hasProxy: Bool
+    /// No tunnel through an https proxy has come about yet: a failure of TLS is the proxy's.
+    private let isOfProxy: Bool
+    private let isNameKnown: Bool
+    private let isConnected: Bool
+    private let hasSocket: Bool
+
+    init(_ code: CURLcode, of task: TransferTask, _ easy: EasyHandle) {
+        self.code = code
+        (said, systemError) = (easy.errorMessage, easy.systemError)
+        target = Authority(task.request.url)
+        connectTimeout = task.request.connectTimeout
+        let proxy = task.configuration.proxy
+        hasProxy = proxy != nil
+        isOfProxy =
+            proxy?.lowercased().hasPrefix("https:") == true
+            && ccurl_get_long(easy.raw, CURLINFO_HTTP_CONNECTCODE) != 200
+        isNameKnown = ccurl_get_offset(easy.raw, CURLINFO_NAMELOOKUP_TIME_T) != 0
+        (isConnected, hasSocket) = (task.connection.isConnected, !task.connection.sockets.isEmpty)
+    }
+
+    private var place: String { target.map { "\($0.host):\($0.port)" } ?? "the server" }
+    /// libcurl does not always find words of its own.
+    private var words: String { said.isEmpty ? String(cString: curl_easy_strerror(code)) : said }
+    private var reason: String { systemError != 0 ? String(cString: strerror(systemError)) : words }
+
+    var error: TransferError {
+        let (kind, text) = ofTLS ?? ofConnecting ?? ofResponse
+        return TransferError(kind, text, isFinal: kind == .tls && isOfCertificate)
     }
 
     /// The server's certificate is what is wrong, or ours, or that we have none: it stays so until somebody mends it.
-    private static func isOfCertificate(_ task: TransferTask, _ code: CURLcode) -> Bool {
+    private var isOfCertificate: Bool {
         [CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_ISSUER_ERROR, CURLE_SSL_INVALIDCERTSTATUS].contains(code)
-            || wantsCertificate(task)
+            || wantsCertificate
     }
 
     /// The server has ended the connection because it wants to see a certificate of ours, or another one. With TLS 1.3 that
     /// comes when the handshake is over on our side.
-    private static func wantsCertificate(_ task: TransferTask) -> Bool {
-        ["alert certificate required", "alert bad certificate", "alert unknown ca"].contains {
-            task.errorMessage.contains($0)
+    private var wantsCertificate: Bool {
+        ["alert certificate required", "alert bad certificate", "alert unknown ca"].contains { said.contains($0) }
+    }
+
+    private var ofTLS: (ErrorCode, String)? {
+        if wantsCertificate, !isOfProxy {
+            return (.tls, "\(place) wants another certificate of a client than it was shown, if any: see --client-cert")
+        }
+        switch code {
+        case CURLE_PEER_FAILED_VERIFICATION where isOfProxy, CURLE_SSL_CONNECT_ERROR where isOfProxy:
+            return (.proxy, "TLS with the proxy failed, --ca adds authorities: \(said)")
+        case CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_CACERT_BADFILE, CURLE_SSL_ISSUER_ERROR,
+            CURLE_SSL_INVALIDCERTSTATUS:
+            return (.tls, "the certificate of \(place) cannot be trusted: \(said)")
+        case CURLE_SSL_CONNECT_ERROR, CURLE_SSL_CIPHER, CURLE_SSL_CERTPROBLEM, CURLE_SSL_ENGINE_INITFAILED:
+            return (.tls, "TLS with \(place) failed: \(said)")
+        default: return nil
         }
     }
 
-    static func unresolved(_ host: String) -> TransferError { TransferError(.dns, unresolvedMessage(host)) }
+    private var ofConnecting: (ErrorCode, String)? {
+        switch code {
+        case CURLE_COULDNT_RESOLVE_PROXY: return (.proxy, "the proxy's name cannot be resolved")
+        case CURLE_COULDNT_RESOLVE_HOST where Self.isOutOfDescriptors:
+            return (.localLimit, "this worker is out of file descriptors: raise its limits or lower --slots")
+        case CURLE_COULDNT_RESOLVE_HOST:
+            guard case .failed(let failure) = TransferError.unresolved(target?.host ?? "the host") else { return nil }
+            return (failure.code, failure.message)
+        case CURLE_COULDNT_CONNECT:
+            return hasProxy
+                ? (.proxy, "the proxy cannot be connected to: \(reason)")
+                : (.connect, "\(place) cannot be connected to: \(reason)")
+        case CURLE_PROXY: return (.proxy, "the proxy refused: \(said)")
+        case CURLE_OPERATION_TIMEDOUT:
+            let limit = connectTimeout.components.seconds
+            return !isNameKnown && target?.isNumeric == false
+                ? (.dns, "\(target?.host ?? "the host") was not resolved within \(limit) s")
+                : (hasProxy ? .proxy : .connect, "\(place) did not answer within \(limit) s of connecting")
+        case CURLE_UNSUPPORTED_PROTOCOL where !isConnected, CURLE_URL_MALFORMAT where !isConnected:
+            return (.badJob, "the URL is not valid, or neither http nor https")
+        case CURLE_OUT_OF_MEMORY where !isConnected:
+            return hasProxy && hasSocket
+                ? (.proxy, "the proxy sent a header line that is longer than 100 KB") : (.localLimit, "out of memory")
+        case CURLE_RECV_ERROR where hasProxy && !isConnected, CURLE_SEND_ERROR where hasProxy && !isConnected,
+            CURLE_PARTIAL_FILE where hasProxy && !isConnected:
+            return (.proxy, "the proxy refused: \(said)")
+        default: return nil
+        }
+    }
 
-    private static func unresolvedMessage(_ host: String) -> String {
-        "\(host) cannot be resolved; check the name and this host's resolver"
+    private var ofResponse: (ErrorCode, String) {
+        switch code {
+        case CURLE_OK, CURLE_GOT_NOTHING:
+            return (.incomplete, "\(place) closed the connection without a response")
+        case CURLE_UNSUPPORTED_PROTOCOL, CURLE_URL_MALFORMAT: return (.badResponse, "\(place) does not speak HTTP")
+        case CURLE_WEIRD_SERVER_REPLY, CURLE_BAD_CONTENT_ENCODING:
+            return (.badResponse, "\(place) sent a response that is not HTTP: \(said)")
+        case CURLE_HTTP2, CURLE_HTTP2_STREAM:
+            return (.incomplete, "\(place) broke the response off: \(said)")
+        // libcurl's word for a line that is too long for it.
+        case CURLE_OUT_OF_MEMORY:
+            return (.badResponse, "\(place) sent a header line that is longer than 100 KB")
+        case CURLE_RECV_ERROR, CURLE_SEND_ERROR, CURLE_PARTIAL_FILE:
+            return said.contains("chunk") && systemError == 0
+                ? (.badResponse, "\(place) sent a broken chunk: \(said)")
+                : (.incomplete, "the connection to \(place) broke: \(reason)")
+        default: return (.badResponse, "\(place): \(words)")
+        }
     }
 
     /// The resolver needs a socket, and does not say so when there is none.
@@ -67,71 +151,5 @@ extension TransferError {
         let probe = dup(0)
         if probe >= 0 { close(probe) }
         return probe < 0 && (errno == EMFILE || errno == ENFILE)
-    }
-
-    /// Whether a failure of TLS is an https proxy's: no tunnel to the server has come about yet.
-    private static func isOfProxy(_ task: TransferTask) -> Bool {
-        task.configuration.proxy?.lowercased().hasPrefix("https:") == true
-            && ccurl_get_long(task.easy.raw, CURLINFO_HTTP_CONNECTCODE) != 200
-    }
-
-    private static func explain(_ task: TransferTask, _ code: CURLcode, _ systemError: Int32) -> (ErrorCode, String) {
-        let target = Authority(task.request.url)
-        let place = target.map { "\($0.host):\($0.port)" } ?? "the server"
-        let hasProxy = task.configuration.proxy != nil
-        // libcurl does not always find words of its own.
-        let said = task.errorMessage
-        let words = said.isEmpty ? String(cString: curl_easy_strerror(code)) : said
-        let reason = systemError != 0 ? String(cString: strerror(systemError)) : words
-        if wantsCertificate(task), !isOfProxy(task) {
-            return (.tls, "\(place) wants another certificate of a client than it was shown, if any: see --client-cert")
-        }
-        switch code {
-        case CURLE_OK, CURLE_GOT_NOTHING:
-            return (.incomplete, "\(place) closed the connection without a response")
-        case CURLE_UNSUPPORTED_PROTOCOL, CURLE_URL_MALFORMAT:
-            return task.isConnected
-                ? (.badResponse, "\(place) does not speak HTTP")
-                : (.badJob, "the URL is not valid, or neither http nor https")
-        case CURLE_COULDNT_RESOLVE_PROXY: return (.proxy, "the proxy's name cannot be resolved")
-        case CURLE_COULDNT_RESOLVE_HOST where isOutOfDescriptors:
-            return (.localLimit, "this worker is out of file descriptors: raise its limits or lower --slots")
-        case CURLE_COULDNT_RESOLVE_HOST:
-            return (.dns, unresolvedMessage(target?.host ?? "the host"))
-        case CURLE_COULDNT_CONNECT:
-            return hasProxy
-                ? (.proxy, "the proxy cannot be connected to: \(reason)")
-                : (.connect, "\(place) cannot be connected to: \(reason)")
-        case CURLE_PROXY: return (.proxy, "the proxy refused: \(task.errorMessage)")
-        case CURLE_OPERATION_TIMEDOUT:
-            let limit = task.request.connectTimeout.components.seconds
-            return ccurl_get_offset(task.easy.raw, CURLINFO_NAMELOOKUP_TIME_T) == 0 && target?.isNumeric == false
-                ? (.dns, "\(target?.host ?? "the host") was not resolved within \(limit) s")
-                : (hasProxy ? .proxy : .connect, "\(place) did not answer within \(limit) s of connecting")
-        case CURLE_PEER_FAILED_VERIFICATION where isOfProxy(task), CURLE_SSL_CONNECT_ERROR where isOfProxy(task):
-            return (.proxy, "TLS with the proxy failed, --ca adds authorities: \(task.errorMessage)")
-        case CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_CACERT_BADFILE, CURLE_SSL_ISSUER_ERROR,
-            CURLE_SSL_INVALIDCERTSTATUS:
-            return (.tls, "the certificate of \(place) cannot be trusted: \(task.errorMessage)")
-        case CURLE_SSL_CONNECT_ERROR, CURLE_SSL_CIPHER, CURLE_SSL_CERTPROBLEM, CURLE_SSL_ENGINE_INITFAILED:
-            return (.tls, "TLS with \(place) failed: \(task.errorMessage)")
-        case CURLE_WEIRD_SERVER_REPLY, CURLE_BAD_CONTENT_ENCODING:
-            return (.badResponse, "\(place) sent a response that is not HTTP: \(task.errorMessage)")
-        case CURLE_HTTP2, CURLE_HTTP2_STREAM:
-            return (.incomplete, "\(place) broke the response off: \(task.errorMessage)")
-        // libcurl's word for a line that is too long for it.
-        case CURLE_OUT_OF_MEMORY where task.isConnected:
-            return (.badResponse, "\(place) sent a header line that is longer than 100 KB")
-        case CURLE_OUT_OF_MEMORY where hasProxy && !task.sockets.isEmpty:
-            return (.proxy, "the proxy sent a header line that is longer than 100 KB")
-        case CURLE_OUT_OF_MEMORY: return (.localLimit, "out of memory")
-        case CURLE_RECV_ERROR, CURLE_SEND_ERROR, CURLE_PARTIAL_FILE:
-            if hasProxy, !task.isConnected { return (.proxy, "the proxy refused: \(task.errorMessage)") }
-            if task.errorMessage.contains("chunk"), systemError == 0 {
-                return (.badResponse, "\(place) sent a broken chunk: \(task.errorMessage)")
-            }
-            return (.incomplete, "the connection to \(place) broke: \(reason)")
-        default: return (.badResponse, "\(place): \(words)")
-        }
     }
 }

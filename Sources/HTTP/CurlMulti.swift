@@ -29,7 +29,7 @@ final class CurlMulti {
             { easy, socket, interest, context, _ in
                 // A closing connection has no transfer any more.
                 if interest != CURL_POLL_REMOVE, let easy, let task = ccurl_get_private(easy) {
-                    TransferTask.of(task).mark.socket = socket
+                    TransferTask.of(task).reading.mark.socket = socket
                 }
                 Unmanaged<CurlMulti>.fromOpaque(context!).takeUnretainedValue().watch(socket, for: interest)
                 return 0

@@ -8,6 +8,9 @@ final class EasyHandle {
     private var headers: UnsafeMutablePointer<curl_slist>?
     private var pinned: UnsafeMutablePointer<curl_slist>?
     private var resolved: UnsafeMutablePointer<curl_slist>?
+    /// Of the receive buffer: bytes.
+    private(set) var bufferSize = 0
+    private(set) var offersHTTP2 = false
 
     init?() {
         guard let raw = curl_easy_init() else { return nil }
@@ -43,6 +46,7 @@ final class EasyHandle {
     func configure(
         _ request: Request, _ configuration: TransferEngine.Configuration, bufferSize: Int, offeringHTTP2: Bool
     ) throws(TransferError) {
+        (self.bufferSize, offersHTTP2) = (bufferSize, offeringHTTP2)
         errorText[0] = 0
         ccurl_set_pointer(raw, CURLOPT_ERRORBUFFER, errorText)
         try set(CURLOPT_PROTOCOLS_STR, "http,https")

@@ -1,4 +1,4 @@
-/// Whether a body is slow, judged from what is taken of it.
+/// Whether a body is slow, by what is taken of it.
 struct Pace {
     /// Bodies below it are slow: bytes per second.
     private static let slow: Double = 256_000
@@ -13,7 +13,7 @@ struct Pace {
 
     /// To be called now and then, with the bytes taken until now and the time in nanoseconds. The bytes of a slow body gather
     /// for up to `patience` and come at once, so that of one only a time that is longer than that tells the pace.
-    mutating func judge(_ taken: Int64, at now: UInt64, patience: UInt64) {
+    mutating func update(_ taken: Int64, at now: UInt64, patience: UInt64) {
         guard let last else { return self.last = (taken, now) }
         guard now >= last.time + (isYoung ? Self.youth : isSlow ? 2 * patience : 0) else { return }
         isYoung = false

@@ -4,8 +4,9 @@ import HaulExecutors
 
 /// libcurl on one thread of its own, for all transfers of a process.
 ///
-/// It follows no redirects, judges no response, decodes no content, and takes nothing from the environment. Everything of
-/// libcurl's happens on the loop that is this actor's executor: its callbacks are on the actor already.
+/// It follows no redirects, accepts any response, decodes no content, and takes nothing from the environment. Everything of
+/// libcurl's happens on the loop that is this actor's executor: its callbacks are on the actor already. The engine has more
+/// than eight properties because it is the one owner of what all transfers share; each is a value or a class of its own.
 package actor TransferEngine {
     /// What is the same for all transfers of a process.
     package struct Configuration: Sendable {
@@ -37,8 +38,6 @@ package actor TransferEngine {
         }
     }
 
-    private static let spareHandles = 64
-
     nonisolated let loop: EventLoop
     package nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
     /// The thread of all transfers, for tasks that mostly follow them: they need no other to do so. They must not block.
@@ -49,15 +48,11 @@ package actor TransferEngine {
     let limited = LimitedTasks()
     private let slow = SlowTasks()
     private var hostAddresses = HostAddresses()
+    private var handles = HandlePool()
     /// Keyed by a counter: an object's address may be used again while a message about the old one is under way.
     private(set) var tasks: [UInt64: TransferTask] = [:]
     private var lastID: UInt64 = 0
-    /// The receive buffers of all transfers together.
-    private var bufferBytes = 0
-    private var spare: [EasyHandle] = []
-    var tick: EventLoop.Timer?
-    var limitTick: EventLoop.Timer?
-    var wakingTick: EventLoop.Timer?
+    var timers = Timers()
     private var http2 = HTTP2Origins()
 
     package init(configuration: Configuration) {
@@ -68,9 +63,7 @@ package actor TransferEngine {
     }
 
     isolated deinit {
-        if let tick { loop.cancel(tick) }
-        if let limitTick { loop.cancel(limitTick) }
-        if let wakingTick { loop.cancel(wakingTick) }
+        for timer in timers.all { loop.cancel(timer) }
         multi.stop()
         loop.stop()
     }
@@ -84,41 +77,51 @@ package actor TransferEngine {
     /// How often any of its sockets was found ready.
     package var turns: Int { multi.turns }
 
-    /// Sends the request. Returns when the head of the final response is complete, with the body paused at its first byte.
-    package func start(_ request: Request) async throws(TransferError) -> Transfer {
-        let pinned = try await resolveForProxy(request)
-        let offersHTTP2 = http2.contains(request.url)
-        var (task, result) = try await send(request, pinnedTo: pinned, offeringHTTP2: offersHTTP2)
-        if task.metStrayInput, !Task.isCancelled {
-            (task, result) = try await send(
-                request, pinnedTo: pinned, offeringHTTP2: offersHTTP2, onNewConnection: true)
-        }
-        if case .failure(let error) = result, task.result == CURLE_COULDNT_RESOLVE_HOST {
-            throw await explainUnresolved(request, error)
-        }
-        guard task.needsHTTP2, !Task.isCancelled else { return try transfer(task, result) }
-        let (second, answer) = try await send(request, pinnedTo: pinned, offeringHTTP2: true)
-        // If that was not what was missing, the first failure says more.
-        guard case .success(let head) = answer else { return try transfer(task, result) }
-        if head.isHTTP2 { http2.insert(request.url) }
-        return try transfer(second, answer)
+    /// How a request is sent, beside what it says.
+    private struct Attempt {
+        var address: IPAddress?
+        var offersHTTP2: Bool
+        var needsNewConnection = false
     }
 
-    private func transfer(
-        _ task: TransferTask, _ result: Result<ResponseHead, TransferError>
-    ) throws(TransferError) -> Transfer {
-        Transfer(id: task.id, head: try result.get(), progress: task.progress, engine: self)
+    /// Sends the request. Returns when the head of the final response is complete, with the body paused at its first byte.
+    ///
+    /// - Throws: Why there is no head.
+    package func start(_ request: Request) async throws(TransferError) -> Transfer {
+        let address = try await resolveForProxy(request)
+        var attempt = Attempt(address: address, offersHTTP2: http2.contains(request.url))
+        // If HTTP/2 was not what was missing, the failure without it says more.
+        var failureBefore: TransferError?
+        while true {
+            let (task, result) = try await send(request, attempt)
+            let failure: HeadFailure
+            switch result {
+            case .success(let head):
+                if failureBefore != nil, head.isHTTP2 { http2.insert(request.url) }
+                return Transfer(id: task.id, head: head, progress: task.progress, engine: self)
+            case .failure(let error): failure = error
+            }
+            if let failureBefore { throw failureBefore }
+            switch failure.remedy {
+            case .newConnection? where !attempt.needsNewConnection && !Task.isCancelled:
+                attempt.needsNewConnection = true
+            case .http2? where !Task.isCancelled:
+                failureBefore = failure.error
+                attempt = Attempt(address: address, offersHTTP2: true)
+            case .resolver?: throw await explainUnresolved(request, failure.error)
+            default: throw failure.error
+            }
+        }
     }
 
     private func send(
-        _ request: Request, pinnedTo address: IPAddress?, offeringHTTP2: Bool, onNewConnection: Bool = false
-    ) async throws(TransferError) -> (TransferTask, Result<ResponseHead, TransferError>) {
-        let task = try open(request, pinnedTo: address, offeringHTTP2: offeringHTTP2)
-        if onNewConnection { task.easy.demandNewConnection() }
+        _ request: Request, _ attempt: Attempt
+    ) async throws(TransferError) -> (TransferTask, Result<ResponseHead, HeadFailure>) {
+        let task = try open(request, attempt)
         let id = task.id
         let result = await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
-                task.headWaiter = continuation
+                task.caller.waiter = .head(continuation)
                 begin(task)
             }
         } onCancel: {
@@ -131,28 +134,28 @@ package actor TransferEngine {
         _ id: UInt64, into destination: any BodyDestination, at offset: Int64, length: Int64?
     ) async -> (any BodySink, Result<TransferEnd, TransferError>) {
         // What was collected of the body is there already.
-        let sink = destination.sink(at: offset + (tasks[id]?.taken ?? 0)) { [weak self] in
+        let sink = destination.sink(at: offset + (tasks[id]?.state.count.taken ?? 0)) { [weak self] in
             await self?.sinkHasRoom(id) ?? false
         }
-        if tasks[id]?.head?.length == .invalid, length == nil {
+        if tasks[id]?.state.head?.length == .invalid, length == nil {
             cancel(id)
             let why = "the server's fields about the body's length contradict each other, or say what was not asked for"
             return (sink, .failure(TransferError(.badResponse, why)))
         }
-        return (sink, await body(of: id, to: .stream(sink, offset: offset), demanding: length))
+        return (sink, await body(of: id) { $0.receive(into: .sink(offset: offset), sink: sink, length: length) })
     }
 
     func collect(_ id: UInt64, limit: Int) async throws(TransferError) -> [UInt8] {
         let task = tasks[id]
-        _ = try await body(of: id, to: .memory(limit: limit), demanding: nil).get()
-        return task?.collected ?? []
+        _ = try await body(of: id) { $0.receive(into: .memory(limit: limit)) }.get()
+        return task?.caller.collected ?? []
     }
 
     func endCollecting(_ id: UInt64) { tasks[id]?.endCollecting() }
 
     func discard(_ id: UInt64, limit: Int) async {
-        if case .bytes(let length) = tasks[id]?.head?.length, length > limit { return cancel(id) }
-        _ = await body(of: id, to: .nowhere(left: limit), demanding: nil)
+        if case .bytes(let length) = tasks[id]?.state.head?.length, length > limit { return cancel(id) }
+        _ = await body(of: id) { $0.discard(limit: limit) }
     }
 
     func cancel(_ id: UInt64) {
@@ -161,29 +164,22 @@ package actor TransferEngine {
     }
 
     /// The transfer is wanted for fewer bytes than it was, which may be waiting already.
-    func shortened(_ id: UInt64) { tasks[id]?.mark.set(1) }
+    func shortened(_ id: UInt64) { tasks[id]?.reading.mark.set(1) }
 
     func currentHostAddresses() -> Set<IPAddress> { hostAddresses.current() }
 
     // MARK: One task
 
-    private func open(
-        _ request: Request, pinnedTo address: IPAddress?, offeringHTTP2: Bool
-    ) throws(TransferError) -> TransferTask {
-        guard let easy = spare.popLast() ?? EasyHandle() else { throw EasyHandle.outOfMemory }
-        let rate = request.limits.map(\.bytesPerSecond).min()
-        let size = Self.bufferSize(used: bufferBytes, rate: rate)
+    private func open(_ request: Request, _ attempt: Attempt) throws(TransferError) -> TransferTask {
         let configuration = configuration.reaching(request.url)
-        try easy.configure(request, configuration, bufferSize: size, offeringHTTP2: offeringHTTP2)
-        if let address { try easy.pin(to: address) }
+        let easy = try handles.take(for: request, configuration, offeringHTTP2: attempt.offersHTTP2)
+        if let address = attempt.address { try easy.pin(to: address) }
+        if attempt.needsNewConnection { easy.demandNewConnection() }
         lastID += 1
-        let task = TransferTask(
-            id: lastID, request: request, offersHTTP2: offeringHTTP2, configuration: configuration, easy: easy,
-            limited: limited, slow: slow, connections: multi.connections)
-        task.hostAddresses = hostAddresses.current()
-        task.bufferSize = size
-        bufferBytes += size
-        return task
+        let shared = TransferTask.Shared(
+            configuration: configuration, limited: limited, slow: slow, connections: multi.connections,
+            hostAddresses: hostAddresses.current())
+        return TransferTask(id: lastID, request: request, easy: easy, shared: shared)
     }
 
     private func begin(_ task: TransferTask) {
@@ -191,7 +187,8 @@ package actor TransferEngine {
         multi.afterTurn = { [weak self] in self?.assumeIsolated { $0.afterTurn() } }
         tasks[task.id] = task
         if Task.isCancelled { return abort(task, .cancelled) }
-        let code = multi.add(task.easy)
+        guard let easy = task.easy else { return }
+        let code = multi.add(easy)
         guard code == CURLM_OK else {
             return abort(task, TransferError(.localLimit, String(cString: curl_multi_strerror(code))))
         }
@@ -199,20 +196,21 @@ package actor TransferEngine {
         scheduleWaking()
     }
 
+    /// Says by `direct` where the body goes, and waits for its end.
     private func body(
-        of id: UInt64, to sink: TransferTask.Sink, demanding length: Int64?
+        of id: UInt64, _ direct: (TransferTask) -> Void
     ) async -> Result<TransferEnd, TransferError> {
         guard let task = tasks[id] else { return .failure(.cancelled) }
         return await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
                 // It may have been cancelled just before.
                 guard tasks[id] != nil else { return continuation.resume(returning: .failure(.cancelled)) }
-                task.bodyWaiter = continuation
-                task.direct(to: sink, demanding: length)
+                task.caller.waiter = .body(continuation)
+                direct(task)
                 if Task.isCancelled {
                     abort(task, .cancelled)
-                } else if let result = task.result {
-                    close(task, task.bodyResult(result))
+                } else if let end = task.state.libraryEnd {
+                    close(task, task.state.result(end))
                 } else {
                     unpause(task)
                 }
@@ -224,16 +222,14 @@ package actor TransferEngine {
 
     /// libcurl has ended the transfer by itself.
     private func ended(_ task: TransferTask, _ code: CURLcode) {
-        guard task.result == nil else { return }
-        task.result = code
-        guard task.head != nil else {
-            task.needsHTTP2 = task.seemsToNeedHTTP2(code)
-            let error: TransferError =
-                if case .failed(let error) = task.stop { error } else { .failed(task, code) }
-            return abort(task, error)
+        guard let end = task.libraryEnded(code) else { return }
+        guard task.state.head != nil else {
+            let failure = task.headFailure(code, end)
+            task.deliver(head: .failure(failure))
+            return close(task, .failure(failure.error))
         }
-        if task.bodyWaiter != nil || task.isDetached {
-            close(task, task.bodyResult(code))
+        if task.caller.waiter != nil || task.isDetached {
+            close(task, task.state.result(end))
         } else {
             // Nobody has asked for the body yet; the handle is not needed for the answer.
             retire(task)
@@ -241,7 +237,7 @@ package actor TransferEngine {
     }
 
     func abort(_ task: TransferTask, _ error: TransferError) {
-        task.headWaiter.take()?.resume(returning: .failure(error))
+        task.deliver(head: .failure(HeadFailure(error: error)))
         close(task, .failure(error))
     }
 
@@ -249,21 +245,15 @@ package actor TransferEngine {
         tasks[task.id] = nil
         task.progress.finish()
         retire(task)
-        task.bodySink?.end()
-        task.deliver(result)
+        task.caller.sink?.end()
+        task.deliver(body: result)
     }
 
     /// Takes the handle back. An unfinished transfer's connection is closed by that.
     private func retire(_ task: TransferTask) {
-        guard !task.isRetired else { return }
-        task.isRetired = true
-        bufferBytes -= task.bufferSize
-        task.leavePause()
-        task.keepLastWords()
-        if task.result == nil { task.easy.forbidReuse() }
-        multi.remove(task.easy)
-        task.easy.reset()
-        if spare.count < Self.spareHandles { spare.append(task.easy) }
+        guard let easy = task.retire() else { return }
+        multi.remove(easy)
+        handles.giveBack(easy)
     }
 
     // MARK: The loop
@@ -283,16 +273,8 @@ package actor TransferEngine {
 
     /// Whether the body went on that its sink told to wait.
     private func sinkHasRoom(_ id: UInt64) -> Bool {
-        guard let task = tasks[id], task.pause == .sink else { return false }
+        guard let task = tasks[id], task.state.pause == .sink else { return false }
         unpause(task)
         return true
-    }
-
-    /// The receive buffer for one more transfer, while others use `used` bytes: large ones save calls on fast connections,
-    /// but all of them together get 32 MiB, and small ones beyond that. With a limit a small one keeps the flow even.
-    static func bufferSize(used: Int, rate: Int64?) -> Int {
-        let share = ((32 << 20) - used) / 8
-        let even = rate.map { Int($0 / 20) } ?? .max
-        return min(max(min(share, even), 32 << 10), 512 << 10)
     }
 }

@@ -4,7 +4,6 @@ import Synchronization
 /// Counters of one transfer, to be read from any thread at any time without waking the loop.
 package final class TransferProgress: Sendable {
     private let bytes = Atomic<Int64>(0)
-    private let last = Atomic<UInt64>(0)
     /// When the hold that lasts began; 0 without one.
     private let holdBegun = Atomic<UInt64>(0)
     private let heldBefore = Atomic<UInt64>(0)
@@ -18,9 +17,6 @@ package final class TransferProgress: Sendable {
 
     /// Bytes of the body accepted so far.
     package var received: Int64 { bytes.load(ordering: .relaxed) }
-
-    /// Monotonic nanoseconds of the last byte from the server; of the start before there is one.
-    package var lastByte: UInt64 { last.load(ordering: .relaxed) }
 
     /// Nanoseconds in which not the server but our own limits, the digest or the disk held the transfer, so far. A reading
     /// while a hold ends may be without it.
@@ -50,8 +46,6 @@ package final class TransferProgress: Sendable {
     // Written by the loop's thread alone, but for `shorten`.
 
     func add(_ count: Int) { bytes.store(received + Int64(count), ordering: .relaxed) }
-
-    func touch(_ now: UInt64) { last.store(now, ordering: .relaxed) }
 
     func hold(_ value: Bool) {
         let now = monotonicNanoseconds()

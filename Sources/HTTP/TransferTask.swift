@@ -3,114 +3,52 @@ import Glibc
 import HaulContract
 import HaulExecutors
 
-/// One request and its response, on the loop's thread: what libcurl's callbacks read and change.
+/// One request and its response, on the loop's thread: what libcurl's callbacks and the engine's calls meet in.
 ///
-/// libcurl calls `readHead` for each header line and `accept` for each piece of the body (at most 16 KiB). Until somebody
-/// says where the body goes it is paused at its first byte.
+/// libcurl calls `readHead` for each header line and `accept` for each piece of the body (at most 16 KiB). Values decide what
+/// is done, and are tested alone: `TransferState`, `TransferConnection`, `SocketReading`. This class does it. It has nine
+/// properties: four that never change, those three values, and the two sides that it stands between, libcurl's handle and
+/// the caller.
 final class TransferTask {
-    enum Sink {
-        case undecided
-        case stream(any BodySink, offset: Int64)
-        case memory(limit: Int)
-        /// Reads and drops up to this many bytes, so that the connection can be used again.
-        case nowhere(left: Int)
+    /// What all transfers of an engine share.
+    struct Shared {
+        let configuration: TransferEngine.Configuration
+        let limited: LimitedTasks
+        let slow: SlowTasks
+        let connections: ConnectionSockets
+        /// This host's own.
+        let hostAddresses: Set<IPAddress>
     }
 
-    /// Why libcurl was told to pause.
-    enum Pause { case undecided, limits, sink }
+    /// Who waits for the transfer, and what gets the body.
+    struct Caller {
+        enum Waiter {
+            case head(CheckedContinuation<Result<ResponseHead, HeadFailure>, Never>)
+            case body(CheckedContinuation<Result<TransferEnd, TransferError>, Never>)
+        }
 
-    /// How the body came to its end before libcurl's end of the response.
-    enum Stop {
-        case satisfied
-        case shortened
-        case failed(TransferError)
+        var waiter: Waiter?
+        var sink: (any BodySink)?
+        var collected: [UInt8] = []
     }
-
-    /// Rests up to this long are read and dropped to keep a connection.
-    private static let shortRest: Int64 = 128 << 10
 
     let id: UInt64
     let request: Request
-    let configuration: TransferEngine.Configuration
-    let easy: EasyHandle
+    let shared: Shared
     let progress = TransferProgress()
-    private let limited: LimitedTasks
-    let slow: SlowTasks
-    let connections: ConnectionSockets
-    private let stallLimit: UInt64
-    let hasLimits: Bool
-    let offersHTTP2: Bool
+    /// nil once it is given back.
+    private(set) var easy: EasyHandle?
+    private(set) var state = TransferState(begun: monotonicNanoseconds())
+    var connection = TransferConnection()
+    var reading = SocketReading()
+    var caller = Caller()
 
-    // Before the head.
-    private var parser = HeadParser()
-    var hostAddresses: Set<IPAddress> = []
-    /// Recorded where libcurl only learns of a failed connect.
-    var connectRefusal: TransferError?
-    /// Those that were opened for it; none on a connection that is used again.
-    var sockets: Set<Int32> = []
-    var isConnected = false
-    var remoteAddress = ""
-    var localPort: UInt16 = 0
-    var session: TLSSession?
-    var headWaiter: CheckedContinuation<Result<ResponseHead, TransferError>, Never>?
-    private(set) var head: ResponseHead?
-    private(set) var hasHead = false
-    /// The body's length, if the head tells it.
-    private(set) var announced: Int64?
+    init(id: UInt64, request: Request, easy: EasyHandle, shared: Shared) {
+        (self.id, self.request, self.easy, self.shared) = (id, request, easy, shared)
+        setCallbacks(of: easy)
+    }
 
-    // The body.
-    private(set) var sink = Sink.undecided
-    /// Exactly so many bytes of the body are wanted; nil if the response says.
-    private(set) var demanded: Int64?
-    private(set) var taken: Int64 = 0
-    private(set) var isOverlong = false
-    private(set) var stop: Stop?
-    private(set) var collected: [UInt8] = []
-    var bodyWaiter: CheckedContinuation<Result<TransferEnd, TransferError>, Never>?
-    /// When all that was demanded had come, though libcurl still waits for the response's end.
-    private(set) var satisfied: UInt64?
-
-    private(set) var pause: Pause?
-    /// When the server was last in duty to send something: the later of the last byte and the end of a pause.
-    private(set) var expecting: UInt64
-    /// Bytes that it may take although others wait for the same limit.
-    private var granted = 0
-    /// The bytes of a slow body gather in the socket.
-    var pace = Pace()
-    var mark = LowWaterMark()
-
-    /// Its connection is looked at when so much of the body has come, or at this time.
-    var nextLook: (bytes: Int64, time: UInt64) = (0, .max)
-    /// A queue was seen on the way, the last time and ever.
-    var (isQueueing, hasQueued) = (false, false)
-    /// What the server was last told that it may send.
-    var bound = Int64.max
-
-    /// Of its receive buffer.
-    var bufferSize = 0
-    /// The handle has been given back.
-    var isRetired = false
-    /// libcurl's result once it has ended.
-    var result: CURLcode?
-    /// What libcurl said of its failure, before its handle went to another transfer.
-    private var lastWords: (message: String, systemError: Int32)?
-    /// It failed as with servers that speak nothing but HTTP/2, which it did not offer.
-    var needsHTTP2 = false
-    /// The connection that it was to use again had input that nobody had asked for. Nothing was sent on it.
-    var metStrayInput = false
-    /// The caller has what it wanted and only the connection is of interest.
-    private(set) var isDetached = false
-
-    init(
-        id: UInt64, request: Request, offersHTTP2: Bool, configuration: TransferEngine.Configuration, easy: EasyHandle,
-        limited: LimitedTasks, slow: SlowTasks, connections: ConnectionSockets
-    ) {
-        (self.id, self.request, self.offersHTTP2, self.configuration) = (id, request, offersHTTP2, configuration)
-        (self.easy, self.limited, self.slow, self.connections) = (easy, limited, slow, connections)
-        stallLimit = request.stallTimeout.nanoseconds
-        hasLimits = !request.limits.isEmpty
-        expecting = monotonicNanoseconds()
-        progress.touch(expecting)
+    private func setCallbacks(of easy: EasyHandle) {
         ccurl_set_callbacks(
             easy.raw, Unmanaged.passUnretained(self).toOpaque(),
             { bytes, size, count, context in
@@ -129,203 +67,165 @@ final class TransferTask {
         Unmanaged<TransferTask>.fromOpaque(context!).takeUnretainedValue()
     }
 
-    /// Whether the server owes us something and has owed it for too long. Connecting has its own limit.
+    var configuration: TransferEngine.Configuration { shared.configuration }
+    var hasLimits: Bool { !request.limits.isEmpty }
+    var isRetired: Bool { easy == nil }
+    /// The caller has what it wanted, and only the connection is of interest.
+    var isDetached: Bool {
+        guard case .draining = state.phase else { return false }
+        return caller.waiter == nil
+    }
+
+    /// Whether the server has had something to send for too long. Connecting has its own limit.
     func isStalled(_ now: UInt64) -> Bool {
         // With a higher mark there may be bytes that nobody has seen yet.
-        isConnected && mark.bytes == 1 && pause == nil && (!hasHead || isDecided) && now > expecting + stallLimit
+        connection.isConnected && reading.mark.bytes == 1
+            && state.isStalled(now, limit: request.stallTimeout.nanoseconds)
     }
+
+    func expect() { state.expect(at: monotonicNanoseconds()) }
 
     // MARK: The head
 
     private func readHead(_ line: UnsafeRawBufferPointer) -> Int {
         expect()
-        switch parser.consume(line) {
+        switch state.parser.consume(line) {
         case .more: break
         case .refused(let why):
-            guard head == nil else { break }
-            stop = .failed(TransferError(.badResponse, why))
+            guard state.head == nil else { break }
+            state.headIsRefused(why)
             return 0
         case .complete(let status, let headers):
             let head = ResponseHead(
                 status: status, headers: headers, url: request.url, method: request.method,
-                remoteAddress: remoteAddress, isReused: sockets.isEmpty, isHTTP2: parser.isHTTP2)
-            self.head = head
-            hasHead = true
-            if case .bytes(let length) = head.length { announced = length }
+                remoteAddress: connection.peer?.address ?? "", isReused: connection.sockets.isEmpty,
+                isHTTP2: state.parser.isHTTP2)
+            state.headIsComplete(head)
             lookAtPath()
-            headWaiter.take()?.resume(returning: .success(head))
+            deliver(head: .success(head))
         }
         return line.count
     }
 
+    func deliver(head: Result<ResponseHead, HeadFailure>) {
+        guard case .head(let waiter) = caller.waiter else { return }
+        caller.waiter = nil
+        waiter.resume(returning: head)
+    }
+
     // MARK: The body
 
-    /// Says where the body goes. The caller then ends the pause, if there is one.
-    func direct(to sink: Sink, demanding length: Int64?) {
-        self.sink = sink
-        demanded = length
-        expect()
-        // A rest is only read for the connection's sake, which is worth a second.
-        if case .nowhere = sink { satisfied = expecting }
+    /// Says where the body goes. The caller of this then ends the pause, if there is one.
+    func receive(into destination: TransferState.Destination, sink: (any BodySink)? = nil, length: Int64? = nil) {
+        caller.sink = sink
+        state.receive(into: destination, length: length, now: monotonicNanoseconds())
     }
+
+    func discard(limit: Int) { state.discard(limit: limit, now: monotonicNanoseconds()) }
 
     /// Gives out what was collected so far; the body waits again, at its next byte.
     func endCollecting() {
-        guard case .memory = sink else { return }
-        sink = .undecided
-        deliver(whole(.shortened))
+        if let end = state.endCollecting() { deliver(body: .success(end)) }
     }
-
-    var bodySink: (any BodySink)? { if case .stream(let sink, _) = sink { sink } else { nil } }
-
-    private var isDecided: Bool { if case .undecided = sink { false } else { true } }
-
-    /// The bytes that the body must have, if that is known.
-    private var expected: Int64? { demanded ?? announced }
 
     /// Takes all of it, or nothing and pauses; 0 ends the transfer.
     private func accept(_ bytes: UnsafeMutablePointer<CChar>, _ count: Int) -> Int {
         guard count > 0 else { return 0 }
         let now = monotonicNanoseconds()
-        expecting = now
-        progress.touch(now)
+        state.expect(at: now)
         readWhatWaits()
-        guard isDecided else { return hold(.undecided) }
-        guard isWithinLimits(now) else { return hold(.limits) }
-        switch sink {
-        case .undecided: return 0
-        case .stream(let sink, let offset): return pass(bytes, count, to: sink, from: offset)
-        case .memory(let limit):
-            guard collected.count + count <= limit else {
-                return end(.failed(TransferError(.tooLarge, "the body is longer than \(limit) bytes")))
-            }
-            collected.append(contentsOf: UnsafeRawBufferPointer(start: bytes, count: count))
+        switch state.piece(count, shortenedTo: progress.end, isOpen: isWithinLimits(now)) {
+        case .pause(let reason): return pause(for: reason)
+        case .stop: return 0
+        case .drop: return count
+        case .collect:
+            caller.collected.append(contentsOf: UnsafeRawBufferPointer(start: bytes, count: count))
             account(count)
-        case .nowhere(let left):
-            guard count <= left else { return end(.satisfied) }
-            sink = .nowhere(left: left - count)
+            return count
+        case .append(let portion): return append(bytes, portion)
         }
-        return count
     }
 
-    private func pass(_ bytes: UnsafeRawPointer, _ count: Int, to sink: any BodySink, from offset: Int64) -> Int {
-        let position = offset + taken
-        let end = expected.map { offset + $0 } ?? .max
-        let limit = min(end, max(progress.end, position))
-        if limit < end, end - limit > Self.shortRest { boundWindow(limit - position) }
-        let wanted = Int(min(Int64(count), limit - position))
-        if wanted > 0 {
-            switch sink.append(bytes, wanted) {
-            case .taken: account(wanted)
-            case .wait: return hold(.sink)
-            case .failed(let error): return self.end(.failed(error))
+    private func append(_ bytes: UnsafeRawPointer, _ portion: TransferState.Portion) -> Int {
+        if let wanted = portion.window(from: state.count.position) { boundWindow(wanted) }
+        if portion.wanted > 0 {
+            switch caller.sink!.append(bytes, portion.wanted) {
+            case .taken: account(portion.wanted)
+            case .wait: return pause(for: .sink)
+            case .failed(let error):
+                state.stop(.failed(error))
+                return 0
             }
         }
-        if position + Int64(wanted) == end {
-            isOverlong = isOverlong || wanted < count
-            if satisfied == nil { satisfied = expecting }
-            return wanted < count ? self.end(.satisfied) : count
-        }
-        return position + Int64(wanted) == limit ? endShortened(after: count) : count
-    }
-
-    private func account(_ count: Int) {
-        taken += Int64(count)
-        progress.add(count)
-        lookAtPath()
-        guard hasLimits else { return }
-        granted = max(0, granted - count)
-        for bucket in request.limits { bucket.take(count) }
-    }
-
-    /// The rest belongs to another transfer. A short rest is read and dropped, which keeps the connection.
-    private func endShortened(after count: Int) -> Int {
-        guard let length = announced, length - taken <= Self.shortRest else {
+        switch state.appended(portion) {
+        case .goOn: return portion.piece
+        case .deliver(let end):
+            caller.sink?.end()
+            deliver(body: .success(end))
+            return portion.piece
+        case .stop(let isShortened):
             // libcurl would end an HTTP/2 stream alone. What the server has of it in its socket would come first.
-            if head?.isHTTP2 == true { easy.forbidReuse() }
-            return end(.shortened)
+            if isShortened, state.head?.isHTTP2 == true { easy?.forbidReuse() }
+            return 0
         }
-        stop = .shortened
-        bodySink?.end()
-        isDetached = true
-        satisfied = expecting
-        deliver(bodyResult(CURLE_OK))
-        sink = .nowhere(left: Int(length - taken))
-        return count
     }
 
-    private func end(_ stop: Stop) -> Int {
-        self.stop = stop
-        return 0
+    private func account(_ bytes: Int) {
+        state.took(bytes)
+        progress.add(bytes)
+        lookAtPath()
+        for bucket in request.limits { bucket.take(bytes) }
     }
 
     // MARK: Pausing
 
-    private func hold(_ reason: Pause) -> Int {
-        if pause == nil {
+    private func pause(for reason: TransferState.Pause) -> Int {
+        if state.pause(for: reason) {
             progress.hold(reason != .undecided)
-            if reason == .limits { limited.join(self) }
+            if reason == .limits { shared.limited.join(self) }
         }
-        pause = reason
         return Int(CURL_WRITEFUNC_PAUSE)
     }
 
     private func isWithinLimits(_ now: UInt64) -> Bool {
-        guard hasLimits else { return true }
-        return request.limits.allSatisfy { $0.isOpen(now) && (granted > 0 || !$0.hasWaiting) }
+        request.limits.allSatisfy { $0.isOpen(now) && (state.granted > 0 || !$0.hasWaiting) }
     }
 
     /// Ends a pause of libcurl's. It calls `accept` at once, so this is called from the top of the loop only.
     /// - Returns: libcurl's error if what it then delivered ended the transfer.
     func unpause(granting bytes: Int = 0) -> CURLcode {
-        guard pause != nil else { return CURLE_OK }
-        leavePause()
-        granted = bytes
-        expect()
+        guard let easy, state.pause != nil else { return CURLE_OK }
+        endPause()
+        state.resume(granting: bytes, now: monotonicNanoseconds())
         return curl_easy_pause(easy.raw, CURLPAUSE_CONT)
     }
 
-    func leavePause() {
-        if pause == .limits { limited.leave(self) }
-        pause = nil
+    private func endPause() {
+        guard let reason = state.endPause() else { return }
+        if reason == .limits { shared.limited.leave(self) }
         progress.hold(false)
     }
 
-    func expect() { expecting = monotonicNanoseconds() }
-
     // MARK: The end
 
-    var errorMessage: String { lastWords?.message ?? easy.errorMessage }
-    var systemError: Int32 { lastWords?.systemError ?? easy.systemError }
-
-    /// Before the handle is given back. The failure may only be told when somebody asks for the body.
-    func keepLastWords() {
-        if let result, result != CURLE_OK { lastWords = (easy.errorMessage, easy.systemError) }
+    /// libcurl has ended the transfer; nil if it had told so before.
+    func libraryEnded(_ code: CURLcode) -> TransferState.LibraryEnd? {
+        let end: TransferState.LibraryEnd =
+            code == CURLE_OK
+            ? .closed(isCut: connection.peer?.session?.isNotified == false) : .failed(.failed(self, code))
+        return state.libraryEnded(end) ? end : nil
     }
 
-    private func whole(_ reason: TransferEnd.Reason) -> Result<TransferEnd, TransferError> {
-        let start: Int64 = if case .stream(_, let offset) = sink { offset } else { 0 }
-        return .success(TransferEnd(position: start + taken, bytes: taken, reason: reason, isOverlong: isOverlong))
+    func deliver(body result: Result<TransferEnd, TransferError>) {
+        guard case .body(let waiter) = caller.waiter else { return }
+        caller.waiter = nil
+        waiter.resume(returning: result)
     }
 
-    /// What became of the body, now that libcurl has ended with `code` or we have ended it.
-    func bodyResult(_ code: CURLcode) -> Result<TransferEnd, TransferError> {
-        switch stop {
-        case .failed(let error): return .failure(error)
-        case .shortened: return whole(.shortened)
-        case .satisfied: return whole(.length)
-        case nil: break
-        }
-        // libcurl has called bodies whole that were not, so our own count decides.
-        if let expected {
-            guard taken < expected else { return whole(.length) }
-            return .failure(.incomplete(self, code, of: expected))
-        }
-        guard code == CURLE_OK else { return .failure(.failed(self, code)) }
-        if head?.length == .chunked { return whole(.length) }
-        if session?.isNotified == false { return .failure(.cut(self)) }
-        return whole(.close)
+    /// Gives the handle back, for another transfer; nil if it was given back before.
+    func retire() -> EasyHandle? {
+        endPause()
+        if state.libraryEnd == nil { easy?.forbidReuse() }
+        return easy.take()
     }
-
-    func deliver(_ result: Result<TransferEnd, TransferError>) { bodyWaiter.take()?.resume(returning: result) }
 }

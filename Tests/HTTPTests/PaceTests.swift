@@ -23,7 +23,7 @@ struct PaceTests {
                     }
                     (taken, takenAt) = (come, now)
                 }
-                pace.judge(taken, at: now, patience: Self.patience)
+                pace.update(taken, at: now, patience: Self.patience)
                 return pace.isSlow
             }
         }
@@ -47,7 +47,7 @@ struct PaceTests {
         var pace = Pace()
         var taken: Int64 = 0
         for look in 0..<20 {
-            pace.judge(taken, at: UInt64(1 + look * 250) * 1_000_000, patience: 1_000_000_000)
+            pace.update(taken, at: UInt64(1 + look * 250) * 1_000_000, patience: 1_000_000_000)
             #expect(!pace.isSlow)
             taken += 15_000 << min(Int64(look), 8)
         }

@@ -1,0 +1,61 @@
+import CHaulLinux
+
+/// What is known of the socket that a body comes over, and how its bytes are read.
+struct SocketReading {
+    var pace = Pace()
+    var mark = LowWaterMark()
+    var path = PathWatch()
+}
+
+// Slow bodies. A small piece costs TCP, the loop and libcurl some ten times what its bytes do, and a thousand slow servers
+// send ten thousand a second. So the bytes of a slow body gather in its socket, up to most of a block or for as long as `patience`.
+extension TransferTask {
+    /// So many bytes of the end of a body are always read as they come. TLS may have taken a part of them, less than a record,
+    /// out of the socket already without showing any, so that less is still to come through the socket than is missing.
+    private static let rest: Int64 = 32 << 10
+
+    /// To be called every `tick`: finds out whether the body is slow, and reads what has waited in the socket for longer than
+    /// `patience`. So a body that becomes slower, or stops, has shown all its bytes soon.
+    func updatePace(_ now: UInt64, patience: UInt64) {
+        reading.pace.update(state.count.taken, at: now, patience: patience)
+        if !reading.pace.isSlow || now >= state.expecting + patience { reading.mark.set(1) }
+    }
+
+    /// Ends the gathering until libcurl has read what there is.
+    func readWhatWaits() {
+        guard reading.pace.isSlow else { return }
+        reading.mark.set(1)
+        shared.slow.join(self)
+    }
+
+    /// Lets the bytes gather from now on, but never more than are sure to come. A limit of rate has its own pace.
+    func gather() {
+        guard reading.pace.isSlow, !isRetired, !hasLimits, let certain = state.certain(shortenedTo: progress.end)
+        else { return }
+        caller.sink?.rest()
+        reading.mark.set(Int(max(1, min(Int64(LowWaterMark.highest), certain - Self.rest))))
+    }
+}
+
+// The way to the server.
+extension TransferTask {
+    func lookAtPath() {
+        guard reading.path.isDue(state.count.taken, at: state.expecting) else { return }
+        var path = clinux_path()
+        guard reading.mark.socket >= 0, clinux_look_at_path(reading.mark.socket, &path) == 0, path.round_trip > 0
+        else { return }
+        let roundTrip = Double(path.round_trip) / 1e6
+        let delay = path.received_round_trip == 0 ? roundTrip : Double(path.received_round_trip) / 1e6
+        let seen = TransferPath(roundTrip: roundTrip, delay: delay, window: Int64(path.window), isLossy: false)
+        progress.note(seen, isLossy: reading.path.note(seen, isOutOfOrder: path.out_of_order > 0))
+    }
+
+    /// Lets the server send hardly more than the `wanted` bytes of a shortened response.
+    func boundWindow(_ wanted: Int64) {
+        let socket = reading.mark.socket
+        guard socket >= 0,
+            let window = reading.path.window(for: wanted, waiting: Int64(clinux_waiting(socket)))
+        else { return }
+        clinux_bound_window(socket, Int32(window))
+    }
+}
