@@ -1,4 +1,7 @@
 /// An http or https URL, as far as redirects and file names need it (RFC 3986).
+///
+/// libcurl reads each URL as well. A URL whose host or port the two read differently is none: so no address is checked, and no
+/// connection counted, for another host than is asked.
 package struct WebURL: Sendable, Equatable {
     /// Lower case.
     package var scheme: String
@@ -33,9 +36,12 @@ package struct WebURL: Sendable, Equatable {
         host = name
         let port = Substring(bare[beforePort...].dropFirst())
         // The last "@" ends them. To others the first one would.
-        let login = Substring(given[..<bare.startIndex].dropLast()).replacing("@", with: "%40")
-        // It would end the text where nobody expects it.
-        guard !login.contains("%00") else { return nil }
+        var login = Substring(given[..<bare.startIndex].dropLast())
+        if !login.isEmpty {
+            login = login.replacing("@", with: "%40")
+            // It would end the text where nobody expects it.
+            guard !login.contains("%00") else { return nil }
+        }
         authority = "\(bare.startIndex == given.startIndex ? "" : login + "@")\(name)\(Substring(bare[beforePort...]))"
         hostAndPort = "\(host):\(port.isEmpty ? scheme == "https" ? "443" : "80" : port)"
         let tail = rest[end...]
@@ -45,7 +51,17 @@ package struct WebURL: Sendable, Equatable {
         } else {
             path = String(Substring(tail))
         }
-        guard !host.isEmpty else { return nil }
+        guard !host.isEmpty, isReadAlike else { return nil }
+    }
+
+    /// Whether libcurl reads the same scheme, host and port.
+    private var isReadAlike: Bool {
+        guard let theirs = Authority(text), theirs.isSecure == (scheme == "https") else { return false }
+        // In brackets an IPv6 address may have a zone, which libcurl keeps apart.
+        let isBracketed = host.hasPrefix("[")
+        let own = isBracketed ? host.dropFirst().prefix { $0 != "%" && $0 != "]" } : host[...]
+        return theirs.host.prefix { !isBracketed || $0 != "%" }.lowercased() == own
+            && hostAndPort.hasSuffix(":\(theirs.port)")
     }
 
     /// In lower case. Whoever connects, and whoever counts connections, sees the same name.
