@@ -43,13 +43,12 @@ package final class Worker: Sendable {
         engine.userAgent = "Haul/\(Version.text)"
         engine.certificateAuthorities = configuration.certificateAuthorities
         engine.clientCertificate = configuration.clientCertificate
-        var context = DownloadContext(store: store, engine: TransferEngine(configuration: engine))
-        context.connectTimeout = configuration.connectTimeout
-        context.stallTimeout = configuration.stallTimeout
+        var context = DownloadContext(
+            store: store, engine: TransferEngine(configuration: engine),
+            hosts: HostLimits(most: configuration.connectionsPerHost), connections: configuration.connections,
+            connectTimeout: configuration.connectTimeout, stallTimeout: configuration.stallTimeout)
         context.limit = configuration.limitRate.map { TokenBucket(bytesPerSecond: $0) }
         context.maximumSize = configuration.maximumSize
-        context.connections = configuration.connections
-        context.hosts = HostLimits(most: configuration.connectionsPerHost)
         runner = JobRunner(
             activities: Activities([.download: { [context] in Download($0, context: context) }]),
             lease: configuration.policy.lease, log: log)

@@ -1,4 +1,5 @@
 import HaulContract
+import HaulHTTP
 import HaulStorage
 
 @testable import HaulActivities
@@ -15,5 +16,14 @@ extension Download {
             lease: RunLease(isHeld: isLeaseHeld, confirm: mayCommit), report: report)
         (assignment.resume, assignment.completed) = (resume, completed)
         self.init(assignment, context: context)
+    }
+}
+
+extension DownloadContext {
+    /// With fewer connections than a worker has, so that tests know how many there are.
+    init(store: any Store, engine: TransferEngine) {
+        self.init(
+            store: store, engine: engine, hosts: HostLimits(most: 8), connections: 4, connectTimeout: .seconds(15),
+            stallTimeout: .seconds(20))
     }
 }

@@ -27,9 +27,7 @@ final class DownloadBench: Sendable {
         options.attributes = attributes
         let store = try FileStore(
             root: directory.path, options: options, path: WritePath(blocks: 4, write: write))
-        var context = DownloadContext(store: store, engine: TransferEngine(configuration: configuration))
-        context.stallTimeout = .seconds(20)
-        self.context = context
+        context = DownloadContext(store: store, engine: TransferEngine(configuration: configuration))
     }
 
     func download(

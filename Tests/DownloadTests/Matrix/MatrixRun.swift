@@ -117,9 +117,7 @@ struct MatrixRun: Sendable {
     private static let path = WritePath(blocks: 16)
 
     private static func context(_ directory: TemporaryDirectory, _ engine: TransferEngine) throws -> DownloadContext {
-        var context = DownloadContext(store: try FileStore(root: directory.path, path: path), engine: engine)
-        context.stallTimeout = .seconds(20)
-        return context
+        DownloadContext(store: try FileStore(root: directory.path, path: path), engine: engine)
     }
 }
 
