@@ -28,3 +28,12 @@ package func monotonicNanoseconds() -> UInt64 {
     clock_gettime(CLOCK_MONOTONIC, &time)
     return UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec)
 }
+
+/// Seconds since it was made, by CLOCK_MONOTONIC.
+package struct Stopwatch: Sendable {
+    private let begun = monotonicNanoseconds()
+
+    package init() {}
+
+    package var seconds: Double { Double(monotonicNanoseconds() - begun) / 1e9 }
+}

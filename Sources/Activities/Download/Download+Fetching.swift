@@ -1,4 +1,5 @@
 import HaulContract
+import HaulExecutors
 import HaulHTTP
 import HaulStorage
 import Synchronization
@@ -229,9 +230,9 @@ extension Download {
     /// Ends the transfer when it is; false if the task is cancelled before.
     private func isTooSlow(_ transfer: Transfer, _ floor: SpeedFloor) async -> Bool {
         var (floor, holds) = (floor, HoldShare(isExpected: false))
-        let begun = ContinuousClock.now
+        let watch = Stopwatch()
         while (try? await Task.sleep(for: .seconds(1))) != nil {
-            let now = (ContinuousClock.now - begun).secondsValue
+            let now = watch.seconds
             holds.sample([0: Double(transfer.progress.held) / 1e9], now: now)
             if floor.isTooSlow(arrived: moved, isHeld: holds.isLarge, now: now) {
                 transfer.cancel()

@@ -2,7 +2,7 @@ import HaulExecutors
 
 /// Bytes per second over the last five seconds, and on average over this attempt.
 struct SpeedMeter {
-    private let begun = monotonicNanoseconds()
+    private let watch = Stopwatch()
     private var window = RateWindow(length: 5)
     private var last: (time: Double, bytes: Int64) = (0, 0)
 
@@ -17,5 +17,5 @@ struct SpeedMeter {
     var average: Int64 { last.time > 0 ? Int64(Double(last.bytes) / last.time) : 0 }
 
     /// Since the attempt began.
-    var seconds: Double { Double(monotonicNanoseconds() - begun) / 1e9 }
+    var seconds: Double { watch.seconds }
 }

@@ -30,19 +30,20 @@ extension SegmentPlan {
 
     /// Where slow start is short, more connections join only when those that are there have been through it, and have not
     /// filled the link.
-    mutating func climb(_ now: Double) {
-        guard isFar, !isFull, rung < limit, connections.count >= rung else { return }
-        guard connections.values.allSatisfy({ $0.isOpen }), now >= lastJoin + Self.showing * path!.roundTrip else {
+    mutating func raiseFarLimit(_ now: Double) {
+        guard isFar, !isFull, farLimit < limit, connections.count >= farLimit else { return }
+        guard connections.values.allSatisfy({ $0.isOpen }), now >= lastJoin + Self.queueShows * path!.roundTrip else {
             return
         }
-        rung *= 2
+        farLimit *= 2
     }
 
     /// How many connections are to share what is left, where the way is far.
     var planned: Int {
         let most = Int(left / Self.worthALossyConnection)
         let worth = Int(left / Self.worthAConnection)
-        let wanted = path?.isLossy ?? false ? most : isDistant ? max(Self.few, worth) : min(rung, max(Self.few, worth))
-        return max(proven, min(limit, wanted, max(2, most)))
+        let wanted =
+            path?.isLossy ?? false ? most : isDistant ? max(Self.few, worth) : min(farLimit, max(Self.few, worth))
+        return max(borne, min(limit, wanted, max(2, most)))
     }
 }

@@ -5,27 +5,27 @@ import HaulHTTP
 // What a connection that has nothing to do is to fetch, and whose that is.
 extension SegmentPlan {
     /// What the next connection is to fetch, and whose that is.
-    func nextPart(_ now: Double) -> (range: Range<Int64>, victim: Int?)? {
+    func nextPart(_ now: Double) -> (range: Range<Int64>, owner: Int?)? {
         if let waiting = unassigned.intervals.max(by: { $0.count < $1.count }) { return (part(of: waiting), nil) }
-        guard let (id, own) = victim(now), let victim = connections[id] else { return nil }
+        guard let (id, own) = owner(now), let owner = connections[id] else { return nil }
         let end = reach(of: id)
-        let left = end - victim.position
-        var split = victim.position + Int64(Double(left) * own)
+        let left = end - owner.position
+        var split = owner.position + Int64(Double(left) * own)
         if isFar {
-            if victim.isEndless {
-                let share = isMature(victim, now) ? fairShare : self.left / Int64(4 * planned)
+            if owner.isEndless {
+                let share = isMature(owner, now) ? fairShare : self.left / Int64(4 * planned)
                 split = max(split, end - max(share, Self.smallestPart))
             }
             // What it brings before the other's first byte would come twice.
-            let meanwhile = (victim.speed ?? 0) * (answerTime ?? 2 * path!.roundTrip)
-            split = max(split, victim.position + Int64(meanwhile))
+            let meanwhile = (owner.speed ?? 0) * (answerTime ?? 2 * path!.roundTrip)
+            split = max(split, owner.position + Int64(meanwhile))
         }
         if isFar {
-            let sent = sentByAnswer(victim, now)
+            let sent = sentByAnswer(owner, now)
             if split < sent, end - split < Self.worthTwice * (sent - split) { split = sent }
         }
         if left > 4 * Self.alignment { split = (split + Self.alignment - 1) / Self.alignment * Self.alignment }
-        guard end - split >= leastPart(from: victim) else { return nil }
+        guard end - split >= leastPart(from: owner) else { return nil }
         return (split..<end, id)
     }
 
@@ -61,14 +61,14 @@ extension SegmentPlan {
     }
 
     /// A part is worth its question if it would take its owner longer than the answer takes.
-    func leastPart(from victim: Connection) -> Int64 {
-        guard isFar, let speed = victim.speed else { return Self.smallestPart }
+    func leastPart(from owner: Connection) -> Int64 {
+        guard isFar, let speed = owner.speed else { return Self.smallestPart }
         let short = min(Self.smallestPart, Int64(Self.shortest * speed))
         return max(Self.leastPart, short, Int64(2 * speed * path!.roundTrip))
     }
 
     /// An equal share of what is left: so they end together, and none has to take from another that has asked for too much.
-    var fairShare: Int64 { left / Int64(max(proven, connections.count + 1)) }
+    var fairShare: Int64 { left / Int64(max(borne, connections.count + 1)) }
 
     /// What waits is given out in shares; the first connection asks for all of it.
     func part(of waiting: Range<Int64>) -> Range<Int64> {
@@ -78,7 +78,7 @@ extension SegmentPlan {
     }
 
     /// Whom to take from, and which part of what it has before it, it keeps.
-    func victim(_ now: Double) -> (id: Int, own: Double)? {
+    func owner(_ now: Double) -> (id: Int, own: Double)? {
         let speeds = connections.values.compactMap(\.speed).sorted()
         let median = speeds.isEmpty ? nil : speeds[speeds.count / 2]
         // Where the way is far the first response is ahead of all, and what others bring is known only by their parts.
@@ -123,7 +123,7 @@ extension SegmentPlan {
 
     /// How far it will come when all that others ask of it is granted.
     func reach(of id: Int) -> Int64 {
-        connections.values.reduce(connections[id]!.end) { $1.victim == id ? min($0, $1.position) : $0 }
+        connections.values.reduce(connections[id]!.end) { $1.owner == id ? min($0, $1.position) : $0 }
     }
 
     func isMature(_ connection: Connection, _ now: Double) -> Bool {

@@ -1,0 +1,52 @@
+import HaulContract
+
+/// What follows when connections of one download fail: whether another is asked for, and when. A value that knows counts alone.
+struct ConnectionFailures {
+    /// What a connection must bring for the next one to be asked for at once: bytes.
+    static let worthwhile: Int64 = 64 << 10
+    /// Failures in a row before no more extra connections are tried.
+    private static let most = 3
+
+    /// Extra connections in a row that were refused.
+    private var refusals = 0
+    /// Connections in a row that ended before they had brought anything worth while.
+    private var fruitless = 0
+    /// Bytes of the file that were there when its only connection was last replaced.
+    private var writtenBefore: Int64
+
+    init(written: Int64) { writtenBefore = written }
+
+    /// A server agreed to send a part.
+    mutating func noteAnswer() { refusals = 0 }
+
+    /// A response came to its end.
+    mutating func noteWhole() { fruitless = 0 }
+
+    /// An extra connection was refused. Returns for how many seconds no other is tried.
+    mutating func refused(_ failure: Failure) -> Double {
+        refusals += 1
+        return delay(after: refusals, failure)
+    }
+
+    /// A response broke off after so many bytes. Returns for how many seconds no extra connection is tried; 0 if it had brought
+    /// enough.
+    mutating func broke(after received: Int64, _ failure: Failure) -> Double {
+        fruitless = received < Self.worthwhile ? fruitless + 1 : 0
+        return fruitless > 0 ? delay(after: fruitless, failure) : 0
+    }
+
+    /// Whether the only connection of a file of `total` bytes, of which `written` are there, is replaced at once.
+    mutating func mayReplace(_ failure: Failure, written: Int64, of total: Int64) -> Bool {
+        guard RetryPolicy.isRetryable(failure), failure.retryAfter == nil,
+            Headway.isEnough(written - writtenBefore, of: total)
+        else { return false }
+        writtenBefore = written
+        return true
+    }
+
+    /// Infinite after too many failures, and after one that would come again.
+    private func delay(after failures: Int, _ failure: Failure) -> Double {
+        guard RetryPolicy.isRetryable(failure), failures < Self.most else { return .infinity }
+        return failure.retryAfter?.secondsValue ?? Double(1 << failures)
+    }
+}

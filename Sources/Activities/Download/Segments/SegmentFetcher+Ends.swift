@@ -1,0 +1,114 @@
+import HaulContract
+import HaulHTTP
+import HaulStorage
+import Synchronization
+
+// What follows when a question is answered, and when a response ends.
+extension SegmentFetcher {
+    mutating func opened(
+        _ id: Int, _ result: Result<PartQuestion.Answer, TransferError>, _ group: inout TaskGroup<Note>
+    ) -> Result<Outcome, TransferError>? {
+        guard let connection = connections[id] else { return nil }
+        if case .success(.part(let transfer, let landing, let entity, let length)) = result {
+            connections[id]!.transfer = transfer
+            download.state.withLock { state in
+                state.mirrors[connection.mirror].landing = landing
+                state.mirrors[connection.mirror].entity = entity
+                let source = MaskedURL.text(state.mirrors[connection.mirror].url)
+                if source != state.generation?.source { state.generation?.isMixed = true }
+            }
+            failures.noteAnswer()
+            receive(id, transfer, length: length, &group)
+            for action in plan.opened(id, length: length, now: now) { perform(action) }
+            return nil
+        }
+        connections[id] = nil
+        download.context.hosts.leave(connection.host)
+        let others = plan.connections.keys.contains { $0 != id }
+        switch result {
+        case .failure(.cancelled): return .failure(.cancelled)
+        case .failure(.noSpace): return .failure(.noSpace)
+        case .failure(.failed(let failure)), .success(.refused(.fail(let failure))):
+            return refused(id, connection, failure, others: others)
+        case .success(.refused(.askWithoutIfRange)):
+            download.state.withLock { $0.mirrors[connection.mirror].honoursIfRange = false }
+            plan.refused(id, for: 0, now: now)
+        case .success(.refused(let decision)):
+            let why = decision.why ?? "the server sent what was not asked for"
+            if dropMirror(connection.mirror) {
+                plan.refused(id, for: 0, now: now)
+            } else if others || !connection.isOnly {
+                plan.refused(id, for: .infinity, now: now)
+            } else {
+                if case .restartWhole = decision { download.state.withLock { $0.isAlone = true } }
+                return .success(.restart(why: why))
+            }
+        case .success(.apart):
+            download.state.withLock { $0.mirrors[connection.mirror].isApart = true }
+            plan.refused(id, for: 0, now: now)
+        case .success(.part): break
+        }
+        return nil
+    }
+
+    /// A mirror whose bytes may be mixed with others' is no longer asked; false if there is none to take its place.
+    private func dropMirror(_ index: Int) -> Bool {
+        download.isProven && download.state.withLock { $0.mirrors.drop(index) }
+    }
+
+    private mutating func refused(
+        _ id: Int, _ connection: Connection, _ failure: Failure, others: Bool
+    ) -> Result<Outcome, TransferError>? {
+        switch failure.code {
+        case .http(429), .http(503), .connect:
+            download.context.hosts.complain(connection.host, retryAfter: failure.retryAfter)
+        default: break
+        }
+        if Mirrors.isToBlame(for: failure.code), dropMirror(connection.mirror) {
+            plan.refused(id, for: 0, now: now)
+            return nil
+        }
+        guard others || !connection.isOnly else { return .failure(.failed(failure)) }
+        // What runs goes on; whoever only wanted to help is not missed.
+        plan.refused(id, for: failures.refused(failure), now: now)
+        return nil
+    }
+
+    mutating func ended(
+        _ id: Int, _ result: Result<TransferEnd, TransferError>
+    ) async -> Result<Outcome, TransferError>? {
+        guard let connection = connections.removeValue(forKey: id), let transfer = connection.transfer else {
+            return nil
+        }
+        download.end(id, transfer)
+        download.context.hosts.leave(connection.host)
+        let isDropped = plan.connections[id] == nil
+        for action in plan.ended(id, at: connection.start + transfer.progress.received, now: now) { perform(action) }
+        guard case .failure(let error) = result else {
+            failures.noteWhole()
+            return nil
+        }
+        if let error = partial.error { return .failure(error) }
+        guard case .failed(let failure) = error, !isDropped else { return isDropped ? nil : .failure(error) }
+        let delay = failures.broke(after: transfer.progress.received, failure)
+        guard plan.connections.isEmpty else {
+            if delay > 0 { plan.refused(id, for: delay, now: now) }
+            return nil
+        }
+        guard download.isResumable else { return .failure(error) }
+        if failures.mayReplace(failure, written: partial.written.count, of: total) { return nil }
+        // Another mirror may have the rest.
+        return Mirrors.isToBlame(for: failure.code) && dropMirror(connection.mirror) ? nil : .failure(error)
+    }
+
+    /// What still comes in when all is over.
+    mutating func release(_ note: Note) {
+        switch note {
+        case .tick, .turnedAway: break
+        case .opened(let id, _), .ended(let id, _):
+            guard let connection = connections.removeValue(forKey: id) else { return }
+            if let transfer = connection.transfer { download.end(id, transfer) }
+            download.context.hosts.leave(connection.host)
+        }
+    }
+}
