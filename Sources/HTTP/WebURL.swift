@@ -1,7 +1,7 @@
 /// An http or https URL, as far as redirects and file names need it (RFC 3986).
 ///
-/// libcurl reads each URL as well. A URL whose host or port the two read differently is none: so no address is checked, and no
-/// connection counted, for another host than is asked.
+/// libcurl reads each URL as well. A URL whose host the two read differently is none, and its port is as libcurl reads it: so no
+/// connection is counted, and no credentials are kept, for another server than is asked.
 package struct WebURL: Sendable, Equatable {
     /// Lower case.
     package var scheme: String
@@ -10,7 +10,7 @@ package struct WebURL: Sendable, Equatable {
     /// Lower case, without credentials and port; an international name as it is asked for (xn--…).
     package let host: String
     /// What a limit of connections is counted by.
-    package let hostAndPort: String
+    package private(set) var hostAndPort: String
     /// Begins with "/", or is empty.
     package var path: String
     /// Without "?"; nil if there is none.
@@ -34,7 +34,6 @@ package struct WebURL: Sendable, Equatable {
         let beforePort = bare[bracket...].lastIndex(of: UInt8(ascii: ":")) ?? bare.endIndex
         guard let name = Self.ascii(Substring(bare[..<beforePort])) else { return nil }
         host = name
-        let port = Substring(bare[beforePort...].dropFirst())
         // The last "@" ends them. To others the first one would.
         var login = Substring(given[..<bare.startIndex].dropLast())
         if !login.isEmpty {
@@ -43,7 +42,7 @@ package struct WebURL: Sendable, Equatable {
             guard !login.contains("%00") else { return nil }
         }
         authority = "\(bare.startIndex == given.startIndex ? "" : login + "@")\(name)\(Substring(bare[beforePort...]))"
-        hostAndPort = "\(host):\(port.isEmpty ? scheme == "https" ? "443" : "80" : port)"
+        hostAndPort = host
         let tail = rest[end...]
         if let mark = tail.firstIndex(of: UInt8(ascii: "?")) {
             path = String(Substring(tail[..<mark]))
@@ -51,17 +50,17 @@ package struct WebURL: Sendable, Equatable {
         } else {
             path = String(Substring(tail))
         }
-        guard !host.isEmpty, isReadAlike else { return nil }
+        guard !host.isEmpty, let port = portOfLibcurl else { return nil }
+        hostAndPort = "\(host):\(port)"
     }
 
-    /// Whether libcurl reads the same scheme, host and port.
-    private var isReadAlike: Bool {
-        guard let theirs = Authority(text), theirs.isSecure == (scheme == "https") else { return false }
+    /// The port that libcurl reads; nil if it reads another scheme or host, or no URL at all.
+    private var portOfLibcurl: Int? {
+        guard let theirs = Authority(text), theirs.isSecure == (scheme == "https") else { return nil }
         // In brackets an IPv6 address may have a zone, which libcurl keeps apart.
         let isBracketed = host.hasPrefix("[")
         let own = isBracketed ? host.dropFirst().prefix { $0 != "%" && $0 != "]" } : host[...]
-        return theirs.host.prefix { !isBracketed || $0 != "%" }.lowercased() == own
-            && hostAndPort.hasSuffix(":\(theirs.port)")
+        return theirs.host.prefix { !isBracketed || $0 != "%" }.lowercased() == own ? theirs.port : nil
     }
 
     /// In lower case. Whoever connects, and whoever counts connections, sees the same name.

@@ -47,6 +47,20 @@ import Testing
         }
     }
 
+    @Test(
+        "what libcurl reads as another host, or not at all, is no URL",
+        arguments: ["http://0x7f.1/", "http://2130706433/", "http://127.1/", "http://h:99999/", "http://[::1/"])
+    func readDifferently(_ url: String) {
+        #expect(WebURL(url) == nil)
+        #expect(WebURL("http://h/")?.resolve(url) == nil)
+    }
+
+    @Test("a port is the number that libcurl reads", arguments: ["http://h:080/", "http://h:/", "http://h/"])
+    func port(_ url: String) throws {
+        let url = try #require(WebURL(url))
+        #expect(url.hostAndPort == "h:80" && url.hasSameOrigin(as: WebURL("http://h:80/")!))
+    }
+
     @Test("the last @ ends user and password") func login() {
         let url = WebURL("http://u@x:p@ss@h:8/a@b")
         #expect(url?.login == WebURL.Login(user: "u@x", password: "p@ss") && url?.hostAndPort == "h:8")
