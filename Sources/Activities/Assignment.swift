@@ -15,7 +15,7 @@ package struct Assignment: Sendable {
     package var isNew = false
     /// The last run completed the job, so that none can be at work.
     package var isSettled = false
-    /// Redis' clock: it judges what other workers have noted.
+    /// Redis' clock: the times that other workers have noted are compared with it.
     package let clock: SharedClock
     package let lease: RunLease
     /// Called when the run begins to wait for its host, and when it goes on.

@@ -11,6 +11,9 @@ import Synchronization
 /// A task that prefers the loop (`withTaskExecutorPreference`) runs here wherever it is not on another actor, so that it
 /// reaches the loop's actors without waking a thread.
 ///
+/// It has more than eight properties because a loop is two descriptors, an inbox that other threads fill, four atomics that
+/// they read, and its thread's own tables.
+///
 /// The loop runs until `stop()`. An actor's deinit is the place to call it: no job can arrive after that.
 package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable {
     /// What a file descriptor is ready for, or is asked to be.

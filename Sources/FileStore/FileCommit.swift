@@ -37,7 +37,7 @@ struct FileCommit: Sendable {
     }
 
     let durability: Durability
-    /// Brings all bytes into the file, and judges them. Blocks.
+    /// Brings all bytes into the file, and checks them. Blocks.
     let write: @Sendable () throws(TransferError) -> Written
     /// Whether the lease certainly stands.
     let mayName: @Sendable () -> Bool

@@ -23,8 +23,8 @@ final class FilePartial: Partial {
 
     private struct State: Sendable {
         var phase: Phase
-        /// What the last checkpoint told.
-        var told: ByteIntervals?
+        /// The durable bytes that the last checkpoint returned.
+        var checkpointed: ByteIntervals?
     }
 
     let generation: String
@@ -42,7 +42,7 @@ final class FilePartial: Partial {
     init(_ store: FileStore, _ request: FileRequest, continuing opened: Opened, written: ByteIntervals) {
         (self.store, self.request, self.suggested) = (store, request, opened.target.name)
         generation = opened.hidden.generation
-        state = Mutex(State(phase: .open(opened), told: written))
+        state = Mutex(State(phase: .open(opened), checkpointed: written))
     }
 
     private var opened: Opened? { state.withLock { if case .open(let opened) = $0.phase { opened } else { nil } } }
@@ -136,8 +136,8 @@ final class FilePartial: Partial {
         guard let output = opened?.output else { return nil }
         return try await output.checkpoint { durable in
             let isNew = self.state.withLock { state in
-                guard state.told != durable else { return false }
-                state.told = durable
+                guard state.checkpointed != durable else { return false }
+                state.checkpointed = durable
                 return true
             }
             guard isNew else { return nil }
@@ -152,7 +152,7 @@ final class FilePartial: Partial {
         let commit = fileCommit(of: whole.size) { () throws(TransferError) in
             guard let opened = self.opened else { throw .cancelled }
             try opened.output.cut(to: whole.size)
-            return try self.judge(whole, opened)
+            return try self.check(whole, opened)
         }
         return try await finish(commit, try await store.onDisk { () throws(TransferError) in try commit.run() })
     }
@@ -161,7 +161,7 @@ final class FilePartial: Partial {
         let commit = fileCommit(of: whole.size) { () throws(TransferError) in
             let opened = try self.create(
                 try self.target(), total: whole.size, hashing: whole.checksum?.algorithm, with: bytes)
-            return try self.judge(whole, opened)
+            return try self.check(whole, opened)
         }
         return try await finish(commit, try await store.commits.run(commit))
     }
@@ -183,8 +183,10 @@ final class FilePartial: Partial {
         }
     }
 
-    /// Blocks.
-    private func judge(_ whole: WholeFile, _ opened: Opened) throws(TransferError) -> FileCommit.Written {
+    /// Compares the file with what it must be, and gives it its attributes. Blocks.
+    ///
+    /// - Throws: What is wrong with it. The hidden file is gone then, if it has other bytes than it must have.
+    private func check(_ whole: WholeFile, _ opened: Opened) throws(TransferError) -> FileCommit.Written {
         let (output, hidden) = (opened.output, opened.hidden)
         if let error = output.error { throw error }
         var checksum: String?

@@ -12,7 +12,7 @@ final class GroupCommit: Sendable {
         let commit: FileCommit
         let answer: CheckedContinuation<Result<FileCommit.End, TransferError>, Never>
 
-        /// What `body` makes of the file; nil if that ended it, which has been told.
+        /// What `body` makes of the file; nil if it failed, which its caller has been answered.
         func attempt<T>(_ body: () throws(TransferError) -> T) -> T? {
             do { return try body() } catch {
                 answer.resume(returning: .failure(error))
@@ -20,7 +20,7 @@ final class GroupCommit: Sendable {
             }
         }
 
-        /// Whether there is no failure; one has been told.
+        /// Whether there is no failure. Otherwise its caller has been answered.
         func isSound(_ failure: TransferError?) -> Bool {
             if let failure { answer.resume(returning: .failure(failure)) }
             return failure == nil
@@ -147,7 +147,7 @@ final class GroupCommit: Sendable {
 
     private func takeChores() { for chore in state.withLock({ exchange(&$0.chores, with: []) }) { chore() } }
 
-    /// Makes the bytes of the one and the names of the other durable. Those that fail are told, and taken out.
+    /// Makes the bytes of the one and the names of the other durable. Those that fail are answered, and taken out.
     private func sync(_ written: inout [Written], _ named: inout [Named]) {
         if written.count + named.count > 1, syncVolume(written.map(\.file), named.map(\.file)) {
             written = written.filter { one in

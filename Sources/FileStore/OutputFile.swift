@@ -35,6 +35,8 @@ package final class OutputFile: BodyDestination {
         var waiting: [(until: Int, continuation: CheckedContinuation<Void, Never>)] = []
         /// Bytes written through the page cache since it was last dropped.
         var cached: Int64 = 0
+        /// The first error of a write or sync.
+        var failure: TransferError?
     }
 
     struct QueuedBlock: Sendable {
@@ -54,7 +56,7 @@ package final class OutputFile: BodyDestination {
     let digest: RunningDigest?
     /// Bytes that come in order are hashed along.
     package var hasDigest: Bool { digest != nil }
-    private let failure = Mutex<TransferError?>(nil)
+    /// There is a failure in `state`: pieces of a body ask too often for a lock.
     private let hasFailed = Atomic(false)
     /// What must stay free on the file system while bytes are written that nothing is reserved for.
     let keptFree = Atomic<Int64>(0)
@@ -88,10 +90,10 @@ package final class OutputFile: BodyDestination {
     package var durable: ByteIntervals { state.withLock { $0.durable } }
 
     /// The first error of a write or sync.
-    package var error: TransferError? { hasFailed.load(ordering: .acquiring) ? failure.withLock { $0 } : nil }
+    package var error: TransferError? { hasFailed.load(ordering: .acquiring) ? state.withLock { $0.failure } : nil }
 
     func fail(_ error: TransferError) {
-        failure.withLock { if $0 == nil { $0 = error } }
+        state.withLock { $0.failure = $0.failure ?? error }
         hasFailed.store(true, ordering: .releasing)
     }
 

@@ -34,7 +34,7 @@ package struct AddressPolicy: Sendable, Equatable {
         case .v4(let bits): return refusal(kind: Self.kind(v4: bits))
         case .v6(let bits):
             switch Self.embedded(in: bits) {
-            case .judged(let inner): return refusal(of: .v4(inner), hostAddresses: hostAddresses)
+            case .carried(let inner): return refusal(of: .v4(inner), hostAddresses: hostAddresses)
             case .refused(let why): return why
             case .none: return refusal(kind: Self.kind(v6: bits))
             }
@@ -111,7 +111,7 @@ extension AddressPolicy {
     /// What an IPv6 address says about an IPv4 address inside it.
     private enum Embedded {
         /// It leads to this IPv4 address, which decides.
-        case judged(UInt32)
+        case carried(UInt32)
         case refused(String)
         case none
     }
@@ -127,7 +127,7 @@ extension AddressPolicy {
     private static func embedded(in bits: UInt128) -> Embedded {
         let address = IPAddress.v6(bits)
         let low = UInt32(truncatingIfNeeded: bits)
-        if mapped.contains(address) || nat64.contains(address) { return .judged(low) }
+        if mapped.contains(address) || nat64.contains(address) { return .carried(low) }
         if bits <= 1 { return .none }
         if compatible.contains(address) || translated.contains(address) { return .refused("IPv4 carried in IPv6") }
         if localNAT64.contains(address) { return .refused("local NAT64") }

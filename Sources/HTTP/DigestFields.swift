@@ -3,7 +3,7 @@ package import HaulContract
 /// What a response says the digest of the whole representation is: Repr-Digest and Content-Digest (RFC 9530), and the
 /// older Content-MD5. All of them mean the bytes with their Content-Encoding, which are the bytes that are saved.
 package enum DigestFields {
-    /// The digest that judges the whole file; nil if the response names none that is known.
+    /// The digest that the whole file must have; nil if the response names none that is known.
     ///
     /// The content of a 206 is only a part, so there Repr-Digest alone speaks of the whole.
     package static func checksum(_ head: ResponseHead) -> Job.Checksum? {

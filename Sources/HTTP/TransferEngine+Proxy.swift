@@ -3,10 +3,10 @@ package import HaulContract
 
 /// The address policy where a proxy connects in our place.
 extension TransferEngine {
-    /// Resolves the target off the loop and judges its addresses, since the sockets show only the proxy's.
+    /// Resolves the target off the loop and checks its addresses, since the sockets show only the proxy's.
     ///
     /// - Returns: The address that the proxy is to be told in place of the name, so that it cannot resolve to another one;
-    ///   nil where nothing is judged, or where a plain request through an HTTP proxy must carry the name.
+    ///   nil where nothing is checked, or where a plain request through an HTTP proxy must carry the name.
     func resolveForProxy(_ request: Request) async throws(TransferError) -> IPAddress? {
         guard let proxy = configuration.reaching(request.url).proxy, !configuration.policy.allowsEverything else {
             return nil

@@ -1,7 +1,8 @@
 import HaulExecutors
 import Synchronization
 
-/// Counters of one transfer, to be read from any thread at any time without waking the loop.
+/// Counters of one transfer, to be read from any thread at any time without waking the loop. Nine of them, because each is an
+/// atomic of its own: no reader takes a lock that the loop would wait for.
 package final class TransferProgress: Sendable {
     private let bytes = Atomic<Int64>(0)
     /// When the hold that lasts began; 0 without one.

@@ -89,7 +89,7 @@ extension TransferState {
         granted = max(0, granted - bytes)
     }
 
-    /// The sink has its portion, and `took` was told.
+    /// The sink has its portion; `took` was called before.
     mutating func appended(_ portion: Portion) -> PortionAction {
         if count.position == portion.end {
             guard portion.wanted < portion.piece else {

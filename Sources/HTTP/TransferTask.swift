@@ -208,7 +208,7 @@ final class TransferTask {
 
     // MARK: The end
 
-    /// libcurl has ended the transfer; nil if it had told so before.
+    /// libcurl has ended the transfer; nil if it had ended before.
     func libraryEnded(_ code: CURLcode) -> TransferState.LibraryEnd? {
         let end: TransferState.LibraryEnd =
             code == CURLE_OK

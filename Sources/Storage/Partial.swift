@@ -57,14 +57,14 @@ package struct Checkpoint: Sendable {
     }
 }
 
-/// What a file is judged by once all of its bytes are there.
+/// What a file must be once all of its bytes are there.
 package struct WholeFile: Sendable {
     package let size: Int64
     /// The digest that it must have.
     package let checksum: Job.Checksum?
     /// Who says so: "the job" or "the server".
     package let authority: String
-    /// As the server told it.
+    /// As the server sent it: a date of HTTP (RFC 9110 section 5.6.7).
     package let lastModified: String?
 
     package init(size: Int64, checksum: Job.Checksum?, authority: String, lastModified: String?) {

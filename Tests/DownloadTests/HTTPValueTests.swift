@@ -153,23 +153,23 @@ import Testing
 @Suite struct ResponseDecisionTests {
     static let entity = Entity(etag: "\"v1\"", total: 100)
 
-    private func judge(
+    private func decision(
         _ status: Int, _ headers: [(String, String)], of entity: Entity = entity, end: Int64? = nil,
         ifRange: Bool = true, isProven: Bool = false
     ) -> ResponseDecision {
-        judge(status, headers, .part(position: 40, end: end, of: entity, ifRange: ifRange), isProven: isProven)
+        decision(status, headers, .part(position: 40, end: end, of: entity, ifRange: ifRange), isProven: isProven)
     }
 
-    private func judge(
+    private func decision(
         _ status: Int, _ headers: [(String, String)], _ kind: Question.Kind, isProven: Bool = false
     ) -> ResponseDecision {
         let head = ResponseHead(
             status: status, headers: HeaderFields(headers.map { HeaderField($0.0, $0.1) }), url: "http://h/")
-        return Question(kind: kind, isProven: isProven).judge(head)
+        return Question(kind: kind, isProven: isProven).decision(on: head)
     }
 
     @Test("a date to come back at is read by the server's own clock") func retryAfterDate() {
-        let decision = judge(
+        let decision = decision(
             503, [("retry-after", "Sun, 06 Nov 1994 08:49:37 GMT"), ("date", "Sun, 06 Nov 1994 08:49:30 GMT")])
         guard case .fail(let failure) = decision else { return #expect(Bool(false), "\(decision)") }
         #expect(failure.retryAfter == .seconds(7))
@@ -177,9 +177,9 @@ import Testing
 
     @Test("a 206 of the same entity, from where it was asked, is accepted") func accepted() {
         let good = [("content-range", "bytes 40-99/100"), ("etag", "\"v1\"")]
-        #expect(judge(206, good) == .takePart(at: 40, length: 60))
+        #expect(decision(206, good) == .takePart(at: 40, length: 60))
         #expect(
-            judge(206, [("content-range", "bytes 40-69/100"), ("etag", "\"v1\"")]) == .takePart(at: 40, length: 30))
+            decision(206, [("content-range", "bytes 40-69/100"), ("etag", "\"v1\"")]) == .takePart(at: 40, length: 30))
     }
 
     @Test(
@@ -193,7 +193,7 @@ import Testing
             [("content-range", "bytes 40-99/100"), ("etag", "\"v1\""), ("content-encoding", "gzip")],
         ])
     func refused(_ headers: [(String, String)]) {
-        guard case .restart = judge(206, headers) else { return #expect(Bool(false)) }
+        guard case .restart = decision(206, headers) else { return #expect(Bool(false)) }
     }
 
     private static let date = "Sun, 06 Nov 1994 08:49:37 GMT"
@@ -217,15 +217,15 @@ import Testing
         ])
     func unversioned(_ entity: Entity, _ headers: [(String, String)]) {
         let range = [("content-range", "bytes 40-99/100")]
-        guard case .restartWhole = judge(206, range + headers, of: entity) else { return #expect(Bool(false)) }
+        guard case .restartWhole = decision(206, range + headers, of: entity) else { return #expect(Bool(false)) }
     }
 
     @Test("a Last-Modified that is repeated is joined, and a digest of the whole needs none") func repeatedDate() {
         let entity = Entity(lastModified: Self.date, lastModifiedIsStrong: true, total: 100)
         let range = [("content-range", "bytes 40-99/100")]
-        #expect(judge(206, range + [("last-modified", Self.date)], of: entity) == .takePart(at: 40, length: 60))
-        #expect(judge(206, range, of: entity, isProven: true) == .takePart(at: 40, length: 60))
-        guard case .restart = judge(206, range + [("last-modified", Self.laterDate)], of: entity) else {
+        #expect(decision(206, range + [("last-modified", Self.date)], of: entity) == .takePart(at: 40, length: 60))
+        #expect(decision(206, range, of: entity, isProven: true) == .takePart(at: 40, length: 60))
+        guard case .restart = decision(206, range + [("last-modified", Self.laterDate)], of: entity) else {
             return #expect(Bool(false))
         }
     }
@@ -235,10 +235,10 @@ import Testing
             [("etag", "\"a\""), ("etag", "\"b\"")],
             [("last-modified", Self.date), ("Last-Modified", Self.laterDate), ("etag", "\"a\"")],
         ] {
-            let found = judge(200, headers + [("content-length", "9")], .whole)
+            let found = decision(200, headers + [("content-length", "9")], .whole)
             #expect(found == .takeWhole(Entity(total: 9), length: 9))
         }
-        let found = judge(200, [("etag", "\"a\""), ("ETag", "\"a\""), ("content-length", "9")], .whole)
+        let found = decision(200, [("etag", "\"a\""), ("ETag", "\"a\""), ("content-length", "9")], .whole)
         #expect(found == .takeWhole(Entity(etag: "\"a\"", total: 9), length: 9))
     }
 
@@ -249,7 +249,7 @@ import Testing
         let head = ResponseHead(
             status: status, headers: HeaderFields([HeaderField("content-length", "9")]), url: "http://h/",
             method: method)
-        let decision = Question(kind: .whole, isProven: false).judge(head)
+        let decision = Question(kind: .whole, isProven: false).decision(on: head)
         let isTaken = [200, 203].contains(status) || method != "GET" && [201, 202, 207, 226].contains(status)
         if isTaken {
             #expect(decision == .takeWhole(Entity(total: 9), length: 9))
@@ -261,21 +261,22 @@ import Testing
     @Test("without a strong validator only a checksum allows joining") func unproven() {
         for weak in [Entity(etag: "W/\"v1\"", total: 100), Entity(lastModified: "x", total: 100), Entity(total: 100)] {
             let headers = [("content-range", "bytes 40-99/100")] + (weak.etag.map { [("etag", $0)] } ?? [])
-            guard case .restart = judge(206, headers, of: weak) else { return #expect(Bool(false)) }
-            #expect(judge(206, headers, of: weak, isProven: true) == .takePart(at: 40, length: 60))
+            guard case .restart = decision(206, headers, of: weak) else { return #expect(Bool(false)) }
+            #expect(decision(206, headers, of: weak, isProven: true) == .takePart(at: 40, length: 60))
         }
     }
 
     @Test("a 304 to If-Range says that the validator is right: the part is asked for without it") func notModified() {
-        #expect(judge(304, []) == .askWithoutIfRange)
-        guard case .fail(let failure) = judge(304, [], ifRange: false) else { return #expect(Bool(false)) }
+        #expect(decision(304, []) == .askWithoutIfRange)
+        guard case .fail(let failure) = decision(304, [], ifRange: false) else { return #expect(Bool(false)) }
         #expect(failure.code == .http(304))
     }
 
     @Test("a 200 of the same entity is asked once more without If-Range; another entity restarts") func whole() {
-        #expect(judge(200, [("content-length", "100"), ("etag", "\"v1\"")]) == .askWithoutIfRange)
-        guard case .restart = judge(200, [("content-length", "100"), ("etag", "\"v1\"")], ifRange: false),
-            case .restart = judge(200, [("content-length", "100"), ("etag", "\"v2\"")]), case .restart = judge(416, [])
+        #expect(decision(200, [("content-length", "100"), ("etag", "\"v1\"")]) == .askWithoutIfRange)
+        guard case .restart = decision(200, [("content-length", "100"), ("etag", "\"v1\"")], ifRange: false),
+            case .restart = decision(200, [("content-length", "100"), ("etag", "\"v2\"")]),
+            case .restart = decision(416, [])
         else { return #expect(Bool(false)) }
     }
 
@@ -285,14 +286,14 @@ import Testing
         let entity = Entity(etag: "\"v1\"", lastModified: old, total: 100)
         let part = [("content-range", "bytes 40-99/100"), ("etag", "\"v1\"")]
         for isProven in [false, true] {
-            let changed = judge(206, part + [("last-modified", new)], of: entity, isProven: isProven)
+            let changed = decision(206, part + [("last-modified", new)], of: entity, isProven: isProven)
             guard case .restart = changed else { return #expect(Bool(false), "\(changed)") }
         }
-        #expect(judge(206, part + [("last-modified", old)], of: entity) == .takePart(at: 40, length: 60))
+        #expect(decision(206, part + [("last-modified", old)], of: entity) == .takePart(at: 40, length: 60))
         // A 206 need not repeat it (RFC 9110 section 15.3.7).
-        #expect(judge(206, part, of: entity) == .takePart(at: 40, length: 60))
+        #expect(decision(206, part, of: entity) == .takePart(at: 40, length: 60))
         let whole = [("content-length", "100"), ("etag", "\"v1\"")]
-        guard case .restart = judge(200, whole + [("last-modified", new)], of: entity) else {
+        guard case .restart = decision(200, whole + [("last-modified", new)], of: entity) else {
             return #expect(Bool(false))
         }
     }
@@ -300,7 +301,7 @@ import Testing
     @Test("the whole that is called a part of all bytes is taken; a part that nobody asked for is not")
     func wholeAsPart() {
         let length = ("content-length", "100")
-        let whole = judge(206, [("content-range", "bytes 0-99/100"), length], .whole)
+        let whole = decision(206, [("content-range", "bytes 0-99/100"), length], .whole)
         #expect(whole == .takeWhole(Entity(total: 100), length: 100))
         let others: [[(String, String)]] = [
             [("content-range", "bytes 0-98/100"), ("content-length", "99")], [("content-range", "bytes 0-99/100")],
@@ -310,7 +311,7 @@ import Testing
             [("content-range", "bytes 0-99/100"), length, ("content-type", "multipart/byteranges; boundary=x")],
         ]
         for headers in others {
-            guard case .fail(let failure) = judge(206, headers, .whole) else { return #expect(Bool(false)) }
+            guard case .fail(let failure) = decision(206, headers, .whole) else { return #expect(Bool(false)) }
             #expect(failure.code == .badResponse)
         }
     }
@@ -327,11 +328,11 @@ import Testing
     @Test("contradictory lengths and errors fail with their codes") func failures() {
         let pairs: [(ResponseDecision, ErrorCode)] = [
             (
-                judge(206, [("content-range", "bytes 40-99/100"), ("etag", "\"v1\""), ("content-length", "61")]),
+                decision(206, [("content-range", "bytes 40-99/100"), ("etag", "\"v1\""), ("content-length", "61")]),
                 .badResponse
             ),
-            (judge(200, [("content-length", "1"), ("content-length", "2")]), .badResponse),
-            (judge(404, []), .http(404)), (judge(503, []), .http(503)),
+            (decision(200, [("content-length", "1"), ("content-length", "2")]), .badResponse),
+            (decision(404, []), .http(404)), (decision(503, []), .http(503)),
         ]
         for (decision, code) in pairs {
             guard case .fail(let failure) = decision else { return #expect(Bool(false)) }

@@ -3,9 +3,9 @@ import HaulHTTP
 import HaulStorage
 import Synchronization
 
-// All bytes are in: judged, made durable, named.
+// All bytes are in: they are checked, made durable, and named.
 extension Download {
-    /// Judges the whole, and gives it its name.
+    /// Checks the whole file, and gives it its name.
     func commit(_ generation: Generation, _ total: Int64) async throws(TransferError) -> ActivityOutcome {
         if let error = generation.partial.error { throw error }
         try check(total)
@@ -28,7 +28,8 @@ extension Download {
 
     private func whole(_ total: Int64, _ entity: Entity) -> WholeFile {
         WholeFile(
-            size: total, checksum: judge(of: entity), authority: job.checksum == nil ? "the server" : "the job",
+            size: total, checksum: expectedDigest(of: entity),
+            authority: job.checksum == nil ? "the server" : "the job",
             lastModified: entity.lastModified)
     }
 

@@ -47,16 +47,17 @@ extension Download {
     var isResumable: Bool {
         state.withLock { state in
             guard let entity = state.generation?.entity, entity.total != nil else { return false }
-            return job.method == "GET" && !state.isAlone && (entity.strongValidator != nil || judge(of: entity) != nil)
+            return job.method == "GET" && !state.isAlone
+                && (entity.strongValidator != nil || expectedDigest(of: entity) != nil)
         }
     }
 
-    /// The digest that the whole file must have: the job's word goes before the server's.
-    func judge(of entity: Entity) -> Job.Checksum? { job.checksum ?? entity.digest }
+    /// The digest that the whole file must have: the job's, else the server's.
+    func expectedDigest(of entity: Entity) -> Job.Checksum? { job.checksum ?? entity.digest }
 
-    /// The whole file will be judged by a digest.
+    /// A digest will be compared with the whole file.
     var isProven: Bool {
-        state.withLock { state in !state.isAlone && state.generation.flatMap { judge(of: $0.entity) } != nil }
+        state.withLock { state in !state.isAlone && state.generation.flatMap { expectedDigest(of: $0.entity) } != nil }
     }
 
     var mirrors: Mirrors { state.withLock { $0.mirrors } }
@@ -97,14 +98,14 @@ extension Download {
         }
     }
 
-    /// Judges the head of the whole.
+    /// Accepts the head of a response that has the whole, or says why not.
     private func accept(
         _ transfer: Transfer, _ landing: Landing, from mirror: Int, of host: String
     ) async throws(TransferError) -> Beginning {
         if let outcome = try await existing(transfer, landing, isUnmodified: true) { return .finished(outcome) }
         let entity: Entity
         let length: Int64?
-        switch Question(kind: .whole, isProven: false).judge(transfer.head) {
+        switch Question(kind: .whole, isProven: false).decision(on: transfer.head) {
         case .takeWhole(let found, let announced): (entity, length) = (found, announced)
         case .fail(let failure): throw .failed(failure)
         default: throw .failed(Failure(.badResponse, "the server's answer does not fit the question"))
@@ -157,7 +158,7 @@ extension Download {
 
     private func open(_ generation: Generation, with bytes: [UInt8] = []) async throws(TransferError) {
         try await generation.partial.open(
-            total: generation.entity.total, hashing: judge(of: generation.entity)?.algorithm, with: bytes)
+            total: generation.entity.total, hashing: expectedDigest(of: generation.entity)?.algorithm, with: bytes)
         state.withLock { $0.generation?.predecessor = nil }
     }
 
@@ -264,27 +265,6 @@ extension Download {
 
     func tooLarge(_ limit: Int64) -> Failure {
         Failure(.tooLarge, "the file is larger than the \(limit) bytes allowed")
-    }
-
-    /// The file's name, unless the job gave one.
-    func suggestedName(_ head: ResponseHead, _ final: WebURL) -> String {
-        ContentEncoding.name(plainName(head, final), of: head.headers["content-encoding"] ?? "")
-    }
-
-    /// What is said of a body that was compressed though nobody asked for it: it is saved as it comes. nil where the file's
-    /// name says so anyway.
-    private func compressionWarning(_ head: ResponseHead, _ final: WebURL) -> String? {
-        let encoding = head.headers["content-encoding"] ?? ""
-        let given = job.path.flatMap { $0.utf8.last == UInt8(ascii: "/") ? nil : $0 }
-        guard !ContentEncoding.isSaid(encoding, by: given ?? plainName(head, final)) else { return nil }
-        return "the server sent the file compressed, though nobody asked for it: it is saved as it came ("
-            + ContentEncoding.codings(encoding).joined(separator: ", ") + ")"
-    }
-
-    private func plainName(_ head: ResponseHead, _ final: WebURL) -> String {
-        head.headers["content-disposition"].flatMap(ContentDisposition.fileName).flatMap(FileName.sanitise)
-            ?? mirrors[0].address.flatMap { FileName.sanitise($0.lastComponent) } ?? FileName.sanitise(
-                final.lastComponent) ?? "download"
     }
 
     /// A transfer into this generation's file has begun.

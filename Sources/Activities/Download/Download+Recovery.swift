@@ -31,7 +31,7 @@ extension Download {
             let (transfer, _) = try await exchange.ask(
                 mirrors[mirrors.current], [condition, .identity])
             defer { transfer.cancel() }
-            switch Question(kind: .changed(entity), isProven: false).judge(transfer.head) {
+            switch Question(kind: .changed(entity), isProven: false).decision(on: transfer.head) {
             case .unchanged:
                 if transfer.head.hasContradictoryValidators { return false }
                 guard let modified = transfer.head.headers["last-modified"] else { continue }
@@ -92,7 +92,7 @@ extension Download {
             inherited: resume.offsets.count)
         state.withLock { state in
             state.generation = generation
-            if isOurs { state.mirrors.told(resume.entity) }
+            if isOurs { state.mirrors.noteEntity(resume.entity) }
         }
         // It may have lost its reservation, or never had one.
         try await partial.reserve(total)

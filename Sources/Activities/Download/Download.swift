@@ -125,7 +125,7 @@ package final class Download: Activity {
     }
 
     private var isContinuable: Bool {
-        isResumable && generation.map { !$0.isMixed || judge(of: $0.entity) != nil } ?? true
+        isResumable && generation.map { !$0.isMixed || expectedDigest(of: $0.entity) != nil } ?? true
     }
 
     package var partialPlace: PartialPlace? {

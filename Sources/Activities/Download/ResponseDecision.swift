@@ -17,7 +17,7 @@ enum ResponseDecision: Equatable {
     case fail(Failure)
 }
 
-/// What was asked, as far as the answer is judged by it.
+/// What was asked, as far as it decides what is done with the answer.
 struct Question: Sendable {
     enum Kind: Sendable {
         case whole
@@ -28,11 +28,11 @@ struct Question: Sendable {
     }
 
     let kind: Kind
-    /// The whole file will be judged by a checksum, so bytes may be joined without a validator.
+    /// A checksum will be compared with the whole file, so bytes may be joined without a validator.
     let isProven: Bool
 
     /// Where a 206 is accepted, and everything else.
-    func judge(_ head: ResponseHead) -> ResponseDecision {
+    func decision(on head: ResponseHead) -> ResponseDecision {
         if head.length == .invalid {
             return .fail(
                 Failure(

@@ -70,10 +70,10 @@ struct MatrixRun: Sendable {
             fetched += next.moved
             if result.isRetried { resume = await next.finalCheckpoint() ?? resume } else { outcome = result }
         }
-        judge(outcome, fetched, tally)
+        count(outcome, fetched, in: tally)
     }
 
-    private func judge(_ outcome: ActivityOutcome?, _ fetched: Int64, _ tally: Shared<MatrixTally>) {
+    private func count(_ outcome: ActivityOutcome?, _ fetched: Int64, in tally: Shared<MatrixTally>) {
         let file = directory.contents("f")
         // Where only the edges differ, what the old version lacks may come from the new one.
         let isWhole = outcome?.file != nil && (file == matrixCase.new.bytes || file == MatrixCase.old.bytes)

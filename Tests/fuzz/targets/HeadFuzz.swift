@@ -14,16 +14,16 @@ enum HeadFuzz: FuzzTarget {
                 return
             case .complete(let status, let headers):
                 precondition((200...999).contains(status) && headers.fields.count <= HeadParser.countLimit)
-                return judge(ResponseHead(status: status, headers: headers, url: "http://h/"))
+                return decide(on: ResponseHead(status: status, headers: headers, url: "http://h/"))
             }
         }
     }
 
-    private static func judge(_ head: ResponseHead) {
+    private static func decide(on head: ResponseHead) {
         let entity = Entity(head, total: 100)
         precondition(entity.isSame(as: entity) == (entity.strongValidator != nil))
         let question = Question(kind: .part(position: 40, end: 80, of: known, ifRange: true), isProven: false)
-        switch question.judge(head) {
+        switch question.decision(on: head) {
         case .takePart(let position, let length):
             let range = head.headers["content-range"].flatMap { ContentRange($0) }
             precondition(head.status == 206 && head.headers["etag"] == known.etag && range?.total == 100)
@@ -34,7 +34,7 @@ enum HeadFuzz: FuzzTarget {
         case .takeWhole, .unchanged: preconditionFailure("no part")
         case .restart, .restartWhole, .fail: break
         }
-        let whole = Question(kind: .whole, isProven: false).judge(head)
+        let whole = Question(kind: .whole, isProven: false).decision(on: head)
         if case .takePart = whole { preconditionFailure("a part for the whole") }
         if case .takeWhole(let new, let length) = whole {
             precondition(

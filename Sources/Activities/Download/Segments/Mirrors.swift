@@ -3,7 +3,7 @@ import HaulHTTP
 
 /// The URLs of one job, and what is known of each.
 ///
-/// Validators differ between mirrors by design. Only where a checksum will judge the whole file, or where they tell the same
+/// Validators differ between mirrors by design. Only where a checksum is compared with the whole file, or where they tell the same
 /// digest of it, may their bytes be mixed; otherwise they are alternatives, one after the other.
 struct Mirrors: Sendable {
     struct Mirror: Sendable {
@@ -45,9 +45,9 @@ struct Mirrors: Sendable {
     }
 
     /// What the current one has said in an earlier run.
-    mutating func told(_ entity: Entity) { all[current].entity = entity }
+    mutating func noteEntity(_ entity: Entity) { all[current].entity = entity }
 
-    /// The mirror for extra connection number `number`. `hasDigest` says that the current one has told the whole's digest.
+    /// The mirror for extra connection number `number`. `hasDigest` says that the current one has sent the digest of the whole.
     func forExtra(_ number: Int, hasDigest: Bool) -> Int {
         guard mayMix || hasDigest else { return current }
         let good = all.indices.filter { !all[$0].isBad && !all[$0].isApart }

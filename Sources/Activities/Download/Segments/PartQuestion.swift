@@ -42,7 +42,7 @@ struct PartQuestion: Sendable {
         if let validator { headers.append(HeaderField("If-Range", validator)) }
         download.assignment.trace?("asks for the bytes \(range.lowerBound) to \(range.upperBound - 1)")
         let (transfer, landing) = try await download.exchange.ask(mirror, headers, from: landing)
-        // Only the job's own checksum is about all mirrors; what is asked when there is no other is judged when it is whole.
+        // Only the job's own checksum is about all mirrors; what is asked when there is no other is checked when it is whole.
         let needsDigest = !isOnly && self.mirror != mirrors.current && download.job.checksum == nil
         if needsDigest, transfer.head.status == 206, DigestFields.checksum(transfer.head) != entity.digest {
             await transfer.discard()
@@ -53,7 +53,7 @@ struct PartQuestion: Sendable {
         let question = Question(
             kind: .part(position: range.lowerBound, end: range.upperBound, of: expected, ifRange: validator != nil),
             isProven: download.isProven)
-        let decision = question.judge(transfer.head)
+        let decision = question.decision(on: transfer.head)
         if case .takePart(_, let length) = decision { return .part(transfer, landing, expected, length: length) }
         await transfer.discard()
         return .refused(decision)

@@ -1,0 +1,27 @@
+import HaulContract
+import HaulHTTP
+import HaulStorage
+
+// What a downloaded file is called.
+extension Download {
+    /// The file's name, unless the job gave one.
+    func suggestedName(_ head: ResponseHead, _ final: WebURL) -> String {
+        ContentEncoding.name(plainName(head, final), of: head.headers["content-encoding"] ?? "")
+    }
+
+    /// What is said of a body that was compressed though nobody asked for it: it is saved as it comes. nil where the file's
+    /// name says so anyway.
+    func compressionWarning(_ head: ResponseHead, _ final: WebURL) -> String? {
+        let encoding = head.headers["content-encoding"] ?? ""
+        let given = job.path.flatMap { $0.utf8.last == UInt8(ascii: "/") ? nil : $0 }
+        guard !ContentEncoding.isSaid(encoding, by: given ?? plainName(head, final)) else { return nil }
+        return "the server sent the file compressed, though nobody asked for it: it is saved as it came ("
+            + ContentEncoding.codings(encoding).joined(separator: ", ") + ")"
+    }
+
+    private func plainName(_ head: ResponseHead, _ final: WebURL) -> String {
+        head.headers["content-disposition"].flatMap(ContentDisposition.fileName).flatMap(FileName.sanitise)
+            ?? mirrors[0].address.flatMap { FileName.sanitise($0.lastComponent) } ?? FileName.sanitise(
+                final.lastComponent) ?? "download"
+    }
+}
