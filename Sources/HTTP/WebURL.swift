@@ -57,10 +57,10 @@ package struct WebURL: Sendable, Equatable {
     /// The port that libcurl reads; nil if it reads another scheme or host, or no URL at all.
     private var portOfLibcurl: Int? {
         guard let theirs = Authority(text), theirs.isSecure == (scheme == "https") else { return nil }
-        // In brackets an IPv6 address may have a zone, which libcurl keeps apart.
-        let isBracketed = host.hasPrefix("[")
-        let own = isBracketed ? host.dropFirst().prefix { $0 != "%" && $0 != "]" } : host[...]
-        return theirs.host.prefix { !isBracketed || $0 != "%" }.lowercased() == own ? theirs.port : nil
+        guard host.hasPrefix("[") else { return theirs.host.lowercased() == host ? theirs.port : nil }
+        // libcurl writes an IPv6 address in its shortest form, and keeps its zone apart.
+        let own = IPAddress(String(host.dropFirst().prefix { $0 != "%" && $0 != "]" }))
+        return own != nil && own == IPAddress(String(theirs.host.prefix { $0 != "%" })) ? theirs.port : nil
     }
 
     /// In lower case. Whoever connects, and whoever counts connections, sees the same name.

@@ -55,6 +55,13 @@ import Testing
         #expect(WebURL("http://h/")?.resolve(url) == nil)
     }
 
+    @Test(
+        "an IPv6 address may be written in any way, with a zone",
+        arguments: ["[0:0:0:0:0:ffff:7f00:0001]", "[::1]", "[FE80::1%25eth0]", "[::ffff:127.0.0.1]"])
+    func sixth(_ host: String) {
+        #expect(WebURL("http://\(host):8080/a")?.hostAndPort == host.lowercased() + ":8080")
+    }
+
     @Test("a port is the number that libcurl reads", arguments: ["http://h:080/", "http://h:/", "http://h/"])
     func port(_ url: String) throws {
         let url = try #require(WebURL(url))
