@@ -9,6 +9,7 @@ import HaulWorker
 struct WebCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "web", abstract: "Serve a page and an API until SIGTERM.",
+        discussion: "Options need no \"serve\": haul web --queue films. They are listed by: haul help web serve",
         subcommands: [ServePage.self, HashPassword.self], defaultSubcommand: ServePage.self)
 
     struct ServePage: AsyncParsableCommand {

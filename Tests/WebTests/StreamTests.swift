@@ -52,6 +52,25 @@ import Testing
         await server.stop()
     }
 
+    @Test func whoLeavesLeavesNoSubscriptionBehind() async throws {
+        let fixture = try await WebFixture()
+        let (server, address) = try await serve(fixture)
+        func subscriptions() async throws -> Int {
+            try await fixture.server.cli("CLIENT", "LIST").split(separator: "\n").count { $0.contains("haul-events") }
+        }
+        var clients: [RawClient] = []
+        for _ in 0..<4 { clients.append(try await open("/api/queues/default/events?id=a", on: address)) }
+        for client in clients { _ = await client.read(until: "subscribed") }
+        #expect(try await subscriptions() == 1)
+        clients = []
+        try await eventually("the subscription to end") { try await subscriptions() == 0 }
+        let hasty = try RawClient(address)
+        await hasty.send("HEAD /api/queues/default/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        _ = await hasty.read()
+        #expect(try await subscriptions() == 0)
+        await server.stop()
+    }
+
     @Test func nothingThatCannotBeWatchedIs() async throws {
         let fixture = try await WebFixture()
         for target in ["watch=session", "watch=queues/other", "events=default", "events=default/%20"] {
