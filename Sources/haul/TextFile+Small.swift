@@ -1,6 +1,6 @@
 import Glibc
 
-enum TextFile {
+extension TextFile {
     /// What is in a small file, at most 1 MiB of it; nil and errno if it cannot be read.
     static func read(_ path: String) -> String? {
         guard let file = fopen(path, "re") else { return nil }
