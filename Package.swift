@@ -13,7 +13,7 @@ let lua = [
     "claim", "drop", "expire", "gate", "heartbeat", "inspect", "isolate", "json", "leave", "lose", "neighbours",
     "order", "overdue", "places", "prelude", "promote", "push", "raw", "reap", "recover", "register", "replies",
     "report",
-    "report_runs", "requests", "runs", "settle", "share", "take", "tell", "tick", "trim", "url", "watch",
+    "report_runs", "requests", "runs", "settle", "share", "states", "take", "tell", "tick", "trim", "url", "watch",
 ]
 
 /// The page that `haul web` serves, as files of Sources/Web/Page.

@@ -31,23 +31,24 @@ package struct Claim: Sendable {
     /// What the job was before, as Redis wants it back if this worker cannot read what was pushed.
     package let before: [UInt8]
 
-    init?(_ reply: [RedisValue]) {
-        guard reply.count >= 8, let id = reply[1].string, let token = reply[2].string, let spec = reply[3].bytes else {
+    /// As Lua/claim.lua names it.
+    init?(_ reply: [String: RedisValue]) {
+        guard let id = reply["id"]?.string, let token = reply["token"]?.string, let spec = reply["spec"]?.bytes else {
             return nil
         }
         run = Run(id: id, token: token)
         self.spec = spec
-        renewal = reply.count > 9 ? reply[9].bytes.flatMap { $0.isEmpty ? nil : $0 } : nil
-        previous = JobState(rawValue: reply[4].string ?? "")
-        clock = SharedClock(told: Int64(reply[5].int ?? 0))
-        let hash = reply[6].dictionary
+        renewal = reply["renewed"]?.bytes
+        previous = reply["previous"]?.string.flatMap(JobState.init)
+        clock = SharedClock(told: Int64(reply["now"]?.int ?? 0))
+        let hash = reply["hash"]?.dictionary ?? [:]
         attempt = min(max(Int(hash["attempt"] ?? "") ?? 0, 0), Int(Int32.max))
         wasLost = hash["crashes"] != nil
         deadline = hash["deadline_at"].flatMap { Int64($0) }
-        resume = ResumePoint(hash: hash, offsets: reply[7].dictionary)
+        resume = ResumePoint(hash: hash, offsets: reply["offsets"]?.dictionary ?? [:])
         completed = CompletedFile(hash: hash)
         doomed = hash["doomed"].flatMap(DoomedFile.init)
-        before = reply.count > 8 ? reply[8].bytes ?? [] : []
+        before = reply["before"]?.bytes ?? []
     }
 
     /// What is to be done: the job as it was pushed, with the URLs and headers of its newest push. `check` refuses what this worker
@@ -99,17 +100,18 @@ package enum ClaimReply: Sendable {
     }
 
     init(_ value: RedisValue) throws(RedisError) {
-        let reply = try value.get().array ?? []
-        switch reply.first?.string {
+        let reply = try value.get().members
+        switch reply["answer"]?.string {
         case "job":
             guard let claim = Claim(reply) else { throw RedisError(.reply, "the claim function answered with no job") }
             self = .job(claim)
+        case "empty": self = .empty
         case "more": self = .more
         case "paused": self = .paused
         case "full": self = .full
         case "quiet": self = .quiet
         case "stale": self = .stale
-        default: self = .empty
+        case let word: throw RedisError(.reply, "the claim function answered \(word ?? "nothing")")
         }
     }
 }

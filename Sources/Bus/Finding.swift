@@ -20,7 +20,7 @@ package struct Finding: Sendable, Hashable {
     private static let rules: [String: (problem: String, advice: String)] = [
         "type": ("one of its keys is no hash", "rename it if it is of use; --repair deletes it"),
         "number": ("a number in its hash is none", "--repair takes the field out"),
-        "trouble": ("it cannot be judged", "look at its keys with TYPE and HGETALL"),
+        "trouble": ("it cannot be checked", "look at its keys with TYPE and HGETALL"),
         "orphan": ("offsets or a spec without a job", "--repair deletes them"),
         "index without job": ("an index names a job that is not there", "--repair takes the entry out"),
         "deadline": ("its deadline and the index of deadlines disagree", "--repair makes them agree"),

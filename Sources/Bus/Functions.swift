@@ -36,7 +36,7 @@ struct Functions: Sendable {
             Array(Gate.table.utf8), PackageResources.prelude_lua,
             clock.map { Array("clock = function() \($0) end".utf8) } ?? [],
             server.map { Array("identity = function() \($0) end".utf8) } ?? [],
-            PackageResources.isolate_lua, PackageResources.json_lua,
+            PackageResources.isolate_lua, PackageResources.states_lua, PackageResources.json_lua,
             PackageResources.raw_lua, PackageResources.url_lua, PackageResources.gate_lua,
             PackageResources.places_lua, PackageResources.replies_lua, PackageResources.push_lua,
             PackageResources.order_lua,

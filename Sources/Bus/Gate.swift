@@ -5,11 +5,15 @@ enum Gate {
     static var table: String {
         let fields = JobField.all.map { "  { '\($0.name)', \(check($0.kind)), [[\($0.rule)]] }" }
         let headers = JobField.forbiddenHeaders.sorted().map { "['\($0)'] = true" }
+        let keys =
+            KeyName.allCases.map { "\($0) = '\($0.rawValue)'" }
+            + ChannelName.allCases.map { "\($0) = '\($0.rawValue)'" }
         let continuation = JobField.continuation.sorted().map { "\($0) = true" }
         return """
             local LARGEST = { element = \(JobField.largestElement), element_rule = [[\(JobField.elementRule)]],
               skeleton = \(JobField.largestSkeleton), skeleton_rule = [[\(JobField.skeletonRule)]],
               depth = \(JSON.deepest), headers = \(JobField.mostHeaders) }
+            local KEY = { \(keys.joined(separator: ", ")) }
             local MOMENTS = { least = \(JobField.moments.lowerBound), most = \(JobField.moments.upperBound),
               rule = [[\(JobField.momentRule)]] }
             local KEPT = { least = \(QueueSetting.kept.lowerBound), most = \(QueueSetting.kept.upperBound) }

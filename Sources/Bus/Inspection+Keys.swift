@@ -14,49 +14,39 @@ extension Inspection {
         case fixed, unknown
     }
 
-    func kind(of name: String) -> KeyKind {
-        let rest = name.dropFirst(queue.keys.prefix.count)
-        if rest.hasPrefix("job:") { return .job(String(rest.dropFirst(4))) }
-        for kind in ["spec:", "offsets:"] where rest.hasPrefix(kind) {
-            return .part(String(rest.dropFirst(kind.count)))
+    func kind(of key: String) -> KeyKind {
+        guard let (name, subject) = KeyName.read(key.dropFirst(queue.keys.prefix.count)) else { return .unknown }
+        switch name {
+        case .job: return .job(subject)
+        case .spec, .offsets: return .part(subject)
+        case .worker, .host, .reply: return .mortal
+        default: return .fixed
         }
-        if rest.hasPrefix("worker:") || rest.hasPrefix("host:") || rest.hasPrefix("reply:") { return .mortal }
-        if rest.hasPrefix("held:") || rest.hasPrefix("drops:") { return .fixed }
-        return Self.types[String(rest)] != nil ? .fixed : .unknown
     }
 
-    private static let types = [
-        "jobs": "list", "want": "hash", "tick": "string", "leases": "zset", "scheduled": "zset", "paused": "zset",
-        "completed": "zset", "failed": "zset", "cancelled": "zset", "rejected": "list", "workers": "zset",
-        "settings": "hash", "deadlines": "zset", "places": "list", "untold": "zset", "epoch": "string",
-    ]
-
     /// What does not work while one of these is of another type. Without any other no function works (Lua/prelude.lua, touch).
-    private static let troubles = [
-        "rejected": "elements that are no valid job cannot be rejected, and hold up the line",
-        "tick": "nobody looks after the queue: no request is heard, and no lost job runs again",
-        "workers": "nobody looks after the queue: no request is heard, and no lost job runs again",
-        "want": "no job is claimed, and no request is heard",
-        "places": "workers take it away by themselves", "epoch": "workers write it anew by themselves",
+    private static let troubles: [KeyName: String] = [
+        .rejected: "elements that are no valid job cannot be rejected, and hold up the line",
+        .tick: "nobody looks after the queue: no request is heard, and no lost job runs again",
+        .workers: "nobody looks after the queue: no request is heard, and no lost job runs again",
+        .want: "no job is claimed, and no request is heard",
+        .places: "workers take it away by themselves", .epoch: "workers write it anew by themselves",
     ]
 
-    private static let mortalTypes: [(beginning: String, type: String, trouble: String)] = [
-        ("worker:", "hash", "this worker can do nothing"),
-        ("host:", "hash", "no worker on this machine looks after the queue"),
-        ("reply:", "list", "no final event is pushed onto it"),
+    private static let mortalTroubles: [KeyName: String] = [
+        .worker: "this worker can do nothing", .host: "no worker on this machine looks after the queue",
+        .reply: "no answer is pushed onto it",
     ]
 
     /// Keys of the queue that are there once and of another type than they must be. `stops`: no function works meanwhile.
     func checkTypes() async throws(RedisError) -> (stops: Bool, findings: [Finding]) {
-        let names = Self.types.keys.sorted()
-        let found = try await types(of: names.map { queue.keys.prefix + $0 })
+        let names = KeyName.allCases.filter { !$0.isOfMany }.sorted { $0.rawValue < $1.rawValue }
+        let found = try await types(of: names.map { queue.keys[$0] })
         var stops = false
         let findings = zip(names, found).compactMap { name, type -> Finding? in
-            guard let type, type != Self.types[name] else { return nil }
+            guard let type, type != name.type else { return nil }
             stops = stops || Self.troubles[name] == nil
-            return wrong(
-                queue.keys.prefix + name, type, Self.types[name]!,
-                Self.troubles[name] ?? "nothing of the queue works")
+            return wrong(queue.keys[name], type, name.type, Self.troubles[name] ?? "nothing of the queue works")
         }
         return (stops, findings)
     }
@@ -74,16 +64,17 @@ extension Inspection {
 
     /// What is of a wrong type among the keys that a worker at `place` meets with every call.
     package func wrongTypes(for worker: WorkerIdentity) async throws(RedisError) -> [Finding] {
-        let own = [queue.keys.worker(worker.name), queue.keys.host(worker.place), queue.keys.held(worker.name)]
-        let found = try await types(of: own)
-        let rights = [
-            ("hash", Self.mortalTypes[0].trouble), ("hash", Self.mortalTypes[1].trouble),
-            ("list", Self.mortalTypes[0].trouble),
+        let unusable = Self.mortalTroubles[.worker]!
+        let own: [(key: String, type: String, trouble: String)] = [
+            (queue.keys.worker(worker.name), KeyName.worker.type, unusable),
+            (queue.keys.host(worker.place), KeyName.host.type, Self.mortalTroubles[.host]!),
+            (queue.keys.held(worker.name), KeyName.held.type, unusable),
         ]
+        let found = try await types(of: own.map(\.key))
         return try await checkTypes().findings
-            + zip(own, zip(found, rights)).compactMap { key, pair in
-                guard let type = pair.0, type != pair.1.0 else { return nil }
-                return wrong(key, type, pair.1.0, pair.1.1)
+            + zip(own, found).compactMap { own, type in
+                guard let type, type != own.type else { return nil }
+                return wrong(own.key, type, own.type, own.trouble)
             }
     }
 
@@ -102,16 +93,15 @@ extension Inspection {
     func checkMortal(_ names: [String], repairing: Bool) async throws(RedisError) -> [Finding] {
         let found = try await types(of: names)
         var (sound, findings): ([String], [Finding]) = ([], [])
-        for (name, type) in zip(names, found) {
-            let rest = name.dropFirst(queue.keys.prefix.count)
-            guard let type, let right = Self.mortalTypes.first(where: { rest.hasPrefix($0.beginning) }) else {
-                continue
-            }
+        for (key, type) in zip(names, found) {
+            guard let type, let name = KeyName.read(key.dropFirst(queue.keys.prefix.count))?.name,
+                let trouble = Self.mortalTroubles[name]
+            else { continue }
             // What is not Haul's is not to be taken for it, nor away.
-            if type == right.type {
-                sound.append(name)
+            if type == name.type {
+                sound.append(key)
             } else {
-                findings.append(wrong(name, type, right.type, right.trouble))
+                findings.append(wrong(key, type, name.type, trouble))
             }
         }
         let times = try await queue.redis.pipeline(sound.map { .command(Command("PTTL", $0)) })
@@ -141,7 +131,7 @@ extension Inspection {
                 Finding(keys.want, "\(count) requests wait, and no worker looks after the queue", "start a worker"))
         }
         var lists: Set<String> = []
-        try await forEachPageOfKeys("drops:") { names throws(RedisError) in lists.formUnion(names) }
+        try await forEachPageOfKeys(.drops) { names throws(RedisError) in lists.formUnion(names) }
         for list in lists.sorted() {
             let replies = try await queue.redis.pipeline([
                 .command(Command("LLEN", list)), .command(Command("LINDEX", list, -1)),

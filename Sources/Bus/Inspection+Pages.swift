@@ -36,15 +36,15 @@ extension Inspection {
 
     func heldLists() async throws(RedisError) -> [String] {
         var lists: Set<String> = []
-        try await forEachPageOfKeys("held:") { names throws(RedisError) in lists.formUnion(names) }
+        try await forEachPageOfKeys(.held) { names throws(RedisError) in lists.formUnion(names) }
         return lists.sorted()
     }
 
     /// Keys of the queue, some of them perhaps twice.
     func forEachPageOfKeys(
-        _ beginning: String = "", _ body: ([String]) async throws(RedisError) -> Void
+        _ name: KeyName? = nil, _ body: ([String]) async throws(RedisError) -> Void
     ) async throws(RedisError) {
-        let pattern = Self.escaped(queue.keys.prefix + beginning) + "*"
+        let pattern = Self.escaped(name.map { queue.keys[$0] } ?? queue.keys.prefix) + "*"
         try await scan({ Command("SCAN", $0, "MATCH", pattern, "COUNT", Self.page) }, body)
     }
 

@@ -1,7 +1,7 @@
 import HaulContract
 import HaulRedis
 
-// Whether what was pushed can be read. Redis only hands the texts out: to judge them would keep it for long.
+// Whether what was pushed can be read. Redis only returns the texts: to check them would take it too long.
 
 extension Inspection {
     /// A call may copy as much as that many of the largest elements.

@@ -3,10 +3,10 @@ package import HaulRedis
 /// Looks whether a queue keeps the rules of the bus: every job is in exactly one place that agrees with its state, and no
 /// key is there without a reason.
 ///
-/// The queue may be in use, and large: it is read in pages, each job is judged at one moment by a function, and what looks
+/// The queue may be in use, and large: it is read in pages, a function checks each job at one moment, and what looks
 /// wrong is looked at again, since keys that are read one after the other may belong to different moments.
 package struct Inspection: Sendable {
-    /// Jobs that a function judges in one call: some milliseconds of Redis.
+    /// Jobs that a function checks in one call: some milliseconds of Redis.
     private static let batch = 200
     private static let looks = 2
     private static let pause = Duration.milliseconds(300)
@@ -25,9 +25,9 @@ package struct Inspection: Sendable {
         for _ in 0..<Self.looks where !suspects.isEmpty {
             try? await Task.sleep(for: Self.pause)
             if !suspects.missing.isEmpty { suspects.found(try await line()) }
-            try await suspects.keep(judge(suspects).findings)
+            try await suspects.keep(check(suspects).findings)
         }
-        findings += try await judge(suspects, repairing: repairing).findings
+        findings += try await check(suspects, repairing: repairing).findings
         return findings + (try await checkHeld(repairing: repairing))
     }
 
@@ -53,7 +53,7 @@ package struct Inspection: Sendable {
         var suspects = Suspects()
         var others: [Finding] = []
         func look(_ ids: Set<String>) async throws(RedisError) {
-            let (findings, queued) = try await judge(Suspects(ids: ids))
+            let (findings, queued) = try await check(Suspects(ids: ids))
             suspects.ids.formUnion(findings.map(\.subject))
             for (id, element) in queued where !line.holds(element) {
                 suspects.ids.insert(id)
@@ -85,7 +85,7 @@ package struct Inspection: Sendable {
         return (suspects, others)
     }
 
-    private func judge(
+    private func check(
         _ suspects: Suspects, repairing: Bool = false
     ) async throws(RedisError) -> (findings: [Finding], queued: [(id: String, element: String)]) {
         var findings: [Finding] = []
@@ -97,15 +97,14 @@ package struct Inspection: Sendable {
             let reply = try await queue.redis.run(
                 queue.functions.inspect, keys: queue.keys.given(to: "-"), arguments: arguments,
                 timeout: .seconds(30))
-            let parts = (reply.array ?? []).map { ($0.array ?? []).compactMap(\.string) }
-            guard parts.count == 2 else { throw RedisError(.reply, "the inspect function answered \(reply)") }
-            for index in stride(from: 0, to: parts[0].count - 2, by: 3) {
-                findings.append(
-                    Finding(job: parts[0][index], breaks: parts[0][index + 1], isRepaired: parts[0][index + 2] == "1"))
+            guard reply.array != nil else { throw RedisError(.reply, "the inspect function answered \(reply)") }
+            let members = reply.members
+            for row in members["findings"]?.array ?? [] {
+                let texts = (row.array ?? []).compactMap(\.string)
+                guard texts.count == 3 else { throw RedisError(.reply, "the inspect function answered \(reply)") }
+                findings.append(Finding(job: texts[0], breaks: texts[1], isRepaired: texts[2] == "1"))
             }
-            for index in stride(from: 0, to: parts[1].count - 1, by: 2) {
-                queued.append((parts[1][index], parts[1][index + 1]))
-            }
+            queued += (members["queued"]?.dictionary ?? [:]).map { ($0.key, $0.value) }
         }
         return (findings, queued)
     }

@@ -24,7 +24,7 @@ package struct JobRecord: Sendable {
         hasEnded && Self.isSettled(moment, asof: fields["asof"], ahead: fields["ahead"])
     }
 
-    /// Whether a push of `moment` would be a duplicate once more, as Lua/push.lua judges it.
+    /// Whether a push of `moment` would be a duplicate once more, by the rule of Lua/push.lua.
     static func isSettled(_ moment: Int64, asof: String?, ahead: String?) -> Bool {
         asof.flatMap { Int64($0) } ?? 0 >= moment || ahead.flatMap { Int64($0) } == moment
     }

@@ -72,12 +72,13 @@ extension Queue {
         for end in ends { arguments += end.arguments }
         arguments += next
         let reply = try await redis.run(functions.settle, keys: keys.given(to: worker.name), arguments: arguments)
-        guard let parts = reply.array, parts.count == 2, let answers = parts[0].array, answers.count == ends.count
-        else { throw RedisError(.reply, "the settle function answered \(reply)") }
+        let members = reply.members
+        let answers = members["ends"]?.array ?? []
+        guard answers.count == ends.count else { throw RedisError(.reply, "the settle function answered \(reply)") }
         return (
             answers.map { answer in
                 if case .error(let error) = answer { .failure(error) } else { .success(answer.string == "done") }
-            }, try Self.claims(parts[1])
+            }, try Self.claims(members["claims"] ?? .array([]))
         )
     }
 

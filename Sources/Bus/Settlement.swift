@@ -99,25 +99,25 @@ package enum Settlement: Sendable {
 /// What Redis is told of the end of a run.
 package struct RunEnd: Sendable {
     package let run: Run
-    let settlement: Settlement
+    package let settlement: Settlement
     let report: RunReport
-    /// Nothing has been told of the job before: what is empty needs not be written over what was.
-    let isFirst: Bool
+    /// The job's hash has nothing of an earlier run: what is empty needs not be written.
+    let isFresh: Bool
     /// That it is completed is not told before replicas have it: `Queue.tellReplicated`.
     let awaitsReplicas: Bool
 
     package init(
-        _ run: Run, _ settlement: Settlement, _ report: RunReport = RunReport(), isFirst: Bool = false,
+        _ run: Run, _ settlement: Settlement, _ report: RunReport = RunReport(), isFresh: Bool = false,
         awaitsReplicas: Bool = false
     ) {
-        (self.run, self.settlement, self.report, self.isFirst) = (run, settlement, report, isFirst)
+        (self.run, self.settlement, self.report, self.isFresh) = (run, settlement, report, isFresh)
         self.awaitsReplicas = awaitsReplicas && settlement.isCompleted
     }
 
     /// As Lua/settle.lua reads them.
     var arguments: [any RedisArgument] {
         var report = report
-        report.fields += isFirst ? settlement.fields.filter { !$0.1.isEmpty } : settlement.fields
+        report.fields += isFresh ? settlement.fields.filter { !$0.1.isEmpty } : settlement.fields
         let argument = awaitsReplicas ? "replicas" : settlement.argument
         var members: any RedisArgument = settlement.announcement.members
         if case .rejected(_, let before) = settlement { members = before }

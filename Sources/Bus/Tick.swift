@@ -48,8 +48,8 @@ package struct Tick: Sendable {
 
     /// What has been brought so far.
     package private(set) var reply = TickReply()
-    /// Of how many of the runs, in their order, Redis has heard.
-    package var told: Int { min(heard, runs.count) }
+    /// How many of the runs, in their order, Redis has been told of.
+    package var reported: Int { min(heard, runs.count) }
     private var heard = 0
     private var rest: ArraySlice<(Run, RunReport)>
     /// Runs that were told of while requests were left, which may be for them.

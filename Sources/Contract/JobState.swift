@@ -1,4 +1,4 @@
-/// Where a job is in its life. The functions of the bus move it from one to another (`Bus/Lua/prelude.lua`).
+/// Where a job is in its life. The functions of the bus move it from one to another (`Bus/Lua/states.lua`).
 public enum JobState: String, Sendable, CaseIterable, Codable {
     /// In the waiting list.
     case queued

@@ -12,7 +12,7 @@ public struct ResumePoint: Sendable, Equatable {
     /// The URL (of `urls`) that the bytes came from, masked: validators differ between mirrors by design, and a newly
     /// signed query is the same mirror.
     public var source: String
-    /// Some bytes came from others: only a digest of the whole can judge them.
+    /// Some bytes came from others: only a digest of the whole can prove them right.
     public var isMixed: Bool
     /// Durable bytes.
     public var offsets: ByteIntervals
@@ -40,7 +40,7 @@ public struct Entity: Sendable, Equatable {
     public var total: Int64?
     /// Content-Encoding as sent, "" if none.
     public var encoding: String
-    /// What the server says the digest of the whole is: it judges the file where the job has no checksum.
+    /// What the server says the digest of the whole is: it verifies the file where the job has no checksum.
     public var digest: Job.Checksum?
 
     public init(

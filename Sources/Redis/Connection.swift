@@ -5,6 +5,7 @@ import HaulExecutors
 /// wait for replies, in order. After any error it is closed for good; `Redis` builds a new one.
 ///
 /// What is said during one turn of the loop goes out in one write at its end.
+/// More than eight stored properties: `phase` says where it is; the others are its socket, its buffers and those who wait.
 actor Connection {
     /// All Redis connections of a process share one thread.
     static let loop = EventLoop(name: "redis")
@@ -135,7 +136,7 @@ actor Connection {
         try await waitUntilConnected(timeout: timeout)
         let handshake = Handshake(login)
         let replies = try await call(handshake.commands, timeout: timeout, hearsOut: true)
-        do { serverSide = try handshake.judge(replies, label: label) } catch {
+        do { serverSide = try handshake.read(replies, label: label) } catch {
             fail(error)
             throw error
         }

@@ -19,7 +19,7 @@ struct Handshake {
 
     /// Who the connection is to the server, as far as an ACL lets it be known.
     /// - Throws: what forbids to use the connection.
-    func judge(_ replies: [RedisValue], label: String) throws(RedisError) -> ServerSide {
+    func read(_ replies: [RedisValue], label: String) throws(RedisError) -> ServerSide {
         var side = ServerSide()
         for (step, reply) in zip(steps, replies) {
             if case .error(let error) = reply {

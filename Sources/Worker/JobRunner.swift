@@ -12,17 +12,15 @@ struct JobRunner: Sendable {
     let lease: Duration
     let log: Logger
 
-    /// How a run ended, and what is to be done once Redis knows.
+    /// What is to be done once a run has ended.
     struct End: Sendable {
-        /// nil: fenced, nothing may be said.
-        var settlement: Settlement?
-        var report = RunReport()
-        /// Redis knows nothing of the job yet but what its claim has written.
-        var isFirst = false
+        /// What Redis is told; nil: the run was fenced, nothing may be said.
+        var runEnd: RunEnd?
         /// None if it did not come so far. What is left of it is for `Leftovers`.
         var activity: (any Activity)?
+
         /// The disk is full, or the root cannot be written: no more jobs for now.
-        var isParked = false
+        var isParked: Bool { if case .parked? = runEnd?.settlement { true } else { false } }
     }
 
     func run(_ claim: Claim, for attendant: QueueAttendant, sent: ContinuousClock.Instant) async -> End {
@@ -33,7 +31,7 @@ struct JobRunner: Sendable {
         do {
             (job, refused) = try claim.read(Self.check)
         } catch {
-            return End(settlement: .rejected(reason: error.description, before: claim.before))
+            return End(runEnd: RunEnd(claim.run, .rejected(reason: error.description, before: claim.before)))
         }
         let running = RunningJob(claim: claim, job: job, lease: Lease(length: lease, sent: sent))
         let tell: @Sendable () async -> Void = { await attendant.tell(running) }
@@ -49,7 +47,7 @@ struct JobRunner: Sendable {
         assignment.workChanged = claim.wasLost ? tell : nil
         guard let activity = activities.begin(assignment) else {
             let failure = Failure(.badJob, "this worker does no job of the kind \(job.kind.rawValue)")
-            return End(settlement: .failed(failure, retryable: false, received: 0))
+            return End(runEnd: RunEnd(claim.run, .failed(failure, retryable: false, received: 0)))
         }
         if !job.unknownFields.isEmpty {
             running.warn("unknown fields are ignored: \(job.unknownFields.joined(separator: ", "))")
@@ -57,10 +55,16 @@ struct JobRunner: Sendable {
         if let refused { running.warn("the job goes on without its newest push, which cannot be read: \(refused)") }
         attendant.enter(running, activity)
         defer { attendant.leave(running) }
-        let isRid = if let doomed = claim.doomed { await attendant.leftovers.delete(doomed) } else { false }
-        var end = await end(running, activity, await running.start(activity))
-        if isRid { end.report.fields.append(("doomed", "")) }
-        return end
+        let isDeleted = if let doomed = claim.doomed { await attendant.leftovers.delete(doomed) } else { false }
+        let outcome = await running.start(activity)
+        guard let settlement = await end(running, activity, outcome) else { return End(activity: activity) }
+        var report = running.takeReport()
+        if settlement.isCompleted { report.offsets = nil }
+        if isDeleted { report.fields.append(("doomed", "")) }
+        let runEnd = RunEnd(
+            claim.run, settlement, report, isFresh: claim.previous == nil && !running.hasResume,
+            awaitsReplicas: attendant.replicaWait != nil)
+        return End(runEnd: runEnd, activity: activity)
     }
 
     /// Only a worker can tell which international names there can be.
@@ -87,44 +91,46 @@ struct JobRunner: Sendable {
         attendant.hurrySoon()
     }
 
+    /// How an ended activity is to be settled, after its last checkpoint; nil: the run was fenced.
     private func end(
         _ running: RunningJob, _ activity: any Activity, _ outcome: ActivityOutcome
-    ) async -> End {
-        var end = End(activity: activity)
-        let received = activity.progress().received
-        switch outcome {
-        case .fenced: return end
-        case .completed(let file, let seconds, let unchanged):
-            end.settlement = .completed(file, seconds: seconds, unchanged: unchanged)
-        case .stopped:
-            switch running.stopReason {
-            case .fenced: return end
-            case .cancelled: end.settlement = .cancelled
-            case .paused: end.settlement = .paused
-            case .deadline:
-                let failure = Failure(.deadline, "the deadline passed before the download could end")
-                end.settlement = .failed(failure, retryable: false, received: received)
-            case .shutdown, nil: end.settlement = .released(why: "shutdown")
-            }
-        case .parked(let reason):
-            end.settlement = .parked(after: .seconds(5), reason: reason)
-            end.isParked = true
-        case .failed(let failure): end.settlement = judge(failure, running, activity)
-        }
+    ) async -> Settlement? {
+        guard let settlement = settlement(of: outcome, running, activity) else { return nil }
         await running.endCheckpoints()
-        if end.settlement?.isLast == false {
+        if !settlement.isLast {
             if await activity.discardUseless() { running.forgetBytes() }
             running.note(await activity.finalCheckpoint())
         }
-        if running.stopReason == .fenced { return End(activity: activity) }
-        end.isFirst = running.claim.previous == nil && !running.hasResume
-        end.report = running.takeReport()
-        if case .completed = end.settlement { end.report.offsets = nil }
-        return end
+        return running.stopReason == .fenced ? nil : settlement
+    }
+
+    private func settlement(
+        of outcome: ActivityOutcome, _ running: RunningJob, _ activity: any Activity
+    ) -> Settlement? {
+        switch outcome {
+        case .fenced: nil
+        case .completed(let file, let seconds, let unchanged):
+            .completed(file, seconds: seconds, unchanged: unchanged)
+        case .parked(let reason): .parked(after: .seconds(5), reason: reason)
+        case .failed(let failure): settlement(after: failure, running, activity)
+        case .stopped:
+            switch running.stopReason {
+            case .fenced: nil
+            case .cancelled: .cancelled
+            case .paused: .paused
+            case .deadline:
+                .failed(
+                    Failure(.deadline, "the deadline passed before the download could end"), retryable: false,
+                    received: activity.progress().received)
+            case .shutdown, nil: .released(why: "shutdown")
+            }
+        }
     }
 
     /// Another attempt, or the end.
-    private func judge(_ failure: Failure, _ running: RunningJob, _ activity: any Activity) -> Settlement {
+    private func settlement(
+        after failure: Failure, _ running: RunningJob, _ activity: any Activity
+    ) -> Settlement {
         let verdict = RetryPolicy.judge(
             failure, of: activity, failed: running.claim.attempt,
             retries: running.job.retries ?? RetryPolicy.retries)

@@ -36,7 +36,7 @@ final class Leftovers: Sendable {
 
     /// After a run. `settlement` is nil if it was not ours to settle. Where the next job follows `soon`, its way to the disk
     /// serves for this one's file as well.
-    func tidy(_ run: Run, _ activity: any Activity, after settlement: Settlement?, isSoon: Bool = false) async {
+    func cleanUp(_ run: Run, _ activity: any Activity, after settlement: Settlement?, isSoon: Bool = false) async {
         switch settlement {
         case .completed where await queue.redis.mayFailOver:
             if let place = activity.partialPlace { await keep(place, of: run) }
@@ -78,7 +78,7 @@ final class Leftovers: Sendable {
 
     /// Unlinks what is old enough, every second until the task is cancelled; then the rest, of which replicas tell within
     /// a second.
-    func tend() async {
+    func run() async {
         while (try? await Task.sleep(for: .seconds(1))) != nil {
             await store.runChores()
             await sweep(olderThan: Self.age)

@@ -6,7 +6,7 @@ import HaulContract
 enum Progress {
     /// A run whose host has as many connections as it bears is running, and does nothing: it says so, and when that is over.
     static func add(wait isWaiting: Bool, to report: inout RunReport, of running: RunningJob) {
-        guard running.noteWait(isWaiting) else { return }
+        guard running.note(isWaiting: isWaiting) else { return }
         report.fields.append(("waiting", isWaiting ? "host" : ""))
         guard isWaiting else { return }
         // A job that ends loses both fields, which is looked for where there is a speed.

@@ -44,12 +44,19 @@ extension QueueAttendant {
     var running: [RunningJob] { state.withLock { $0.ledger.runs.values.map(\.running) } }
     var runningCount: Int { state.withLock { $0.ledger.runs.count } }
 
-    /// Tells Redis how a run ended, until Redis has heard it; a settle may be sent again. Returns the next claim, if one
-    /// was asked for and given; `isEmpty` if the queue had none.
-    func settle(
-        _ run: Run, as settlement: Settlement, report: RunReport, isFirst: Bool = false, wantsNext: Bool
-    ) async -> (isOurs: Bool, next: Claim?, isEmpty: Bool) {
-        defer { forget(run) }
+    /// What Redis answered to the end of a run.
+    struct Settled {
+        /// False if the run was no longer ours.
+        var isOurs = false
+        /// The next claim, if one was asked for and given.
+        var next: Claim?
+        /// The queue had none.
+        var isEmpty = false
+    }
+
+    /// Tells Redis how a run ended, until Redis has heard it; a settle may be sent again.
+    func settle(_ end: RunEnd, wantsNext: Bool) async -> Settled {
+        defer { forget(end.run) }
         var next = wantsNext ? Token.make() : nil
         while true {
             do {
@@ -57,14 +64,11 @@ extension QueueAttendant {
                     guard let next, state.ledger.begin([next]) else { return nil }
                     return next
                 }
-                let reply = try await settler.settle(
-                    RunEnd(
-                        run, settlement, report, isFirst: isFirst, awaitsReplicas: replicaWait != nil),
-                    as: identity, next: next)
-                if settlement.isCompleted { replicaWait?.note() }
+                let reply = try await settler.send(end, as: identity, next: next)
+                if end.settlement.isCompleted { replicaWait?.note() }
                 let claim = reply.next.flatMap(accept)
                 if claim == nil, let next { state.withLock { $0.ledger.forget(next) } }
-                return (reply.isOurs, claim, reply.next?.isEmpty ?? false)
+                return Settled(isOurs: reply.isOurs, next: claim, isEmpty: reply.next?.isEmpty ?? false)
             } catch {
                 // The claim of a settle whose reply was lost is put back by the next registration.
                 state.withLock { $0.ledger.lose(next.map { [$0] } ?? []) }
@@ -72,8 +76,8 @@ extension QueueAttendant {
                 if isOutOfTime {
                     state.withLock { $0.unsettled += 1 }
                     log.warning(
-                        "not settled within the grace time: it runs again elsewhere", metadata: ["id": "\(run.id)"])
-                    return (false, nil, false)
+                        "not settled within the grace time: it runs again elsewhere", metadata: ["id": "\(end.run.id)"])
+                    return Settled()
                 }
                 await pause(after: error, while: "settling a job")
                 hurry()

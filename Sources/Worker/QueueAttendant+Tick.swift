@@ -10,11 +10,11 @@ import Synchronization
 extension QueueAttendant {
     /// Looks after the queue once a second, more often if the lease is short (Lua/watch.lua counts on it), and when there is
     /// news, until the task is cancelled.
-    func tend(_ fields: @escaping @Sendable () -> [(String, String)]) async {
+    func serve(_ fields: @escaping @Sendable () -> [(String, String)]) async {
         await withDiscardingTaskGroup { group in
             group.addTask { await self.listen() }
-            group.addTask { await self.leftovers.tend() }
-            if let replicaWait { group.addTask { await replicaWait.tend() } }
+            group.addTask { await self.leftovers.run() }
+            if let replicaWait { group.addTask { await replicaWait.run() } }
             group.addTask {
                 let interval = min(.seconds(1), self.queue.policy.lease / 4)
                 // Workers that were started together do not tick together.
@@ -99,10 +99,10 @@ extension QueueAttendant {
             trouble = error
         }
         // What some of the calls brought counts, whatever became of the others.
-        for running in runs.prefix(tick.told) { hear(tick.reply, of: running, sent: sent) }
+        for running in runs.prefix(tick.reported) { hear(tick.reply, of: running, sent: sent) }
         await leftovers.unlink(tick.reply.dropped)
         if let trouble {
-            for (running, report) in zip(runs, reports).dropFirst(tick.told) { running.putBack(report) }
+            for (running, report) in zip(runs, reports).dropFirst(tick.reported) { running.putBack(report) }
             state.withLock { $0.ledger.doubt() }
             await pause(after: trouble, while: "looking after the queue")
             return false
@@ -129,7 +129,7 @@ extension QueueAttendant {
         Progress.add(activity.progress(), to: &report, of: running)
         Progress.add(wait: activity.isWaitingForHost, to: &report, of: running)
         let isAtWork = activity.isAtWork
-        if running.noteWork(isAtWork) { report.set(isAtWork: isAtWork, of: running.run) }
+        if running.note(isAtWork: isAtWork) { report.set(isAtWork: isAtWork, of: running.run) }
         return report
     }
 

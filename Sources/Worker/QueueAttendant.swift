@@ -7,6 +7,9 @@ import Logging
 import Synchronization
 
 /// One queue as this worker serves it: waiting for jobs, the tick, and the runs that are under way.
+///
+/// It has more than eight stored properties because it joins what serves the queue: two clients of Redis, the settler, the leftovers
+/// and the wait for replicas. What changes is in `state` alone.
 final class QueueAttendant: Sendable {
     /// A run that is under way, and what does its job.
     struct Entry {

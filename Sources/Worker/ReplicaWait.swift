@@ -26,7 +26,7 @@ final class ReplicaWait: Sendable {
     func note() { nudge.yield() }
 
     /// Tells until the task is cancelled, then once more of what was settled last.
-    func tend() async {
+    func run() async {
         await withDiscardingTaskGroup { group in
             group.addTask {
                 // What others could not tell, or what this worker could not before it was started again.

@@ -1,6 +1,5 @@
 package import HaulBus
 package import HaulContract
-import HaulFileStore
 import HaulRedis
 import HaulStorage
 
@@ -9,12 +8,12 @@ package struct RootInspection: Sendable {
     /// Younger ones are about to be removed by whoever has ended their job.
     var age: Int64 = 60
 
-    private let store: FileStore
+    private let store: any Store
     private let queue: Queue
 
     /// `root` is a directory that workers have downloaded to.
     package init(root: String, of queue: Queue) throws(Failure) {
-        (store, self.queue) = (try FileStore(known: root), queue)
+        (store, self.queue) = (try Stores.known(root: root), queue)
     }
 
     /// With `repairing` what is of no use is removed.
@@ -25,7 +24,7 @@ package struct RootInspection: Sendable {
         let removed = repairing ? Set(await store.remove(settled.map(\.file)).map(\.path)) : []
         return settled.map { orphan in
             Finding(
-                "\(store.root)/\(orphan.file.path)",
+                "\(store.name)/\(orphan.file.path)",
                 "a hidden file of job \(orphan.id), which is \(orphan.state.rawValue), is still there",
                 "--repair removes it; workers of this root do so, too", isRepaired: removed.contains(orphan.file.path))
         }

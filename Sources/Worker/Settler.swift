@@ -37,7 +37,7 @@ final class Settler: Sendable {
     init(_ queue: Queue) { self.queue = queue }
 
     /// Ends a run, and claims a job for `worker` under the token `next` if that is given.
-    func settle(_ end: RunEnd, as worker: WorkerIdentity, next: String?) async throws(RedisError) -> Reply {
+    func send(_ end: RunEnd, as worker: WorkerIdentity, next: String?) async throws(RedisError) -> Reply {
         try await withCheckedContinuation { continuation in
             let isCalling = state.withLock { state in
                 state.waiting.append(Entry(end: end, worker: worker, next: next, answer: continuation))
@@ -45,11 +45,11 @@ final class Settler: Sendable {
                 state.calls += 1
                 return true
             }
-            if isCalling { Task(executorPreference: Redis.executor) { await self.tell() } }
+            if isCalling { Task(executorPreference: Redis.executor) { await self.drain() } }
         }.get()
     }
 
-    private func tell() async {
+    private func drain() async {
         while true {
             let batch = state.withLock { state in
                 let batch = Array(state.waiting.prefix(Self.most))
@@ -58,11 +58,11 @@ final class Settler: Sendable {
                 return batch
             }
             if batch.isEmpty { return }
-            await tell(batch)
+            await call(batch)
         }
     }
 
-    private func tell(_ batch: [Entry]) async {
+    private func call(_ batch: [Entry]) async {
         do throws(RedisError) {
             // All are this process'; claims are made under its last registration.
             let reply = try await queue.settle(
@@ -74,7 +74,7 @@ final class Settler: Sendable {
                 entry.answer.resume(returning: isOurs.map { Reply(isOurs: $0, next: next) })
             }
         } catch {
-            // Where Redis itself ails, those behind would learn it one call after another, and outlast any grace time.
+            // If Redis itself has failed, those behind would learn it one call after another, and exceed the grace time.
             let behind = state.withLock { state in
                 defer { if error.isTransient { state.waiting = [] } }
                 return error.isTransient ? state.waiting : []

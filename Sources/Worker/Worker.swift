@@ -2,7 +2,6 @@ import HaulActivities
 import HaulBus
 package import HaulContract
 import HaulExecutors
-import HaulFileStore
 import HaulHTTP
 import HaulRedis
 import HaulStorage
@@ -16,13 +15,12 @@ package final class Worker: Sendable {
     private let slots: Slots
     private let attendants: [QueueAttendant]
     private let order: Mutex<QueueOrder>
-    private let store: FileStore
+    private let store: any Store
     private let runner: JobRunner
-    private let bytes: Mutex<Int64>
     private let isDraining = Mutex(false)
 
     /// So many jobs are claimed at once.
-    private static let largestAppetite = 16
+    private static let largestBatch = 16
 
     /// Opens the root. Throws `Failure` with a sentence about what is wrong with it, with the operator's authorities or proxy.
     package init(_ configuration: WorkerConfiguration, log: Logger) throws(Failure) {
@@ -31,12 +29,7 @@ package final class Worker: Sendable {
         if let file = configuration.certificateAuthorities { try CertificateStore.check(file) }
         try configuration.clientCertificate?.check()
         if let proxy = configuration.proxy { try TransferEngine.check(proxy: proxy) }
-        var options = FileStore.Options()
-        options.keptFree = configuration.keptFree
-        options.durability = configuration.durability
-        options.attributes.mode = configuration.fileMode
-        options.attributes.keepsRemoteTime = configuration.keepsRemoteTime
-        store = try FileStore(root: configuration.root, options: options)
+        store = try Stores.open(configuration)
         var engine = TransferEngine.Configuration()
         engine.policy = configuration.addressPolicy
         engine.proxy = configuration.proxy
@@ -63,7 +56,6 @@ package final class Worker: Sendable {
                 store: store, log: log)
         }
         order = Mutex(QueueOrder(weights: configuration.queues.map(\.weight)))
-        bytes = Mutex(0)
     }
 
     /// Works until the task is cancelled, then puts every running job back with its offsets, within the grace time.
@@ -77,22 +69,22 @@ package final class Worker: Sendable {
             log.warning(
                 "this system has no certificate authorities: no https server can be trusted (install ca-certificates)")
         }
-        RootCheck.tell(of: store, log)
+        Stores.tell(of: store, log)
         if await trouble() != nil { waitForRoot() }
         log.info(
             "working",
             metadata: [
-                "name": "\(configuration.name)", "root": "\(store.root)",
+                "name": "\(configuration.name)", "root": "\(store.name)",
                 "slots": "\(configuration.slots.map(String.init) ?? "unlimited")",
                 "durability": "\(configuration.durability)",
             ])
         // The ticks outlive the claiming: leases are kept until the last job is back in line.
-        let ticks = attendants.map { attendant in Task { await attendant.tend { self.fields } } }
+        let ticks = attendants.map { attendant in Task { await attendant.serve { self.fields } } }
         let janitor = Task {
             var janitor = Janitor(store: store, attendants: attendants, log: log)
             await janitor.run()
         }
-        let (claims, feed) = AsyncStream<(QueueAttendant, Claim, ContinuousClock.Instant)>.makeStream()
+        let (claims, feed) = AsyncStream<TakenJob>.makeStream()
         await withDiscardingTaskGroup { group in
             for attendant in attendants {
                 group.addTask(executorPreference: Redis.executor) { await self.takeJobs(attendant, feed) }
@@ -102,8 +94,8 @@ package final class Worker: Sendable {
                 while !Task.isCancelled { try? await Task.sleep(for: .seconds(86_400)) }
                 await self.shutDown(feed)
             }
-            for await (attendant, claim, sent) in claims {
-                group.addTask(executorPreference: Redis.executor) { await self.work(claim, attendant, sent) }
+            for await taken in claims {
+                group.addTask(executorPreference: Redis.executor) { await self.work(taken) }
             }
         }
         janitor.cancel()
@@ -122,22 +114,22 @@ package final class Worker: Sendable {
     // MARK: Claiming
 
     private func takeJobs(
-        _ attendant: QueueAttendant, _ feed: AsyncStream<(QueueAttendant, Claim, ContinuousClock.Instant)>.Continuation
+        _ attendant: QueueAttendant, _ feed: AsyncStream<TakenJob>.Continuation
     ) async {
-        // A line that has more is taken ever faster, but one by one where workers share a few.
-        var appetite = 1
+        // A long line is taken ever faster, but one by one where workers share a few elements.
+        var batch = 1
         while !Task.isCancelled {
             await slots.waitUntilFree()
             if Task.isCancelled { return }
             let sent = ContinuousClock.now
-            let most = min(appetite, slots.free)
+            let most = min(batch, slots.free)
             let claims = await attendant.wait(most: max(1, most))
-            appetite = claims.count < most ? 1 : min(2 * appetite, Self.largestAppetite)
+            batch = claims.count < most ? 1 : min(2 * batch, Self.largestBatch)
             order.withLock { $0.note(attendant.index, wasEmpty: claims.isEmpty) }
             var left = claims[...]
             while let claim = left.first, !isDraining.withLock({ $0 }), slots.take() {
                 // Nobody takes it any more from the moment at which the worker is told to end.
-                if case .terminated = feed.yield((attendant, claim, sent)) {
+                if case .terminated = feed.yield(TakenJob(attendant: attendant, claim: claim, sent: sent)) {
                     slots.release()
                     break
                 }
@@ -145,72 +137,70 @@ package final class Worker: Sendable {
             }
             // Another queue was quicker, or the worker is told to end: back to the front, uncounted, and in their order.
             for claim in left.reversed() {
-                _ = await attendant.settle(
-                    claim.run, as: .released(why: "no slot"), report: RunReport(), wantsNext: false)
+                _ = await attendant.settle(RunEnd(claim.run, .released(why: "no slot")), wantsNext: false)
             }
         }
     }
 
     /// One slot: jobs until there is none.
-    private func work(_ first: Claim, _ home: QueueAttendant, _ sent: ContinuousClock.Instant) async {
-        var current: (attendant: QueueAttendant, claim: Claim, sent: ContinuousClock.Instant)? = (home, first, sent)
+    private func work(_ first: TakenJob) async {
+        var current: TakenJob? = first
         await withDiscardingTaskGroup { unlinks in
-            while let (attendant, claim, sent) = current {
-                let end = await runner.run(claim, for: attendant, sent: sent)
-                current = await settle(end, of: claim, attendant, &unlinks)
+            while let taken = current {
+                let end = await runner.run(taken.claim, for: taken.attendant, sent: taken.sent)
+                current = await finish(taken, end, &unlinks)
             }
             slots.release()
         }
     }
 
-    private func settle(
-        _ end: JobRunner.End, of claim: Claim, _ attendant: QueueAttendant, _ unlinks: inout DiscardingTaskGroup
-    ) async -> (attendant: QueueAttendant, claim: Claim, sent: ContinuousClock.Instant)? {
+    /// Settles a run that has ended, and removes what is left of it. Returns the slot's next job.
+    private func finish(
+        _ taken: TakenJob, _ end: JobRunner.End, _ unlinks: inout DiscardingTaskGroup
+    ) async -> TakenJob? {
+        let (attendant, claim) = (taken.attendant, taken.claim)
         if end.isParked { waitForRoot() }
         var generator = SystemRandomNumberGenerator()
         let drawn = order.withLock { $0.draw(using: &generator) }
         let goesOn = !isDraining.withLock { $0 } && !slots.isShut
-        guard let settlement = end.settlement else {
+        guard let runEnd = end.runEnd else {
             attendant.forget(claim.run)
             if let activity = end.activity {
-                unlinks.addTask { await attendant.leftovers.tidy(claim.run, activity, after: nil) }
+                unlinks.addTask { await attendant.leftovers.cleanUp(claim.run, activity, after: nil) }
             }
             return goesOn ? await claimNext(drawn) : nil
         }
         let sent = ContinuousClock.now
         // The next job comes with the same command, if this queue is the one to be asked first.
-        let isFirst = order.withLock { $0.candidates(in: drawn) }.first == attendant.index || attendants.count == 1
-        let reply = await attendant.settle(
-            claim.run, as: settlement, report: end.report, isFirst: end.isFirst, wantsNext: goesOn && isFirst)
+        let asksHere = order.withLock { $0.candidates(in: drawn) }.first == attendant.index || attendants.count == 1
+        let reply = await attendant.settle(runEnd, wantsNext: goesOn && asksHere)
         if !reply.isOurs, !attendant.isOutOfTime {
             log.warning("fenced while settling: another worker has the job", metadata: ["id": "\(claim.run.id)"])
         }
         if let activity = end.activity {
-            let isSoon = reply.next != nil && reply.isOurs && settlement.isCompleted
-            let tidy = { @Sendable in
-                await attendant.leftovers.tidy(
-                    claim.run, activity, after: reply.isOurs ? settlement : nil, isSoon: isSoon)
+            let isSoon = reply.next != nil && reply.isOurs && runEnd.settlement.isCompleted
+            let cleanUp = { @Sendable in
+                await attendant.leftovers.cleanUp(
+                    claim.run, activity, after: reply.isOurs ? runEnd.settlement : nil, isSoon: isSoon)
             }
             // What is left for the next job's way to the disk waits for nothing.
-            if isSoon { await tidy() } else { unlinks.addTask(operation: tidy) }
+            if isSoon { await cleanUp() } else { unlinks.addTask(operation: cleanUp) }
         }
         if let next = reply.next {
             order.withLock { $0.note(attendant.index, wasEmpty: false) }
-            return (attendant, next, sent)
+            return TakenJob(attendant: attendant, claim: next, sent: sent)
         }
         if reply.isEmpty { order.withLock { $0.note(attendant.index, wasEmpty: true) } }
         return goesOn ? await claimNext(drawn) : nil
     }
 
     /// The next job of any queue, in the order drawn; queues that were empty a moment ago are not asked.
-    private func claimNext(_ drawn: [Int]) async -> (
-        attendant: QueueAttendant, claim: Claim, sent: ContinuousClock.Instant
-    )? {
+    private func claimNext(_ drawn: [Int]) async -> TakenJob? {
         for index in order.withLock({ $0.candidates(in: drawn) }) {
             let sent = ContinuousClock.now
             let (claim, isEmpty) = await attendants[index].claimNow()
             order.withLock { $0.note(index, wasEmpty: isEmpty) }
-            if let claim { return (attendants[index], claim, sent) }
+            if let claim { return TakenJob(attendant: attendants[index], claim: claim, sent: sent) }
         }
         return nil
     }
@@ -221,7 +211,7 @@ package final class Worker: Sendable {
         slots.setShut(true)
         Task {
             let why = await trouble() ?? "no room for this file"
-            log.warning("no more jobs are taken for now", metadata: ["why": "\(why)", "root": "\(store.root)"])
+            log.warning("no more jobs are taken for now", metadata: ["why": "\(why)", "root": "\(store.name)"])
             repeat {
                 try? await Task.sleep(for: .seconds(2))
             } while await trouble() != nil && !isDraining.withLock { $0 }
@@ -236,7 +226,7 @@ package final class Worker: Sendable {
 
     // MARK: The end
 
-    private func shutDown(_ feed: AsyncStream<(QueueAttendant, Claim, ContinuousClock.Instant)>.Continuation) async {
+    private func shutDown(_ feed: AsyncStream<TakenJob>.Continuation) async {
         isDraining.withLock { $0 = true }
         log.info("ending: putting running jobs back in line")
         let deadline = ContinuousClock.now + configuration.graceTime

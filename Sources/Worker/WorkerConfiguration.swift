@@ -32,7 +32,7 @@ package struct WorkerConfiguration: Sendable {
     package var clientCertificate: ClientCertificate?
     package var maximumSize: Int64?
     /// Bytes of the disk that downloads leave free.
-    package var keptFree = FileStore.Options().keptFree
+    package var keptFree = Stores.keptFree
     /// The most connections for one file, unless its job says otherwise.
     package var connections = 16
     /// The most connections to one host, over all downloads.

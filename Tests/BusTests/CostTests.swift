@@ -66,7 +66,7 @@ import Testing
         var settled = 0
         while !running.isEmpty {
             let reply = try await f.queue.settle(
-                running.map { RunEnd($0, QueueFixture.done, isFirst: true) }, worker: f.worker,
+                running.map { RunEnd($0, QueueFixture.done, isFresh: true) }, worker: f.worker,
                 next: running.map { _ in Token.make() })
             settled += running.count
             running = reply.next.compactMap { if case .job(let claim) = $0 { claim.run } else { nil } }

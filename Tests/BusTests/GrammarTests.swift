@@ -12,17 +12,17 @@ import Testing
     private struct Readers {
         /// Its Redis ends with it.
         private let fixture: QueueFixture
-        private let judge: Function
+        private let reader: Function
 
         init(_ fixture: QueueFixture) {
             self.fixture = fixture
-            judge = Library(name: "judge", body: Functions.body() + Self.lua).function("judge")
+            reader = Library(name: "reader", body: Functions.body() + Self.lua).function("reader")
         }
 
         func claim(_ elements: [[UInt8]]) async throws -> [String] {
             let arguments: [any RedisArgument] = ["nonce"] + elements
             let reply = try await fixture.queue.redis.run(
-                judge, keys: fixture.queue.keys.given(to: "-"), arguments: arguments, timeout: .seconds(60))
+                reader, keys: fixture.queue.keys.given(to: "-"), arguments: arguments, timeout: .seconds(60))
             return (reply.array ?? []).map { String(decoding: $0.bytes ?? [], as: UTF8.self) }
         }
 
@@ -70,7 +70,7 @@ import Testing
               table.sort(lines)
               return table.concat(lines, ' ')
             end
-            define('judge', {}, function()
+            define('reader', {}, function()
               local verdicts = {}
               for n = 2, #ARGV do
                 local j, reason = read(ARGV[n])

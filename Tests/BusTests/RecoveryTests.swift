@@ -88,7 +88,7 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("a queue that nobody looked after robs no live worker") func grace() async throws {
+    @Test("no live worker loses a job because nobody looked after the queue for a while") func grace() async throws {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
         let claim = try #require(try await f.claim("sleeper"))

@@ -30,12 +30,12 @@ import Testing
         var kinds: [Tick.Step.Kind] = []
         while let step = tick.next() {
             #expect(step.runs.count <= Tick.mostRuns)
-            #expect(tick.told == told.count)
+            #expect(tick.reported == told.count)
             told += step.runs.map(\.0.token)
             kinds.append(step.kind)
             try tick.take(Self.reply(), to: step)
         }
-        #expect(told == runs.map(\.0.token) && tick.told == runs.count)
+        #expect(told == runs.map(\.0.token) && tick.reported == runs.count)
         #expect(kinds.first == .tick(isLast: false) && kinds.last == .tick(isLast: true))
         #expect(kinds.dropFirst().dropLast().allSatisfy { $0 == .report })
     }
@@ -83,7 +83,7 @@ import Testing
             try tick.take(calls < 4 ? Self.reply(("unheard", Self.yes), ("more", Self.yes)) : Self.reply(), to: step)
         }
         #expect(told.count == 40 && told.values.allSatisfy { $0 == 2 })
-        #expect(tick.told == 40 && calls == 6)
+        #expect(tick.reported == 40 && calls == 6)
     }
 
     @Test("what was told before Redis failed is known") func failure() async throws {
@@ -94,7 +94,7 @@ import Testing
         f.server.signal(SIGKILL)
         await f.redis.end(by: .now + .milliseconds(100))
         await #expect(throws: RedisError.self) { try await f.queue.perform(&tick) }
-        #expect(tick.told == Tick.mostRuns)
+        #expect(tick.reported == Tick.mostRuns)
     }
 
     // MARK: What they do

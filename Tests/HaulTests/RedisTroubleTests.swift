@@ -5,7 +5,7 @@ import Testing
 
 /// A Redis that stalls, is full, refuses, or holds nonsense: one sentence, no busy loop, and on again when it is over.
 @Suite struct RedisTroubleTests {
-    @Test("a Redis that stalls for longer than the lease robs no live worker") func stall() async throws {
+    @Test("no live worker loses a job because Redis stalls for longer than the lease") func stall() async throws {
         let fleet = try await ProcessFleet()
         let workers = try ["one", "two"].map { try fleet.worker($0, lease: 5) }
         try await fleet.push("a")
@@ -20,7 +20,7 @@ import Testing
         for worker in workers { try await fleet.end(worker) }
     }
 
-    @Test("a queue that nobody looked after for a minute robs no live worker") func unattended() async throws {
+    @Test("no live worker loses a job though nobody served the queue for a minute") func unattended() async throws {
         let fleet = try await ProcessFleet()
         let owner = try fleet.worker("owner", lease: 8)
         try await fleet.push("a")

@@ -23,7 +23,7 @@ import Testing
             fleet.server.signal(SIGSTOP)
             try await Task.sleep(for: .milliseconds(milliseconds))
             fleet.server.signal(SIGCONT)
-            // Both have looked since, and a lease has passed: whoever was to be robbed has been.
+            // Both have looked since, and a lease has passed: a job that was to be taken from its worker has been taken.
             try await fleet.waitForTicks(12)
             #expect(try await self.tokens(of: ids, in: fleet) == tokens, "after a stall of \(milliseconds) ms")
         }

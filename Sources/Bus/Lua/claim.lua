@@ -2,9 +2,18 @@
 --
 -- ARGV: nonce, worker, session, lease (ms), retention of completed, failed and cancelled jobs (ms), a token for each job that is
 --       wanted
--- Returns {'job', id, token, spec, previous state or '', now (ms), hash as pairs, offsets as pairs,
---         what the job was before or '', a newer push whose URLs and headers count or ''} for each job, and behind them, if they are fewer, {'empty'}, {'paused'}, {'full'} (at
---         max_running), {'quiet'} (this worker is to take no more), {'more'} (call again), or {'stale'}: the worker has registered anew since, or is not known.
+-- Returns a list of names and values, of which those that are empty are left out. For each job:
+--       answer    'job'
+--       id, token
+--       spec      the element as it was pushed
+--       renewed   a newer push, whose URLs and headers count
+--       previous  the state before; absent for a job that was not known
+--       now       ms
+--       hash      the job's fields, as pairs
+--       offsets   as pairs
+--       before    what the job was before, for a settle as `rejected`
+-- Behind them, if they are fewer than the tokens, one with the answer 'empty', 'paused', 'full' (at max_running), 'quiet' (this worker
+-- is to take no more), 'more' (call again), or 'stale': the worker has registered anew since, or is not known.
 define('claim', {}, function()
   local settings, held, waiting = touch(ARGV[2])
   local retention = retention_of(settings, 5)
@@ -12,10 +21,10 @@ define('claim', {}, function()
     -- What the wait before it took.
     give_back(HELD, 1000)
     if settings.max_running then offer_place(settings, true) end
-    return { { 'stale' } }
+    return { { 'answer', 'stale' } }
   end
   local claims = take(ARGV[2], { unpack(ARGV, 8) }, tonumber(ARGV[4]), retention, settings, held, waiting)
   -- This worker may have been the one that waited in the line.
-  if settings.max_running then offer_place(settings, claims[1][1] == 'job' or settings.is_quiet) end
+  if settings.max_running then offer_place(settings, has_job(claims) or settings.is_quiet) end
   return publish(claims)
 end)

@@ -9,14 +9,14 @@ drop = function(id, with_file)
   if inode ~= '' and size and mtime then
     call('HSET', key(id), 'doomed', cjson.encode({ store, file, inode .. ' ' .. size .. ' ' .. mtime }))
   end
-  call('LPUSH', PREFIX .. 'drops:' .. store, cjson.encode({ id, file, generation, inode, NOW, size or '', mtime or '' }))
+  call('LPUSH', PREFIX .. KEY.drops .. store, cjson.encode({ id, file, generation, inode, NOW, size or '', mtime or '' }))
 end
 
 -- A duty of tick.lua: takes what waits for a worker of this store, some at once.
 local function take_drops(tick)
   -- A key of another type stops nothing else.
   local most = share(tick)
-  local entries = redis.pcall('RPOP', PREFIX .. 'drops:' .. tick.store, most)
+  local entries = redis.pcall('RPOP', PREFIX .. KEY.drops .. tick.store, most)
   if type(entries) ~= 'table' or entries.err then return end
   for _, entry in ipairs(entries) do
     -- Earlier versions told the inode alone.

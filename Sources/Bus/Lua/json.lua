@@ -71,7 +71,7 @@ local function object(text)
   local bare, wrong = skeleton(text)
   if not bare then return nil, wrong end
   local fine, value = pcall(decode, text)
-  if not fine then return nil, 'must be a JSON object: ' .. string.gsub(told(value), '^[%w_]+:%d+: ', '') end
+  if not fine then return nil, 'must be a JSON object: ' .. string.gsub(text_of(value), '^[%w_]+:%d+: ', '') end
   -- To cjson 1. and -.5 are numbers as well, and it keeps the last of several members of a name.
   if string.find(bare, '%.%D') or string.find(bare, '%-%D') then return nil, 'must be a JSON object: a number is none' end
   if members(value) ~= count(bare, ':') then return nil, 'must be a JSON object: a name stands twice in an object' end

@@ -7,7 +7,7 @@ define('leave', { 'allow-oom' }, function()
   give_back(HELD, 1000)
   call('DEL', WORKER)
   call('HDEL', SETTINGS, 'quiet:' .. ARGV[2])
-  call('HDEL', PREFIX .. 'host:' .. ARGV[4], ARGV[2])
+  call('HDEL', PREFIX .. KEY.host .. ARGV[4], ARGV[2])
   -- A wait that the server still keeps for a lost connection may yet take something: for a while more ticks look there.
   call('ZADD', WORKERS, whole(now - 86400000 + 15000), ARGV[2])
 end)

@@ -7,7 +7,7 @@
 local function meet_neighbours(tick)
   local silent = tick.silent
   if tick.place == '' or not tick.is_known then return end
-  local host = PREFIX .. 'host:' .. tick.place
+  local host = PREFIX .. KEY.host .. tick.place
   if call('HGET', host, tick.worker) ~= tick.process then
     call('HSET', host, tick.worker, tick.process)
     call('PEXPIRE', host, 86400000)
@@ -28,7 +28,7 @@ local function reap_gone(tick, first)
   local last = first + 2 * tonumber(ARGV[first])
   for k = first + 1, last, 2 do
     local worker, process = ARGV[k], ARGV[k + 1]
-    local host, hash = PREFIX .. 'host:' .. tick.place, PREFIX .. 'worker:' .. worker
+    local host, hash = PREFIX .. KEY.host .. tick.place, PREFIX .. KEY.worker .. worker
     local instance = redis.pcall('HGET', hash, 'instance')
     -- Not of a process that has taken its name since.
     if call('HGET', host, worker) == process and instance == string.match(process, '^%S+') then
@@ -48,7 +48,7 @@ local function reap_gone(tick, first)
         if j.state == 'running' and j.token == tokens[id] then reap(tick, id, j) end
       end, function() end)
       spend(tick, #held, most)
-      if give_back(PREFIX .. 'held:' .. worker, 50) and #held < most then call('HDEL', host, worker) else tick.more = true end
+      if give_back(PREFIX .. KEY.held .. worker, 50) and #held < most then call('HDEL', host, worker) else tick.more = true end
     end
   end
 end

@@ -1,4 +1,4 @@
--- What all functions share: the call's keys and clock, events, and every move of a job from one state to another.
+-- What all functions share: the call's keys and clock, settings, events, and reading a job. states.lua moves jobs.
 --
 -- KEYS of every function: 1 jobs  2 held:<worker>  3 worker:<worker>. All others follow from the first, and are in the same
 -- slot by the queue's hash tag.
@@ -42,12 +42,11 @@ local function begin(keys, args)
     JOBS = keys[1]
     PREFIX = string.sub(JOBS, 1, -5)
     QUEUE = string.sub(PREFIX, 7, -3)
-    local function fixed(name) return PREFIX .. name end
-    EPOCH, UNTOLD = fixed('epoch'), fixed('untold')
-    WANT, TICK, LEASES, SCHEDULED, DEADLINES = fixed('want'), fixed('tick'), fixed('leases'), fixed('scheduled'), fixed('deadlines')
-    REJECTED, WORKERS, SETTINGS, PLACES = fixed('rejected'), fixed('workers'), fixed('settings'), fixed('places')
-    INDEX = { scheduled = SCHEDULED, paused = fixed('paused'), completed = fixed('completed'), failed = fixed('failed'),
-      cancelled = fixed('cancelled') }
+    EPOCH, UNTOLD = PREFIX .. KEY.epoch, PREFIX .. KEY.untold
+    WANT, TICK, LEASES, SCHEDULED, DEADLINES = PREFIX .. KEY.want, PREFIX .. KEY.tick, PREFIX .. KEY.leases, PREFIX .. KEY.scheduled, PREFIX .. KEY.deadlines
+    REJECTED, WORKERS, SETTINGS, PLACES = PREFIX .. KEY.rejected, PREFIX .. KEY.workers, PREFIX .. KEY.settings, PREFIX .. KEY.places
+    INDEX = { scheduled = SCHEDULED, paused = PREFIX .. KEY.paused, completed = PREFIX .. KEY.completed, failed = PREFIX .. KEY.failed,
+      cancelled = PREFIX .. KEY.cancelled }
   end
   HELD, WORKER = keys[2], keys[3]
   outbox, numbers, tickets, epoch = {}, {}, 0, nil
@@ -66,10 +65,10 @@ local function define(name, flags, run)
     end }
 end
 
-local function key(id) return PREFIX .. 'job:' .. id end
-local function offsets(id) return PREFIX .. 'offsets:' .. id end
+local function key(id) return PREFIX .. KEY.job .. id end
+local function offsets(id) return PREFIX .. KEY.offsets .. id end
 -- What producers wrote, secrets and all: apart from the job's hash, so that who may read that need not see them.
-local function spec(id) return PREFIX .. 'spec:' .. id end
+local function spec(id) return PREFIX .. KEY.spec .. id end
 
 -- The elements that are to be taken next, from what this worker holds and from the line; false where there is none.
 local function look() return call('LINDEX', HELD, -1), call('LINDEX', JOBS, -1) end
@@ -150,7 +149,7 @@ end
 -- Pushes an event onto the reply lists of these names.
 local function reply(names, event)
   for name in string.gmatch(names or '', '%S+') do
-    local list = PREFIX .. 'reply:' .. name
+    local list = PREFIX .. KEY.reply .. name
     -- A key of another type in its place is the producer's own doing, and keeps nothing from others.
     if type(redis.pcall('LPUSH', list, event)) == 'number' then
       call('LTRIM', list, 0, 999)
@@ -163,7 +162,7 @@ end
 local function publish(result)
   for id, seq in pairs(numbers) do call('HSET', key(id), 'seq', seq, 'epoch', reign()) end
   for _, e in ipairs(outbox) do
-    if not e[5] then call('PUBLISH', PREFIX .. 'events:' .. e[1], e[2]) end
+    if not e[5] then call('PUBLISH', PREFIX .. KEY.events .. e[1], e[2]) end
     if e[3] then reply(e[3], e[2]) end
   end
   outbox, numbers = {}, {}
@@ -213,184 +212,4 @@ local function is_strange(id) return not (size(key(id)) and size(spec(id)) and s
 
 local function strange(id)
   return 'id: a key of job ' .. id .. ' holds no hash; see what haul check says of it, then push the job again'
-end
-
--- Pushes in line that are not newer than `moment`, or than those that were taken, are duplicates of what is settled now.
-local function as_of(id, moment)
-  local v = call('HMGET', key(id), 'asof', 'pushed')
-  call('HSET', key(id), 'asof', whole(math.max(tonumber(moment or NOW), tonumber(number(v[1]) or 0), tonumber(number(v[2]) or 0))))
-end
-
--- Puts a continuation in line that only counts while its ticket is the job's current one.
-local function line_up(id, front)
-  tickets = tickets + 1
-  local ticket = NONCE .. tickets
-  call('HSET', key(id), 'ticket', ticket)
-  call(front and 'RPUSH' or 'LPUSH', JOBS, '{"id":"' .. id .. '","t":"' .. ticket .. '"}')
-end
-
--- Puts what a worker took and never claimed back to the front of the line, in its order, at most `most` elements.
--- Whether nothing is left that could be put back, and how many were; a key of another type stops nothing else.
-local function give_back(held, most)
-  for n = 1, most do
-    local moved = redis.pcall('LMOVE', held, JOBS, 'LEFT', 'RIGHT')
-    if not moved or type(moved) == 'table' then return true, n - 1 end
-  end
-  return false, most
-end
-
--- What is told of a job whose replicas have not said that they have it.
-local UNREPLICATED = ',"unreplicated":true'
-
--- Tells at last that a job is completed. `more` are further members of the event.
-local function tell(id, more)
-  call('ZREM', UNTOLD, id)
-  local j = not is_strange(id) and job(id) or {}
-  local members = j.state == 'completed' and call('HGET', key(id), 'untold')
-  if not members then return end
-  call('HDEL', key(id), 'untold', 'waiting')
-  emit(id, j, 'completed', members .. more, j.worker, j.reply_to)
-end
-
-local function leave(id, j)
-  -- A stub that a request made before its job came.
-  if not j.state and j.is_known then call('PERSIST', key(id)) end
-  if j.state and INDEX[j.state] then call('ZREM', INDEX[j.state], id) end
-  if j.state == 'running' then
-    call('ZREM', LEASES, id)
-    -- Another worker's hash may have been replaced by a key of another type: that is for its own calls to tell.
-    if j.token and j.worker then redis.pcall('HDEL', PREFIX .. 'worker:' .. j.worker, j.token) end
-  end
-  if j.state == 'completed' or j.state == 'failed' or j.state == 'cancelled' then
-    -- What it is asked for now comes after its end.
-    if j.state == 'completed' and call('ZSCORE', UNTOLD, id) then tell(id, UNREPLICATED) end
-    call('PERSIST', key(id)) call('PERSIST', spec(id)) call('PERSIST', offsets(id))
-    -- Whoever ended it may yet ask again whether that was heard.
-    if j.token then call('HSET', key(id), 'settled', j.token) end
-  end
-end
-
--- Requests that end a job: `removed` and `deleted` forget it as well, `deleted` with its finished file.
-local function ends(want) return want == 'cancelled' or want == 'removed' or want == 'deleted' end
-local function forgets(want) return want == 'removed' or want == 'deleted' end
-
--- For an hour a stub tells what was pushed before it was forgotten, so that a producer's repeat starts nothing. `moment` is that of
--- what forgets it: a push that is newer and waits is done. The end of a run settled that push, too, but only as long as
--- somebody knows of that end.
-local function forget(id, moment)
-  if call('ZSCORE', UNTOLD, id) then tell(id, UNREPLICATED) end
-  local k = key(id)
-  local v = call('HMGET', k, 'asof', 'pushed', 'ahead', 'token', 'settled', 'seq', 'epoch', 'doomed', 'finished', 'state', 'reply_to')
-  if v[1] == v[9] and (v[10] == 'completed' or v[10] == 'failed') then v[1] = nil end
-  for _, index in pairs(INDEX) do call('ZREM', index, id) end
-  call('ZREM', DEADLINES, id)
-  call('DEL', k, spec(id), offsets(id))
-  call('HSET', k, 'asof', whole(math.max(moment or 0, tonumber(number(v[1]) or 0), tonumber(number(v[2]) or 0))))
-  if v[3] then call('HSET', k, 'ahead', v[3]) end
-  if v[4] or v[5] then call('HSET', k, 'settled', v[4] or v[5]) end
-  -- Its events go on where they are.
-  if numbers[id] or v[6] then call('HSET', k, 'seq', numbers[id] or v[6], 'epoch', numbers[id] and reign() or v[7] or '0') end
-  if v[8] and v[8] ~= '' then call('HSET', k, 'doomed', v[8]) end
-  -- They have been answered.
-  if v[11] then call('HSET', k, 'reply_to', v[11]) end
-  call('PEXPIRE', k, 3600000)
-  numbers[id] = nil
-end
-
--- What came behind the request that ends now; nil if nothing did.
-local function kept_of(id, j)
-  if not (j.again or j.behind) then return nil end
-  local v = call('HMGET', spec(id), 'again', 'again_renewed', 'again_reply_to')
-  call('HDEL', spec(id), 'again', 'again_has_url', 'again_renewed', 'again_reply_to')
-  return { element = j.again and v[1], moment = j.again, renewed = v[2], reply_to = v[3] or nil, behind = j.behind, want = j.want }
-end
-
--- completed, failed or cancelled. `extra` are the event's members, `fields` more pairs for the hash, if a run itself ends
--- the job: then its token and worker stay, to know a settle that is sent again.
-local function finish(id, j, state, retention, extra, worker, fields)
-  local k, kept = key(id), kept_of(id, j)
-  leave(id, j)
-  if not j.is_withheld then emit(id, j, state, extra, worker, j.reply_to) end
-  local isByRun = fields ~= nil
-  fields = fields or {}
-  local n = #fields
-  fields[n + 1], fields[n + 2], fields[n + 3], fields[n + 4] = 'state', state, 'finished', NOW
-  fields[n + 5], fields[n + 6], fields[n + 7], fields[n + 8] = 'updated', NOW, 'seq', numbers[id] or j.seq
-  fields[n + 9], fields[n + 10] = 'epoch', reign()
-  call('HSET', k, unpack(fields))
-  numbers[id] = nil
-  call('ZADD', INDEX[state], NOW, id)
-  if j.deadline then call('ZREM', DEADLINES, id) end
-  if not isByRun then call('HDEL', k, 'token', 'worker', 'ticket') end
-  -- Most runs have none of them: what waits for a claim goes with it.
-  if not isByRun or j.speed or j.want or j.again or j.behind or j.deadline then
-    call('HDEL', k, 'want', 'wantat', 'again', 'behind', 'waiting', 'speed', 'begun', 'deadline_at')
-  end
-  if j.is_withheld then
-    call('HSET', k, 'untold', extra, 'waiting', 'replicas')
-    call('ZADD', UNTOLD, NOW, id)
-  end
-  call('PEXPIRE', k, retention[state])
-  if state ~= 'failed' then
-    -- Header values, credentials and query strings leave with the work; a failed job keeps them for its retry.
-    call('DEL', spec(id), offsets(id))
-  else
-    call('PEXPIRE', spec(id), retention[state]) call('PEXPIRE', offsets(id), retention[state])
-  end
-  if forgets(j.want) then
-    -- A run may end well before it hears of the request.
-    if state ~= 'cancelled' then drop(id, j.want == 'deleted' and state == 'completed') end
-    forget(id, tonumber(j.wantat))
-  end
-  if kept then follow(id, kept, retention) end
-end
-
--- Ends a job that nobody runs, whose worker is lost, or that no worker can read.
-local function fail(id, j, code, message, retryable, retention)
-  as_of(id)
-  call('HSET', key(id), 'error', code, 'message', message, 'retryable', retryable and '1' or '0')
-  finish(id, j, 'failed', retention, ',"error":"' .. code .. '","retryable":' .. tostring(retryable) .. ',"message":'
-    .. quoted(message))
-end
-
--- One whose deadline has passed before it was done.
-local function overdue(id, j, retention)
-  fail(id, j, 'deadline', 'the deadline passed before the download could end', false, retention)
-end
-
-local function pause(id, j, retention, worker)
-  local k, kept = key(id), kept_of(id, j)
-  leave(id, j)
-  call('HSET', k, 'state', 'paused', 'updated', NOW)
-  call('HDEL', k, 'token', 'worker', 'ticket', 'want', 'wantat', 'again', 'behind', 'waiting', 'speed', 'begun')
-  call('ZADD', INDEX.paused, NOW, id)
-  emit(id, j, 'paused', '', worker)
-  if kept then follow(id, kept, retention) end
-end
-
--- Back in line, or where a pending request wants it.
-local function requeue(id, j, front, why, retention)
-  local k = key(id)
-  if ends(j.want) then
-    as_of(id, j.wantat)
-    drop(id)
-    return finish(id, j, 'cancelled', retention, '')
-  elseif j.want == 'paused' then
-    as_of(id, j.wantat)
-    return pause(id, j, retention)
-  end
-  leave(id, j)
-  call('HSET', k, 'state', 'queued', 'updated', NOW)
-  call('HDEL', k, 'token', 'worker', 'want', 'wantat', 'waiting', 'speed', 'begun')
-  line_up(id, front)
-  emit(id, j, 'requeued', ',"why":"' .. why .. '"')
-end
-
--- Out of the running into `scheduled`, due in `delay` ms.
-local function postpone(id, j, delay, waiting)
-  leave(id, j)
-  call('HSET', key(id), 'state', 'scheduled', 'updated', NOW)
-  call('HDEL', key(id), 'token', 'worker', 'ticket', 'speed', 'begun')
-  if waiting then call('HSET', key(id), 'waiting', waiting) else call('HDEL', key(id), 'waiting') end
-  call('ZADD', SCHEDULED, whole(now + delay), id)
 end

@@ -17,7 +17,7 @@ local function reject(element, reason, id, names, meta)
   id = id or 'unknown'
   local event = '{"v":1,"event":"rejected","id":"' .. id .. '","queue":"' .. QUEUE .. '","at":' .. NOW
     .. (meta and ',"meta":' .. meta or '') .. ',"reason":' .. quoted(reason) .. '}'
-  call('PUBLISH', PREFIX .. 'events:' .. id, event)
+  call('PUBLISH', PREFIX .. KEY.events .. id, event)
   reply(names, event)
 end
 

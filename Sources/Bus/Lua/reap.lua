@@ -26,7 +26,7 @@ local function reap_elements(tick)
   local names = call('ZRANGEBYSCORE', WORKERS, '-inf', whole(now - tick.lease), 'WITHSCORES', 'LIMIT', first, 200)
   local left = 50
   for k = 1, #names, 2 do
-    local isEmpty, moved = give_back(PREFIX .. 'held:' .. names[k], left)
+    local isEmpty, moved = give_back(PREFIX .. KEY.held .. names[k], left)
     left = left - moved
     -- Nobody looks at what a forgotten worker holds.
     if isEmpty and tonumber(names[k + 1]) < now - 86400000 then

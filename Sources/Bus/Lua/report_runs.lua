@@ -3,7 +3,7 @@
 -- ARGV: nonce, worker, lease (ms), count of runs, then for each: id, token, a report (report.lua)
 -- Returns names and values, as tick.lua does: fenced, requests.
 define('report', { 'allow-oom' }, function()
-  local told = { worker = ARGV[2], lease = tonumber(ARGV[3]), fenced = {}, requests = {} }
-  extend_runs(told, 4)
-  return publish(named { fenced = told.fenced, requests = told.requests })
+  local tick = { worker = ARGV[2], lease = tonumber(ARGV[3]), fenced = {}, requests = {} }
+  extend_runs(tick, 4)
+  return publish(named { fenced = tick.fenced, requests = tick.requests })
 end)

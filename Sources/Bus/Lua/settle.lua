@@ -5,8 +5,9 @@
 -- outcome: completed (argument: 'replicas' if that is told only when replicas have it: tell.lua) | failed | cancelled | paused |
 --          retry (argument: delay ms) | carry-on (argument: delay ms) | parked (argument: delay ms) | released (argument: why) |
 --          rejected (argument: reason; members: what the claim told of the job before, or '')
--- Returns {of each run 'done', 'fenced', or an error}, {the next claims, and what ended them (take.lua)}. A settle sent again
--- answers 'done' again. An error is one run's own: the others are settled.
+-- Returns names and values: `ends`, of each run 'done', 'fenced', or an error, and `claims`, the next claims and what ended them
+-- (take.lua). A settle sent again answers 'done' again. An error is one run's own: the others are settled.
+
 -- A job whose spec its worker cannot read is again what it was before the push that it was claimed for, and that push is rejected.
 -- One that was not known before, or was in line already, fails.
 local function give_back_job(id, token, reason, before, retention)
@@ -44,48 +45,75 @@ local function give_back_job(id, token, reason, before, retention)
   if kept then follow(id, kept, retention) end
 end
 
+-- What an outcome does. `run` is what settle was given, and `j` the job.
+local OUTCOMES = {}
+
+-- The run itself has ended the job.
+local function end_job(run, retention, worker)
+  local fields, n = run.report.fields, #run.report.fields
+  fields[n + 1], fields[n + 2] = 'asof', NOW
+  if run.outcome == 'failed' then write_offsets(run.id, run.report) end
+  emit_report(run.id, run.j, run.report, worker)
+  finish_run(run.id, run.j, run.outcome, retention, run.members, worker, fields,
+    run.outcome == 'completed' and run.argument == 'replicas')
+end
+OUTCOMES.completed, OUTCOMES.failed = end_job, end_job
+
+function OUTCOMES.rejected(run, retention)
+  give_back_job(run.id, run.token, run.argument, run.members, retention)
+end
+
+-- Notes what a run has reported that leaves its job to others. Returns the job.
+local function note_report(run, worker)
+  local j = job(run.id)
+  call('HSET', key(run.id), 'settled', run.token, unpack(run.report.fields))
+  write_offsets(run.id, run.report)
+  emit_report(run.id, j, run.report, worker)
+  return j
+end
+
+function OUTCOMES.cancelled(run, retention, worker)
+  local j = note_report(run, worker)
+  as_of(run.id, j.wantat)
+  finish(run.id, j, 'cancelled', retention, run.members, worker)
+end
+
+function OUTCOMES.paused(run, retention, worker)
+  local j = note_report(run, worker)
+  if j.want == 'paused' then
+    as_of(run.id, j.wantat)
+    return pause(run.id, j, retention, worker)
+  end
+  -- A pause that was taken back is a resume.
+  if not ends(j.want) then j.want = nil end
+  requeue(run.id, j, true, 'resumed', retention)
+end
+
+function OUTCOMES.released(run, retention, worker)
+  requeue(run.id, note_report(run, worker), true, run.argument, retention)
+end
+
+-- Another attempt after a delay: `event` says so. A request that came meanwhile is done at once.
+local function postpone_run(run, retention, worker, event, waiting)
+  local j = note_report(run, worker)
+  if j.want then return requeue(run.id, j, true, 'wanted', retention) end
+  if run.outcome == 'retry' then call('HSET', key(run.id), 'attempt', j.attempt + 1) end
+  if run.outcome == 'carry-on' then call('HDEL', key(run.id), 'attempt') end
+  postpone(run.id, j, tonumber(run.argument), waiting)
+  emit(run.id, j, event, run.members, worker)
+end
+
+function OUTCOMES.retry(run, retention, worker) postpone_run(run, retention, worker, 'retrying') end
+OUTCOMES['carry-on'] = OUTCOMES.retry
+function OUTCOMES.parked(run, retention, worker) postpone_run(run, retention, worker, 'waiting', 'disk') end
+
 local function end_run(worker, retention, run)
-  local id, token, j, r = run.id, run.token, run.j, run.report
-  local outcome, argument, members = run.outcome, run.argument, run.members
   if not run.is_ours then
     -- Not of a run that somebody else ended: that takes its token away.
-    return j and (j.token == token or call('HGET', key(id), 'settled') == token) and 'done' or 'fenced'
+    local j = run.j
+    return j and (j.token == run.token or call('HGET', key(run.id), 'settled') == run.token) and 'done' or 'fenced'
   end
-  if outcome == 'completed' or outcome == 'failed' then
-    -- Its lease and its token go with those of the others.
-    j.state = nil
-    j.is_withheld = outcome == 'completed' and argument == 'replicas'
-    local fields = r.fields
-    local n = #fields
-    fields[n + 1], fields[n + 2] = 'asof', NOW
-    if outcome == 'failed' then write_offsets(id, r) end
-    emit_report(id, j, r, worker)
-    finish(id, j, outcome, retention, members, worker, fields)
-  elseif outcome == 'rejected' then
-    give_back_job(id, token, argument, members, retention)
-  else
-    j = job(id)
-    call('HSET', key(id), 'settled', token, unpack(r.fields))
-    write_offsets(id, r)
-    emit_report(id, j, r, worker)
-    if outcome == 'cancelled' then
-      as_of(id, j.wantat)
-      finish(id, j, 'cancelled', retention, members, worker)
-    elseif outcome == 'paused' and j.want == 'paused' then
-      as_of(id, j.wantat)
-      pause(id, j, retention, worker)
-    elseif (outcome == 'retry' or outcome == 'carry-on' or outcome == 'parked') and not j.want then
-      if outcome == 'retry' then call('HSET', key(id), 'attempt', j.attempt + 1) end
-      if outcome == 'carry-on' then call('HDEL', key(id), 'attempt') end
-      postpone(id, j, tonumber(argument), outcome == 'parked' and 'disk' or nil)
-      emit(id, j, outcome == 'parked' and 'waiting' or 'retrying', members, worker)
-    else
-      -- Back in line; a request that came meanwhile is applied by it. A pause that was taken back is a resume.
-      local why = outcome == 'released' and argument or outcome == 'paused' and 'resumed' or 'wanted'
-      if outcome == 'paused' and not ends(j.want) then j.want = nil end
-      requeue(id, j, true, why, retention)
-    end
-  end
+  OUTCOMES[run.outcome](run, retention, worker)
   -- It is told before anything else is looked at, whatever is wrong with that.
   return publish('done')
 end
@@ -109,7 +137,7 @@ define('settle', { 'allow-oom' }, function()
   end
   for n, run in ipairs(runs) do
     local fine, answer = pcall(end_run, worker, retention, run)
-    answers[n] = fine and answer or { err = told(answer) }
+    answers[n] = fine and answer or { err = text_of(answer) }
     -- What it had to tell is not for another run to tell: it is settled again.
     if not fine then outbox, numbers = {}, {} end
     if fine and run.is_ours then ids[#ids + 1], tokens[#tokens + 1] = run.id, run.token end
@@ -120,8 +148,8 @@ define('settle', { 'allow-oom' }, function()
   end
   local claims = {}
   if i <= #ARGV then
-    claims = may_claim and take(worker, { unpack(ARGV, i) }, lease, retention, settings, held, waiting) or { { 'stale' } }
+    claims = may_claim and take(worker, { unpack(ARGV, i) }, lease, retention, settings, held, waiting) or { { 'answer', 'stale' } }
   end
   if left then offer_place(settings, left <= 0) end
-  return publish({ answers, claims })
+  return publish(named { ends = answers, claims = claims })
 end)

@@ -65,10 +65,11 @@ local function start(id, h, j, element, begins, worker, token, lease, retention)
   if not st then
     -- A stub may know a file that is to be deleted.
     local known = h.is_known and call('HGETALL', k) or h.deadline and { 'deadline_at', h.deadline } or {}
-    return { 'job', id, token, element, '', NOW, known, {}, before, '' }
+    return named { answer = 'job', id = id, token = token, spec = element, now = NOW, hash = known }
   end
   local pushed = begins and { element } or call('HMGET', spec(id), 'spec', 'renewed')
-  return { 'job', id, token, pushed[1], st, NOW, call('HGETALL', k), call('HGETALL', offsets(id)), before, pushed[2] or '' }
+  return named { answer = 'job', id = id, token = token, spec = pushed[1], renewed = pushed[2], previous = st, now = NOW,
+    hash = call('HGETALL', k), offsets = call('HGETALL', offsets(id)), before = before }
 end
 
 -- The job as it is now, and as a request makes it that nobody has heard of yet.
@@ -116,14 +117,13 @@ local function put_aside(element, token, wrong)
   reject_element(element, reason or 'element: cannot be taken: ' .. wrong, not isInvalid and id or nil, j)
 end
 
--- Takes the next jobs for `worker`, one for each of `tokens`. Returns them, {'job', …} each; behind the last one is what ended
--- it before there was a job for each: {'empty'}, {'paused'}, {'full'}, {'quiet'}, or {'more'} after 100 elements or 16 KiB of them:
--- Redis does nothing else meanwhile. `settings`, `held` and `waiting` are what touch() returned; the latter are nil if the line has changed
+-- Takes the next jobs for `worker`, one for each of `tokens`. Returns claims (claim.lua); behind the last one is what ended it
+-- before there was a job for each. That is 'more' after 100 elements or 16 KiB of them: Redis does nothing else meanwhile. `settings`, `held` and `waiting` are what touch() returned; the latter are nil if the line has changed
 -- since.
 local function take(worker, tokens, lease, retention, settings, held, waiting)
   local claims, token = {}, tokens[1]
   local function ended(how)
-    claims[#claims + 1] = { how }
+    claims[#claims + 1] = { 'answer', how }
     return claims
   end
   local elements, bytes, turn = 0, 0, { are_wanted = call('HLEN', WANT) > 0 }
@@ -160,4 +160,11 @@ local function take(worker, tokens, lease, retention, settings, held, waiting)
     held, waiting = held and nil, nil
   end
   return ended('more')
+end
+
+-- Whether the first of these claims is a job.
+local function has_job(claims)
+  for n = 1, #claims[1], 2 do
+    if claims[1][n] == 'answer' then return claims[1][n + 1] == 'job' end
+  end
 end

@@ -1,5 +1,5 @@
 -- A duty of tick.lua: notes that the queue was looked after. One that nobody looked after (a Redis that stalled or restarted)
--- robs no live worker: its leases are young again. A worker looks four times in its lease, and once a second at least. So
+-- takes no job from a live worker: its leases begin anew. A worker looks four times in its lease, and once a second at least. So
 -- whoever could look when the last look was, or half a lease later, has not lost a lease in between. The third number says which
 -- look was the last that left no request.
 local function watch(tick)

@@ -3,7 +3,7 @@ import HaulContract
 import HaulRedis
 import Synchronization
 
-/// What was published, and whether a job's events are in order by epoch and number, as a consumer would judge.
+/// What was published, and whether a job's events are in order by epoch and number, as a consumer would see it.
 final class EventLog: Sendable {
     private struct State {
         var isListening = false

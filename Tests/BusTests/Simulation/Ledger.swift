@@ -113,7 +113,7 @@ struct Ledger {
     }
 
     /// Of old jobs that have ended, or are not known, and that are not in line, nothing more is to be told.
-    mutating func tidy(window: Int, inLine: Set<String>) {
+    mutating func dropOld(window: Int, inLine: Set<String>) {
         let done = Set(
             ids.dropLast(window).filter {
                 let story = stories[$0]!

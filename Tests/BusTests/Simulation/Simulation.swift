@@ -87,14 +87,14 @@ struct Simulation {
         }
     }
 
-    /// Judges what a call has made of every job.
+    /// Checks what a call has made of every job.
     mutating func look(_ cause: Ledger.Cause) async throws {
         let ids = ledger.ids
         let facts = try await redis.send(Facts.reading(ids, of: queue)).array ?? []
         let waiting = try await redis.send(Command("HKEYS", queue.keys.want)).array?.compactMap(\.string) ?? []
         let unheard = Set(waiting)
         for (id, fact) in zip(ids, facts) {
-            ledger.judge(id, Facts(fact), cause, isHeard: !unheard.contains(id))
+            ledger.check(id, Facts(fact), cause, isHeard: !unheard.contains(id))
         }
     }
 
@@ -134,6 +134,6 @@ struct Simulation {
         }
         let inLine = try await idsInLine()
         try await checkReplies(inLine)
-        ledger.tidy(window: Self.window, inLine: inLine)
+        ledger.dropOld(window: Self.window, inLine: inLine)
     }
 }

@@ -16,7 +16,7 @@ struct Story {
 
     /// The producer's last element; it is pushed again and again.
     var element: String
-    /// Its pushes and requests carry their time, so that it can be said what must come of each. The others are judged only
+    /// Its pushes and requests carry their time, so that it can be said what must come of each. The others are checked only
     /// by where they may go from where they are.
     var isTimed: Bool
     /// It kills each worker that runs it.

@@ -24,8 +24,8 @@ extension Ledger {
         }
     }
 
-    /// Judges what a call has made of a job. `isHeard`: it has heard the job's request.
-    mutating func judge(_ id: String, _ after: Facts, _ cause: Cause, isHeard: Bool) {
+    /// Checks what a call has made of a job. `isHeard`: it has heard the job's request.
+    mutating func check(_ id: String, _ after: Facts, _ cause: Cause, isHeard: Bool) {
         guard var story = stories[id] else { return }
         let before = story.facts
         var state = before.state
@@ -82,7 +82,7 @@ extension Ledger {
         var state = before
         if state == .running, after.state != .running {
             let isGone = story.facts.worker.map(gone.contains) ?? false
-            if now < story.lease || now < grace, !isGone { complain("\(id): its worker was robbed") }
+            if now < story.lease || now < grace, !isGone { complain("\(id): its worker lost a lease that it held") }
             state = story.lost(now, policy)
             // A push behind the run takes the error away.
             if state == .failed, after.state == .failed, after.error != "crash_loop" {

@@ -1,0 +1,41 @@
+import HaulContract
+import HaulFileStore
+import HaulStorage
+import Logging
+
+/// The kinds of stores that a worker may have. Only this file and the options of the command name them: another kind is opened
+/// and told of here.
+enum Stores {
+    /// The bytes of the disk that downloads leave free, unless the operator says otherwise.
+    static let keptFree = FileStore.Options().keptFree
+
+    /// The store that the configuration names. Throws what is wrong with it, as a sentence for the operator.
+    static func open(_ configuration: WorkerConfiguration) throws(Failure) -> any Store {
+        var options = FileStore.Options()
+        options.keptFree = configuration.keptFree
+        options.durability = configuration.durability
+        options.attributes.mode = configuration.fileMode
+        options.attributes.keepsRemoteTime = configuration.keepsRemoteTime
+        return try FileStore(root: configuration.root, options: options)
+    }
+
+    /// A store that workers have used before. Throws if the directory is none.
+    static func known(root: String) throws(Failure) -> any Store { try FileStore(known: root) }
+
+    /// Logs what an operator should know of the store.
+    static func tell(of store: any Store, _ log: Logger) {
+        guard let store = store as? FileStore else { return }
+        let root: Logger.Metadata = ["root": "\(store.root)"]
+        switch store.naming {
+        case .link, nil: break
+        case .exclusiveRename:
+            log.info("the root has no hard links: finished files get their names by exclusive renames", metadata: root)
+        case .lockedRename:
+            log.warning(
+                """
+                the root has neither hard links nor exclusive renames: workers take turns with a lock, and another program's \
+                file that appears in the same moment as a finished one of its name may be replaced
+                """, metadata: root)
+        }
+    }
+}

@@ -1,0 +1,48 @@
+import Foundation
+import HaulContract
+import Testing
+
+@testable import HaulBus
+
+/// The samples of docs/bus.md are what the product takes and tells.
+@Suite struct PageTests {
+    private static func blocks(_ kind: String) throws -> [String] {
+        let page = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+            .deletingLastPathComponent().appendingPathComponent("docs/bus.md")
+        let text = try String(contentsOf: page, encoding: .utf8)
+        return text.components(separatedBy: "```json \(kind)\n").dropFirst().map {
+            $0.components(separatedBy: "\n```")[0]
+        }
+    }
+
+    @Test("every sample of an element is accepted, and together they have every field") func elements() async throws {
+        let f = try await QueueFixture()
+        let samples = try Self.blocks("element")
+        var names: Set<String> = []
+        for sample in samples {
+            let json = try JSON(Array(sample.utf8))
+            names.formUnion((json.members ?? []).map(\.name))
+            if json["url"] != nil || json["urls"] != nil { #expect(try Job(json: json).unknownFields == []) }
+            try await f.push(sample)
+        }
+        // The deadline of the first has passed by any clock of today, and its continuation is of before that.
+        #expect(try await f.claim()?.run.id == "film-8")
+        #expect(try await f.claim() == nil)
+        #expect(try await f.queue.rejected(limit: 9) == [])
+        // The ticket is Redis' own.
+        #expect(names == Set(JobField.byName.keys).subtracting(["t"]))
+    }
+
+    @Test("there is a sample of every event, in their order") func events() throws {
+        let lines = try Self.blocks("events").flatMap { $0.split(separator: "\n") }
+        let events = lines.compactMap { Event(Array($0.utf8)) }
+        #expect(events.count == lines.count)
+        #expect(
+            Set(events.map(\.name)) == [
+                "started", "resumed", "progress", "restarted", "waiting", "retrying", "queued", "requeued", "warning",
+                "duplicate", "paused", "completed", "failed", "cancelled", "rejected",
+            ])
+        let positions = events.compactMap(\.position)
+        #expect(positions == positions.sorted() && positions.count == events.count - 1)
+    }
+}

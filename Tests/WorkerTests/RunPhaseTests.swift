@@ -1,0 +1,126 @@
+import HaulBus
+import HaulContract
+import HaulTestSupport
+import Testing
+
+@testable import HaulWorker
+
+@Suite struct RunPhaseTests {
+    @Test("a run begins, is told to stop, and ends; its activity is cancelled once") func stopped() {
+        var phase = RunPhase.claimed
+        let found1 = phase.begin()
+        #expect(found1 == .none)
+        #expect(phase == .working)
+        let first = phase.stop(.paused)
+        #expect(first.isNew && first.action == .cancel)
+        let second = phase.stop(.shutdown)
+        #expect(!second.isNew && second.action == .none)
+        phase.end()
+        #expect(phase == .ended(.paused))
+    }
+
+    @Test("a run that is told to stop before its activity begins is cancelled as soon as it does") func early() {
+        var phase = RunPhase.claimed
+        let found2 = phase.stop(.cancelled)
+        #expect(found2.isNew)
+        let found3 = phase.begin()
+        #expect(found3 == .cancel)
+        #expect(phase.stopReason == .cancelled)
+    }
+
+    @Test("to be fenced overrules every other reason, also after the end, and counts once")
+    func fenced() {
+        for reason in [RunPhase.StopReason.paused, .cancelled, .shutdown, .deadline] {
+            var phase = RunPhase.working
+            _ = phase.stop(reason)
+            let found4 = phase.stop(.fenced)
+            #expect(found4.isNew)
+            let found5 = phase.stop(.fenced)
+            #expect(!found5.isNew)
+            let found6 = phase.stop(reason)
+            #expect(!found6.isNew)
+            #expect(phase == .stopping(.fenced))
+        }
+        var phase = RunPhase.working
+        phase.end()
+        #expect(phase == .ended(nil))
+        let late = phase.stop(.fenced)
+        #expect(late.isNew && late.action == .none)
+        #expect(phase.hasEnded && phase.stopReason == .fenced)
+    }
+
+    private static let run = Run(id: "1", token: "t")
+    private static let point = ResumePoint(
+        generation: "g", store: "s", file: "f", entity: Entity(etag: "\"e\"", total: 9), source: "u",
+        offsets: ByteIntervals([0..<4]))
+
+    @Test("what Redis was not told is told again, but for what was of the moment") func putBack() {
+        var news = RunNews(resume: nil, isAtWork: false)
+        #expect(!news.isAny && news.since == nil)
+        news.note(Self.point)
+        news.announce(Announcement("started"))
+        news.announce(Announcement("progress"))
+        #expect(news.isAny && news.since != nil)
+        var report = news.take()
+        #expect(report.offsets == Self.point.offsets)
+        #expect(report.events.map(\.name) == ["started", "progress"])
+        #expect(!news.isAny)
+        let found7 = news.note(isWaiting: true)
+        #expect(found7)
+        report.fields.append(("waiting", "host"))
+        let found8 = news.note(isAtWork: true)
+        #expect(found8)
+        report.set(isAtWork: true, of: Self.run)
+        news.announce(Announcement("warning"))
+        news.putBack(report)
+        // As if it had not been told.
+        let found9 = news.note(isWaiting: true)
+        #expect(found9)
+        let found10 = news.note(isAtWork: true)
+        #expect(found10)
+        let again = news.take()
+        #expect(again.events.map(\.name) == ["started", "warning"])
+        #expect(again.offsets == Self.point.offsets)
+    }
+
+    @Test("a request that waits is news until the next tick") func asked() {
+        var news = RunNews(resume: nil, isAtWork: false)
+        news.noteRequest()
+        #expect(news.isAny)
+        _ = news.take()
+        #expect(!news.isAny)
+    }
+
+    @Test("bytes that are gone are told of if Redis may know them, and only then") func forgotten() {
+        var known = RunNews(resume: Self.point, isAtWork: true)
+        known.forgetBytes()
+        let found11 = known.take()
+        #expect(found11.offsets?.isEmpty == true)
+        var point = Self.point
+        point.offsets = ByteIntervals()
+        var unknown = RunNews(resume: point, isAtWork: true)
+        unknown.forgetBytes()
+        let found12 = unknown.take()
+        #expect(found12.offsets == nil)
+    }
+
+    @Test("a place counts only for the generation that it was asked for") func place() {
+        var news = RunNews(resume: Self.point, isAtWork: true)
+        var place = Self.point
+        place.generation = "h"
+        let found13 = news.note(place: place, insteadOf: nil)
+        #expect(!found13)
+        #expect(news.resume?.generation == "g")
+        let found14 = news.note(place: place, insteadOf: "g")
+        #expect(found14)
+        #expect(news.resume?.generation == "h")
+    }
+
+    @Test("progress is told once a second") func progress() {
+        let begun = ContinuousClock.now
+        var news = RunNews(resume: nil, isAtWork: false, now: begun)
+        var due: [Int] = []
+        for tenth in 1...40 where news.isProgressDue(at: begun + .milliseconds(100 * tenth)) { due.append(tenth) }
+        #expect(due == [9, 18, 27, 36])
+    }
+}
