@@ -79,6 +79,9 @@ let package = Package(
             ["CHaulLinux", "CHaulOpenSSL", "HaulContract", "HaulExecutors", "HaulHTTP", "HaulStorage"]),
         room("Activities", ["HaulContract", "HaulExecutors", "HaulHTTP", "HaulStorage"]),
 
+        // Lines of a log.
+        room("Logs", ["HaulContract", "HaulExecutors", logging]),
+
         // Counters and histograms, and the text in which Prometheus reads them.
         room("Metrics", [metrics]),
 
@@ -92,14 +95,15 @@ let package = Package(
         room(
             "Worker",
             [
-                "HaulActivities", "HaulBus", "HaulContract", "HaulExecutors", "HaulFileStore", "HaulHTTP", "HaulRedis",
-                "HaulStorage", logging,
+                "HaulActivities", "HaulBus", "HaulContract", "HaulExecutors", "HaulFileStore", "HaulHTTP",
+                "HaulMetrics", "HaulRedis", "HaulStorage", logging, metrics,
             ]),
         .executableTarget(
             name: "haul",
             dependencies: [
                 "CHaulExpat", "CHaulLinux", "HaulActivities", "HaulBus", "HaulContract", "HaulExecutors",
-                "HaulFileStore", "HaulHTTP", "HaulHTTPServer", "HaulRedis", "HaulStorage", "HaulWeb", "HaulWorker",
+                "HaulFileStore", "HaulHTTP", "HaulHTTPServer", "HaulLogs", "HaulRedis", "HaulStorage", "HaulWeb",
+                "HaulWorker",
                 argumentParser, logging,
             ],
             swiftSettings: settings),
@@ -129,9 +133,10 @@ let package = Package(
         tests(
             "WorkerTests",
             [
-                "HaulActivities", "HaulBus", "HaulContract", "HaulFileStore", "HaulHTTP", "HaulRedis", "HaulStorage",
-                "HaulWorker", logging,
+                "HaulActivities", "HaulBus", "HaulContract", "HaulExecutors", "HaulFileStore", "HaulHTTP",
+                "HaulMetrics", "HaulRedis", "HaulStorage", "HaulWorker", logging,
             ]),
+        tests("LogsTests", ["HaulContract", "HaulLogs", logging]),
         tests("MetricsTests", ["HaulMetrics", metrics]),
         tests("WebTests", ["HaulBus", "HaulContract", "HaulHTTPServer", "HaulRedis", "HaulWeb"]),
         tests("HaulTests", ["HaulActivities", "HaulContract", "haul"]),

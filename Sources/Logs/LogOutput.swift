@@ -1,0 +1,73 @@
+import Glibc
+import HaulExecutors
+import Synchronization
+
+/// Where lines go: a descriptor, written by a thread of its own. Whoever logs waits for nobody who reads the log.
+///
+/// Lines that come while nobody reads are kept up to a bound; then they are dropped, and it is said how many.
+package final class LogOutput: Sendable {
+    private struct State: Sendable {
+        var waiting: [UInt8] = []
+        var dropped = 0
+        var isWriting = false
+    }
+
+    private let descriptor: Int32
+    private let bound: Int
+    private let thread = BlockingPool(name: "log", limit: 1)
+    private let state = Mutex(State())
+
+    /// `bound` is in bytes.
+    package init(descriptor: Int32, bound: Int = 4 << 20) { (self.descriptor, self.bound) = (descriptor, bound) }
+
+    /// Takes a whole line, with its line feed.
+    func write(_ line: String) {
+        let begins = state.withLock { state in
+            guard state.waiting.count < bound else {
+                state.dropped += 1
+                return false
+            }
+            state.waiting += line.utf8
+            defer { state.isWriting = true }
+            return !state.isWriting
+        }
+        if begins { thread.submit { self.drain() } }
+    }
+
+    /// Waits until all lines are written, or for `limit`: before the process ends. Blocks.
+    package func flush(within limit: Duration = .milliseconds(500)) {
+        let end = ContinuousClock.now + limit
+        while state.withLock({ $0.isWriting }), .now < end { usleep(1000) }
+    }
+
+    private func drain() {
+        while true {
+            let (lines, dropped) = state.withLock { state in
+                defer { (state.waiting, state.dropped) = ([], 0) }
+                state.isWriting = !state.waiting.isEmpty
+                return (state.waiting, state.dropped)
+            }
+            if lines.isEmpty { return }
+            writeAll(lines)
+            if dropped > 0 {
+                writeAll(Array("haul: \(dropped) lines of the log were dropped: nobody read them\n".utf8))
+            }
+        }
+    }
+
+    /// What cannot be written is lost: there is nowhere to say so.
+    private func writeAll(_ bytes: [UInt8]) {
+        var rest = bytes[...]
+        while !rest.isEmpty {
+            let count = rest.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) }
+            if count > 0 {
+                rest = rest.dropFirst(count)
+            } else if errno == EAGAIN {
+                var ready = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
+                poll(&ready, 1, 1000)
+            } else if errno != EINTR {
+                return
+            }
+        }
+    }
+}

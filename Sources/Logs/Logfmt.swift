@@ -1,0 +1,40 @@
+import Logging
+
+/// `time=… level=info msg="…" key=value`. A value is quoted where a reader could not tell its end otherwise.
+enum Logfmt {
+    static func line(_ entry: LogFormat.Entry) -> String {
+        var line = "time=\(entry.time) level=\(entry.level.rawValue) msg=\(value(entry.message))"
+        for (name, value) in entry.fields { line += " \(key(name))=\(self.value(value.description))" }
+        return line + "\n"
+    }
+
+    private static func key(_ name: String) -> String {
+        guard !name.isEmpty, name.unicodeScalars.allSatisfy(isOfKey) else {
+            let kept = name.unicodeScalars.map { isOfKey($0) ? Character($0) : "_" }
+            return kept.isEmpty ? "_" : String(kept)
+        }
+        return name
+    }
+
+    private static func isOfKey(_ scalar: Unicode.Scalar) -> Bool {
+        scalar.isASCII && (scalar.properties.isAlphabetic || "0123456789_.-".unicodeScalars.contains(scalar))
+    }
+
+    private static func value(_ text: String) -> String {
+        let isBare = text.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F && $0 != 0x22 && $0 != 0x3D && $0 != 0x5C }
+        if isBare, !text.isEmpty { return text }
+        var result = "\""
+        for scalar in text.unicodeScalars {
+            switch scalar {
+            case "\"": result += "\\\""
+            case "\\": result += "\\\\"
+            case "\n": result += "\\n"
+            case "\r": result += "\\r"
+            case "\t": result += "\\t"
+            case _ where scalar.isInvisible: result += scalar.escaped
+            default: result.unicodeScalars.append(scalar)
+            }
+        }
+        return result + "\""
+    }
+}
