@@ -20,6 +20,8 @@ package struct Assignment: Sendable {
     package let lease: RunLease
     /// Called when the run begins to wait for its host, and when it goes on.
     package var workChanged: (@Sendable () async -> Void)?
+    /// Called when the file is durable under its name, with how long its last byte has waited for that.
+    package var committed: (@Sendable (Duration) -> Void)?
     package let report: @Sendable (ActivityEvent) -> Void
     /// What is to be found out about a file that no record tells of; nil: nothing.
     package var existing: (any ExistingFile)?

@@ -42,6 +42,13 @@ final class BlockPool: Sendable {
         }
     }
 
+    /// Memory of the blocks that were made.
+    var bytes: Int {
+        state.withLock {
+            $0.largeMade * Block.largeSize + $0.smallMade * Block.smallSize + $0.pages.count * Block.alignment
+        }
+    }
+
     /// A block that is just large enough for a rest.
     func takeHolder(pages: Int) -> Block {
         let used = pages == 1 ? state.withLock { $0.pages.popLast() } : nil

@@ -1,4 +1,5 @@
 import Glibc
+import HaulExecutors
 
 /// Whether the root can take more files.
 extension FileStore {
@@ -18,6 +19,26 @@ extension FileStore {
         default: return "the root cannot be written: \(String(cString: strerror(code)))"
         }
     }
+
+    package struct Space: Sendable {
+        /// Bytes that downloads may take.
+        package let free: Int64
+        /// Bytes of the whole file system.
+        package let size: Int64
+    }
+
+    /// The room there is; nil if the file system does not say.
+    package func space() async -> Space? {
+        await path.blocking.run {
+            var status = statvfs()
+            guard fstatvfs(self.directory.descriptor, &status) == 0 else { return nil }
+            let free = Int64(status.f_bavail) * Int64(status.f_frsize) - self.options.keptFree
+            return Space(free: max(0, free), size: Int64(status.f_blocks) * Int64(status.f_frsize))
+        }
+    }
+
+    /// Memory between the network and the disk, used or not.
+    package var blockBytes: Int { path.pool.bytes }
 
     /// Whether more than the minimum is free.
     private func hasRoom() -> Bool {

@@ -1,5 +1,6 @@
 import CHaulCurl
 import HaulContract
+import HaulExecutors
 
 /// libcurl's handle of one transfer. Kept for the next one: what libcurl has allocated for it stays with it.
 final class EasyHandle {
@@ -69,6 +70,10 @@ final class EasyHandle {
             // The system's directory stays in force beside the file. An https proxy is verified like a server.
             for option in [CURLOPT_CAINFO, CURLOPT_PROXY_CAINFO] { try set(option, file) }
             for option in [CURLOPT_CAPATH, CURLOPT_PROXY_CAPATH] { try set(option, "/etc/ssl/certs") }
+        }
+        if let trusted = configuration.trusted {
+            // What libcurl read before that is too old then; 0 keeps it from keeping any.
+            set(CURLOPT_CA_CACHE_TIMEOUT, Int((monotonicNanoseconds() - trusted) / 1_000_000_000))
         }
         if let certificate = configuration.clientCertificate, certificate.isFor(request.url) {
             try set(CURLOPT_SSLCERT, certificate.file)

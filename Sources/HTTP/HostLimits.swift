@@ -24,17 +24,43 @@ package final class HostLimits: Sendable {
     private struct State {
         var hosts: [String: Host] = [:]
         var lastID: UInt64 = 0
+        var backoffs: Int64 = 0
+        /// Connections to a host at once.
+        var most: Int
+    }
+
+    /// What an operator may want to know of all hosts.
+    package struct Figures: Sendable {
+        /// Connections that there are.
+        package var active = 0
+        /// Downloads that wait for their first one.
+        package var waiting = 0
+        /// How often a host refused; refusals of questions that were asked together are one.
+        package var backoffs: Int64 = 0
+        /// Hosts that are given fewer connections than they might have.
+        package var limits: [(host: String, limit: Double)] = []
     }
 
     private static let recovery = 10e9
     private static let longestRecovery = 640e9
     /// Refusals of questions that were asked together are one: nanoseconds.
     private static let together: UInt64 = 2_000_000_000
-    private let most: Int
-    private let state = Mutex(State())
+    private let state: Mutex<State>
 
     /// `most` connections to a host at once.
-    package init(most: Int) { self.most = max(1, most) }
+    package init(most: Int) { state = Mutex(State(most: max(1, most))) }
+
+    /// From now on; connections that there are stay.
+    package func setMost(_ most: Int) {
+        state.withLock { state in
+            let before = Double(state.most)
+            state.most = max(1, most)
+            // Whoever bore all that it might is taken to bear all that it may.
+            for name in state.hosts.keys where state.hosts[name]?.limit == before {
+                state.hosts[name]?.limit = Double(state.most)
+            }
+        }
+    }
 
     /// Counts an extra connection, if the host bears one more and nobody waits for the first of theirs.
     package func tryEnter(_ host: String) -> Bool {
@@ -87,7 +113,7 @@ package final class HostLimits: Sendable {
                 entry.active += 1
             }
             // A host that bears all it may is as good as unknown.
-            let isKnown = entry.active > 0 || entry.limit < Double(most) || entry.limited < entry.closedUntil
+            let isKnown = entry.active > 0 || entry.limit < Double(state.most) || entry.limited < entry.closedUntil
             state.hosts[host] = isKnown ? entry : nil
             return next
         }
@@ -100,6 +126,7 @@ package final class HostLimits: Sendable {
         state.withLock { state in
             var entry = entry(host, state)
             let now = entry.limited
+            if entry.refused == 0 || now > entry.refused + Self.together { state.backoffs += 1 }
             if entry.refused > 0, now > entry.refused + Self.together {
                 entry.recovery = min(Self.longestRecovery, 4 * entry.recovery)
             }
@@ -112,12 +139,26 @@ package final class HostLimits: Sendable {
         }
     }
 
+    package var figures: Figures {
+        state.withLock { state in
+            var figures = Figures()
+            figures.backoffs = state.backoffs
+            for name in state.hosts.keys {
+                let host = entry(name, state)
+                figures.active += host.active
+                figures.waiting += host.waiting.count
+                if host.limit < Double(state.most) { figures.limits.append((name, host.limit)) }
+            }
+            return figures
+        }
+    }
+
     /// What is known of the host by now.
     private func entry(_ host: String, _ state: borrowing State) -> Host {
         // Read under the lock, so that it never runs backwards.
         let now = monotonicNanoseconds()
-        guard var entry = state.hosts[host] else { return Host(limit: Double(most), limited: now) }
-        entry.limit = min(Double(most), entry.limit + Double(now - entry.limited) / entry.recovery)
+        guard var entry = state.hosts[host] else { return Host(limit: Double(state.most), limited: now) }
+        entry.limit = min(Double(state.most), entry.limit + Double(now - entry.limited) / entry.recovery)
         entry.limited = now
         return entry
     }

@@ -25,6 +25,8 @@ package actor TransferEngine {
         package var idleConnections = 64
         /// How long bytes of a slow body may wait in its socket for more.
         package var patience = Duration.seconds(1)
+        /// When certificates were last to be read anew: monotonic nanoseconds. libcurl keeps what it has read before for a day.
+        var trusted: UInt64?
         /// Of names, in place of the resolver's: `host:port:address,address`.
         var addresses: [String] = []
         package init() {}
@@ -71,8 +73,18 @@ package actor TransferEngine {
     /// The monotonic nanoseconds at which the loop last turned; for health checks.
     package nonisolated var lastTurn: UInt64 { loop.lastTurn }
 
+    /// Reads certificates anew, for connections that are made from now on.
+    package func trust(_ authorities: String?, showing certificate: ClientCertificate?) {
+        configuration.certificateAuthorities = authorities
+        configuration.clientCertificate = certificate
+        configuration.trusted = monotonicNanoseconds()
+    }
+
     /// The number of transfers that have not ended.
     package var count: Int { tasks.count }
+
+    /// Memory that libcurl has for what it receives.
+    package var receiveBufferBytes: Int { bufferBytes }
 
     /// How often any of its sockets was found ready.
     package var turns: Int { multi.turns }

@@ -36,6 +36,7 @@ package actor Redis {
     /// When the client closes by itself.
     private var end: ContinuousClock.Instant?
     private var failures = 0
+    package nonisolated let traffic = Traffic()
 
     /// `name` is what CLIENT LIST shows.
     package init(_ url: RedisURL, name: String, replies: Replies = .wanted) {
@@ -78,6 +79,7 @@ package actor Redis {
                 answers = try await connection.call(
                     calls.map(\.command), timeout: max(deadline - .now, .milliseconds(50)) + blocking,
                     hearsOut: replies == .owed)
+                traffic.noteRoundTrip()
             } catch {
                 // Others can go on behind an answer that is not waited for, but not behind a wait.
                 if error.code != .cancelled || blocking > .zero { drop(connection) }
@@ -199,6 +201,7 @@ package actor Redis {
                 throw locator.meaning(of: error)
             }
             failures = 0
+            traffic.noteConnect()
             place = address
             if await connection.serverSide.isOfCluster { mayFailOver = true }
             if isClosed { await connection.close() } else { live = connection }

@@ -2,15 +2,16 @@ import HaulActivities
 import HaulBus
 import HaulContract
 import HaulHTTP
+import HaulMetrics
 import HaulRedis
 import HaulStorage
-import Logging
 
 /// Runs one claimed job and says how it is to be settled.
 struct JobRunner: Sendable {
     let activities: Activities
     let lease: Duration
-    let log: Logger
+    /// Offsets on another one are of no use here.
+    let store: String
 
     /// What is to be done once a run has ended.
     struct End: Sendable {
@@ -21,6 +22,12 @@ struct JobRunner: Sendable {
 
         /// The disk is full, or the root cannot be written: no more jobs for now.
         var isParked: Bool { if case .parked? = runEnd?.settlement { true } else { false } }
+        /// As it was read; nil if it cannot be.
+        var job: Job?
+        /// Bytes of the file that are there.
+        var received: Int64?
+        /// Bytes that the run has fetched and that made the file no longer.
+        var refetched: Int64 = 0
     }
 
     func run(_ claim: Claim, for attendant: QueueAttendant, sent: ContinuousClock.Instant) async -> End {
@@ -34,6 +41,7 @@ struct JobRunner: Sendable {
             return End(runEnd: RunEnd(claim.run, .rejected(reason: error.description, before: claim.before)))
         }
         let running = RunningJob(claim: claim, job: job, lease: Lease(length: lease, sent: sent))
+        attendant.journal.began(claim, job)
         let tell: @Sendable () async -> Void = { await attendant.tell(running) }
         var assignment = Assignment(
             job: job, token: claim.run.token, key: PartialKey.of(claim.run.id, in: attendant.queue.name),
@@ -45,26 +53,38 @@ struct JobRunner: Sendable {
         (assignment.resume, assignment.completed) = (claim.resume, claim.completed)
         (assignment.isNew, assignment.isSettled) = (claim.previous == nil, claim.previous == .completed)
         assignment.workChanged = claim.wasLost ? tell : nil
+        assignment.committed = { attendant.figures.commits.record($0) }
         guard let activity = activities.begin(assignment) else {
             let failure = Failure(.badJob, "this worker does no job of the kind \(job.kind.rawValue)")
-            return End(runEnd: RunEnd(claim.run, .failed(failure, retryable: false, received: 0)))
+            return End(runEnd: RunEnd(claim.run, .failed(failure, retryable: false, received: 0)), job: job)
         }
         if !job.unknownFields.isEmpty {
             running.warn("unknown fields are ignored: \(job.unknownFields.joined(separator: ", "))")
         }
         if let refused { running.warn("the job goes on without its newest push, which cannot be read: \(refused)") }
         attendant.enter(running, activity)
-        defer { attendant.leave(running) }
+        defer { attendant.leave(running, activity) }
         let isDeleted = if let doomed = claim.doomed { await attendant.leftovers.delete(doomed) } else { false }
         let outcome = await running.start(activity)
-        guard let settlement = await end(running, activity, outcome) else { return End(activity: activity) }
+        guard let settlement = await end(running, activity, outcome) else {
+            return ended(claim, activity, job, nil)
+        }
         var report = running.takeReport()
         if settlement.isCompleted { report.offsets = nil }
         if isDeleted { report.fields.append(("doomed", "")) }
         let runEnd = RunEnd(
             claim.run, settlement, report, isFresh: claim.previous == nil && !running.hasResume,
             awaitsReplicas: attendant.replicaWait != nil)
-        return End(runEnd: runEnd, activity: activity)
+        return ended(claim, activity, job, runEnd)
+    }
+
+    private func ended(_ claim: Claim, _ activity: any Activity, _ job: Job, _ runEnd: RunEnd?) -> End {
+        // Bytes that were there before the run.
+        let inherited = claim.resume.map { $0.store == store ? $0.offsets.count : 0 } ?? 0
+        let received = activity.progress().received
+        return End(
+            runEnd: runEnd, activity: activity, job: job, received: received,
+            refetched: max(0, activity.moved - max(0, received - inherited)))
     }
 
     /// Only a worker can tell which international names there can be.
@@ -83,6 +103,7 @@ struct JobRunner: Sendable {
     }
 
     private func announce(_ event: ActivityEvent, of running: RunningJob, _ attendant: QueueAttendant) {
+        attendant.journal.heard(event, of: running.claim, running.job)
         let announcement = Announcement(event.name) { object in
             if case .started = event { object.set("attempt", running.claim.attempt + 1) }
             event.write(to: &object)

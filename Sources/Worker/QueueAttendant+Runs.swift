@@ -1,7 +1,7 @@
 import HaulActivities
 import HaulBus
+import HaulMetrics
 import HaulRedis
-import Logging
 import Synchronization
 
 // What runs here: from the claim to the settling.
@@ -30,13 +30,21 @@ extension QueueAttendant {
             for entry in runs {
                 entry.running.stopIfOverdue()
                 turns.note(
-                    entry.running.checkpointIfDue(entry.activity, interval: turns.interval) { self.hurry() })
+                    entry.running.checkpointIfDue(
+                        entry.activity, interval: turns.interval, took: { self.figures.checkpoints.record($0) },
+                        hurry: { self.hurry() }))
             }
         }
     }
 
     /// The run has ended; until it is settled or forgotten its claim is still ours.
-    func leave(_ running: RunningJob) { state.withLock { $0.ledger.leave(running.run.token) } }
+    func leave(_ running: RunningJob, _ activity: any Activity) {
+        let moved = activity.moved
+        state.withLock { state in
+            state.ledger.leave(running.run.token)
+            state.moved += moved
+        }
+    }
 
     /// A claim that is settled, or another's.
     func forget(_ run: Run) { state.withLock { $0.ledger.forget(run.token) } }
@@ -56,6 +64,7 @@ extension QueueAttendant {
 
     /// Tells Redis how a run ended, until Redis has heard it; a settle may be sent again.
     func settle(_ end: RunEnd, wantsNext: Bool) async -> Settled {
+        let begun = ContinuousClock.now
         defer { forget(end.run) }
         var next = wantsNext ? Token.make() : nil
         while true {
@@ -65,6 +74,8 @@ extension QueueAttendant {
                     return next
                 }
                 let reply = try await settler.send(end, as: identity, next: next)
+                noteSuccess(of: .settling)
+                figures.settling.record(since: begun)
                 if end.settlement.isCompleted { replicaWait?.note() }
                 let claim = reply.next.flatMap(accept)
                 if claim == nil, let next { state.withLock { $0.ledger.forget(next) } }
@@ -75,11 +86,9 @@ extension QueueAttendant {
                 next = nil
                 if isOutOfTime {
                     state.withLock { $0.unsettled += 1 }
-                    log.warning(
-                        "not settled within the grace time: it runs again elsewhere", metadata: ["id": "\(end.run.id)"])
                     return Settled()
                 }
-                await pause(after: error, while: "settling a job")
+                await pause(after: error, while: .settling)
                 hurry()
             }
         }

@@ -2,6 +2,7 @@ import HaulActivities
 import HaulBus
 import HaulContract
 import HaulExecutors
+import HaulMetrics
 import HaulRedis
 import Logging
 import Synchronization
@@ -83,6 +84,7 @@ extension QueueAttendant {
     {
         let runs = some ?? running
         let sent = ContinuousClock.now
+        if extent == .queue { figures.noteLook() }
         let reports = runs.map(report)
         let (isHeld, gone) = state.withLock { state in
             defer { if extent == .queue { state.gone = [] } }
@@ -104,9 +106,14 @@ extension QueueAttendant {
         if let trouble {
             for (running, report) in zip(runs, reports).dropFirst(tick.reported) { running.putBack(report) }
             state.withLock { $0.ledger.doubt() }
-            await pause(after: trouble, while: "looking after the queue")
+            await pause(after: trouble, while: .looking)
             return false
         }
+        if extent == .queue {
+            figures.noteAnswer()
+            figures.ticks.record(since: sent)
+        }
+        noteSuccess(of: .looking)
         if extent != .runs { note(tick.reply.gate) }
         if tick.reply.isMoreToDo { look() }
         await look(for: tick.reply.silent)
@@ -140,7 +147,7 @@ extension QueueAttendant {
             // Not of one that was settled before this tick came to it. It is said once, however many ticks pass before the run
             // has ended.
             if state.withLock({ $0.ledger.runs[token] }) != nil, running.stop(.fenced) {
-                log.warning("fenced: another worker has the job", metadata: ["id": "\(running.run.id)"])
+                journal.fenced(running.claim, running.job)
             }
             return
         }
@@ -179,13 +186,14 @@ extension QueueAttendant {
             do throws(RedisError) {
                 try await queue.redis.connect()
                 wasReached = true
-                return try await register(fields)
+                try await register(fields)
+                return noteSuccess(of: .registering)
             } catch {
                 guard error.isTransient, wasReached || error.code != .unreachable, !Task.isCancelled else {
                     throw error
                 }
                 wasReached = true
-                await pause(after: error, while: "registering")
+                await pause(after: error, while: .registering)
             }
         }
     }
@@ -219,8 +227,8 @@ extension QueueAttendant {
                     running.noteRequest()
                     hurry()
                 }
-            case .interrupted(let error): note(error, while: "listening to the control channel")
-            case .subscribed: break
+            case .interrupted(let error): note(error, while: .listening)
+            case .subscribed: noteSuccess(of: .listening)
             }
         }
     }

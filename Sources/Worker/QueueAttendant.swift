@@ -1,6 +1,9 @@
+import CoreMetrics
 import HaulActivities
 import HaulBus
+import HaulContract
 import HaulExecutors
+import HaulMetrics
 import HaulRedis
 import HaulStorage
 import Logging
@@ -28,6 +31,9 @@ final class QueueAttendant: Sendable {
         /// Runs whose end Redis has not heard of within the grace time.
         var unsettled = 0
         var trouble = TroubleNote()
+        var outage = Outage()
+        /// Bytes that runs which have ended have moved.
+        var moved: Int64 = 0
     }
 
     /// Which ticks are asked for.
@@ -49,6 +55,7 @@ final class QueueAttendant: Sendable {
     let waiter: Redis
     private let process: WorkerIdentity
     let log: Logger
+    let journal: QueueJournal
     let leftovers: Leftovers
     /// nil: completed jobs are told of at once.
     let replicaWait: ReplicaWait?
@@ -57,7 +64,7 @@ final class QueueAttendant: Sendable {
 
     init(
         index: Int, name: QueueName, identity: WorkerIdentity, configuration: WorkerConfiguration,
-        store: any Store, log: Logger
+        store: any Store, log: Logger, registry: MetricsRegistry
     ) {
         self.index = index
         process = identity
@@ -70,6 +77,8 @@ final class QueueAttendant: Sendable {
         var log = log
         log[metadataKey: "queue"] = "\(name)"
         self.log = log
+        if !configuration.logsJobs { log = Logger(label: log.label, factory: { _ in SwiftLogNoOpLogHandler() }) }
+        journal = QueueJournal(log: log, figures: QueueFigures(queue: "\(name)", in: registry))
         replicaWait =
             configuration.settleReplicas == 0
             ? nil : ReplicaWait(queue, replicas: configuration.settleReplicas, worker: identity.name, log: log)
@@ -102,9 +111,11 @@ final class QueueAttendant: Sendable {
     func claimNow() async -> (claim: Claim?, isEmpty: Bool) {
         guard state.withLock({ $0.ledger.mayClaim }) else { return (nil, true) }
         while true {
+            let begun = ContinuousClock.now
             let replies = await claiming(1) { tokens throws(RedisError) in
                 try await self.queue.claim(self.identity, tokens: tokens)
             }
+            if replies != nil { figures.claiming.record(since: begun) }
             guard let reply = replies?.first else { return (nil, false) }
             if case .more = reply { continue }
             return (accept(reply), reply.isEmpty)
@@ -114,7 +125,9 @@ final class QueueAttendant: Sendable {
     /// The claim that a reply holds; what else it says is noted.
     func accept(_ reply: ClaimReply) -> Claim? {
         switch reply {
-        case .job(let claim): return claim
+        case .job(let claim):
+            journal.claimed(claim)
+            return claim
         case .more: break
         case .empty: note(.open)
         case .paused: note(.paused)
@@ -146,11 +159,12 @@ final class QueueAttendant: Sendable {
             let replies = try await ask(tokens)
             let claimed = replies.compactMap { if case .job(let claim) = $0 { claim.run.token } else { nil } }
             state.withLock { $0.ledger.end(tokens, claimed: claimed) }
+            noteSuccess(of: .waiting)
             return replies
         } catch {
             state.withLock { $0.ledger.lose(tokens) }
             // The worker ends its own wait when it is told to end.
-            if !isEnding { await pause(after: error, while: "waiting for jobs") }
+            if !isEnding { await pause(after: error, while: .waiting) }
             // Nothing is claimed before it is registered anew.
             hurry()
             return nil
@@ -184,7 +198,7 @@ final class QueueAttendant: Sendable {
         await queue.redis.close()
     }
 
-    func pause(after error: RedisError, while what: String) async {
+    func pause(after error: RedisError, while what: Errand) async {
         note(error, while: what)
         let end = ContinuousClock.now + .milliseconds(Int.random(in: 200...800))
         let deadline = state.withLock { $0.deadline } ?? end
@@ -192,11 +206,40 @@ final class QueueAttendant: Sendable {
         await Task { try? await Task.sleep(until: min(end, deadline), clock: .continuous) }.value
     }
 
-    func note(_ error: RedisError, while what: String) {
-        guard state.withLock({ $0.trouble.isNews(error.message) }), !Task.isCancelled else { return }
-        log.warning("Redis failed", metadata: ["while": "\(what)", "reason": "\(error)"])
+    /// What Redis is asked for.
+    enum Errand: String {
+        case registering
+        case waiting = "waiting for jobs"
+        case settling = "settling a job"
+        case looking = "looking after the queue"
+        case listening = "listening to the control channel"
+    }
+
+    func note(_ error: RedisError, while what: Errand) {
+        guard !Task.isCancelled else { return }
+        figures.redisFailures.increment()
+        let isNews = state.withLock { state in
+            state.outage.failed(what.rawValue)
+            return state.trouble.isNews(error.message)
+        }
+        guard isNews else { return }
+        log.warning("Redis failed", metadata: ["while": "\(what.rawValue)", "reason": "\(error)"])
         // Redis does not say which key it is.
         if error.code == .wrongType { Task { await tellWrongTypes() } }
+    }
+
+    /// Says that Redis is back, once nothing fails any more that failed.
+    func noteSuccess(of errand: Errand) {
+        guard let outage = state.withLock({ $0.outage.worked(errand.rawValue) }) else { return }
+        log.notice("Redis is back", metadata: ["seconds": .stringConvertible(outage.secondsValue)])
+    }
+
+    var figures: QueueFigures { journal.figures }
+
+    /// Bytes of bodies that have come for this queue's jobs since the worker began.
+    var moved: Int64 {
+        let (ended, running) = state.withLock { ($0.moved, $0.ledger.runs.values.map(\.activity)) }
+        return running.reduce(ended) { $0 + $1.moved }
     }
 
     private func tellWrongTypes() async {

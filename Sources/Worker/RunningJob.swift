@@ -61,9 +61,10 @@ final class RunningJob: Sendable {
 
     /// Tells where the partial file is as soon as there is one, so that whoever ends the job from then on knows what to unlink,
     /// and begins a checkpoint if one is due; without `interval` only bytes make it so. `hurry` asks for a tick. Returns what
-    /// has begun.
+    /// has begun. `took` is told how long a checkpoint was under way.
     func checkpointIfDue(
-        _ activity: any Activity, interval: Duration?, hurry: @escaping @Sendable () -> Void
+        _ activity: any Activity, interval: Duration?, took: @escaping @Sendable (Duration) -> Void,
+        hurry: @escaping @Sendable () -> Void
     ) -> CheckpointPace.Due? {
         let moved = activity.moved
         let known = state.withLock { $0.news.resume?.generation }
@@ -73,7 +74,9 @@ final class RunningJob: Sendable {
             if let place, state.news.note(place: place, insteadOf: known) { hurry() }
             guard let due = state.pace.next(arrived: moved, interval: interval) else { return nil }
             state.checkpoint = Task(executorPreference: activity.executor) {
+                let begun = ContinuousClock.now
                 let point = await activity.checkpoint()
+                if point != nil { took(.now - begun) }
                 self.state.withLock { state in
                     if let point { state.news.note(point) } else { state.pace.takeBack() }
                     state.checkpoint = nil

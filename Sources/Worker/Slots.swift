@@ -8,23 +8,30 @@ final class Slots: Sendable {
         var nextWaiter = 0
         /// Set while the worker cannot work (a full disk, say): no slot counts as free.
         var isShut = false
+        var limit: Int?
+
+        var isFree: Bool { !isShut && taken < limit ?? .max }
     }
 
-    /// nil: as many as there are jobs.
-    let limit: Int?
-    private let state = Mutex(State())
+    private let state: Mutex<State>
 
-    init(limit: Int?) { self.limit = limit }
+    init(limit: Int?) { state = Mutex(State(limit: limit)) }
+
+    /// nil: as many as there are jobs.
+    var limit: Int? { state.withLock { $0.limit } }
+
+    /// Jobs that run beyond a lower limit keep their slots.
+    func setLimit(_ limit: Int?) { change { $0.limit = limit } }
 
     var taken: Int { state.withLock { $0.taken } }
 
     /// How many are free.
-    var free: Int { state.withLock { isFree($0) ? (limit ?? .max) - $0.taken : 0 } }
+    var free: Int { state.withLock { $0.isFree ? ($0.limit ?? .max) - $0.taken : 0 } }
 
     /// Takes a free slot; false if there is none.
     func take() -> Bool {
         state.withLock { state in
-            guard isFree(state) else { return false }
+            guard state.isFree else { return false }
             state.taken += 1
             return true
         }
@@ -46,7 +53,7 @@ final class Slots: Sendable {
         await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
                 let proceed = state.withLock { state in
-                    if isFree(state) || Task.isCancelled { return true }
+                    if state.isFree || Task.isCancelled { return true }
                     state.waiting[waiter] = continuation
                     return false
                 }
@@ -60,12 +67,10 @@ final class Slots: Sendable {
     private func change(_ body: (inout State) -> Void) {
         let woken = state.withLock { state in
             body(&state)
-            guard isFree(state) else { return [CheckedContinuation<Void, Never>]() }
+            guard state.isFree else { return [CheckedContinuation<Void, Never>]() }
             defer { state.waiting.removeAll() }
             return Array(state.waiting.values)
         }
         for continuation in woken { continuation.resume() }
     }
-
-    private func isFree(_ state: State) -> Bool { !state.isShut && state.taken < limit ?? .max }
 }

@@ -3,6 +3,7 @@ import HaulBus
 package import HaulContract
 import HaulExecutors
 import HaulHTTP
+import HaulMetrics
 import HaulRedis
 import HaulStorage
 package import Logging
@@ -18,6 +19,12 @@ package final class Worker: Sendable {
     private let store: any Store
     private let runner: JobRunner
     private let isDraining = Mutex(false)
+    private let figures: WorkerFigures
+    private let downloads: Downloads
+    private let engine: TransferEngine
+    private let hosts: HostLimits
+    /// As it was taken last.
+    private let current: Mutex<WorkerConfiguration>
 
     /// So many jobs are claimed at once.
     private static let largestBatch = 16
@@ -25,6 +32,9 @@ package final class Worker: Sendable {
     /// Opens the root. Throws `Failure` with a sentence about what is wrong with it, with the operator's authorities or proxy.
     package init(_ configuration: WorkerConfiguration, log: Logger) throws(Failure) {
         self.configuration = configuration
+        current = Mutex(configuration)
+        var log = log
+        log[metadataKey: "worker"] = .string(configuration.name)
         self.log = log
         if let file = configuration.certificateAuthorities { try CertificateStore.check(file) }
         try configuration.clientCertificate?.check()
@@ -36,31 +46,68 @@ package final class Worker: Sendable {
         engine.userAgent = "Haul/\(Version.text)"
         engine.certificateAuthorities = configuration.certificateAuthorities
         engine.clientCertificate = configuration.clientCertificate
+        let transfers = TransferEngine(configuration: engine)
+        let hosts = HostLimits(most: configuration.connectionsPerHost)
         var context = DownloadContext(
-            store: store, engine: TransferEngine(configuration: engine),
-            hosts: HostLimits(most: configuration.connectionsPerHost), connections: configuration.connections,
+            store: store, engine: transfers, hosts: hosts, connections: configuration.connections,
             connectTimeout: configuration.connectTimeout, stallTimeout: configuration.stallTimeout)
         context.limit = configuration.limitRate.map { TokenBucket(bytesPerSecond: $0) }
         context.maximumSize = configuration.maximumSize
+        let downloads = Downloads(context)
+        self.downloads = downloads
+        (self.engine, self.hosts) = (transfers, hosts)
         runner = JobRunner(
-            activities: Activities([.download: { [context] in Download($0, context: context) }]),
-            lease: configuration.policy.lease, log: log)
+            activities: Activities([.download: { Download($0, context: downloads.context) }]),
+            lease: configuration.policy.lease, store: store.id)
         slots = Slots(limit: configuration.slots)
         var identity = WorkerIdentity(name: configuration.name, store: store.id)
         if let place = HostProcess.place, let process = HostProcess.current {
             (identity.place, identity.process) = (place, "\(identity.instance) \(process.text)")
         }
-        attendants = configuration.queues.enumerated().map { [store, identity] index, queue in
+        let registry = MetricsRegistry(Metric.ofWorker)
+        attendants = configuration.queues.enumerated().map { [store, identity, log] index, queue in
             QueueAttendant(
                 index: index, name: queue.name, identity: identity, configuration: configuration,
-                store: store, log: log)
+                store: store, log: log, registry: registry)
         }
         order = Mutex(QueueOrder(weights: configuration.queues.map(\.weight)))
+        figures = WorkerFigures(
+            name: configuration.name, registry: registry, slots: slots, attendants: attendants, store: store,
+            engine: transfers, hosts: hosts)
     }
+
+    /// Takes what may change while it works, and reads certificates anew. Throws a sentence if these cannot be used, with nothing
+    /// taken. Returns the names of what was taken, and of what else has changed, which only another process can take.
+    package func take(_ new: WorkerConfiguration) async throws(Failure) -> (taken: [String], left: [String]) {
+        if let file = new.certificateAuthorities { try CertificateStore.check(file) }
+        try new.clientCertificate?.check()
+        let old = current.withLock { current in
+            defer { current = current.taking(new) }
+            return current
+        }
+        slots.setLimit(new.slots)
+        hosts.setMost(new.connectionsPerHost)
+        downloads.change { context in
+            if let limit = context.limit, let rate = new.limitRate {
+                limit.setRate(bytesPerSecond: rate)
+            } else {
+                context.limit = new.limitRate.map { TokenBucket(bytesPerSecond: $0) }
+            }
+            context.connections = new.connections
+            context.maximumSize = new.maximumSize
+        }
+        await engine.trust(new.certificateAuthorities, showing: new.clientCertificate)
+        return (old.changes(to: old.taking(new)), old.taking(new).changes(to: new))
+    }
+
+    /// What it tells of itself over HTTP.
+    package var page: WorkerPage { WorkerPage(figures) }
 
     /// Works until the task is cancelled, then puts every running job back with its offsets, within the grace time.
     /// Throws if Redis cannot be reached at the start or refuses us for good, or if another live worker has this name.
     package func run() async throws {
+        let probe = Task { await figures.probe() }
+        defer { probe.cancel() }
         for attendant in attendants { try await attendant.enroll(fields, wasReached: attendant.index > 0) }
         // Requests that were made while no worker was there come before the jobs that they are for.
         for attendant in attendants { await attendant.tick(fields) }
@@ -74,12 +121,13 @@ package final class Worker: Sendable {
         log.info(
             "working",
             metadata: [
-                "name": "\(configuration.name)", "root": "\(store.name)",
+                "root": "\(store.name)",
                 "slots": "\(configuration.slots.map(String.init) ?? "unlimited")",
                 "durability": "\(configuration.durability)",
             ])
         // The ticks outlive the claiming: leases are kept until the last job is back in line.
         let ticks = attendants.map { attendant in Task { await attendant.serve { self.fields } } }
+        figures.note(.working)
         let janitor = Task {
             var janitor = Janitor(store: store, attendants: attendants, log: log)
             await janitor.run()
@@ -165,6 +213,7 @@ package final class Worker: Sendable {
         let goesOn = !isDraining.withLock { $0 } && !slots.isShut
         guard let runEnd = end.runEnd else {
             attendant.forget(claim.run)
+            attendant.journal.ended(claim, end, as: .fenced, after: .now - taken.sent)
             if let activity = end.activity {
                 unlinks.addTask { await attendant.leftovers.cleanUp(claim.run, activity, after: nil) }
             }
@@ -174,9 +223,10 @@ package final class Worker: Sendable {
         // The next job comes with the same command, if this queue is the one to be asked first.
         let asksHere = order.withLock { $0.candidates(in: drawn) }.first == attendant.index || attendants.count == 1
         let reply = await attendant.settle(runEnd, wantsNext: goesOn && asksHere)
-        if !reply.isOurs, !attendant.isOutOfTime {
-            log.warning("fenced while settling: another worker has the job", metadata: ["id": "\(claim.run.id)"])
-        }
+        let result: RunResult =
+            reply.isOurs ? .settled(runEnd.settlement) : attendant.isOutOfTime ? .unsettled : .fenced
+        if case .fenced = result { attendant.journal.fenced(claim, end.job) }
+        attendant.journal.ended(claim, end, as: result, after: .now - taken.sent)
         if let activity = end.activity {
             let isSoon = reply.next != nil && reply.isOurs && runEnd.settlement.isCompleted
             let cleanUp = { @Sendable in
@@ -228,6 +278,7 @@ package final class Worker: Sendable {
 
     private func shutDown(_ feed: AsyncStream<TakenJob>.Continuation) async {
         isDraining.withLock { $0 = true }
+        figures.note(.ending)
         log.info("ending: putting running jobs back in line")
         let deadline = ContinuousClock.now + configuration.graceTime
         for attendant in attendants {
@@ -248,7 +299,7 @@ package final class Worker: Sendable {
     private var fields: [(String, String)] {
         [
             ("host", Host.name), ("pid", String(Host.processID)), ("version", Version.text),
-            ("slots", configuration.slots.map(String.init) ?? "unlimited"), ("running", String(slots.taken)),
+            ("slots", slots.limit.map(String.init) ?? "unlimited"), ("running", String(slots.taken)),
         ]
     }
 }

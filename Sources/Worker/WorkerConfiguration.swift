@@ -40,6 +40,9 @@ package struct WorkerConfiguration: Sendable {
     package var connectTimeout: Duration = .seconds(15)
     package var stallTimeout: Duration = .seconds(60)
 
+    /// Each step of each job is a line of the log.
+    package var logsJobs = true
+
     package init(redis: RedisURL, root: String, name: String) {
         (self.redis, self.root, self.name) = (redis, root, name)
     }

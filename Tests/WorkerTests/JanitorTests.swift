@@ -4,6 +4,7 @@ import HaulBus
 import HaulContract
 import HaulExecutors
 import HaulFileStore
+import HaulMetrics
 import HaulRedis
 import HaulStorage
 import HaulTestSupport
@@ -22,7 +23,7 @@ import Testing
         let attendant = QueueAttendant(
             index: 0, name: .default, identity: WorkerIdentity(name: "w", store: store.id),
             configuration: WorkerConfiguration(redis: fleet.queue.redis.url, root: fleet.root.path, name: "w"),
-            store: store, log: log)
+            store: store, log: log, registry: MetricsRegistry(Metric.ofWorker))
         var janitor = Janitor(store: store, attendants: [attendant], log: log)
         janitor.settledAge = -1
         return janitor

@@ -9,14 +9,17 @@ extension Download {
     func commit(_ generation: Generation, _ total: Int64) async throws(TransferError) -> ActivityOutcome {
         if let error = generation.partial.error { throw error }
         try check(total)
-        return end(try await generation.partial.commit(whole(total, generation.entity)), of: generation)
+        let begun = ContinuousClock.now
+        return end(try await generation.partial.commit(whole(total, generation.entity)), of: generation, since: begun)
     }
 
     /// The same for a small file that is in memory yet, together with others.
     func commit(_ generation: Generation, _ bytes: [UInt8]) async throws(TransferError) -> ActivityOutcome {
         let total = Int64(bytes.count)
         try check(total)
-        return end(try await generation.partial.put(bytes, whole(total, generation.entity)), of: generation)
+        let begun = ContinuousClock.now
+        return end(
+            try await generation.partial.put(bytes, whole(total, generation.entity)), of: generation, since: begun)
     }
 
     private func check(_ total: Int64) throws(TransferError) {
@@ -33,11 +36,14 @@ extension Download {
             lastModified: entity.lastModified)
     }
 
-    private func end(_ outcome: CommitOutcome, of generation: Generation) -> ActivityOutcome {
+    private func end(
+        _ outcome: CommitOutcome, of generation: Generation, since begun: ContinuousClock.Instant
+    ) -> ActivityOutcome {
         switch outcome {
         case .fenced: return .fenced
         case .storeIsGone: return .parked("disk")
         case .stored(let file):
+            assignment.committed?(.now - begun)
             let seconds = state.withLock { $0.received.seconds }
             return .completed(
                 record(file, generation.entity, generation.source), seconds: seconds, unchanged: false)

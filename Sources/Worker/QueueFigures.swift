@@ -1,0 +1,83 @@
+import CoreMetrics
+import HaulContract
+import HaulMetrics
+import Synchronization
+
+/// What is counted and measured of one queue as this worker serves it.
+final class QueueFigures: Sendable {
+    /// How a run ended, and with which error.
+    private struct End: Hashable {
+        let result: String
+        let code: String
+    }
+
+    let claims: Counter
+    let takeovers: Counter
+    let resumes: Counter
+    let restarts: Counter
+    let fenced: Counter
+    let refetched: Counter
+    let redisFailures: Counter
+    let runs: CoreMetrics.Timer
+    let claiming: CoreMetrics.Timer
+    let settling: CoreMetrics.Timer
+    let ticks: CoreMetrics.Timer
+    let checkpoints: CoreMetrics.Timer
+    let commits: CoreMetrics.Timer
+    private let queue: String
+    private let registry: MetricsRegistry
+    private let ends = Mutex<[End: Counter]>([:])
+    /// The last look after the queue that was begun, and the last one that Redis answered; none before the first one.
+    private let looks = Mutex<(begun: ContinuousClock.Instant?, answered: ContinuousClock.Instant?)>((nil, nil))
+
+    /// Servers choose codes like `http_599`: so many are told apart.
+    private static let mostCodes = 100
+
+    init(queue: String, in registry: MetricsRegistry) {
+        func counter(_ metric: Metric) -> Counter { Counter(metric, [("queue", queue)], in: registry) }
+        func timer(_ metric: Metric) -> CoreMetrics.Timer {
+            CoreMetrics.Timer(metric, [("queue", queue)], in: registry)
+        }
+        claims = counter(.claims)
+        takeovers = counter(.takeovers)
+        resumes = counter(.resumes)
+        restarts = counter(.restarts)
+        fenced = counter(.fenced)
+        refetched = counter(.refetchedBytes)
+        redisFailures = counter(.redisFailures)
+        runs = timer(.runDuration)
+        claiming = timer(.claimDuration)
+        settling = timer(.settleDuration)
+        ticks = timer(.tickDuration)
+        checkpoints = CoreMetrics.Timer(.checkpointDuration, in: registry)
+        commits = CoreMetrics.Timer(.commitDuration, in: registry)
+        (self.queue, self.registry) = (queue, registry)
+    }
+
+    func ended(_ result: String, code: ErrorCode?) {
+        ends.withLock { ends in
+            var end = End(result: result, code: code?.rawValue ?? "")
+            if ends[end] == nil, !end.code.isEmpty, Set(ends.keys.map(\.code)).count >= Self.mostCodes {
+                end = End(result: result, code: "other")
+            }
+            if let known = ends[end] { return known.increment() }
+            let counter = Counter(
+                .runsEnded, [("queue", queue), ("result", end.result), ("code", end.code)], in: registry)
+            ends[end] = counter
+            counter.increment()
+        }
+    }
+
+    func noteLook() { looks.withLock { $0.begun = .now } }
+
+    func noteAnswer() { looks.withLock { $0.answered = .now } }
+
+    /// How long ago a look after the queue was begun; nil before the first one.
+    var sinceLook: Duration? { looks.withLock { $0.begun }.map { .now - $0 } }
+
+    /// How long ago Redis answered one; nil before the first one.
+    var sinceAnswer: Duration? { looks.withLock { $0.answered }.map { .now - $0 } }
+
+    /// The same as unix ms.
+    var lastAnswer: Int64? { sinceAnswer.map { UnixTime.milliseconds - Int64($0.milliseconds) } }
+}

@@ -1,0 +1,93 @@
+import HaulBus
+import HaulContract
+import Logging
+
+/// How a run ended, as the log and the metrics have it.
+enum RunResult {
+    /// Redis has heard of it.
+    case settled(Settlement)
+    /// Another worker has the job.
+    case fenced
+    /// The worker ended before Redis could be told.
+    case unsettled
+
+    /// The value of the metric's label `result`: docs/metrics.md.
+    var name: String {
+        switch self {
+        case .fenced: "fenced"
+        case .unsettled: "unsettled"
+        case .settled(let settlement):
+            switch settlement {
+            case .completed(_, _, let unchanged): unchanged ? "unchanged" : "completed"
+            case .failed: "failed"
+            case .cancelled: "cancelled"
+            case .paused: "paused"
+            case .retry: "retried"
+            case .carryOn: "continued"
+            case .parked: "waiting"
+            case .released: "released"
+            case .rejected: "rejected"
+            }
+        }
+    }
+
+    var message: Logger.Message {
+        switch self {
+        case .fenced: "run ended: it was fenced"
+        case .unsettled: "not settled within the grace time: it runs again elsewhere"
+        case .settled(let settlement):
+            switch settlement {
+            case .completed(_, _, let unchanged): unchanged ? "job completed: its file is unchanged" : "job completed"
+            case .failed: "job failed"
+            case .cancelled: "job cancelled"
+            case .paused: "job paused"
+            case .retry, .carryOn: "job is tried again"
+            case .parked: "job waits for the store"
+            case .released: "job put back in line"
+            case .rejected: "job rejected"
+            }
+        }
+    }
+
+    var level: Logger.Level {
+        switch self {
+        case .fenced: .debug
+        case .unsettled: .warning
+        case .settled(let settlement):
+            switch settlement {
+            case .completed, .cancelled, .paused, .released: .info
+            case .retry, .carryOn, .parked: .notice
+            case .failed, .rejected: .warning
+            }
+        }
+    }
+
+    private var settlement: Settlement? { if case .settled(let settlement) = self { settlement } else { nil } }
+
+    var failure: Failure? {
+        switch settlement {
+        case .failed(let failure, _, _), .retry(_, let failure), .carryOn(_, let failure): failure
+        default: nil
+        }
+    }
+
+    var delay: Duration? {
+        switch settlement {
+        case .retry(let delay, _), .carryOn(let delay, _), .parked(let delay, _): delay
+        default: nil
+        }
+    }
+
+    var why: String? {
+        switch settlement {
+        case .released(let why): why
+        case .parked(_, let reason), .rejected(let reason, _): reason
+        default: nil
+        }
+    }
+
+    private var completed: CompletedFile? { if case .completed(let file, _, _) = settlement { file } else { nil } }
+
+    var file: String? { completed?.file }
+    var bytes: Int64? { completed?.bytes }
+}

@@ -1,0 +1,116 @@
+import CoreMetrics
+import HaulBus
+import HaulExecutors
+import HaulFileStore
+import HaulHTTP
+import HaulMetrics
+import HaulRedis
+import HaulStorage
+import Synchronization
+
+/// What a worker tells of itself to whoever scrapes it or looks whether it is well.
+final class WorkerFigures: Sendable {
+    enum Phase { case starting, working, ending }
+
+    private struct State {
+        var phase = Phase.starting
+        /// When work that was given to a loop was last done.
+        var turns: [String: ContinuousClock.Instant] = [:]
+    }
+
+    let name: String
+    let slots: Slots
+    let attendants: [QueueAttendant]
+    private let store: any Store
+    private let files: FileStore?
+    private let registry: MetricsRegistry
+    private let engine: TransferEngine
+    private let hosts: HostLimits
+    private let space: Question<FileStore.Space?>
+    /// Whether the store can be written, asked of the store.
+    let storeTrouble: Question<String?>
+    private let state = Mutex(State())
+
+    init(
+        name: String, registry: MetricsRegistry, slots: Slots, attendants: [QueueAttendant], store: any Store,
+        engine: TransferEngine, hosts: HostLimits
+    ) {
+        (self.name, self.registry, self.slots, self.attendants) = (name, registry, slots, attendants)
+        (self.store, self.engine, self.hosts) = (store, engine, hosts)
+        let files = store as? FileStore
+        self.files = files
+        space = Question { await files?.space() }
+        storeTrouble = Question { await store.trouble() }
+        registry.collect { [weak self] in await self?.add(to: &$0) }
+    }
+
+    func note(_ phase: Phase) { state.withLock { $0.phase = phase } }
+
+    var phase: Phase { state.withLock { $0.phase } }
+
+    func exposition() async -> Exposition { await registry.exposition() }
+
+    // MARK: Loops
+
+    /// Gives each loop something to do once a second, and measures how long it waits, until the task is cancelled.
+    func probe() async {
+        let loops: [(name: String, executor: (any TaskExecutor)?)] = [
+            ("transfers", engine.executor), ("redis", Redis.executor), ("cooperative", nil),
+        ]
+        let timers = loops.map { CoreMetrics.Timer(.loopDelay, [("loop", $0.name)], in: registry) }
+        while !Task.isCancelled {
+            for (loop, timer) in zip(loops, timers) {
+                let sent = ContinuousClock.now
+                Task(executorPreference: loop.executor) {
+                    timer.record(since: sent)
+                    self.state.withLock { $0.turns[loop.name] = .now }
+                }
+            }
+            try? await Task.sleep(for: .seconds(1))
+        }
+    }
+
+    /// How long ago each loop turned that has been looked at.
+    var sinceTurns: [(loop: String, ago: Duration)] {
+        state.withLock { $0.turns.map { (loop: $0.key, ago: .now - $0.value) } }.sorted { $0.loop < $1.loop }
+    }
+
+    // MARK: What is known only when it is asked for
+
+    private func add(to exposition: inout Exposition) async {
+        exposition.add(.buildInfo, [("version", Version.text)], 1)
+        exposition.add(.workerInfo, [("worker", name), ("store", store.id)], 1)
+        exposition.add(.slots, slots.limit.map(Double.init) ?? .infinity)
+        exposition.add(.slotsTaken, slots.taken)
+        exposition.add(.accepting, phase == .working && !slots.isShut ? 1 : 0)
+        for attendant in attendants {
+            let queue = [(name: "queue", value: "\(attendant.queue.name)")]
+            exposition.add(.receivedBytes, queue, attendant.moved)
+            if let moment = attendant.figures.lastAnswer { exposition.add(.lastTick, queue, Double(moment) / 1000) }
+        }
+        exposition.add(.transfers, await engine.count)
+        addHosts(to: &exposition)
+        let clients = attendants.flatMap { [$0.queue.redis, $0.waiter] }
+        exposition.add(.redisRoundTrips, clients.reduce(0) { $0 + $1.traffic.roundTrips })
+        exposition.add(.redisConnects, clients.reduce(0) { $0 + $1.traffic.connects })
+        if let space = await space.answer(), let space {
+            exposition.add(.storeFree, space.free)
+            exposition.add(.storeSize, space.size)
+        }
+        if let files { exposition.add(.poolBytes, [("pool", "blocks")], files.blockBytes) }
+        exposition.add(.poolBytes, [("pool", "receive")], await engine.receiveBufferBytes)
+        ProcessFigures.add(to: &exposition)
+    }
+
+    private func addHosts(to exposition: inout Exposition) {
+        let figures = hosts.figures
+        exposition.add(.connections, figures.active)
+        exposition.add(.connectionsWaiting, figures.waiting)
+        exposition.add(.hostBackoffs, figures.backoffs)
+        exposition.add(.hostsBackedOff, figures.limits.count)
+        // A label for each host that ever refused would have no bound.
+        for (host, limit) in figures.limits.sorted(by: { ($0.limit, $0.host) < ($1.limit, $1.host) }).prefix(20) {
+            exposition.add(.hostConnectionLimit, [("host", host)], limit)
+        }
+    }
+}

@@ -1,0 +1,91 @@
+import HaulBus
+import HaulMetrics
+
+/// What a worker answers over HTTP: docs/metrics.md. It knows no sockets.
+package struct WorkerPage: Sendable {
+    package struct Answer: Sendable {
+        package let status: Int
+        package let type: String
+        package let text: String
+    }
+
+    private let figures: WorkerFigures
+
+    /// A loop, or the look after a queue, that has stood still for so long does not go on by itself.
+    private static let standstill: Duration = .seconds(30)
+    /// A Redis that has been silent for so long does not answer.
+    private static let silence: Duration = .seconds(10)
+
+    init(_ figures: WorkerFigures) { self.figures = figures }
+
+    /// Jobs are taken.
+    package var isWorking: Bool { figures.phase == .working }
+
+    /// The process need not be restarted.
+    package var isHealthy: Bool { unhealthy.isEmpty }
+
+    /// For a person, in a few words.
+    package var status: String {
+        switch figures.phase {
+        case .starting: return "waiting for Redis"
+        case .ending: return "putting running jobs back in line"
+        case .working:
+            let slots = figures.slots.limit.map { " of \($0) slots" } ?? " slots"
+            return "\(figures.slots.taken)\(slots) taken" + (figures.slots.isShut ? "; the store takes no more" : "")
+        }
+    }
+
+    /// nil if there is nothing at this path.
+    package func answer(_ path: String) async -> Answer? {
+        switch path {
+        case "/healthz": return Self.answer(unhealthy)
+        case "/readyz": return Self.answer(await unready)
+        case "/metrics":
+            return Answer(status: 200, type: Exposition.contentType, text: await figures.exposition().text)
+        default: return nil
+        }
+    }
+
+    private static func answer(_ reasons: [String]) -> Answer {
+        Answer(
+            status: reasons.isEmpty ? 200 : 503, type: "text/plain; charset=utf-8",
+            text: reasons.isEmpty ? "ok\n" : reasons.map { $0 + "\n" }.joined())
+    }
+
+    /// Why the process is to be restarted.
+    private var unhealthy: [String] {
+        var reasons = figures.sinceTurns.filter { $0.ago > Self.standstill }.map {
+            "the loop \($0.loop) has not turned for \($0.ago.components.seconds) s"
+        }
+        guard figures.phase == .working else { return reasons }
+        for attendant in figures.attendants {
+            guard let ago = attendant.figures.sinceLook, ago > Self.standstill else { continue }
+            reasons.append(
+                "the queue \(attendant.queue.name) has not been looked after for \(ago.components.seconds) s")
+        }
+        return reasons
+    }
+
+    /// Why no job is to be expected of the worker now.
+    private var unready: [String] {
+        get async {
+            switch figures.phase {
+            case .starting: return ["the worker is starting: it is not registered with Redis yet"]
+            case .ending: return ["the worker is ending"]
+            case .working: break
+            }
+            var reasons: [String] = []
+            for attendant in figures.attendants {
+                let isAnswered = attendant.figures.sinceAnswer.map { $0 <= Self.silence } ?? false
+                if !isAnswered { reasons.append("Redis does not answer for the queue \(attendant.queue.name)") }
+            }
+            switch await figures.storeTrouble.answer() {
+            case .some(.some(let trouble)): reasons.append("the store cannot be used: \(trouble)")
+            case .some(.none):
+                if figures.slots.isShut { reasons.append("the store had no room: no jobs are taken yet") }
+            case .none: reasons.append("the store does not answer")
+            }
+            return reasons
+        }
+    }
+}

@@ -1,0 +1,72 @@
+import Glibc
+import HaulExecutors
+import HaulTestSupport
+import Testing
+
+@testable import HaulWorker
+
+@Suite struct HealthTests {
+    private func status(_ worker: Worker, _ path: String) async -> Int { await worker.page.answer(path)?.status ?? 0 }
+
+    @Test("a worker is ready while Redis and its store answer") func ready() async throws {
+        let fleet = try await Fleet()
+        let worker = try fleet.worker("w")
+        #expect(await status(worker, "/healthz") == 200)
+        #expect(await status(worker, "/readyz") == 503)
+        let running = Task { try await worker.run() }
+        try await eventually { await status(worker, "/readyz") == 200 }
+        #expect(await worker.page.answer("/readyz")?.text == "ok\n")
+        #expect(await worker.page.answer("/elsewhere")?.status == nil)
+
+        fleet.server.signal(SIGKILL)
+        try await eventually("Redis to be missed", within: .seconds(30)) { await status(worker, "/readyz") == 503 }
+        #expect(await worker.page.answer("/readyz")?.text == "Redis does not answer for the queue default\n")
+        // A restart would not help: the process itself is well.
+        #expect(await status(worker, "/healthz") == 200)
+        running.cancel()
+        try await running.value
+        #expect(await worker.page.answer("/readyz")?.text == "the worker is ending\n")
+    }
+
+    @Test("a store that is gone is told before any job finds out") func store() async throws {
+        let fleet = try await Fleet()
+        let worker = try fleet.worker("w")
+        let running = Task { try await worker.run() }
+        try await eventually { await status(worker, "/readyz") == 200 }
+        let moved = fleet.root.path + "-moved"
+        #expect(rename(fleet.root.path, moved) == 0)
+        let answer = try #require(await worker.page.answer("/readyz"))
+        #expect(answer.status == 503)
+        #expect(answer.text.contains("the store cannot be used"), "\(answer.text)")
+        #expect(rename(moved, fleet.root.path) == 0)
+        try await eventually { await status(worker, "/readyz") == 200 }
+        running.cancel()
+        try await running.value
+    }
+
+    @Test("nobody waits for what hangs") func hanging() async throws {
+        let (asked, latch) = (Shared(0), Latch())
+        let question = Question(limit: .milliseconds(50)) {
+            asked.change { $0 += 1 }
+            await BlockingPool(name: "hang", limit: 1).run { latch.wait() }
+            return 7
+        }
+        #expect(await question.answer() == nil)
+        #expect(await question.answer() == nil)
+        #expect(asked.value == 1)
+        latch.open()
+        try await eventually { await question.answer() == 7 }
+    }
+
+    @Test("that Redis is back is told once, when all of it works") func back() {
+        var outage = Outage()
+        let now = ContinuousClock.now
+        #expect(outage.worked("one", at: now) == nil)
+        outage.failed("one", at: now)
+        outage.failed("two", at: now + .seconds(1))
+        outage.failed("one", at: now + .seconds(2))
+        #expect(outage.worked("one", at: now + .seconds(3)) == nil)
+        #expect(outage.worked("two", at: now + .seconds(4)) == .seconds(4))
+        #expect(outage.worked("two", at: now + .seconds(5)) == nil)
+    }
+}
