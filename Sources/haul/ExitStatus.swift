@@ -15,7 +15,7 @@ enum ExitStatus: Int32, Error {
 
     /// Says what is wrong and ends with this status.
     static func because(_ status: ExitStatus, _ sentence: String) -> ExitStatus {
-        Terminal.complain("haul: \(sentence)")
+        Terminal.complain("haul: \(sentence)\(Settings.sources(of: sentence))")
         return status
     }
 

@@ -25,7 +25,8 @@ struct Haul: AsyncParsableCommand {
             try checkArguments()
             try checkCommand()
             // Completion asks Redis for ids and names.
-            var command = try await asyncParseAsRoot()
+            var command = try await asyncParseAsRoot(
+                Settings.complete(Array(CommandLine.arguments.dropFirst())))
             if var asynchronous = command as? any AsyncParsableCommand {
                 try await asynchronous.run()
             } else {
@@ -36,7 +37,8 @@ struct Haul: AsyncParsableCommand {
         } catch {
             let isUsage = exitCode(for: error) == .validationFailure || exitCode(for: error).rawValue == 64
             guard isUsage else { exit(withError: error) }
-            Terminal.complain(fullMessage(for: error))
+            let message = fullMessage(for: error)
+            Terminal.complain(message + Settings.sources(of: message))
             ExitStatus.usage.leave()
         }
     }

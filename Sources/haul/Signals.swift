@@ -19,9 +19,12 @@ enum Signals {
     }
 
     /// SIGTERM, SIGINT and SIGHUP, as they come.
-    static func terminations() -> AsyncStream<Int32> {
+    static func terminations() -> AsyncStream<Int32> { stream(of: [SIGTERM, SIGINT, SIGHUP]) }
+
+    /// Signals, as they come; they do nothing else any more.
+    static func stream(of numbers: [Int32]) -> AsyncStream<Int32> {
         AsyncStream { continuation in
-            let sources = [SIGTERM, SIGINT, SIGHUP].map { number in
+            let sources = numbers.map { number in
                 signal(number, SIG_IGN)
                 let source = DispatchSource.makeSignalSource(signal: number)
                 source.setEventHandler { continuation.yield(number) }

@@ -1,9 +1,9 @@
 /// The word that a mistyped one was probably meant to be.
 enum Suggestion {
-    /// The nearest of `words`, nil if none is near.
-    static func nearest(to typed: String, among words: [String]) -> String? {
+    /// The nearest of `words`, nil if none is near: a third of its letters may differ, or `most`.
+    static func nearest(to typed: String, among words: [String], within most: Int? = nil) -> String? {
         let ranked = words.map { ($0, distance(typed, $0)) }.min { $0.1 < $1.1 }
-        guard let (word, distance) = ranked, distance <= max(1, word.count / 3) else { return nil }
+        guard let (word, distance) = ranked, distance <= most ?? max(1, word.count / 3) else { return nil }
         return word
     }
 

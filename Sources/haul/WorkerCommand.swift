@@ -4,6 +4,7 @@ import HaulBus
 import HaulContract
 import HaulFileStore
 import HaulHTTP
+import HaulLogs
 import HaulRedis
 import HaulWorker
 import Logging
@@ -40,37 +41,47 @@ struct WorkerCommand: AsyncParsableCommand {
     @Option(help: "Larger files are refused, bytes.") var maxFileSize: Int64?
     @Option(help: "Bytes of the disk that downloads leave free.") var keepFree: Int64 = 20_000_000
     @Option(
-        help: "trace, debug, info, warning or error.",
-        completion: .list(["trace", "debug", "info", "warning", "error"]))
+        help: "trace, debug, info, notice, warning or error.",
+        completion: .list(["trace", "debug", "info", "notice", "warning", "error"]))
     var logLevel = "info"
+    @Option(help: "logfmt or json.") var logFormat = LogFormat.logfmt
+    @Option(
+        help: "A file of settings: lines option = value, by the names of these options. [HAUL_CONFIG]",
+        completion: .file())
+    var config: String?
+    @Flag(help: "Print the settings, and where each comes from, and end.") var printConfig = false
 
     func run() async throws {
         let configuration = try configuration()
-        LoggingSystem.bootstrap { StreamLogHandler.standardError(label: $0) }
-        var log = Logger(label: "haul")
+        if printConfig { return try printSettings() }
+        let output = LogOutput(descriptor: STDERR_FILENO)
+        let format = logFormat
+        var log = Logger(label: "haul", factory: { _ in LineLogHandler(format, to: output) })
         guard let level = Logger.Level(rawValue: logLevel) else {
-            throw ExitStatus.because(.usage, "--log-level must be trace, debug, info, warning or error")
+            throw ExitStatus.because(.usage, "--log-level must be trace, debug, info, notice, warning or error")
         }
         log.logLevel = level
+        for doubt in Settings.ofThisProcess?.doubts ?? [] { log.warning("\(doubt)") }
         let worker: Worker
         do { worker = try Worker(configuration, log: log) } catch { throw ExitStatus.because(.usage, error.message) }
-        let work = Task { try await worker.run() }
-        let grace = configuration.graceTime
-        let signals = Task { [log] in
-            for await number in Signals.terminations() {
-                // The second one leaves at once; the leases lapse and others take over.
-                if work.isCancelled { _exit(128 + number) }
-                work.cancel()
-                // A disk that hangs keeps nobody beyond the grace time, either.
-                Task {
-                    try? await Task.sleep(for: grace + .seconds(1))
-                    log.warning("the grace time is over: what is not settled runs again when its lease is over")
-                    _exit(128 + number)
-                }
-            }
+        try await WorkerService(worker, log: log, output: output, grace: configuration.graceTime) {
+            let arguments = try Settings.complete(Array(CommandLine.arguments.dropFirst()))
+            return try Self.reading(arguments).configuration()
+        }.run()
+    }
+
+    /// The command that `arguments` make. Says what is wrong with them.
+    private static func reading(_ arguments: [String]) throws -> WorkerCommand {
+        do {
+            return try WorkerCommand.parse(Array(arguments.dropFirst()))
+        } catch {
+            throw ExitStatus.because(.usage, WorkerCommand.message(for: error))
         }
-        defer { signals.cancel() }
-        do { try await work.value } catch let error as RedisError { throw ExitStatus.because(error) }
+    }
+
+    private func printSettings() throws {
+        guard let settings = Settings.ofThisProcess, let table = OptionTable(of: "worker") else { return }
+        Terminal.write(PrintedSettings.text(of: settings, table))
     }
 
     private func configuration() throws -> WorkerConfiguration {

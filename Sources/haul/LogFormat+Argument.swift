@@ -1,0 +1,4 @@
+import ArgumentParser
+import HaulLogs
+
+extension LogFormat: ExpressibleByArgument {}

@@ -1,0 +1,42 @@
+import ArgumentParser
+import HaulContract
+
+/// The options of a command that may also come from the environment or a file.
+struct OptionTable {
+    struct Option {
+        /// As on the command line, without the dashes.
+        let name: String
+        let isFlag: Bool
+        let isRepeating: Bool
+        let defaultValue: String?
+
+        /// `HAUL_LIMIT_RATE`
+        var variable: String { "HAUL_" + name.uppercased().replacing("-", with: "_") }
+        /// Holds the path of a file whose text is the value.
+        var fileVariable: String { variable + "_FILE" }
+    }
+
+    /// Where options come from cannot come from there, and the others are no settings.
+    private static let others: Set<String> = ["help", "version", "config", "print-config"]
+
+    let command: String
+    let options: [Option]
+
+    /// The table of a verb of `haul`, made from what it says of itself; nil if there is no such verb.
+    init?(of command: String) {
+        guard let commands = (try? JSON(Haul._dumpHelp()))?["command"]?["subcommands"]?.array,
+            let help = commands.first(where: { $0["commandName"]?.string == command })
+        else { return nil }
+        self.command = command
+        options = (help["arguments"]?.array ?? []).compactMap { argument in
+            let kind = argument["kind"]?.string
+            let long = argument["names"]?.array?.first { $0["kind"]?.string == "long" }?["name"]?.string
+            guard kind != "positional", let long, !Self.others.contains(long) else { return nil }
+            return Option(
+                name: long, isFlag: kind == "flag", isRepeating: argument["isRepeating"] == .bool(true),
+                defaultValue: argument["defaultValue"]?.string)
+        }
+    }
+
+    func option(_ name: some StringProtocol) -> Option? { options.first { $0.name == name } }
+}

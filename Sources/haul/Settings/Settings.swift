@@ -1,0 +1,186 @@
+import Glibc
+import HaulContract
+import Synchronization
+
+/// Where each option of a long-running command comes from: its arguments, else the environment, else systemd's credentials,
+/// else a file, else its default.
+struct Settings: Sendable {
+    enum Source: Sendable, CustomStringConvertible {
+        case arguments
+        case environment(String)
+        case credential(String)
+        case file(String, line: Int)
+
+        var description: String {
+            switch self {
+            case .arguments: "the command line"
+            case .environment(let name): "the variable \(name)"
+            case .credential(let name): "the credential \(name)"
+            case .file(let path, let line): "\(path):\(line)"
+            }
+        }
+    }
+
+    struct Setting: Sendable {
+        let name: String
+        let values: [String]
+        let source: Source
+    }
+
+    /// Verbs that are services, and so have settings.
+    static let commands: Set<String> = ["worker", "web"]
+
+    /// Of the command that runs, for messages.
+    private static let current = Mutex<Settings?>(nil)
+
+    let settings: [Setting]
+    /// Variables that are nearly the name of one: not an error, since others may set what begins so.
+    let doubts: [String]
+    /// What the parser is given.
+    let arguments: [String]
+
+    /// Completes the arguments of a process, without the program's name. They are as they were if the command has no settings.
+    /// Throws a sentence about a wrong setting.
+    static func complete(_ arguments: [String]) throws -> [String] {
+        guard let verb = arguments.first, commands.contains(verb), !arguments.contains("--help"),
+            !arguments.contains("-h"), let table = OptionTable(of: verb)
+        else { return arguments }
+        let settings = try Settings(Array(arguments.dropFirst()), table)
+        current.withLock { $0 = settings }
+        return settings.arguments
+    }
+
+    static var ofThisProcess: Settings? { current.withLock { $0 } }
+
+    private init(_ arguments: [String], _ table: OptionTable) throws {
+        let environment = Self.environment()
+        let path = Self.value(of: "--config", in: arguments) ?? environment["HAUL_CONFIG"]
+        let file = try path.map { try SettingsFile($0, for: table) }
+        settings = try table.options.compactMap { option in
+            if let given = Self.given(option, in: arguments) { return given }
+            return try Self.fromEnvironment(option, environment) ?? Self.credential(option)
+                ?? Self.fromFile(option, file)
+        }
+        doubts = Self.doubts(environment.keys, table)
+        var injected: [String] = []
+        for setting in settings {
+            if case .arguments = setting.source { continue }
+            guard table.option(setting.name)?.isFlag == true else {
+                injected += setting.values.map { "--\(setting.name)=\($0)" }
+                continue
+            }
+            if try Self.isTrue(setting) { injected.append("--\(setting.name)") }
+        }
+        self.arguments = [table.command] + injected + arguments
+    }
+
+    /// Where the options that `sentence` is about come from, for the end of it; empty for arguments, which their author sees.
+    static func sources(of sentence: String) -> String {
+        let settings = ofThisProcess?.settings ?? []
+        let sources: [String] = settings.compactMap { setting in
+            if case .arguments = setting.source { return nil }
+            guard let range = sentence.firstRange(of: "--\(setting.name)") else { return nil }
+            let next = sentence[range.upperBound...].first
+            guard next.map({ !$0.isLetter && !$0.isNumber && $0 != "-" }) ?? true else { return nil }
+            return " (--\(setting.name) comes from \(setting.source))"
+        }
+        return sources.joined()
+    }
+
+    // MARK: Layers
+
+    private static func given(_ option: OptionTable.Option, in arguments: [String]) -> Setting? {
+        var values: [String] = []
+        for (index, word) in arguments.enumerated() {
+            if word == "--\(option.name)" {
+                values.append(option.isFlag ? "true" : index + 1 < arguments.count ? arguments[index + 1] : "")
+            } else if word.hasPrefix("--\(option.name)=") {
+                values.append(String(word.dropFirst(option.name.count + 3)))
+            }
+        }
+        return values.isEmpty ? nil : Setting(name: option.name, values: values, source: .arguments)
+    }
+
+    private static func fromEnvironment(
+        _ option: OptionTable.Option, _ environment: [String: String]
+    ) throws -> Setting? {
+        if let text = environment[option.variable] {
+            let values =
+                option.isRepeating ? text.split(separator: ",").map { SettingsFile.trimmed(String($0)) } : [text]
+            return Setting(name: option.name, values: values, source: .environment(option.variable))
+        }
+        guard !option.isFlag, let path = environment[option.fileVariable] else { return nil }
+        let source = Source.environment(option.fileVariable)
+        return Setting(name: option.name, values: [try secret(path, source)], source: source)
+    }
+
+    /// systemd.exec(5), LoadCredential=: files named after options.
+    private static func credential(_ option: OptionTable.Option) throws -> Setting? {
+        guard !option.isFlag, let directory = CommonOptions.environment("CREDENTIALS_DIRECTORY") else { return nil }
+        let path = "\(directory)/\(option.name)"
+        guard access(path, F_OK) == 0 else { return nil }
+        let source = Source.credential(option.name)
+        return Setting(name: option.name, values: [try secret(path, source)], source: source)
+    }
+
+    private static func fromFile(_ option: OptionTable.Option, _ file: SettingsFile?) throws -> Setting? {
+        guard let file else { return nil }
+        let entries = file.entries.filter { $0.option.name == option.name }
+        guard let first = entries.first else { return nil }
+        let source = Source.file(file.path, line: first.line)
+        let values = try entries.map { $0.isPath ? try secret($0.value, source) : $0.value }
+        return Setting(name: option.name, values: values, source: source)
+    }
+
+    /// The text of a file, without the line feed that editors put behind it.
+    private static func secret(_ path: String, _ source: Source) throws -> String {
+        guard let text = SettingsFile.text(of: path) else {
+            throw ExitStatus.because(
+                .usage, "\(source) names the file \(path), which cannot be read: \(String(cString: strerror(errno)))")
+        }
+        return SettingsFile.trimmed(text)
+    }
+
+    private static func isTrue(_ setting: Setting) throws -> Bool {
+        switch setting.values.last?.lowercased() {
+        case "true", "yes", "on", "1": return true
+        case "false", "no", "off", "0": return false
+        default:
+            throw ExitStatus.because(
+                .usage, "\(setting.name) must be true or false; \(setting.source) says \"\(setting.values.last ?? "")\""
+            )
+        }
+    }
+
+    /// Variables that begin with `HAUL_` and are not empty.
+    private static func environment() -> [String: String] {
+        var result: [String: String] = [:]
+        var entry = environ
+        while let text = entry.pointee {
+            entry += 1
+            guard strncmp(text, "HAUL_", 5) == 0, let sign = strchr(text, 61) else { continue }
+            let name = String(decoding: UnsafeRawBufferPointer(start: text, count: sign - text), as: UTF8.self)
+            let value = String(cString: sign + 1)
+            if !value.isEmpty { result[name] = value }
+        }
+        return result
+    }
+
+    private static func doubts(_ names: some Sequence<String>, _ table: OptionTable) -> [String] {
+        let known = table.options.flatMap { [$0.variable, $0.fileVariable] } + ["HAUL_CONFIG"]
+        return names.sorted().compactMap { name in
+            guard !known.contains(name), let near = Suggestion.nearest(to: name, among: known, within: 2) else {
+                return nil
+            }
+            return "the variable \(name) is no option: did you mean \(near)?"
+        }
+    }
+
+    private static func value(of option: String, in words: [String]) -> String? {
+        for (index, word) in words.enumerated() {
+            if word == option { return index + 1 < words.count ? words[index + 1] : nil }
+            if word.hasPrefix(option + "=") { return String(word.dropFirst(option.count + 1)) }
+        }
+        return nil
+    }
+}

@@ -1,0 +1,110 @@
+import Glibc
+import HaulContract
+import HaulLogs
+import HaulRedis
+import HaulWorker
+import Logging
+
+/// A worker as a service: it ends by signals within its grace time, takes new settings at SIGHUP, and tells systemd how it is.
+struct WorkerService {
+    let worker: Worker
+    let log: Logger
+    let output: LogOutput
+    let grace: Duration
+    /// What is configured now. Throws after it has said what is wrong.
+    let configuration: @Sendable () throws -> WorkerConfiguration
+    private let manager = ServiceManager()
+
+    init(
+        _ worker: Worker, log: Logger, output: LogOutput, grace: Duration,
+        configuration: @escaping @Sendable () throws -> WorkerConfiguration
+    ) {
+        (self.worker, self.log, self.output, self.grace) = (worker, log, output, grace)
+        self.configuration = configuration
+    }
+
+    /// Until the worker has ended.
+    func run() async throws {
+        let work = Task { try await worker.run() }
+        let tasks = [Task { await endAtSignals(work) }, Task { await takeSettings() }, Task { await tellManager() }]
+        defer {
+            for task in tasks { task.cancel() }
+            output.flush()
+        }
+        do { try await work.value } catch let error as RedisError { throw ExitStatus.because(error) }
+    }
+
+    /// Whoever started it in a terminal means the end by SIGHUP, too.
+    private static let isInTerminal = isatty(STDIN_FILENO) == 1
+
+    private func endAtSignals(_ work: Task<Void, any Error>) async {
+        for await number in Signals.stream(of: Self.isInTerminal ? [SIGTERM, SIGINT, SIGHUP] : [SIGTERM, SIGINT]) {
+            // The second one leaves at once; the leases lapse and others take over.
+            if work.isCancelled { leave(number) }
+            manager.stopping()
+            work.cancel()
+            // A disk that hangs keeps nobody beyond the grace time, either.
+            Task {
+                try? await Task.sleep(for: grace + .seconds(1))
+                log.warning("the grace time is over: what is not settled runs again when its lease is over")
+                leave(number)
+            }
+        }
+    }
+
+    private func leave(_ number: Int32) -> Never {
+        output.flush()
+        _exit(128 + number)
+    }
+
+    // MARK: Settings
+
+    private func takeSettings() async {
+        guard !Self.isInTerminal else { return }
+        for await _ in Signals.stream(of: [SIGHUP]) {
+            manager.reloading()
+            await reload()
+            manager.ready(worker.page.status)
+        }
+    }
+
+    private func reload() async {
+        do {
+            let (taken, left) = try await worker.take(try configuration())
+            log.notice(
+                "settings were read again",
+                metadata: [
+                    "taken": .string(taken.isEmpty ? "nothing new" : taken.joined(separator: " ")),
+                    "certificates": "read again",
+                ])
+            if !left.isEmpty {
+                log.warning(
+                    "settings have changed that only a restart takes",
+                    metadata: ["settings": .string(left.joined(separator: " "))])
+            }
+        } catch {
+            let reason = (error as? Failure)?.message ?? "see the line before"
+            log.error("settings stay as they were", metadata: ["reason": .string(reason)])
+        }
+    }
+
+    // MARK: systemd
+
+    private func tellManager() async {
+        var isReady = false
+        while !Task.isCancelled {
+            let page = worker.page
+            if !isReady, page.isWorking {
+                isReady = true
+                manager.ready(page.status)
+            }
+            if manager.watchdog == nil {
+                manager.status(page.status)
+            } else if page.isHealthy {
+                manager.alive(page.status)
+            }
+            let pause = min((manager.watchdog ?? .seconds(2)) / 2, .seconds(1))
+            try? await Task.sleep(for: isReady ? pause : min(pause, .milliseconds(100)))
+        }
+    }
+}

@@ -1,0 +1,99 @@
+import Foundation
+import Glibc
+import HaulTestSupport
+import Testing
+
+/// A worker under a service manager.
+@Suite struct ServiceTests {
+    /// A socket that stands for systemd's.
+    private final class Manager: Sendable {
+        let path: String
+        private let descriptor: Int32
+        private let messages = Shared<[String]>([])
+
+        init(in directory: TemporaryDirectory) {
+            path = directory.file("notify")
+            descriptor = socket(AF_UNIX, Int32(SOCK_DGRAM.rawValue), 0)
+            var place = sockaddr_un()
+            place.sun_family = sa_family_t(AF_UNIX)
+            withUnsafeMutableBytes(of: &place.sun_path) { $0.copyBytes(from: path.utf8) }
+            _ = withUnsafeBytes(of: &place) {
+                bind(
+                    descriptor, $0.assumingMemoryBound(to: sockaddr.self).baseAddress,
+                    socklen_t(MemoryLayout<sockaddr_un>.size))
+            }
+        }
+
+        deinit { close(descriptor) }
+
+        /// All that was said so far.
+        var said: [String] {
+            var bytes = [UInt8](repeating: 0, count: 4096)
+            while case let count = recv(descriptor, &bytes, bytes.count, Int32(MSG_DONTWAIT)), count > 0 {
+                let message = String(decoding: bytes[..<count], as: UTF8.self)
+                messages.change { $0.append(message) }
+            }
+            return messages.value
+        }
+
+        func index(of words: String, after start: Int = 0) -> Int? {
+            said.indices.dropFirst(start).first { said[$0].contains(words) }
+        }
+    }
+
+    @Test("it says when it is ready, that it lives, that it reads its settings anew, and that it ends") func notify()
+        async throws
+    {
+        let fleet = try await ProcessFleet(held: nil)
+        let directory = TemporaryDirectory()
+        let manager = Manager(in: directory)
+        let worker = try ChildProcess(
+            "haul", fleet.arguments("w"),
+            environment: ["NOTIFY_SOCKET": manager.path, "WATCHDOG_USEC": "400000"])
+        try await eventually("it to be ready") { manager.index(of: "READY=1") != nil }
+        #expect(worker.standardError.contains("working"))
+        let ready = try #require(manager.index(of: "READY=1"))
+        #expect(manager.said[ready].contains("STATUS=0 of 3 slots taken"))
+        try await eventually("it to be alive") { manager.said.count { $0.hasPrefix("WATCHDOG=1") } >= 3 }
+        worker.kill(SIGHUP)
+        try await eventually("it to reload") { manager.index(of: "RELOADING=1") != nil }
+        let reloading = try #require(manager.index(of: "RELOADING=1"))
+        #expect(manager.said[reloading].contains("MONOTONIC_USEC="))
+        try await eventually("it to be ready again") { manager.index(of: "READY=1", after: reloading) != nil }
+        worker.kill(SIGTERM)
+        #expect(try await worker.wait() == 0)
+        #expect(manager.index(of: "STOPPING=1", after: reloading) != nil)
+    }
+
+    @Test("it takes what can change while jobs run, and says what it took and what it left") func reload() async throws
+    {
+        let fleet = try await ProcessFleet()
+        let directory = TemporaryDirectory()
+        func configure(_ text: String) throws {
+            try Data(text.utf8).write(to: URL(fileURLWithPath: directory.file("conf")))
+        }
+        try configure("slots = 1\n")
+        let worker = try ChildProcess("haul", fleet.arguments("w") + ["--config", directory.file("conf")])
+        try await fleet.push("one")
+        try await fleet.push("two")
+        try await fleet.wait("one", for: "running")
+        #expect(try await fleet.server.cli("LLEN", "haul:{default}:jobs") == "1")
+
+        try configure("slots = 2\nlimit-rate = 900000000\nkeep-free = 1000\n")
+        worker.kill(SIGHUP)
+        try await fleet.wait("two", for: "running")
+        try await fleet.wait(for: "taken=\"slots limit-rate\"", from: worker)
+        try await fleet.wait(for: "settings=keep-free", from: worker)
+
+        try configure("slots = 2\nca = /no/such/file\n")
+        worker.kill(SIGHUP)
+        try await fleet.wait(for: "settings stay as they were", from: worker)
+        try configure("slot = 2\n")
+        worker.kill(SIGHUP)
+        try await fleet.wait(for: "Did you mean slots?", from: worker)
+
+        fleet.gate.open()
+        for id in ["one", "two"] { try await fleet.wait(id, for: "completed") }
+        try await fleet.end(worker)
+    }
+}

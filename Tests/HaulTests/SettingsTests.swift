@@ -1,0 +1,95 @@
+import Foundation
+import HaulTestSupport
+import Testing
+
+/// Where a worker's settings come from.
+@Suite struct SettingsTests {
+    private let directory = TemporaryDirectory()
+
+    private func file(_ name: String, _ text: String) throws -> String {
+        let path = directory.file(name)
+        try Data(text.utf8).write(to: URL(fileURLWithPath: path))
+        return path
+    }
+
+    private func print(
+        _ arguments: [String], _ environment: [String: String] = [:]
+    ) async throws -> (status: Int32, out: String, err: String) {
+        let process = try ChildProcess(
+            "haul", ["worker", "--print-config"] + arguments,
+            environment: ["HAUL_REDIS": ""].merging(environment) { $1 })
+        let status = try await process.wait()
+        return (status, process.standardOutput, process.standardError)
+    }
+
+    @Test(
+        "arguments come before the environment, that before credentials, those before the file, and it before defaults")
+    func precedence() async throws {
+        let file = try file(
+            "conf",
+            """
+            # A comment.
+            root = /srv
+            slots = 4
+              grace=7
+            limit-rate = 1000
+            connections = 3
+            queue = high=2
+            queue = low
+            remote-time = yes
+            allow-private = no
+            redis = redis://of-the-file
+            proxy-file = \(try self.file("proxy", "socks5h://user:planted@10.0.0.1:1080\n"))
+
+            """)
+        _ = try self.file("redis", "redis://:planted@of-a-credential\n")
+        _ = try self.file("limit-rate", "2000")
+        let said = try await print(
+            ["--slots", "6", "--config", file],
+            [
+                "HAUL_SLOTS": "5", "HAUL_GRACE": "8", "CREDENTIALS_DIRECTORY": directory.path,
+                "HAUL_ALLOW_ADDRESS": "10.0.0.0/8, 192.168.0.0/16",
+            ])
+        #expect(said.status == 0, "\(said.err)")
+        for words in [
+            "# from the command line:\nslots = 6\n", "# from the variable HAUL_GRACE:\ngrace = 8\n",
+            "# from the credential limit-rate:\nlimit-rate = 2000\n", "# from \(file):6:\nconnections = 3\n",
+            "queue = high=2\nqueue = low\n", "remote-time = yes\n", "allow-private = no\n",
+            "# from the credential redis:\nredis = redis://of-a-credential\n", "proxy = socks5h://10.0.0.1:1080\n",
+            "allow-address = 10.0.0.0/8\nallow-address = 192.168.0.0/16\n", "\n# lease = 8.0\n", "\n# name =\n",
+        ] {
+            #expect(said.out.contains(words), "\(words)\n\(said.out)")
+        }
+        #expect(!said.out.contains("planted"))
+        // What is printed may be read again.
+        let again = try await print(["--config", try self.file("again", said.out)])
+        #expect(again.status == 0, "\(again.err)")
+        #expect(again.out.contains("\ngrace = 8\n"))
+    }
+
+    @Test("what is wrong is told with its place, and with what it was perhaps meant to be") func errors() async throws {
+        for (text, words) in [
+            ("slot = 3", ":1: \"slot\" is no option of haul worker. Did you mean slots?"),
+            ("\nrubbish", ":2: \"rubbish\" is no setting: write option = value"),
+            ("slots = 3\nslots = 4", ":2: slots is there already, in line 1"),
+            ("remote-time = maybe", "remote-time must be true or false"),
+            ("config = x", "\"config\" is no option"),
+            ("redis-file = /no/such/file", "/no/such/file, which cannot be read"),
+            ("slots = none", "(--slots comes from"), ("lease = 1", "(--lease comes from"),
+            ("connections = many", "(--connections comes from"),
+        ] {
+            let said = try await print(["--root", "/srv", "--config", try file("conf", text)])
+            #expect(said.status == 2, "\(text): \(said.out)")
+            #expect(said.err.contains(words), "\(text): \(said.err)")
+        }
+        #expect(try await print(["--root", "/srv"], ["HAUL_CONFIG": "/no/such/file"]).err.contains("cannot be read"))
+        #expect(try await print(["--root", "/srv"], ["HAUL_SLOTS": "x"]).err.contains("the variable HAUL_SLOTS"))
+        #expect(try await print([]).err.contains("--root"))
+    }
+
+    @Test("no other command takes a worker's settings") func others() async throws {
+        let process = try ChildProcess(
+            "haul", ["stats", "--help"], environment: ["HAUL_SLOTS": "x", "HAUL_CONFIG": "/no"])
+        #expect(try await process.wait() == 0)
+    }
+}
