@@ -1,18 +1,30 @@
 import Glibc
 
-/// Where a server listens: an IP address and a port.
+/// Where a server listens: an IP address and a port, or a unix socket.
 package struct ListenAddress: Sendable, CustomStringConvertible {
-    /// In network byte order: 4 or 16 bytes.
+    /// In network byte order: 4 or 16 bytes; empty for a unix socket.
     private let address: [UInt8]
+    /// Of a unix socket.
+    private let path: String?
     /// 0 lets the system choose.
     package let port: UInt16
 
-    /// `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080` (which is 127.0.0.1), or a port alone, on 127.0.0.1. nil for anything else.
+    /// `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080` (which is 127.0.0.1), `:8080` or a port alone, on 127.0.0.1, or
+    /// `unix:/run/haul.sock`. nil for anything else.
     package init?(_ text: String) {
+        if text.hasPrefix("unix:") {
+            let path = String(text.dropFirst(5))
+            guard path.hasPrefix("/"), path.utf8.count < MemoryLayout.size(ofValue: sockaddr_un().sun_path) else {
+                return nil
+            }
+            (address, port, self.path) = ([], 0, path)
+            return
+        }
+        path = nil
         var host = "127.0.0.1"
         var digits = text[...]
         if let colon = text.lastIndex(of: ":") {
-            host = String(text[..<colon])
+            if colon > text.startIndex { host = String(text[..<colon]) }
             digits = text[text.index(after: colon)...]
         }
         if host == "localhost" { host = "127.0.0.1" }
@@ -31,10 +43,10 @@ package struct ListenAddress: Sendable, CustomStringConvertible {
 
     /// Only this machine reaches it.
     package var isLoopback: Bool {
-        address.count == 4 ? address[0] == 127 : address == [UInt8](repeating: 0, count: 15) + [1]
+        path != nil || address.count == 4 ? address[0] == 127 : address == [UInt8](repeating: 0, count: 15) + [1]
     }
 
-    package var description: String { "\(host):\(port)" }
+    package var description: String { path.map { "unix:\($0)" } ?? "\(host):\(port)" }
 
     private var host: String {
         var text = [CChar](repeating: 0, count: Int(INET6_ADDRSTRLEN))
@@ -45,6 +57,7 @@ package struct ListenAddress: Sendable, CustomStringConvertible {
 
     /// A socket that listens here, and where it does, as the system chose the port. Throws the errno.
     func listen() throws(ServerError) -> (socket: Int32, address: ListenAddress) {
+        if let path { return (try listen(path), self) }
         let isIPv4 = address.count == 4
         let type = Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue) | Int32(SOCK_NONBLOCK.rawValue)
         let socket = Glibc.socket(isIPv4 ? AF_INET : AF_INET6, type, 0)
@@ -60,7 +73,41 @@ package struct ListenAddress: Sendable, CustomStringConvertible {
         return (socket, ListenAddress(address: address, port: Self.port(of: socket)))
     }
 
-    private init(address: [UInt8], port: UInt16) { (self.address, self.port) = (address, port) }
+    private init(address: [UInt8], port: UInt16) { (self.address, self.port, path) = (address, port, nil) }
+
+    /// What an ended process left of its socket goes; a live one's stays.
+    private func listen(_ path: String) throws(ServerError) -> Int32 {
+        var place = sockaddr_un()
+        place.sun_family = sa_family_t(AF_UNIX)
+        withUnsafeMutableBytes(of: &place.sun_path) { $0.copyBytes(from: path.utf8) }
+        let type = Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue) | Int32(SOCK_NONBLOCK.rawValue)
+        func attempt(_ call: (Int32, UnsafePointer<sockaddr>, socklen_t) -> Int32) -> (socket: Int32, code: Int32) {
+            let socket = Glibc.socket(AF_UNIX, type, 0)
+            guard socket >= 0 else { return (-1, errno) }
+            let status = withUnsafePointer(to: &place) {
+                $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                    call(socket, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
+                }
+            }
+            return (socket, status == 0 ? 0 : errno)
+        }
+        var bound = attempt { bind($0, $1, $2) }
+        if bound.code == EADDRINUSE {
+            let peer = attempt { connect($0, $1, $2) }
+            close(peer.socket)
+            if peer.code == ECONNREFUSED {
+                unlink(path)
+                close(bound.socket)
+                bound = attempt { bind($0, $1, $2) }
+            }
+        }
+        guard bound.code == 0, Glibc.listen(bound.socket, 512) == 0 else {
+            let code = bound.code == 0 ? errno : bound.code
+            close(bound.socket)
+            throw ServerError(self, code)
+        }
+        return bound.socket
+    }
 
     private func bind4(_ socket: Int32) -> Int32 {
         var place = sockaddr_in()

@@ -4,6 +4,7 @@ import HaulBus
 import HaulContract
 import HaulFileStore
 import HaulHTTP
+import HaulHTTPServer
 import HaulLogs
 import HaulRedis
 import HaulWorker
@@ -44,6 +45,7 @@ struct WorkerCommand: AsyncParsableCommand {
         help: "trace, debug, info, notice, warning or error.",
         completion: .list(["trace", "debug", "info", "notice", "warning", "error"]))
     var logLevel = "info"
+    @Option(help: "Serve /healthz, /readyz and /metrics here: ADDRESS:PORT or unix:/PATH.") var http: String?
     @Option(help: "logfmt or json.") var logFormat = LogFormat.logfmt
     @Option(
         help: "A file of settings: lines option = value, by the names of these options. [HAUL_CONFIG]",
@@ -53,6 +55,7 @@ struct WorkerCommand: AsyncParsableCommand {
 
     func run() async throws {
         let configuration = try configuration()
+        let address = try address()
         if printConfig { return try printSettings() }
         let output = LogOutput(descriptor: STDERR_FILENO)
         let format = logFormat
@@ -64,10 +67,22 @@ struct WorkerCommand: AsyncParsableCommand {
         for doubt in Settings.ofThisProcess?.doubts ?? [] { log.warning("\(doubt)") }
         let worker: Worker
         do { worker = try Worker(configuration, log: log) } catch { throw ExitStatus.because(.usage, error.message) }
-        try await WorkerService(worker, log: log, output: output, grace: configuration.graceTime) {
+        try await WorkerService(
+            worker, log: log, output: output, grace: configuration.graceTime, address: address
+        ) {
             let arguments = try Settings.complete(Array(CommandLine.arguments.dropFirst()))
             return try Self.reading(arguments).configuration()
         }.run()
+    }
+
+    private func address() throws -> ListenAddress? {
+        try http.map { text in
+            guard let address = ListenAddress(text) else {
+                throw ExitStatus.because(
+                    .usage, "--http wants an IP address and a port, or unix:/PATH, not \"\(text)\"")
+            }
+            return address
+        }
     }
 
     /// The command that `arguments` make. Says what is wrong with them.

@@ -1,5 +1,6 @@
 import Glibc
 import HaulContract
+import HaulHTTPServer
 import HaulLogs
 import HaulRedis
 import HaulWorker
@@ -11,27 +12,57 @@ struct WorkerService {
     let log: Logger
     let output: LogOutput
     let grace: Duration
+    /// Where the worker's figures are served; nil: nowhere.
+    let address: ListenAddress?
     /// What is configured now. Throws after it has said what is wrong.
     let configuration: @Sendable () throws -> WorkerConfiguration
     private let manager = ServiceManager()
 
     init(
-        _ worker: Worker, log: Logger, output: LogOutput, grace: Duration,
+        _ worker: Worker, log: Logger, output: LogOutput, grace: Duration, address: ListenAddress?,
         configuration: @escaping @Sendable () throws -> WorkerConfiguration
     ) {
         (self.worker, self.log, self.output, self.grace) = (worker, log, output, grace)
-        self.configuration = configuration
+        (self.address, self.configuration) = (address, configuration)
     }
 
     /// Until the worker has ended.
     func run() async throws {
+        defer { output.flush() }
+        let server = try await serve()
         let work = Task { try await worker.run() }
         let tasks = [Task { await endAtSignals(work) }, Task { await takeSettings() }, Task { await tellManager() }]
         defer {
             for task in tasks { task.cancel() }
-            output.flush()
         }
-        do { try await work.value } catch let error as RedisError { throw ExitStatus.because(error) }
+        let result = await work.result
+        await server?.stop()
+        do { try result.get() } catch let error as RedisError { throw ExitStatus.because(error) }
+    }
+
+    /// Serves the worker's page from before it is registered: that it waits for Redis is worth knowing.
+    private func serve() async throws -> HTTPServer? {
+        guard let address else { return nil }
+        var limits = ServerLimits()
+        (limits.connections, limits.streams, limits.body) = (64, 0, 0)
+        let page = worker.page
+        let server = HTTPServer(limits: limits) { request in
+            let text = "text/plain; charset=utf-8"
+            guard request.method == "GET" || request.method == "HEAD" else {
+                return ServerResponse(
+                    405, fields: [("Allow", "GET, HEAD"), ("Content-Type", text)],
+                    body: .bytes(Array("only GET and HEAD are answered here\n".utf8)))
+            }
+            guard let answer = await page.answer(request.path) else {
+                return ServerResponse(404, text, "/healthz, /readyz and /metrics are here\n")
+            }
+            return ServerResponse(answer.status, answer.type, answer.text)
+        }
+        do {
+            let place = try await server.listen(on: address)
+            log.info("serving metrics and health", metadata: ["address": "\(place)"])
+        } catch { throw ExitStatus.because(.usage, "--http: \(error)") }
+        return server
     }
 
     /// Whoever started it in a terminal means the end by SIGHUP, too.

@@ -28,7 +28,7 @@ struct Settings: Sendable {
     }
 
     /// Verbs that are services, and so have settings.
-    static let commands: Set<String> = ["worker", "web"]
+    static let commands: Set<String> = ["worker"]
 
     /// Of the command that runs, for messages.
     private static let current = Mutex<Settings?>(nil)

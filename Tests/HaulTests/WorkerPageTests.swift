@@ -1,0 +1,52 @@
+import Foundation
+import HaulTestSupport
+import Testing
+
+/// What a worker answers over HTTP.
+@Suite struct WorkerPageTests {
+    @Test("it serves health and metrics on an address or a unix socket, and nothing else") func page() async throws {
+        let fleet = try await ProcessFleet(held: nil)
+        let socket = fleet.root.file(".http")
+        let port = try LoopbackSocket.bind()
+        close(port.descriptor)
+        for (address, place) in [
+            ("127.0.0.1:\(port.port)", ["http://127.0.0.1:\(port.port)"]),
+            ("unix:\(socket)", ["--unix-socket", socket, "http://worker"]),
+            // What a worker that was killed left of its socket is in nobody's way.
+            ("unix:\(socket)", ["--unix-socket", socket, "http://worker"]),
+        ] {
+            let worker = try ChildProcess("haul", fleet.arguments("w") + ["--http", address])
+            try await fleet.wait(for: "msg=working", from: worker)
+            func get(_ path: String, _ more: String...) async throws -> String {
+                let arguments = ["-s", "--max-time", "10", "-w", " %{http_code}"] + more
+                let curl = try ChildProcess("curl", arguments + place.dropLast() + [place.last! + path])
+                _ = try await curl.wait()
+                return curl.standardOutput
+            }
+            #expect(try await get("/healthz") == "ok\n 200")
+            try await eventually { try await get("/readyz") == "ok\n 200" }
+            let metrics = try await get("/metrics")
+            #expect(metrics.hasSuffix(" 200") && metrics.contains("\nhaul_slots 3\n"), "\(metrics)")
+            try await Promtool.check(String(metrics.dropLast(4)))
+            #expect(try await get("/").hasSuffix(" 404"))
+            #expect(try await get("/metrics", "-X", "POST").hasSuffix(" 405"))
+            #expect(try await get("/healthz", "-I").contains("200"))
+            worker.kill(SIGKILL)
+            _ = try await worker.wait()
+        }
+    }
+
+    @Test("an address that cannot be is an error, and so is one that is taken") func wrong() async throws {
+        let fleet = try await ProcessFleet(held: nil)
+        let taken = try LoopbackSocket.listen()
+        defer { close(taken.descriptor) }
+        for (address, words) in [
+            ("nowhere", "--http wants"), ("unix:relative", "--http wants"),
+            ("127.0.0.1:\(taken.port)", "Address already in use"),
+        ] {
+            let worker = try ChildProcess("haul", fleet.arguments("w") + ["--http", address])
+            #expect(try await worker.wait() == 2)
+            #expect(worker.standardError.contains(words), "\(worker.standardError)")
+        }
+    }
+}
