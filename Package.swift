@@ -115,6 +115,11 @@ let package = Package(
         .executableTarget(
             name: "redis-bench", dependencies: ["HaulRedis"], path: "Tests/bench/redis", swiftSettings: settings),
 
+        // The Swift program of docs/producers.md, as it stands there.
+        .executableTarget(
+            name: "producer-example", dependencies: ["HaulClient"], path: "Tests/examples/producer",
+            swiftSettings: settings),
+
         // Tests: one target for each room, and what they share.
         .target(
             name: "HaulTestSupport",
@@ -126,7 +131,7 @@ let package = Package(
         tests("ContractTests", ["HaulContract"]),
         tests("RedisTests", ["HaulRedis"]),
         tests("BusTests", ["HaulBus", "HaulContract", "HaulRedis"]),
-        tests("HaulClientTests", ["HaulClient"]),
+        tests("HaulClientTests", ["HaulClient", "haul"]),
         tests("HTTPTests", ["HaulContract", "HaulExecutors", "HaulFileStore", "HaulHTTP"]),
         tests("FileStoreTests", ["HaulContract", "HaulExecutors", "HaulFileStore", "HaulHTTP", "HaulStorage"]),
         tests("DownloadTests", ["HaulActivities", "HaulContract", "HaulFileStore", "HaulHTTP", "HaulStorage"]),
@@ -139,6 +144,6 @@ let package = Package(
         tests("LogsTests", ["HaulContract", "HaulLogs", logging]),
         tests("MetricsTests", ["HaulMetrics", metrics]),
         tests("WebTests", ["HaulBus", "HaulContract", "HaulHTTPServer", "HaulRedis", "HaulWeb"]),
-        tests("HaulTests", ["HaulActivities", "HaulContract", "haul"]),
+        tests("HaulTests", ["HaulActivities", "HaulContract", "haul", "producer-example"]),
     ]
 )

@@ -85,7 +85,7 @@ extension Inspection {
 }
 
 extension Array {
-    func pages(of size: Int) -> [ArraySlice<Element>] {
+    package func pages(of size: Int) -> [ArraySlice<Element>] {
         stride(from: 0, to: count, by: size).map { self[$0..<Swift.min($0 + size, count)] }
     }
 }

@@ -8,7 +8,7 @@ package struct Element: Sendable {
     /// The first of its URLs, without secrets.
     package let maskedURL: String
     /// `at`.
-    let moment: Int64?
+    package let moment: Int64?
 
     /// The id is worked out as the claim does: as given, else from the URL and the path, or from the whole element if
     /// more than those decide what is downloaded.
@@ -51,11 +51,44 @@ extension Queue {
         return Dictionary(made.map { ($0.id, $0.moment ?? moment) }) { max($0, $1) }
     }
 
-    /// Puts jobs at the end of the line: one plain LPUSH.
-    package func push(_ elements: [Element]) async throws(RedisError) {
-        for batch in stride(from: 0, to: elements.count, by: 500) {
-            let texts = elements[batch..<min(batch + 500, elements.count)].map(\.text)
-            try await redis.send(Command(arguments: ["LPUSH", keys.jobs] + texts))
+    /// Puts jobs at the end of the line: a plain LPUSH, of many jobs several, in one round trip.
+    ///
+    /// - Parameters:
+    ///   - toFront: They are taken before all others: RPUSH.
+    ///   - replicas: So many are asked, for at most `wait`, whether they have it.
+    ///   - waiter: A client of its own for that: WAIT holds up what comes behind it.
+    /// - Returns: How many replicas have it, as far as that was asked.
+    @discardableResult
+    package func push(
+        _ elements: [Element], toFront: Bool = false, replicas: Int = 0, within wait: Duration = .zero,
+        on waiter: Redis? = nil
+    ) async throws(RedisError) -> Int {
+        // The front of the line is the right end of the list: what is pushed there last is taken first.
+        let texts = toFront ? elements.map(\.text).reversed() : elements.map(\.text)
+        let batches = texts.pages(of: 500).map { page in
+            Call.command(Command(arguments: [toFront ? "RPUSH" : "LPUSH", keys.jobs] + Array(page)))
         }
+        guard let waiter, replicas > 0 else {
+            for reply in try await redis.pipeline(batches) { _ = try reply.get() }
+            return 0
+        }
+        let question = Call.command(Command("WAIT", replicas, max(1, wait.milliseconds)))
+        var count = 0
+        for reply in try await waiter.pipeline(batches + [question], blocking: wait) {
+            count = try reply.get().int ?? 0
+        }
+        return count
+    }
+
+    /// Takes the oldest final event of a list of replies; nil if none came within `wait`.
+    ///
+    /// `waiter` is a client of its own: BRPOP holds up what comes behind it.
+    package func reply(
+        to name: String, within wait: Duration, on waiter: Redis
+    ) async throws(RedisError) -> [UInt8]? {
+        let seconds = String(max(0.01, wait.secondsValue))
+        let replies = try await waiter.pipeline(
+            [.command(Command("BRPOP", keys.reply(name), seconds))], blocking: wait)
+        return try replies[0].get().array?.last?.bytes
     }
 }

@@ -68,6 +68,13 @@ extension Queue {
         }
     }
 
+    /// The ids of jobs that got into `state`, a final one or `paused`, at `moment` or later, oldest first, at most 100,000.
+    package func ids(in state: JobState, since moment: Int64) async throws(RedisError) -> [String] {
+        let reply = try await redis.send(
+            Command("ZRANGE", keys.index(state), moment, "+inf", "BYSCORE", "LIMIT", 0, 100_000))
+        return (reply.array ?? []).compactMap(\.string)
+    }
+
     /// How many jobs are in `state`; of queued ones, how many elements are in line.
     package func count(in state: JobState) async throws(RedisError) -> Int {
         try await redis.send(Command(state == .queued ? "LLEN" : "ZCARD", keys.index(state))).int ?? 0
@@ -131,5 +138,11 @@ extension Queue {
         Subscription(
             redis.url, name: "haul-events", channels: ids?.map(keys.events) ?? [],
             patterns: ids == nil ? [keys.events("*")] : [])
+    }
+
+    /// The same over a connection that others share.
+    package func events(of ids: [String]?, over subscriber: Subscriber) -> Subscription {
+        Subscription(
+            subscriber, channels: ids?.map(keys.events) ?? [], patterns: ids == nil ? [keys.events("*")] : [])
     }
 }

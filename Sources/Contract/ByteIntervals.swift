@@ -1,28 +1,28 @@
 /// A set of bytes as sorted, disjoint, non-touching half-open intervals: what is on disk of a file.
 ///
 /// It is the value of the bus's `offsets` hash: field = first byte, value = the byte after the last one.
-public struct ByteIntervals: Sendable, Equatable {
+package struct ByteIntervals: Sendable, Equatable {
     /// Ascending; neighbours never touch.
-    public private(set) var intervals: [Range<Int64>] = []
+    package private(set) var intervals: [Range<Int64>] = []
 
-    public init() {}
+    package init() {}
 
-    public init(_ intervals: some Sequence<Range<Int64>>) { for interval in intervals { insert(interval) } }
+    package init(_ intervals: some Sequence<Range<Int64>>) { for interval in intervals { insert(interval) } }
 
     /// The number of bytes in the set.
-    public var count: Int64 { intervals.reduce(0) { $0 + ($1.upperBound - $1.lowerBound) } }
+    package var count: Int64 { intervals.reduce(0) { $0 + ($1.upperBound - $1.lowerBound) } }
 
     /// The byte after the highest one, 0 if empty: a file that holds these bytes is at least this long.
-    public var end: Int64 { intervals.last?.upperBound ?? 0 }
+    package var end: Int64 { intervals.last?.upperBound ?? 0 }
 
-    public var isEmpty: Bool { intervals.isEmpty }
+    package var isEmpty: Bool { intervals.isEmpty }
 
-    public func contains(_ range: Range<Int64>) -> Bool {
+    package func contains(_ range: Range<Int64>) -> Bool {
         range.isEmpty || intervals.contains { $0.lowerBound <= range.lowerBound && range.upperBound <= $0.upperBound }
     }
 
     /// Adds the bytes of `range`, merging it with what it overlaps or touches.
-    public mutating func insert(_ range: Range<Int64>) {
+    package mutating func insert(_ range: Range<Int64>) {
         guard !range.isEmpty else { return }
         // Bytes mostly arrive in order, so the place is nearly always the end.
         if let last = intervals.last, last.upperBound < range.lowerBound { return intervals.append(range) }
@@ -35,7 +35,7 @@ public struct ByteIntervals: Sendable, Equatable {
     }
 
     /// The bytes of `0..<total` that are not in the set, in order.
-    public func gaps(in total: Int64) -> [Range<Int64>] {
+    package func gaps(in total: Int64) -> [Range<Int64>] {
         var gaps: [Range<Int64>] = []
         var position: Int64 = 0
         for interval in intervals where interval.lowerBound < total {

@@ -2,8 +2,11 @@
 ///
 /// Open: an event of a newer worker keeps all of its members, known or not.
 public struct Event: Sendable, Equatable {
+    /// As it is on the wire: `progress`, `completed`. ``kind-swift.property`` is the same as a type.
     public let name: String
+    /// The job's id; `unknown` if a rejected element has none that is valid.
     public let id: String
+    /// The name of the queue.
     public let queue: String
     /// Grows with every event of the job, as long as no data is lost; nil for events that belong to no job.
     public let sequence: Int64?
@@ -11,6 +14,7 @@ public struct Event: Sendable, Equatable {
     public let epoch: Int64?
     /// Unix milliseconds, by Redis' clock.
     public let at: Int64
+    /// The name of the worker that tells it, if one does.
     public let worker: String?
     /// The whole object.
     public let json: JSON
@@ -33,6 +37,7 @@ public struct Event: Sendable, Equatable {
     /// What orders the events of a job; nil for events that belong to no job.
     public var position: EventPosition? { sequence.map { EventPosition(epoch: epoch ?? 0, sequence: $0) } }
 
+    /// A member of the object, as it came.
     public subscript(member: String) -> JSON? { json[member] }
 
     /// The final state that this event announces, if it announces one.

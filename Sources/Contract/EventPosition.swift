@@ -6,10 +6,17 @@ public struct EventPosition: Sendable, Hashable, Comparable {
     /// Grows with every event of the job.
     public let sequence: Int64
 
+    /// A position as a hash or an event tells it.
     public init(epoch: Int64, sequence: Int64) { (self.epoch, self.sequence) = (epoch, sequence) }
 
+    /// Epochs count first.
     public static func < (one: Self, other: Self) -> Bool {
         (one.epoch, one.sequence) < (other.epoch, other.sequence)
+    }
+
+    /// Whether no event can be between `earlier` and this one.
+    package func follows(_ earlier: EventPosition) -> Bool {
+        epoch == earlier.epoch && sequence == earlier.sequence + 1
     }
 
     /// Before every event.

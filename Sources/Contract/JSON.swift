@@ -1,18 +1,26 @@
 /// A JSON value as it was written: numbers keep their digits, objects their order, and every value its raw text, so that
 /// nothing a producer wrote is ever re-encoded (RFC 8259).
 public enum JSON: Sendable, Equatable {
+    /// null.
     case null
+    /// true or false.
     case bool(Bool)
     /// The digits as written.
     case number(String)
+    /// A text, without its escapes.
     case string(String)
+    /// A list.
     case array([JSON])
+    /// The members in the order in which they were written.
     case object([Member])
 
     /// A member of an object: its value, and the value's text as written.
     public struct Member: Sendable, Equatable {
+        /// The member's name.
         public let name: String
+        /// Its value.
         public let value: JSON
+        /// The value's text, as written.
         public let raw: String
     }
 
@@ -21,6 +29,7 @@ public enum JSON: Sendable, Equatable {
 
     /// What is wrong with a text that is no JSON.
     public struct SyntaxError: Error, Sendable, CustomStringConvertible {
+        /// A sentence about it.
         public let description: String
     }
 
@@ -30,16 +39,23 @@ public enum JSON: Sendable, Equatable {
         self = try reader.document()
     }
 
+    /// Reads one value that fills the whole text.
     public init(_ text: String) throws(SyntaxError) { try self.init(text.utf8) }
 
+    /// The text, if it is one.
     public var string: String? { if case .string(let text) = self { text } else { nil } }
+    /// Whether it is true, if it is true or false.
+    public var bool: Bool? { if case .bool(let value) = self { value } else { nil } }
+    /// The number, if it is one.
     public var double: Double? { if case .number(let digits) = self { Double(digits) } else { nil } }
     /// A whole number; `3.0` and `1e3` count as whole.
     public var integer: Int64? {
         guard case .number(let digits) = self else { return nil }
         return Int64(digits) ?? Double(digits).flatMap { Int64(exactly: $0) }
     }
+    /// The elements, if it is a list.
     public var array: [JSON]? { if case .array(let elements) = self { elements } else { nil } }
+    /// The members in their order, if it is an object.
     public var members: [Member]? { if case .object(let members) = self { members } else { nil } }
 
     /// An object's member. By bytes: Swift takes different texts for the same where they look the same.

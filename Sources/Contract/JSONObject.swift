@@ -1,28 +1,28 @@
 /// Writes a JSON object, member by member, in the order in which they are set.
-public struct JSONObject: Sendable {
+package struct JSONObject: Sendable {
     /// The members without the braces around them.
-    public private(set) var members = ""
+    package private(set) var members = ""
 
-    public init() {}
+    package init() {}
 
     /// The object as JSON text.
-    public var text: String { "{\(members)}" }
+    package var text: String { "{\(members)}" }
 
     /// Sets a member to a text; nil leaves it out.
-    public mutating func set(_ name: String, _ text: String?) { set(name, json: text.map(JSON.quoted)) }
+    package mutating func set(_ name: String, _ text: String?) { set(name, json: text.map(JSON.quoted)) }
 
     /// Sets a member to a whole number; nil leaves it out.
-    public mutating func set(_ name: String, _ number: (some BinaryInteger)?) {
+    package mutating func set(_ name: String, _ number: (some BinaryInteger)?) {
         set(name, json: number.map { "\($0)" })
     }
 
     /// Sets a member to a number, which must be finite; nil leaves it out.
-    public mutating func set(_ name: String, _ number: Double?) { set(name, json: number.map { "\($0)" }) }
+    package mutating func set(_ name: String, _ number: Double?) { set(name, json: number.map { "\($0)" }) }
 
-    public mutating func set(_ name: String, _ value: Bool) { set(name, json: value ? "true" : "false") }
+    package mutating func set(_ name: String, _ value: Bool) { set(name, json: value ? "true" : "false") }
 
     /// Sets a member to what is JSON already; nil leaves it out.
-    public mutating func set(_ name: String, json: String?) {
+    package mutating func set(_ name: String, json: String?) {
         guard let json else { return }
         if !members.isEmpty { members += "," }
         members += "\(JSON.quoted(name)):\(json)"

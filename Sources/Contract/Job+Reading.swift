@@ -1,8 +1,11 @@
 extension Job {
     /// Why a text is no job. `description` begins with the field's name, or with "element" if there is none to name.
     public struct Invalid: Error, Sendable, Equatable, CustomStringConvertible {
+        /// The field's name; nil if the whole element is wrong.
         public let field: String?
+        /// What the field must be.
         public let reason: String
+        /// The field and the reason.
         public var description: String { "\(field ?? "element"): \(reason)" }
 
         package init(field: String?, reason: String) { (self.field, self.reason) = (field, reason) }
@@ -57,7 +60,7 @@ extension Job {
         case "id": id = value.string
         case "path": path = value.string
         case "if_exists": ifExists = IfExists(rawValue: value.string!)!
-        case "fresh_for": freshFor = value.double
+        case "fresh_for": freshFor = value.double.map { .seconds($0) }
         case "checksum": checksum = Checksum(value.string!)
         case "size": size = value.integer
         case "content_type": contentType = value.string
@@ -69,10 +72,10 @@ extension Job {
         case "max_bytes": maxBytes = value.integer
         case "min_speed": minSpeed = value.integer
         case "retries": retries = value.integer.map { Int($0) }
-        case "connect_timeout": connectTimeout = value.double
-        case "stall_timeout": stallTimeout = value.double
-        case "delay": delay = value.double
-        case "deadline": deadline = value.double
+        case "connect_timeout": connectTimeout = value.double.map { .seconds($0) }
+        case "stall_timeout": stallTimeout = value.double.map { .seconds($0) }
+        case "delay": delay = value.double.map { .seconds($0) }
+        case "deadline": deadline = value.double.map { .seconds($0) }
         case "reply_to": replyTo = value.string
         case "meta": meta = member.raw
         case "at": at = value.integer
@@ -96,10 +99,12 @@ extension Job.Checksum {
         self.init(algorithm: algorithm, digest: String(Substring(digest)).lowercased())
     }
 
+    /// As it is on the wire: `sha256:…`.
     public var description: String { "\(algorithm.rawValue):\(digest)" }
 }
 
 extension Job.Checksum.Algorithm {
+    /// How long a digest is.
     public var hexadecimalDigits: Int {
         switch self {
         case .md5: 32

@@ -6,9 +6,13 @@ public enum JobState: String, Sendable, CaseIterable, Codable {
     case scheduled
     /// Claimed by a worker that holds its lease.
     case running
+    /// Stopped by a request. Its bytes are kept.
     case paused
+    /// Its file is whole, and durable.
     case completed
+    /// It ended with an error. Its bytes are kept for a retry.
     case failed
+    /// Ended by a request. Its bytes are removed.
     case cancelled
 
     /// A final state; only a new push or an operator leads out of it.

@@ -1,7 +1,7 @@
 /// URLs without their secrets, for events, logs and messages.
-public enum MaskedURL {
+package enum MaskedURL {
     /// `url` without credentials and fragment, its query string replaced.
-    public static func text(_ url: String) -> String {
+    package static func text(_ url: String) -> String {
         // By bytes: to Swift an "@" beside a combining mark is another character.
         var rest = url[...].utf8
         if let fragment = rest.firstIndex(of: UInt8(ascii: "#")) { rest = rest[..<fragment] }

@@ -1,25 +1,25 @@
 /// How far a job has come, as any worker needs it to go on: the remote entity, the partial file and its durable bytes.
 ///
 /// Lives in the job's hash (and `offsets`); written by a tick only after the bytes are synced.
-public struct ResumePoint: Sendable, Equatable {
+package struct ResumePoint: Sendable, Equatable {
     /// Names the partial file: the token of the run that opened it.
-    public var generation: String
+    package var generation: String
     /// The id of the store (a worker's root) that holds the bytes; offsets count nowhere else.
-    public var store: String
+    package var store: String
     /// The final path that was chosen, relative to the root; kept so that every worker continues the same file.
-    public var file: String
-    public var entity: Entity
+    package var file: String
+    package var entity: Entity
     /// The URL (of `urls`) that the bytes came from, masked: validators differ between mirrors by design, and a newly
     /// signed query is the same mirror.
-    public var source: String
+    package var source: String
     /// Some bytes came from others: only a digest of the whole can prove them right.
-    public var isMixed: Bool
+    package var isMixed: Bool
     /// Durable bytes.
-    public var offsets: ByteIntervals
+    package var offsets: ByteIntervals
     /// crc32c of each interval's last block (at most 4 KiB), by the interval's end: tells a cloned or restored volume.
-    public var blockChecks: [Int64: UInt32]
+    package var blockChecks: [Int64: UInt32]
 
-    public init(
+    package init(
         generation: String, store: String, file: String, entity: Entity, source: String,
         isMixed: Bool = false, offsets: ByteIntervals = ByteIntervals(), blockChecks: [Int64: UInt32] = [:]
     ) {
@@ -29,21 +29,21 @@ public struct ResumePoint: Sendable, Equatable {
 }
 
 /// What identifies one version of the remote bytes (RFC 9110 section 8.8), as the first response told it.
-public struct Entity: Sendable, Equatable {
+package struct Entity: Sendable, Equatable {
     /// Opaque and with its quotes, byte for byte as sent; weak ones keep their `W/`.
-    public var etag: String?
+    package var etag: String?
     /// Byte for byte as sent.
-    public var lastModified: String?
+    package var lastModified: String?
     /// Whether `lastModified` is strong: at least 60 s older than the response's Date. False where a strong ETag is better.
-    public var lastModifiedIsStrong: Bool
+    package var lastModifiedIsStrong: Bool
     /// Bytes; nil if the server did not say.
-    public var total: Int64?
+    package var total: Int64?
     /// Content-Encoding as sent, "" if none.
-    public var encoding: String
+    package var encoding: String
     /// What the server says the digest of the whole is: it verifies the file where the job has no checksum.
-    public var digest: Job.Checksum?
+    package var digest: Job.Checksum?
 
-    public init(
+    package init(
         etag: String? = nil, lastModified: String? = nil, lastModifiedIsStrong: Bool = false, total: Int64? = nil,
         encoding: String = "", digest: Job.Checksum? = nil
     ) {
@@ -53,26 +53,26 @@ public struct Entity: Sendable, Equatable {
 }
 
 /// What a finished file was, kept in the job's hash: `if_exists: reuse` trusts a file only if it still looks like this.
-public struct CompletedFile: Sendable, Equatable {
+package struct CompletedFile: Sendable, Equatable {
     /// Relative to the root.
-    public var file: String
-    public var bytes: Int64
-    public var store: String
+    package var file: String
+    package var bytes: Int64
+    package var store: String
     /// Its inode; on a file system without lasting ones what stands for it, made of size and time.
-    public var inode: UInt64
+    package var inode: UInt64
     /// Nanoseconds since 1970.
-    public var modified: Int64
-    public var entity: Entity
+    package var modified: Int64
+    package var entity: Entity
     /// The URL (of `urls`) that the bytes came from, masked.
-    public var source: String
+    package var source: String
     /// `algorithm:hex` if one was computed.
-    public var checksum: String?
+    package var checksum: String?
     /// The unix ms at which it was last known to be what the server has.
-    public var validated: Int64
+    package var validated: Int64
     /// The media type that its job asked for, and the server said it was.
-    public var contentType: String?
+    package var contentType: String?
 
-    public init(
+    package init(
         file: String, bytes: Int64, store: String, inode: UInt64, modified: Int64, entity: Entity, source: String,
         checksum: String? = nil, validated: Int64, contentType: String? = nil
     ) {

@@ -1,116 +1,60 @@
 import HaulBus
-public import HaulContract
 import HaulRedis
 
-/// A Haul queue, as a service uses it: push downloads, steer them, await their ends.
+/// A Haul queue, as a service uses it: push downloads, steer them, follow them, await their ends.
 ///
 ///     let queue = try HaulQueue(redis: "redis://127.0.0.1:6379")
-///     let id = try await queue.push(#"{"url":"https://example.org/a.iso","path":"a.iso"}"#)
-///     let result = try await queue.result(of: id)
+///     let handle = try await queue.push(Job("https://example.org/a.iso"))
+///     let result = try await handle.result(timeout: .seconds(600)).get()
+///     print(result.file ?? "", result.bytes ?? 0)
+///     await queue.close()
+///
+/// One object is enough for a service: it may be shared by any number of tasks, and keeps two connections, one for commands
+/// and one for events, whatever the number of jobs. It connects when first used, and again after a failure.
 ///
 /// Any language does the same with a plain LPUSH; docs/bus.md is the contract.
 public struct HaulQueue: Sendable {
-    /// What went wrong, in a sentence that says what to do.
-    public struct Failure: Error, Sendable, CustomStringConvertible {
-        public let description: String
-    }
+    /// The name of the queue.
+    public var name: String { queue.name.text }
 
-    /// How a job ended.
-    public struct Result: Sendable {
-        public let id: String
-        public let state: JobState
-        /// Relative to the workers' root.
-        public let file: String?
-        public let error: ErrorCode?
-        public let message: String?
-    }
+    let queue: Queue
+    /// The connection of all events.
+    let subscriber: Subscriber
+    /// For what blocks a connection: what comes behind it would wait as well.
+    let waiter: Redis
 
-    private let queue: Queue
-
-    /// `redis` is a URL: redis://[user:password@]host[:port][/db] or unix:///path. Connects when first used.
-    public init(redis: String, queue name: String = "default") throws(Failure) {
-        guard let name = QueueName(name) else {
-            throw Failure(description: "a queue's name is 1 to 64 of the characters A-Z a-z 0-9 . _ -")
+    /// Checks the URL and the name. Connects when first used.
+    ///
+    /// - Parameters:
+    ///   - redis: `redis://[user:password@]host[:port][/db]`, `rediss://…` for TLS, `unix:///path`, or the form of
+    ///     docs/operations.md for sentinels and clusters.
+    ///   - queue: 1 to 64 of `A-Z a-z 0-9 . _ -`.
+    /// - Throws: ``HaulError/Code-swift.struct/invalidURL``, ``HaulError/Code-swift.struct/invalidQueueName``.
+    public init(redis: String, queue: String = "default") throws(HaulError) {
+        guard let name = QueueName(queue) else {
+            throw HaulError(.invalidQueueName, "a queue's name is 1 to 64 of the characters A-Z a-z 0-9 . _ -")
         }
-        do { queue = Queue(name, redis: Redis(try RedisURL(redis), name: "haul-client")) } catch {
-            throw Failure(description: error.message)
-        }
+        let url: RedisURL
+        do { url = try RedisURL(redis) } catch { throw HaulError(error) }
+        self.queue = Queue(name, redis: Redis(url, name: "haul-client"))
+        subscriber = Subscriber(url, name: "haul-client-events")
+        waiter = Redis(url, name: "haul-client-waits")
     }
 
-    /// Puts a job in line and returns its id. `json` is an object as docs/bus.md describes it; it is checked first.
-    @discardableResult
-    public func push(_ json: String) async throws(Failure) -> String {
-        let element = try element(json)
-        _ = try await reaching { () throws(RedisError) in try await queue.push(now: [element]) }
-        return element.id
+    /// Ends all connections. Calls that wait, and sequences, end with ``HaulError/Code-swift.struct/closed``; later calls throw it.
+    public func close() async {
+        await subscriber.close()
+        await waiter.close()
+        await queue.redis.close()
     }
 
-    /// Puts a job in line and waits for the end that this push leads to, even if the job had ended before.
-    public func download(_ json: String) async throws(Failure) -> Result {
-        let element = try element(json)
-        let pushed = try await reaching { () throws(RedisError) in try await queue.push(now: [element]) }
-        return try await result(of: element.id, pushedAt: pushed[element.id])
-    }
-
-    /// Asks for a pause; the offsets are kept. Takes effect within 3 seconds.
-    public func pause(_ ids: String...) async throws(Failure) { try await request(.paused, ids) }
-
-    /// Resumes what is paused, or retries what has failed, at the front of the line.
-    public func resume(_ ids: String...) async throws(Failure) { try await request(.running, ids) }
-
-    /// Ends jobs and removes their partial files.
-    public func cancel(_ ids: String...) async throws(Failure) { try await request(.cancelled, ids) }
-
-    /// The state of a job, nil while no worker has seen it.
-    public func state(of id: String) async throws(Failure) -> JobState? {
-        try await reaching { () throws(RedisError) in try await queue.job(id)?.state }
-    }
-
-    /// The job's events as they are published, from now on; ends when the task is cancelled.
-    public func events(of id: String) -> AsyncStream<Event> {
-        let subscription = queue.events(of: [id])
-        return AsyncStream { continuation in
-            let task = Task {
-                for await element in subscription {
-                    if case .message(_, let payload) = element, let event = Event(payload) { continuation.yield(event) }
-                }
-                continuation.finish()
-            }
-            continuation.onTermination = { _ in task.cancel() }
-        }
-    }
-
-    /// Waits until the job is completed, failed or cancelled, at once if it is already. Lost messages do not matter: the
-    /// hash is looked at.
-    public func result(of id: String) async throws(Failure) -> Result { try await result(of: id, pushedAt: nil) }
-
-    /// The end that a push of this moment leads to; any without one.
-    private func result(of id: String, pushedAt moment: Int64?) async throws(Failure) -> Result {
-        while true {
-            let record = try await reaching { () throws(RedisError) in try await queue.job(id) }
-            if let record, moment.map(record.hasEnded(since:)) ?? record.hasEnded {
-                return Result(
-                    id: id, state: record.state, file: record["file"], error: record["error"].map(ErrorCode.init),
-                    message: record["message"])
-            }
-            if let moment, record == nil,
-                !(try await reaching { () throws(RedisError) in try await queue.removed([id: moment]) }).isEmpty
-            {
-                return Result(id: id, state: .cancelled, file: nil, error: nil, message: "the job was removed")
-            }
-            do { try await Task.sleep(for: .milliseconds(500)) } catch { throw Failure(description: "cancelled") }
-        }
-    }
-
-    private func element(_ json: String) throws(Failure) -> Element {
-        do { return try Element(try JSON(json)) } catch { throw Failure(description: "\(error)") }
-    }
-
-    private func request(_ request: Request, _ ids: [String]) async throws(Failure) {
-        try await reaching { () throws(RedisError) in try await queue.request(request, of: ids) }
-    }
-
-    private func reaching<T>(_ body: () async throws(RedisError) -> T) async throws(Failure) -> T {
-        do { return try await body() } catch { throw Failure(description: error.message) }
+    /// A job that is known by its id, whoever pushed it. Nothing is asked of Redis.
+    ///
+    /// - Parameters:
+    ///   - id: The job's id.
+    ///   - moment: The ``Job/at`` of the push whose end is awaited, unix ms; nil takes any end for the end. So a service
+    ///     that was started again goes on waiting for what it pushed before.
+    public func job(_ id: String, pushedAt moment: Int64? = nil) -> JobHandle {
+        JobHandle(id: id, pushedAt: moment, of: self)
     }
 }

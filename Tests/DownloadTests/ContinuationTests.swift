@@ -71,8 +71,10 @@ import Testing
         #expect(bench.directory.holds("file", other))
     }
 
-    @Test("a file of one URL is not taken for another's, whatever its ETag or its age", arguments: [nil, 3600.0])
-    func otherFile(_ freshFor: Double?) async throws {
+    @Test(
+        "a file of one URL is not taken for another's, whatever its ETag or its age",
+        arguments: [nil, Duration.seconds(3600)])
+    func otherFile(_ freshFor: Duration?) async throws {
         let bench = try DownloadBench()
         let other = FileBytes(seed: 73, count: Self.bytes.count)
         let origin = try OriginServer { .file($0.path == "/a" ? Self.bytes : other, to: $0) }

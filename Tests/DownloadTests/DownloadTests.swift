@@ -249,7 +249,7 @@ extension ActivityOutcome {
         // The wall clock of this worker says nothing: what counts is the time that all of them share.
         for (age, requests) in [(59_000, 2), (61_000, 3)] as [(Int64, Int)] {
             let download = bench.download(
-                job(origin.url("/a")) { $0.freshFor = 60 }, completed: first,
+                job(origin.url("/a")) { $0.freshFor = .seconds(60) }, completed: first,
                 clock: SharedClock(told: first.validated + age))
             guard case .completed(_, _, unchanged: true) = await download.run() else { return #expect(Bool(false)) }
             #expect(origin.requests.count == requests)

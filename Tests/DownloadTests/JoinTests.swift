@@ -75,7 +75,7 @@ import Testing
         let outcome = await bench.run(
             job([lost.url("/a"), good.url("/b")]) {
                 $0.checksum = checksum
-                if case .silence = end { $0.stallTimeout = 3 }
+                if case .silence = end { $0.stallTimeout = .seconds(3) }
             })
         #expect(outcome.file != nil)
         #expect(bench.directory.holds("file", Self.bytes))

@@ -60,7 +60,7 @@ import Testing
         let first = await bench.run(job(url) { ($0.path, $0.contentType) = ("d/a", "text/html") }).file
         let completed = try #require(first)
         #expect(completed.contentType == "text/html")
-        for fresh in [nil, 1000.0] {
+        for fresh in [nil, Duration.seconds(1000)] {
             let before = origin.requests.count
             let again = job(url) {
                 wish.apply(&$0)
@@ -100,7 +100,9 @@ import Testing
         let origin = try Self.origin()
         var completed: CompletedFile?
         for (number, text) in ["q1", "q2", "q2"].enumerated() {
-            let job = job(origin.url("/a")) { ($0.method, $0.body, $0.freshFor, $0.path) = ("POST", text, 1000, "a") }
+            let job = job(origin.url("/a")) {
+                ($0.method, $0.body, $0.freshFor, $0.path) = ("POST", text, .seconds(1000), "a")
+            }
             completed = await bench.run(job, completed: completed).file
             #expect(bench.directory.contents("a") == Array("answer \(number + 1)".utf8))
         }

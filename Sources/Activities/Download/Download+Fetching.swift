@@ -10,8 +10,8 @@ extension Download {
         var template = Request(url: "")
         template.method = job.method
         template.body = job.body
-        template.connectTimeout = job.connectTimeout.map { .seconds($0) } ?? context.connectTimeout
-        template.stallTimeout = job.stallTimeout.map { .seconds($0) } ?? context.stallTimeout
+        template.connectTimeout = job.connectTimeout ?? context.connectTimeout
+        template.stallTimeout = job.stallTimeout ?? context.stallTimeout
         template.limits = limits
         return Exchange(
             engine: context.engine, template: template, custom: job.headers, digests: digests,

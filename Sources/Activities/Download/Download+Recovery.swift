@@ -12,7 +12,7 @@ extension Download {
         else { return nil }
         var result = completed
         let age = assignment.clock.milliseconds - completed.validated
-        if let freshFor = job.freshFor, Double(age) / 1000 < freshFor {
+        if let freshFor = job.freshFor, .milliseconds(age) < freshFor {
             return .completed(result, seconds: 0, unchanged: true)
         }
         guard try await isUnchanged(completed.entity) else {

@@ -1,0 +1,53 @@
+extension Job {
+    /// The job as an element of the `jobs` list. The same job is always the same text. It is not checked:
+    /// ``init(element:)`` does that.
+    public var element: String {
+        var object = JSONObject()
+        // First, so that even the beginning of a rejected element says which push it was.
+        object.set("id", id)
+        object.set("at", at)
+        if urls.count == 1 {
+            object.set("url", urls[0])
+        } else if !urls.isEmpty {
+            object.set("urls", json: "[" + urls.map(JSON.quoted).joined(separator: ",") + "]")
+        }
+        object.set("path", path)
+        if ifExists != .reuse { object.set("if_exists", ifExists.rawValue) }
+        object.set("fresh_for", json: freshFor?.decimalSeconds)
+        object.set("checksum", checksum?.description)
+        object.set("size", size)
+        object.set("content_type", contentType)
+        if method != "GET" { object.set("method", method) }
+        if !headers.isEmpty {
+            var fields = JSONObject()
+            for header in headers { fields.set(header.name, header.value) }
+            object.set("headers", json: fields.text)
+        }
+        object.set("body", body)
+        object.set("connections", connections)
+        object.set("limit_rate", limitRate)
+        object.set("max_bytes", maxBytes)
+        object.set("min_speed", minSpeed)
+        object.set("retries", retries)
+        object.set("connect_timeout", json: connectTimeout?.decimalSeconds)
+        object.set("stall_timeout", json: stallTimeout?.decimalSeconds)
+        object.set("delay", json: delay?.decimalSeconds)
+        object.set("deadline", json: deadline?.decimalSeconds)
+        object.set("reply_to", replyTo)
+        object.set("meta", json: meta)
+        return object.text
+    }
+}
+
+extension Duration {
+    /// Seconds as a JSON number, without loss.
+    fileprivate var decimalSeconds: String {
+        let (seconds, attoseconds) = (components.seconds, components.attoseconds)
+        let sign = seconds < 0 || attoseconds < 0 ? "-" : ""
+        guard attoseconds != 0 else { return sign + String(seconds.magnitude) }
+        let digits = String(attoseconds.magnitude)
+        var fraction = String(repeating: "0", count: 18 - digits.count) + digits
+        while fraction.hasSuffix("0") { fraction.removeLast() }
+        return "\(sign)\(seconds.magnitude).\(fraction)"
+    }
+}

@@ -1,0 +1,95 @@
+import HaulBus
+import HaulRedis
+
+/// What is told of one job until its end: ``JobHandle/events``.
+public struct JobEvents: AsyncSequence, Sendable {
+    /// What is new.
+    public typealias Element = JobUpdate
+    /// ``HaulError/Code-swift.struct/refused``, ``HaulError/Code-swift.struct/cancelled``, ``HaulError/Code-swift.struct/closed``, …
+    public typealias Failure = HaulError
+
+    let handle: JobHandle
+
+    /// Subscribes.
+    public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(handle) }
+
+    /// One consumer.
+    public struct AsyncIterator: AsyncIteratorProtocol, Sendable {
+        private let handle: JobHandle
+        private let messages: Subscription.Iterator
+        private var position = EventPosition.none
+        private var hasEnded = false
+
+        fileprivate init(_ handle: JobHandle) {
+            self.handle = handle
+            messages = handle.queue.subscription(to: [handle.id]).makeAsyncIterator()
+        }
+
+        /// Waits for what is new; nil after the job's end.
+        public mutating func next(isolation actor: isolated (any Actor)?) async throws(HaulError) -> JobUpdate? {
+            while !hasEnded {
+                guard let element = await messages.next() else {
+                    throw messages.isFinished ? .closed : .cancelled
+                }
+                switch element {
+                case .interrupted(let error):
+                    let error = HaulError(error)
+                    if error.code == .refused { throw error }
+                case .subscribed: if let update = try await catchUp() { return update }
+                case .message(_, let payload):
+                    guard let event = Event(payload) else { continue }
+                    if let update = try await take(event) { return update }
+                }
+            }
+            return nil
+        }
+
+        public mutating func next() async throws(HaulError) -> JobUpdate? { try await next(isolation: nil) }
+
+        private mutating func take(_ event: Event) async throws(HaulError) -> JobUpdate? {
+            // What belongs to no job has no place in its order.
+            guard let place = event.position else { return .event(event) }
+            guard place > position else { return nil }
+            guard place.follows(position) || position == .none else {
+                // Events between were missed. The hash tells at least as much as this one.
+                if let update = try await catchUp() { return update }
+                return try await take(next: event, at: place)
+            }
+            return try await take(next: event, at: place)
+        }
+
+        private mutating func take(next event: Event, at place: EventPosition) async throws(HaulError) -> JobUpdate {
+            position = place
+            // The end of an earlier push may be told, while this push waits behind it.
+            if event.finalState != nil || event.kind == .duplicate {
+                switch try await handle.look() {
+                case .ended, .removed: hasEnded = true
+                case .open: break
+                }
+            }
+            return .event(event)
+        }
+
+        /// What the hash says, if that is newer than what was told.
+        private mutating func catchUp() async throws(HaulError) -> JobUpdate? {
+            let status: JobStatus
+            switch try await handle.look() {
+            case .removed:
+                hasEnded = true
+                return nil
+            case .open(nil): return nil
+            case .open(let known?) where known.state.isFinal && handle.pushedAt != nil:
+                // The end of an earlier push.
+                position = Swift.max(position, known.position)
+                return nil
+            case .open(let known?): status = known
+            case .ended(let known):
+                status = known
+                hasEnded = true
+            }
+            guard status.position > position || hasEnded else { return nil }
+            position = Swift.max(position, status.position)
+            return .status(status)
+        }
+    }
+}

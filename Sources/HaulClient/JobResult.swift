@@ -1,0 +1,61 @@
+/// How a job ended.
+public struct JobResult: Sendable, Equatable, Identifiable {
+    /// The job's id.
+    public let id: String
+    /// `completed`, `failed` or `cancelled`.
+    public let state: JobState
+    /// The finished file, relative to the workers' root.
+    public let file: String?
+    /// The size of the finished file.
+    public let bytes: Int64?
+    /// How long the run that completed it took; 0 if the file was there and unchanged.
+    public let seconds: Double?
+    /// The digest that the file was checked against; nil if neither the job nor the server gave one.
+    public let checksum: String?
+    /// The ETag of the file.
+    public let etag: String?
+    /// The file was there already, and is what the server has.
+    public let isUnchanged: Bool
+    /// Whether the same job may succeed later, if it failed.
+    public let isRetryable: Bool
+    /// Why it failed.
+    public let error: ErrorCode?
+    /// A sentence about that for a person.
+    public let message: String?
+    /// What the producer put into the job's `meta`.
+    public let meta: JSON?
+    /// The job was forgotten since: nothing else is known of it.
+    public let wasRemoved: Bool
+
+    init(_ status: JobStatus) {
+        let isCompleted = status.state == .completed
+        (id, state, meta, wasRemoved) = (status.id, status.state, status.meta, false)
+        file = isCompleted ? status.file : nil
+        bytes = isCompleted ? status.received : nil
+        seconds = isCompleted ? status.seconds : nil
+        checksum = isCompleted ? status.checksum : nil
+        etag = isCompleted ? status.etag : nil
+        isUnchanged = isCompleted && status["unchanged"] == "1"
+        isRetryable = state == .failed && status["retryable"] == "1"
+        error = state == .failed ? status.error : nil
+        message = state == .failed ? status.message : nil
+    }
+
+    init(removed id: String) {
+        (self.id, state, wasRemoved, isUnchanged, isRetryable) = (id, .cancelled, true, false, false)
+        (file, bytes, seconds, checksum, etag, error, meta) = (nil, nil, nil, nil, nil, nil, nil)
+        message = "the job was removed"
+    }
+
+    /// This result if the job is completed.
+    ///
+    /// - Throws: ``HaulError/Code-swift.struct/jobFailed`` with ``HaulError/jobError``, or ``HaulError/Code-swift.struct/jobCancelled``.
+    @discardableResult
+    public func get() throws(HaulError) -> JobResult {
+        switch state {
+        case .completed: return self
+        case .failed: throw HaulError(error, "job \(id) failed: \(error?.rawValue ?? "") \(message ?? "")")
+        default: throw HaulError(.jobCancelled, "job \(id): \(message ?? "it was cancelled")")
+        }
+    }
+}

@@ -1,0 +1,89 @@
+import HaulBus
+import HaulRedis
+
+/// The wait for one job's end.
+struct Outcome {
+    let handle: JobHandle
+    let deadline: ContinuousClock.Instant?
+
+    /// How often the hash is read although nothing is heard.
+    static let patience = Duration.seconds(15)
+
+    func result() async throws(HaulError) -> JobResult {
+        let messages = handle.queue.subscription(to: [handle.id]).makeAsyncIterator()
+        var known: JobStatus?
+        // Before it is subscribed: who has ended already is not waited for.
+        switch try await lookAgain() {
+        case .ended(let status): return JobResult(status)
+        case .removed: return JobResult(removed: handle.id)
+        case .open(let status): known = status
+        }
+        var nextLook = ContinuousClock.now + Self.patience
+        while true {
+            let element = await messages.next(until: min(nextLook, deadline ?? nextLook))
+            if messages.isFinished { throw .closed }
+            if Task.isCancelled { throw .cancelled }
+            if element == nil, let deadline, deadline <= .now { throw await timedOut(known) }
+            guard try isWorthALook(element) else { continue }
+            nextLook = .now + Self.patience
+            switch try await lookAgain() {
+            case .ended(let status): return JobResult(status)
+            case .removed: return JobResult(removed: handle.id)
+            case .open(let status): known = status ?? known
+            }
+            if element.map(\.isSubscribed) ?? true { try await checkRejected() }
+        }
+    }
+
+    /// Redis may be away for a while: that is waited out, as long as there is time.
+    private func lookAgain() async throws(HaulError) -> JobHandle.Knowledge {
+        while true {
+            do throws(HaulError) { return try await handle.look() } catch {
+                guard error.code == .unreachable || error.code == .timedOut, !Task.isCancelled else { throw error }
+                if let deadline, deadline <= .now { throw error }
+                try? await Task.sleep(for: .milliseconds(100))
+            }
+        }
+    }
+
+    private func isWorthALook(_ element: Subscription.Element?) throws(HaulError) -> Bool {
+        switch element {
+        case nil, .subscribed: return true
+        case .interrupted(let error):
+            let error = HaulError(error)
+            if error.code == .refused { throw error }
+            return false
+        case .message(_, let payload):
+            guard let event = Event(payload) else { return false }
+            if event.kind == .rejected { throw HaulError(.rejected, event.reason ?? "") }
+            return event.finalState != nil || event.kind == .duplicate
+        }
+    }
+
+    /// A push that was rejected before anybody listened. Its element begins with the id and the moment.
+    private func checkRejected() async throws(HaulError) {
+        guard let moment = handle.pushedAt else { return }
+        let entries: [String]
+        do { entries = try await handle.queue.queue.rejected(limit: 20) } catch {
+            // Not everybody may read the list.
+            return
+        }
+        for entry in entries {
+            guard let json = try? JSON(entry), let element = json["element"]?.string,
+                element.contains("\"id\":\(JSON.quoted(handle.id))"), element.contains("\"at\":\(moment)")
+            else { continue }
+            throw HaulError(.rejected, json["reason"]?.string ?? "")
+        }
+    }
+
+    private func timedOut(_ known: JobStatus?) async -> HaulError {
+        let what = known.map { "job \(handle.id) is \($0.state.rawValue)" } ?? "no worker has seen job \(handle.id)"
+        let workers = try? await handle.queue.queue.workerCount()
+        let why = workers == 0 ? ", and no worker serves the queue \(handle.queue.name)" : ""
+        return HaulError(.timedOut, "\(what) when the time was over\(why)")
+    }
+}
+
+extension Subscription.Element {
+    fileprivate var isSubscribed: Bool { if case .subscribed = self { true } else { false } }
+}

@@ -1,0 +1,133 @@
+import Foundation
+import Glibc
+import HaulClient
+import HaulTestSupport
+import Testing
+
+@Suite struct EventsTests {
+    @Test("events come in their order, each once, and end with the job") func order() async throws {
+        let bench = try await ClientBench()
+        let queue = try bench.queue()
+        let handle = try await queue.push(bench.job("/held", id: "a"))
+        let following = Task { try await collect(handle.events) }
+        try await bench.waitForListener("a")
+        let worker = try bench.worker()
+        try await bench.wait("a", for: "running")
+        let late = Task { try await collect(queue.job("a").events) }
+        try await eventually("two to listen") {
+            try await bench.server.cli("CLIENT", "LIST").contains("haul-client-events")
+        }
+        bench.gate.open()
+        let updates = try await following.value
+        #expect(updates.first?.name == "started" && updates.last?.name == "completed")
+        #expect(updates.last?.finalState == .completed && updates.last?.received == ClientBench.bytes.count)
+        let places = updates.compactMap(\.position)
+        #expect(places.count == updates.count && places == Array(Set(places)).sorted())
+        // Who comes late is told first what is known.
+        let lateUpdates = try await late.value
+        #expect(lateUpdates.last?.finalState == .completed)
+        #expect(lateUpdates.first?.name.hasPrefix("is ") == true)
+        // And who comes after the end hears of it at once.
+        #expect(try await collect(handle.events).map(\.name) == ["is completed"])
+        await queue.close()
+        worker.kill(SIGTERM)
+        _ = try await worker.wait()
+    }
+
+    @Test("what is missed while no connection listens is made good from the hashes", .timeLimit(.minutes(2)))
+    func lostConnections() async throws {
+        let bench = try await ClientBench()
+        // New connections come about only while there is a link.
+        let link = bench.server.directory.file("link")
+        try FileManager.default.createSymbolicLink(atPath: link, withDestinationPath: bench.server.socket)
+        let queue = try HaulQueue(redis: "unix://\(link)")
+        let worker = try bench.worker()
+        let handles = try await queue.push(["a", "b", "c"].map { (id: String) in bench.job("/held/\(id)", id: id) })
+        let all = Task {
+            var ended: [String: JobUpdate] = [:]
+            for try await update in queue.events where update.finalState != nil {
+                ended[update.id] = update
+                if ended.count == 3 { break }
+            }
+            return ended
+        }
+        let following = Task { try await collect(handles[0].events) }
+        let result = Task { try await handles[1].result(timeout: .seconds(60)) }
+        for handle in handles { try await bench.wait(handle.id, for: "running") }
+        for id in ["a", "b"] { try await bench.waitForListener(id) }
+        try await eventually("a listener to all") { try await bench.server.cli("PUBSUB", "NUMPAT") == "1" }
+        try FileManager.default.removeItem(atPath: link)
+        #expect(try await bench.server.cli("CLIENT", "KILL", "TYPE", "pubsub") == "2")
+        bench.gate.open()
+        for handle in handles { try await bench.wait(handle.id, for: "completed") }
+        try FileManager.default.createSymbolicLink(atPath: link, withDestinationPath: bench.server.socket)
+        #expect(try await result.value.state == .completed)
+        #expect(try await following.value.last?.name == "is completed")
+        #expect(
+            try await all.value.mapValues(\.name) == ["a": "is completed", "b": "is completed", "c": "is completed"])
+        await queue.close()
+        worker.kill(SIGTERM)
+        _ = try await worker.wait()
+    }
+
+    @Test("a restart of Redis is waited out", .timeLimit(.minutes(2))) func restart() async throws {
+        let bench = try await ClientBench(["--appendonly", "yes", "--appendfsync", "always"])
+        let queue = try bench.queue()
+        let worker = try bench.worker()
+        let handle = try await queue.push(bench.job("/held", id: "a"))
+        let following = Task { try await collect(handle.events) }
+        let result = Task { try await handle.result(timeout: .seconds(90)) }
+        try await bench.wait("a", for: "running")
+        try await bench.waitForListener("a")
+        try await bench.server.restart(by: SIGKILL)
+        bench.gate.open()
+        #expect(try await result.value.state == .completed)
+        let updates = try await following.value
+        #expect(updates.last?.finalState == .completed)
+        let places = updates.compactMap(\.position)
+        #expect(places == Array(Set(places)).sorted())
+        #expect(try await queue.push(bench.job("/x")).result(timeout: .seconds(60)).state == .completed)
+        await queue.close()
+        worker.kill(SIGTERM)
+        _ = try await worker.wait()
+    }
+
+    /// HAUL_BURST says how many events there are.
+    @Test(
+        "a consumer that stands still bounds what waits for it, and hears of the end all the same",
+        .timeLimit(.minutes(3)))
+    func burst() async throws {
+        let count = ProcessInfo.processInfo.environment["HAUL_BURST"].flatMap { Int($0) } ?? 150_000
+        let server = try await RedisServer()
+        let queue = try HaulQueue(redis: server.url)
+        var events = queue.events.makeAsyncIterator()
+        try await eventually("a listener to all") { try await server.cli("PUBSUB", "NUMPAT") == "1" }
+        // A job as a worker tells it, at a pace that Redis' own buffer for a client bears.
+        let script = """
+            local id, from, to = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+            local pad = string.rep('x', 300)
+            for seq = from, to do
+              redis.call('PUBLISH', 'haul:{default}:events:' .. id, '{"v":1,"event":"progress","id":"' .. id
+                .. '","queue":"default","epoch":1,"seq":' .. seq .. ',"at":1700000000000,"pad":"' .. pad .. '"}')
+            end
+            redis.call('HSET', 'haul:{default}:job:' .. id, 'state', 'completed', 'epoch', 1, 'seq', to, 'file', 'f')
+            redis.call('ZADD', 'haul:{default}:completed', redis.call('TIME')[1] * 1000, id)
+            """
+        for start in stride(from: 1, through: count, by: 10_000) {
+            let end = min(start + 9_999, count)
+            #expect(try await server.cli("EVAL", script, "0", "big", "\(start)", "\(end)") == "")
+        }
+        try await eventually("all to be read", within: .seconds(60)) {
+            let line = try await server.cli("CLIENT", "LIST", "TYPE", "pubsub")
+            return line.contains(" omem=0 ")
+        }
+        #expect(events.waiting <= 50_001)
+        var (heard, last) = (0, JobUpdate?.none)
+        while last?.finalState == nil {
+            last = try await events.next()
+            heard += 1
+        }
+        #expect(last?.name == "is completed" && heard < 60_000)
+        await queue.close()
+    }
+}

@@ -1,0 +1,129 @@
+import Glibc
+import HaulClient
+import HaulTestSupport
+import Testing
+
+@Suite struct ResultTests {
+    @Test("a result is awaited before the end and after it, with all that is known") func ends() async throws {
+        let bench = try await ClientBench()
+        let queue = try bench.queue()
+        var job = bench.job("/held", id: "a")
+        job.checksum = Job.Checksum("sha256:" + ClientBench.bytes.sha256)
+        job.path = "d/file"
+        try job.setMeta(["n": 1])
+        let handle = try await queue.push(job)
+        async let before = handle.result(timeout: .seconds(60))
+        try await bench.waitForListener("a")
+        let worker = try bench.worker()
+        bench.gate.open()
+        let result = try await before.get()
+        #expect(result.file == "d/file" && result.bytes == ClientBench.bytes.count)
+        #expect(result.checksum == job.checksum?.description && result.meta?["n"]?.integer == 1)
+        #expect((result.seconds ?? -1) > 0 && result.error == nil && !result.wasRemoved)
+        #expect(try await handle.result(timeout: .seconds(5)) == result)
+        #expect(try await queue.job("a").result() == result)
+        // A second push is awaited to its own end, although the job had ended before.
+        let again = try await queue.push(job).result(timeout: .seconds(30))
+        #expect(again.state == .completed && again.seconds == 0)
+        let failed = try await queue.push(bench.job("/missing", id: "b")).result(timeout: .seconds(30))
+        #expect(failed.state == .failed && failed.error == .http(404) && failed.message?.isEmpty == false)
+        #expect { try failed.get() } throws: {
+            let error = $0 as? HaulError
+            return error?.code == .jobFailed && error?.jobError == .http(404)
+        }
+        #expect(try await queue.stats().counts[.failed] == 1)
+        #expect(try await queue.list(.failed).map(\.error) == [.http(404)])
+        #expect(try await queue.workers().map(\.id) == ["w"])
+        #expect(try await bench.listeners("a") == 0)
+        await queue.close()
+        worker.kill(SIGTERM)
+        _ = try await worker.wait()
+    }
+
+    @Test("jobs are paused, resumed, cancelled and removed in lists, and those who wait are told") func steering()
+        async throws
+    {
+        let bench = try await ClientBench()
+        let queue = try bench.queue()
+        let worker = try bench.worker()
+        let handles = try await queue.push(["a", "b", "c"].map { (id: String) in bench.job("/held/\(id)", id: id) })
+        for handle in handles { try await bench.wait(handle.id, for: "running") }
+        let ids = handles.map(\.id)
+        try await queue.pause(ids)
+        for id in ids { try await bench.wait(id, for: "paused") }
+        #expect(Set(try await queue.ids(in: .paused)) == Set(ids))
+        try await queue.resume(["a"])
+        try await queue.cancel(["b"])
+        try await queue.remove(["c"])
+        #expect(try await handles[1].result(timeout: .seconds(20)).state == .cancelled)
+        let removed = try await handles[2].result(timeout: .seconds(20))
+        #expect(removed.state == .cancelled)
+        #expect { try removed.get() } throws: { ($0 as? HaulError)?.code == .jobCancelled }
+        #expect(try await handles[2].result(timeout: .seconds(20)).wasRemoved)
+        bench.gate.open()
+        #expect(try await handles[0].result(timeout: .seconds(30)).state == .completed)
+        await queue.close()
+        worker.kill(SIGTERM)
+        _ = try await worker.wait()
+    }
+
+    @Test("a wait ends with its time, with its task, and with the queue, and says what is wrong") func waits()
+        async throws
+    {
+        let bench = try await ClientBench()
+        let queue = try bench.queue()
+        let handle = try await queue.push(bench.job("/held", id: "a"))
+        await #expect { try await handle.result(timeout: .milliseconds(50)) } throws: {
+            let error = $0 as? HaulError
+            return error?.code == .timedOut && error?.message.contains("no worker serves") == true
+        }
+        let waiting = Task { try await handle.result() }
+        try await bench.waitForListener("a")
+        waiting.cancel()
+        await #expect { try await waiting.value } throws: { ($0 as? HaulError)?.code == .cancelled }
+        try await eventually("nobody to listen") { try await bench.listeners("a") == 0 }
+        let following = Task { try await collect(handle.events) }
+        try await bench.waitForListener("a")
+        following.cancel()
+        await #expect { try await following.value } throws: { ($0 as? HaulError)?.code == .cancelled }
+        let last = Task { try await handle.result() }
+        try await bench.waitForListener("a")
+        await queue.close()
+        await #expect { try await last.value } throws: { ($0 as? HaulError)?.code == .closed }
+    }
+
+    @Test("a push that a worker cannot read is told, also to who comes late") func rejected() async throws {
+        let bench = try await ClientBench()
+        let queue = try bench.queue()
+        let worker = try bench.worker()
+        // The job is known, or it would fail in place of being given back.
+        #expect(try await queue.push(bench.job("/a", id: "a")).result(timeout: .seconds(30)).state == .completed)
+        let handle = try await queue.push(Job("http://\u{2100}.invalid/", id: "a"))
+        try await eventually("it to be rejected") {
+            try await bench.server.cli("LLEN", "haul:{default}:rejected") == "1"
+        }
+        await #expect { try await handle.result(timeout: .seconds(30)) } throws: {
+            let error = $0 as? HaulError
+            return error?.code == .rejected && error?.message.hasPrefix("url") == true
+        }
+        await queue.close()
+        worker.kill(SIGTERM)
+        _ = try await worker.wait()
+    }
+
+    @Test("a reply waits for a service that was away") func replies() async throws {
+        let bench = try await ClientBench()
+        let queue = try bench.queue()
+        var job = bench.job("/missing", id: "a")
+        job.replyTo = "billing"
+        let worker = try bench.worker()
+        let handle = try await queue.push(job)
+        #expect(try await handle.result(timeout: .seconds(30)).state == .failed)
+        let later = try bench.queue()
+        let event = try #require(try await later.reply(to: "billing", timeout: .seconds(5)))
+        #expect(event.id == "a" && event.kind == .failed && event.error == .http(404))
+        #expect(try await later.reply(to: "billing", timeout: .milliseconds(20)) == nil)
+        worker.kill(SIGTERM)
+        _ = try await worker.wait()
+    }
+}

@@ -1,0 +1,11 @@
+// swift-tools-version: 6.2
+import PackageDescription
+
+// A service's package, as README.md says. Tests/consumer/run.sh builds it.
+let package = Package(
+    name: "consumer",
+    dependencies: [.package(name: "haul", path: "../..")],
+    targets: [
+        .executableTarget(name: "consumer", dependencies: [.product(name: "HaulClient", package: "haul")])
+    ]
+)

@@ -1,0 +1,9 @@
+import HaulClient
+
+/// Prints the id that a job will have: no Redis is needed.
+@main struct Consumer {
+    static func main() throws {
+        let job = Job("https://example.org/a.iso")
+        print(try job.resolvedID)
+    }
+}
