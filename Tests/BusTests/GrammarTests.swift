@@ -9,7 +9,7 @@ import Testing
 /// The two readers of an element, Contract's and the claim's, are of one mind.
 @Suite struct GrammarTests {
     /// What a reader makes of an element: "refused" and the field, or the fields that it read.
-    private struct Readers {
+    struct Readers {
         /// Its Redis ends with it.
         private let fixture: QueueFixture
         private let reader: Function

@@ -1,0 +1,189 @@
+import Foundation
+import HaulContract
+import HaulTestSupport
+import Testing
+
+@testable import HaulBus
+
+/// docs/schema/element.json says what both readers of an element do.
+@Suite struct SchemaTests {
+    private static func isRefused(_ verdict: String) -> Bool { verdict.hasPrefix("refused") || verdict == "no JSON" }
+
+    /// What the schema says itself that it cannot say: the whole element's size and grammar, hosts, and bytes.
+    private static let beyond: Set<String?> = [nil, "url", "urls", "meta"]
+
+    @Test("the schema takes every job of the table, and no other but those that it cannot tell") func table()
+        async throws
+    {
+        let validator = SchemaValidator("element.json")
+        let valid = ValidElements.all.map { $0.replacing("\n", with: " ") }
+        for (element, verdict) in zip(valid, try await validator.verdicts(valid)) {
+            #expect(verdict == "accepted", "\(element.prefix(100)): \(verdict)")
+        }
+        let invalid = InvalidElements.all.filter {
+            !$0.element.contains(10) && String(validating: $0.element, as: UTF8.self) != nil
+        }
+        let texts = invalid.map { String(decoding: $0.element, as: UTF8.self) }
+        for (element, verdict) in zip(invalid, try await validator.verdicts(texts)) where !Self.isRefused(verdict) {
+            #expect(Self.beyond.contains(element.field), "\(element): \(verdict)")
+        }
+    }
+
+    /// HAUL_SCHEMA_ELEMENTS and HAUL_SCHEMA_SEED ask for more, and for others.
+    @Test("the schema, the claim and the contract are of one mind about what a generator makes") func generated()
+        async throws
+    {
+        let environment = ProcessInfo.processInfo.environment
+        let count = environment["HAUL_SCHEMA_ELEMENTS"].flatMap { Int($0) } ?? 3000
+        let seed = environment["HAUL_SCHEMA_SEED"].flatMap { UInt64($0) } ?? UInt64.random(in: 0..<1 << 32)
+        print("SchemaTests: seed \(seed), \(count) elements")
+        var generator = SchemaElements(seed: seed)
+        let elements = (0..<count).map { _ in generator.next() }
+        let readers = GrammarTests.Readers(try await QueueFixture())
+        var claims: [String] = []
+        for batch in elements.pages(of: 500) { claims += try await readers.claim(batch.map { Array($0.utf8) }) }
+        let verdicts = try await SchemaValidator("element.json").verdicts(elements)
+        try #require(verdicts.count == elements.count)
+        var accepted = 0
+        for (index, element) in elements.enumerated() {
+            let contract = readers.contract(Array(element.utf8))
+            let readersRefuse = contract.hasPrefix("refused")
+            if !readersRefuse { accepted += 1 }
+            guard claims[index] == contract, readersRefuse == Self.isRefused(verdicts[index]) else {
+                Issue.record(
+                    "seed \(seed): the schema says \(verdicts[index]), the claim \(claims[index]), Contract \(contract), of \(element)"
+                )
+                return
+            }
+        }
+        // Neither is tried with jobs alone, nor with what is none alone.
+        #expect(accepted > count / 10 && accepted < count * 9 / 10, "\(accepted) of \(count), seed \(seed)")
+    }
+
+    @Test("the schema names every field of the contract, and each example of it and of docs/bus.md is good")
+    func examples() throws {
+        let text = try Data(contentsOf: SchemaValidator.repository.appending(path: "docs/schema/element.json"))
+        let schema = try JSON(text)
+        let fields = try #require(schema["$defs"]?["job"]?["properties"]?.members)
+        // A ticket means nothing in a job.
+        #expect(Set(fields.map(\.name)) == Set(JobField.all.map(\.name)).subtracting(["t"]))
+        var examples: [String: String] = [:]
+        for field in fields {
+            guard let example = field.value["examples"]?.array?.first else {
+                Issue.record("\(field.name) has no example")
+                continue
+            }
+            examples[field.name] = example.text
+        }
+        let page = try String(contentsOf: SchemaValidator.repository.appending(path: "docs/bus.md"), encoding: .utf8)
+        var told: Set<String> = []
+        for line in page.split(separator: "\n") where line.hasPrefix("| `") {
+            let cells = line.split(separator: "|").map { $0.trimmingCharacters(in: .whitespaces) }
+            let name = cells[0].trimmingCharacters(in: ["`"])
+            guard cells.count == 3, examples[name] != nil, cells[2].hasPrefix("`"), cells[2].hasSuffix("`") else {
+                continue
+            }
+            told.insert(name)
+            let own = String(cells[2].dropFirst().dropLast())
+            _ = try Self.job(name, own)
+        }
+        #expect(told == Set(fields.map(\.name)))
+        for (name, example) in examples { _ = try Self.job(name, example) }
+    }
+
+    private static func job(_ field: String, _ example: String) throws -> Job {
+        var members = JSONObject()
+        if field != "url", field != "urls" { members.set("url", "http://h/") }
+        if field == "body" { members.set("id", "x") }
+        members.set(field, json: example)
+        return try Job(element: members.text.utf8)
+    }
+}
+
+/// Elements of fields with good values and bad ones, as far as a schema can tell them apart.
+private struct SchemaElements {
+    private var random: SeededGenerator
+
+    init(seed: UInt64) { random = SeededGenerator(state: seed) }
+
+    private static let numbers = [
+        "0", "1", "-0", "-1", "1.5", "1e2", "16", "17", "1000", "1001", "0.1", "0.09", "86400", "86400.5",
+        "10000000000",
+        "10000000001", "9007199254740991", "9007199254740992", "1763712000000", "999999999999", "1000000000000",
+        "99999999999999", "100000000000000", "\"1\"", "true", "null", "[]", "{}",
+    ]
+    private static let ids =
+        [
+            "a", "A.b_c:d-1", "", "a b", "é", "a\\n", "\\u0000", String(repeating: "i", count: 128),
+            String(repeating: "i", count: 129),
+        ].map { "\"\($0)\"" } + ["7", "null"]
+    private static let urls =
+        [
+            "http://h/", "HTTPS://h.example:8443/a?b=c#d", "http://u:p@h", "http://[::1]/", "http://h?x", "ftp://h/",
+            "http:/h", "http:///x",
+            "http://", "http://?x", "//h/", "http://h/a b", "http://h/\\n", "http://h/\\u007f", "http://u@",
+            "http://u@/x",
+        ].map { "\"\($0)\"" } + ["null", "1", "[]"]
+    private static let values: [String: [String]] = [
+        "path": [
+            "a", "a/", "a//b", "a/b.haul", ".h", "...", "a/...", "é/ü", "", "/a", "..", "../a", "a/..", "a/./b", "./a",
+            ".haul", "a/.haul-x",
+            "a\\nb", "a\\u007f", String(repeating: "p", count: 255), String(repeating: "p", count: 256),
+        ].map { "\"\($0)\"" } + ["5", "null"],
+        "if_exists": ["\"reuse\"", "\"overwrite\"", "\"rename\"", "\"fail\"", "\"Reuse\"", "\"skip\"", "1"],
+        "checksum": [32, 40, 64, 128, 31].flatMap { digits in
+            ["md5", "sha1", "sha256", "sha512", "crc"].map {
+                "\"\($0):\(String(repeating: "aB3", count: 50).prefix(digits))\""
+            }
+        } + ["\"md5:\(String(repeating: "g", count: 32))\"", "1"],
+        "content_type": [
+            "a/b", "text/html; charset=utf-8", "a/b ;", "a/b\\t;x", "a", "/", "a/b/c", " a/b", "a/b c", "a/b;\\n",
+            "a/é", "",
+        ].map { "\"\($0)\"" } + ["1"],
+        "method": [
+            "\"GET\"", "\"POST\"", "\"HEAD\"", "\"HEADS\"", "\"get\"", "\"\"",
+            "\"\(String(repeating: "M", count: 21))\"", "1",
+        ],
+        "headers": [
+            "{}", "[]", #"{"A":"b"}"#, #"{"A":"b","c-d":""}"#, #"{"Iffy":"x"}"#, #"{"If-X":"b"}"#, #"{"RANGE":"b"}"#,
+            #"{"Ranges":"b"}"#,
+            #"{"hOst":"b"}"#, #"{"A":1}"#, #"{"A":"b\n"}"#, #"{"A":"\u0000"}"#, #"{"":"b"}"#, #"{"a b":"c"}"#,
+            #"{"a:":"c"}"#, #"{"é":"c"}"#,
+            #"{"A\n":"b"}"#, "[1]", "\"A: b\"", "null",
+        ],
+        "body": ["\"\"", "\"x\"", "1", "null"],
+        "meta": ["null", "1", "[ 1 ]", #"{"a":[{}]}"#, "\"m\""],
+        "v": ["1", "1.0", "2", "0", "\"1\"", "null", "true"],
+        "t": ["\"t\"", "1", "null", "\"\(String(repeating: "t", count: 65))\""],
+        "other": ["1", "null", "{}"],
+    ]
+    private static let names = JobField.all.map(\.name) + ["other"]
+
+    mutating func next() -> String {
+        // Mostly a job, at times a continuation, or neither.
+        var chosen: Set<String> = []
+        if random.chance(80) { chosen.insert("url") }
+        if random.chance(12) { chosen.insert("urls") }
+        if random.chance(40) { chosen.insert("id") }
+        if random.chance(85) || chosen.contains("url") {
+            for _ in 0..<Int.random(in: 0...3, using: &random) {
+                chosen.insert(Self.names.randomElement(using: &random)!)
+            }
+        }
+        let members = chosen.sorted().map { "\"\($0)\":\(value(of: $0))" }
+        return "{\(members.shuffled(using: &random).joined(separator: ","))}"
+    }
+
+    private mutating func value(of name: String) -> String {
+        let isPlain = random.chance(70)
+        switch name {
+        case "url": return isPlain ? "\"http://h/\"" : Self.urls.randomElement(using: &random)!
+        case "urls":
+            let count = isPlain ? 2 : [0, 1, 16, 17].randomElement(using: &random)!
+            let urls = (0..<count).map { _ in isPlain ? "\"http://h/\"" : Self.urls.randomElement(using: &random)! }
+            return "[\(urls.joined(separator: ","))]"
+        case "id", "reply_to": return isPlain ? "\"x\"" : Self.ids.randomElement(using: &random)!
+        default: return (Self.values[name] ?? Self.numbers).randomElement(using: &random)!
+        }
+    }
+}
