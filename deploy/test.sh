@@ -7,6 +7,9 @@ cd "$(dirname "$0")/.."
 
 need_swift
 need_packages "${BUILD_PACKAGES[@]}" "${RUN_PACKAGES[@]}" nginx-light nghttp2-proxy prometheus btrfs-progs exfat-fuse exfatprogs procps mandoc
+# The programs of docs/producers.md, in each of their languages, and what validates JSON Schemas. A machine that has a Node of its
+# own keeps it.
+need_packages jq python3-redis python3-jsonschema golang-go golang-github-gomodule-redigo-dev node-redis
 swift build --build-tests
 
 work=$(mktemp -d)

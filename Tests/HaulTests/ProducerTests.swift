@@ -1,0 +1,174 @@
+import Foundation
+import Glibc
+import HaulTestSupport
+import Testing
+
+/// The programs of docs/producers.md, taken from the page and run against a real worker.
+@Suite struct ProducerTests {
+    /// A program of the page: how it is fenced, its file, and how it is run.
+    enum Program: String, CaseIterable, CustomTestStringConvertible {
+        case bash, python, javascript, go, swift
+
+        var testDescription: String { rawValue }
+
+        var file: String {
+            switch self {
+            case .bash: "producer.sh"
+            case .python: "producer.py"
+            case .javascript: "producer.js"
+            case .go: "producer.go"
+            case .swift: "producer-example"
+            }
+        }
+
+        /// What runs `file`. Debian's own interpreters: the clients for Redis are Debian's packages.
+        func command(_ file: String) -> [String] {
+            switch self {
+            case .bash: ["bash", file]
+            case .python: ["/usr/bin/python3", file]
+            case .javascript: ["node", file]
+            case .go, .swift: [file]
+            }
+        }
+    }
+
+    private static let repository = URL(filePath: #filePath).appending(path: "../../..").standardized
+
+    private static func source(_ program: Program) throws -> String {
+        let text = try String(contentsOf: repository.appending(path: "docs/producers.md"), encoding: .utf8)
+        let beginning = try #require(text.firstRange(of: "```\(program.rawValue) program\n"))
+        let rest = text[beginning.upperBound...]
+        return String(rest[..<(try #require(rest.firstRange(of: "\n```"))).lowerBound]) + "\n"
+    }
+
+    @Test("the Swift program of the page is the one that is built") func swift() throws {
+        let built = Self.repository.appending(path: "Tests/examples/producer/Producer.swift")
+        #expect(try String(contentsOf: built, encoding: .utf8) == Self.source(.swift))
+    }
+
+    @Test(
+        "a program pushes, is killed, goes on where it was, follows, and tells every end",
+        .timeLimit(.minutes(3)), arguments: Program.allCases)
+    func whole(_ program: Program) async throws {
+        let bench = try await ProducerBench(program, try Self.source(program))
+        let orders = bench.root.file("orders.json")
+        let list = [
+            ("a", bench.origin.url("/good"), false), ("b", bench.origin.url("/missing"), false),
+            ("c", bench.origin.url("/good"), true), ("d", bench.origin.url("/held"), false), ("e", "ftp://h/", false),
+        ]
+        let lines = list.enumerated().map { index, order in
+            let at = 1_763_712_000_000 + index
+            return #"{"id":"\#(order.0)","url":"\#(order.1)","at":\#(at),"urgent":\#(order.2)}"#
+        }
+        try Data("[\(lines.joined(separator: ",\n "))]".utf8).write(to: URL(filePath: orders))
+        let first = try bench.start("run", orders)
+        // A client that checks pushes nothing that is no job.
+        let count = program == .swift ? "4" : "5"
+        try await eventually("\(count) elements", within: .seconds(30)) {
+            try await bench.server.cli("LLEN", "haul:{default}:jobs") == count
+        }
+        // The urgent one is at the front.
+        #expect(try await bench.server.cli("LINDEX", "haul:{default}:jobs", "-1").contains(#""c""#))
+        try await eventually("a word about nobody serving", within: .seconds(30)) {
+            (first.standardError + first.standardOutput).contains("no worker serves the queue")
+        }
+        first.kill(SIGKILL)
+        _ = try await first.wait()
+        let worker = try bench.worker()
+        // b has ended while nobody waited.
+        try await bench.wait("b", for: "failed")
+        try await bench.wait("d", for: "running")
+        let following = try bench.start("follow", "d")
+        let second = try bench.start("run", orders)
+        try await eventually("all ends but one", within: .seconds(40)) {
+            second.standardOutput.split(separator: "\n").count == 4
+        }
+        try await eventually("progress to be followed", within: .seconds(30)) {
+            following.standardOutput.contains("d ")
+        }
+        let cancel = try bench.start("cancel", "d")
+        #expect(try await cancel.wait() == 0, "\(cancel.standardError)")
+        #expect(try await second.wait(within: .seconds(40)) == 0, "\(second.standardError)")
+        let told = Set(second.standardOutput.split(separator: "\n").map(String.init))
+        #expect(told.count == 5)
+        #expect(told.contains("a: use orders/good") || told.contains("a: use orders/good (1)"), "\(told)")
+        #expect(told.contains { $0.hasPrefix("e: tell a developer (url: must be") }, "\(told)")
+        #expect(told.contains("b: gone (http_404)") && told.contains("d: cancelled"), "\(told)")
+        #expect(try await following.wait(within: .seconds(20)) == 0, "\(following.standardError)")
+        #expect(following.standardOutput.contains("cancelled"), "\(following.standardOutput)")
+        // Nothing was done twice: the repeated pushes were duplicates.
+        #expect(bench.origin.requests.filter { $0.path == "/missing" }.count == 1)
+        let odd = try bench.start("nonsense", "x")
+        #expect(try await odd.wait() != 0)
+        worker.kill(SIGTERM)
+        _ = try await worker.wait(within: .seconds(30))
+    }
+}
+
+/// A Redis with a port, since not every client knows unix sockets, an origin, and one program.
+private struct ProducerBench {
+    let server: RedisServer
+    let root = TemporaryDirectory()
+    let origin: OriginServer
+    private let gate = Latch()
+    private let url: String
+    private let command: [String]
+
+    init(_ program: ProducerTests.Program, _ source: String) async throws {
+        let port = FreePort.next()
+        server = try await RedisServer(["--port", String(port), "--bind", "127.0.0.1"])
+        url = "redis://127.0.0.1:\(port)"
+        let bytes = FileBytes(seed: 61, count: 400_000)
+        origin = try OriginServer { [gate] request in
+            if request.path == "/missing" { return OriginReply(404) }
+            var reply = OriginReply.file(bytes, to: request)
+            if request.path == "/held" {
+                reply.pace = 20_000
+                reply.hold = (100_000, gate)
+            }
+            return reply
+        }
+        if program == .swift {
+            command = [try #require(ChildProcess.path(of: program.file))]
+            return
+        }
+        let file = root.file(program.file)
+        try Data(source.utf8).write(to: URL(filePath: file))
+        guard program == .go else {
+            command = program.command(file)
+            return
+        }
+        command = [root.file("producer")]
+        // Debian's Go packages are found by path; nothing is fetched.
+        let environment = [
+            "GO111MODULE": "off", "GOPATH": "/usr/share/gocode", "GOCACHE": root.file("cache"), "GOFLAGS": "",
+            "HOME": root.path, "GOTOOLCHAIN": "local",
+        ]
+        for arguments in [["vet", file], ["build", "-o", command[0], file]] {
+            let go = try ChildProcess("go", arguments, environment: environment)
+            let status = try await go.wait(within: .seconds(150))
+            try #require(status == 0, "\(go.standardError)")
+        }
+    }
+
+    func start(_ arguments: String...) throws -> ChildProcess {
+        try ChildProcess(
+            command[0], Array(command.dropFirst()) + arguments,
+            environment: ["HAUL_REDIS": url, "NODE_PATH": "/usr/share/nodejs"])
+    }
+
+    func worker() throws -> ChildProcess {
+        try ChildProcess(
+            "haul",
+            [
+                "worker", "--root", root.file("."), "--name", "w", "--allow-address", "127.0.0.0/8", "--lease", "2",
+                "--redis", url,
+            ])
+    }
+
+    func wait(_ id: String, for state: String) async throws {
+        try await eventually("\(id) to be \(state)", within: .seconds(30), every: .milliseconds(50)) {
+            try await server.cli("HGET", "haul:{default}:job:\(id)", "state") == state
+        }
+    }
+}
