@@ -43,7 +43,7 @@ package actor Subscriber {
         for member in members.values { member.mailbox.finish() }
         members = [:]
         audiences = [:]
-        await rest()
+        await rest()?.close()
     }
 
     // MARK: Members
@@ -79,18 +79,27 @@ package actor Subscriber {
                 gone.append(topic)
             }
         }
-        if members.isEmpty { return await rest() }
+        if members.isEmpty {
+            await rest()?.close()
+            return
+        }
         for (verb, names) in Self.commands(gone, "UNSUBSCRIBE") {
             await live?.tell(Command(arguments: [verb] + names))
         }
+        // Who came meanwhile may have been subscribed before that, and is so no more.
+        let back = gone.filter { audiences[$0] != nil }
+        for topic in back {
+            audiences[topic]?.isConfirmed = false
+            for id in audiences[topic]?.mailboxes.keys ?? [:].keys { members[id]?.awaited.insert(topic) }
+        }
+        await subscribe(back)
     }
 
-    /// Nobody is subscribed.
-    private func rest() async {
+    /// Nobody is subscribed. Returns the connection, which is to be closed. It is done in one go: somebody may come at each await.
+    private func rest() -> Connection? {
         runner?.cancel()
         runner = nil
-        let connection = live.take()
-        await connection?.close()
+        return live.take()
     }
 
     // MARK: The connection

@@ -74,3 +74,13 @@ extension JobUpdate {
         }
     }
 }
+
+/// What a task comes to, if it does so within a minute: it is cancelled then.
+func value<T: Sendable>(of task: Task<T, any Error>) async throws -> T {
+    let alarm = Task {
+        try await Task.sleep(for: .seconds(60))
+        task.cancel()
+    }
+    defer { alarm.cancel() }
+    return try await task.value
+}

@@ -18,17 +18,18 @@ import Testing
             try await bench.server.cli("CLIENT", "LIST").contains("haul-client-events")
         }
         bench.gate.open()
-        let updates = try await following.value
+        let updates = try await value(of: following)
         #expect(updates.first?.name == "started" && updates.last?.name == "completed")
         #expect(updates.last?.finalState == .completed && updates.last?.received == ClientBench.bytes.count)
         let places = updates.compactMap(\.position)
         #expect(places.count == updates.count && places == Array(Set(places)).sorted())
         // Who comes late is told first what is known.
-        let lateUpdates = try await late.value
+        let lateUpdates = try await value(of: late)
         #expect(lateUpdates.last?.finalState == .completed)
         #expect(lateUpdates.first?.name.hasPrefix("is ") == true)
         // And who comes after the end hears of it at once.
-        #expect(try await collect(handle.events).map(\.name) == ["is completed"])
+        let after = Task { try await collect(handle.events) }
+        #expect(try await value(of: after).map(\.name) == ["is completed"])
         await queue.close()
         worker.kill(SIGTERM)
         _ = try await worker.wait()
@@ -61,10 +62,12 @@ import Testing
         bench.gate.open()
         for handle in handles { try await bench.wait(handle.id, for: "completed") }
         try FileManager.default.createSymbolicLink(atPath: link, withDestinationPath: bench.server.socket)
-        #expect(try await result.value.state == .completed)
-        #expect(try await following.value.last?.name == "is completed")
+        #expect(try await value(of: result).state == .completed)
+        #expect(try await value(of: following).last?.name == "is completed")
         #expect(
-            try await all.value.mapValues(\.name) == ["a": "is completed", "b": "is completed", "c": "is completed"])
+            try await value(of: all).mapValues(\.name) == [
+                "a": "is completed", "b": "is completed", "c": "is completed",
+            ])
         await queue.close()
         worker.kill(SIGTERM)
         _ = try await worker.wait()
@@ -81,8 +84,8 @@ import Testing
         try await bench.waitForListener("a")
         try await bench.server.restart(by: SIGKILL)
         bench.gate.open()
-        #expect(try await result.value.state == .completed)
-        let updates = try await following.value
+        #expect(try await value(of: result).state == .completed)
+        let updates = try await value(of: following)
         #expect(updates.last?.finalState == .completed)
         let places = updates.compactMap(\.position)
         #expect(places == Array(Set(places)).sorted())

@@ -1,0 +1,41 @@
+import HaulTestSupport
+import Testing
+
+@testable import HaulRedis
+
+@Suite struct SubscriberTests {
+    @Test("whoever comes while the last one leaves is subscribed all the same") func turns() async throws {
+        let server = try await RedisServer()
+        let subscriber = Subscriber(try RedisURL(server.url), name: "t")
+        for turn in 0..<100 {
+            let messages = Subscription(subscriber, channels: ["c"], patterns: turn % 2 == 0 ? ["p*"] : [])
+                .makeAsyncIterator()
+            guard case .subscribed? = await messages.next(until: .now + .seconds(20)) else {
+                Issue.record("turn \(turn)")
+                return
+            }
+        }
+        // The last one takes the connection with it.
+        try await eventually("nobody to be subscribed") {
+            try await server.cli("CLIENT", "LIST", "TYPE", "pubsub").isEmpty
+        }
+        await subscriber.close()
+    }
+
+    @Test("what a consumer does not take is bounded, and makes place for one word to catch up") func bounds() async {
+        let mailbox = Mailbox()
+        for number in 0..<Mailbox.mostElements + 10 {
+            mailbox.put(.message(channel: "c", payload: Array("\(number)".utf8)))
+        }
+        #expect(mailbox.count == 11)
+        guard case .subscribed? = await mailbox.next() else { return #expect(Bool(false)) }
+        guard case .message(_, let payload)? = await mailbox.next() else { return #expect(Bool(false)) }
+        #expect(payload == Array("\(Mailbox.mostElements)".utf8))
+        let large = Mailbox()
+        for _ in 0..<40 { large.put(.message(channel: "c", payload: [UInt8](repeating: 0, count: 1 << 20))) }
+        #expect(large.count < 20)
+        #expect(await mailbox.next(until: .now + .milliseconds(1)) != nil)
+        let empty = Mailbox()
+        #expect(await empty.next(until: .now + .milliseconds(1)) == nil)
+    }
+}
