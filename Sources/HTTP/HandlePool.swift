@@ -6,7 +6,7 @@ struct HandlePool {
 
     private var spare: [EasyHandle] = []
     /// The receive buffers in use: bytes.
-    private var bufferBytes = 0
+    private(set) var bufferBytes = 0
 
     /// A handle for `request`.
     ///

@@ -84,7 +84,7 @@ package actor TransferEngine {
     package var count: Int { tasks.count }
 
     /// Memory that libcurl has for what it receives.
-    package var receiveBufferBytes: Int { bufferBytes }
+    package var receiveBufferBytes: Int { handles.bufferBytes }
 
     /// How often any of its sockets was found ready.
     package var turns: Int { multi.turns }
