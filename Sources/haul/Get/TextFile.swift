@@ -12,7 +12,7 @@ enum TextFile {
         var bytes: [UInt8] = []
         var piece = [UInt8](repeating: 0, count: 64 << 10)
         while true {
-            let count = read(descriptor, &piece, piece.count)
+            let count = Glibc.read(descriptor, &piece, piece.count)
             if count < 0, errno == EINTR { continue }
             guard count >= 0 else { throw refusal(path) }
             if count == 0 { return bytes }
