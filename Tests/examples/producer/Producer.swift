@@ -36,7 +36,7 @@ struct Producer {
                         // The hash is the truth, also after a restart of this program.
                         let result = try await push(order, on: queue).result()
                         print("\(order.id): \(decide(result))")
-                    } catch let error where error.code == .invalidJob || error.code == .rejected {
+                    } catch let error as HaulError where error.code == .invalidJob || error.code == .rejected {
                         print("\(order.id): tell a developer (\(error.message))")
                     }
                 }
