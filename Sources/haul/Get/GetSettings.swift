@@ -53,11 +53,10 @@ struct GetSettings: Sendable {
     var isDurable: Bool { transfer.durability == .disk }
 
     func context(_ store: any Store) -> DownloadContext {
-        var context = DownloadContext(store: store, engine: engine)
-        context.connectTimeout = .seconds(transfer.connectTimeout ?? Self.connectTimeout)
-        context.stallTimeout = .seconds(transfer.timeout ?? Self.stallTimeout)
-        context.connections = transfer.connections
-        context.hosts = hosts
+        var context = DownloadContext(
+            store: store, engine: engine, hosts: hosts, connections: transfer.connections,
+            connectTimeout: .seconds(transfer.connectTimeout ?? Self.connectTimeout),
+            stallTimeout: .seconds(transfer.timeout ?? Self.stallTimeout))
         context.limit = limit
         return context
     }
