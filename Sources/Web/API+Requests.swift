@@ -81,8 +81,9 @@ extension API {
                 return Self.json(200, JobJSON.whole(record))
             }
             guard .now < end, !Task.isCancelled else {
-                guard let record else { throw .notFound("the job \(path[3]): it may be in line still") }
-                return Self.json(202, JobJSON.whole(record))
+                if record == nil, since == 0 { throw .unseen(path[3]) }
+                // Who knows when it was pushed knows that it was: no worker has seen it yet.
+                return Self.json(202, record.map(JobJSON.whole) ?? JobJSON.unseen(path[3]))
             }
             try? await Task.sleep(for: .milliseconds(300))
         }

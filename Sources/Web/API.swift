@@ -85,7 +85,7 @@ struct API: Sendable {
 
     private static func job(_ id: String, of queue: Queue) async throws -> String {
         guard let record = try await queue.job(id) else {
-            throw APIError.notFound("the job \(id): it may be in line still")
+            throw APIError.unseen(id)
         }
         return JobJSON.whole(record)
     }

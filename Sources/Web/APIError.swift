@@ -19,6 +19,11 @@ struct APIError: Error, Equatable {
 
     static func notFound(_ what: String) -> APIError { APIError(404, "not_found", "\(what) is not known here") }
 
+    /// No worker has seen the job, or it has been removed.
+    static func unseen(_ id: String) -> APIError {
+        APIError(404, "not_found", "the job \(id) is not known: no worker has seen it yet, or it has been removed")
+    }
+
     /// As a body, or as a stream tells it of what is watched.
     func json(watch: String? = nil) -> String {
         var json = JSONObject()

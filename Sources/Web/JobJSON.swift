@@ -25,6 +25,16 @@ enum JobJSON {
         return json.text
     }
 
+    /// A job that was pushed, and that no worker has seen.
+    static func unseen(_ id: String) -> String {
+        var json = JSONObject()
+        json.set("id", id)
+        json.set("state", JobState.queued.rawValue)
+        json.set("ended", false)
+        json.set("offsets", json: "[]")
+        return json.text
+    }
+
     /// A line about it: `fields` of its hash, as far as there is one.
     static func line(_ job: ListedJob, state: JobState, _ fields: [String: String]) -> String {
         var json = JSONObject()

@@ -15,6 +15,9 @@ import Testing
         #expect(pushed.status == 202)
         let at = try #require(pushed.json?.at("pushed")?.array?.first?["at"]?.integer)
         #expect(await fixture.get(WebFixture.jobs + "/film").status == 404)
+        #expect(await fixture.get(WebFixture.jobs + "/film/wait?timeout=0").status == 404)
+        let unseen = await fixture.get(WebFixture.jobs + "/film/wait?timeout=0&since=\(at)")
+        #expect(unseen.status == 202 && unseen.json?["state"]?.string == "queued")
         let claim = try #require(try await fixture.claim())
         let job = await fixture.get(WebFixture.jobs + "/film").json
         #expect(job?["state"]?.string == "running" && job?["url"]?.string == "http://example.org/a.bin?[masked]")

@@ -67,7 +67,8 @@ export function overview({ queue, live, body, path, title }) {
     return [state, { number, item: el("li", {}, link(place, number, state)) }];
   }));
   const facts = Object.fromEntries(["state", "workers", "oldest", "speed"].map((name) => [name, el("dd", {}, "–")]));
-  const [traffic, waiting, running] = [chart("Bytes per second"), chart("Jobs waiting"), chart("Jobs running")];
+  const [traffic, ended] = [chart("Bytes per second"), chart("Jobs completed each minute")];
+  const [waiting, running] = [chart("Jobs waiting"), chart("Jobs running")];
   const [byError, byHost] = [ranking("Failures by reason"), ranking("Failures by host")];
   body.append(
     el("ul", { class: "counts" }, [...tiles.values()].map((tile) => tile.item)),
@@ -75,7 +76,7 @@ export function overview({ queue, live, body, path, title }) {
       el("section", { class: "card" }, el("h2", {}, "Now"), el("dl", {},
         el("dt", {}, "Queue"), facts.state, el("dt", {}, "Workers"), facts.workers,
         el("dt", {}, "Oldest wait"), facts.oldest, el("dt", {}, "Speed"), facts.speed)),
-      traffic.box, waiting.box, running.box, byError.box, byHost.box));
+      traffic.box, ended.box, waiting.box, running.box, byError.box, byHost.box));
 
   const samples = seen.get(queue) ?? seen.set(queue, []).get(queue);
   live.watch([[inQueue(queue), (data) => {
@@ -85,7 +86,7 @@ export function overview({ queue, live, body, path, title }) {
     write(facts.state, `${data.paused ? "paused: no job is started" : "open"}${limit}`);
     facts.state.className = data.paused ? "warn" : "good";
     const marks = data.workers;
-    write(facts.workers, `${marks.live} live${marks.quiet ? `, ${marks.quiet} quiet` : ""}${marks.lost ? `, ${marks.lost} lost` : ""}`);
+    write(facts.workers, marks.live + marks.quiet + marks.lost === 0 ? "none serves this queue" : `${marks.live} live${marks.quiet ? `, ${marks.quiet} quiet` : ""}${marks.lost ? `, ${marks.lost} lost` : ""}`);
     facts.workers.className = marks.live === 0 || marks.lost ? "bad" : marks.quiet ? "warn" : "";
     if (data.oldest_waiting) {
       facts.oldest.replaceChildren(`${duration((data.now - data.oldest_waiting) / 1000)}, since `, time(data.oldest_waiting));
@@ -93,10 +94,17 @@ export function overview({ queue, live, body, path, title }) {
     const share = data.speed_of < data.counts.running ? `, known of ${count(data.speed_of)} running jobs` : "";
     write(facts.speed, `${speed(data.speed)}${share}`);
     if (!samples.length || samples[samples.length - 1].at < data.now) {
-      samples.push({ at: data.now, speed: data.speed, waiting: data.counts.queued, running: data.counts.running });
+      // Records go after a day: then the count falls, and nothing was completed by that.
+      const before = samples.findLast((sample) => data.now - sample.at >= 60_000) ?? samples[0];
+      const perMinute = before ? Math.max(0, Math.round(60_000 * (data.counts.completed - before.completed) / (data.now - before.at))) : 0;
+      samples.push({
+        at: data.now, speed: data.speed, waiting: data.counts.queued, running: data.counts.running,
+        completed: data.counts.completed, perMinute,
+      });
       if (samples.length > MOST) samples.shift();
     }
     traffic.draw(samples, "speed", bytes);
+    ended.draw(samples, "perMinute", count);
     waiting.draw(samples, "waiting", count);
     running.draw(samples, "running", count);
     byError.fill(data.failures.by_error, data.failures.of, (error) => path("jobs", ["failed"], { error }));
