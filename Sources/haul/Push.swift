@@ -24,7 +24,7 @@ struct Push: AsyncParsableCommand {
         name: [.customShort("H", allowingJoined: true), .long], help: "A header, \"Name: value\". May be repeated.")
     var header: [String] = []
     @Option(help: "Most connections for this file, 1 to 16.") var connections: Int?
-    @Option(help: "Bytes per second.") var limitRate: Int64?
+    @Option(help: "Bytes per second, like 500k or 5M.") var limitRate: ByteCount?
     @Option(help: "Attempts after the first.") var retries: Int?
     @Option(help: "Seconds before it may start.") var delay: Double?
     @Option(help: "Seconds by which it must be done.") var deadline: Double?
@@ -115,7 +115,7 @@ struct Push: AsyncParsableCommand {
         add("if_exists", ifExists.map(JSON.quoted))
         add("checksum", checksum.map(JSON.quoted))
         add("connections", connections.map { String($0) })
-        add("limit_rate", limitRate.map { String($0) })
+        add("limit_rate", limitRate.map { String($0.bytes) })
         add("retries", retries.map { String($0) })
         for (name, seconds) in [("delay", delay), ("deadline", deadline)] {
             guard seconds?.isFinite ?? true else {

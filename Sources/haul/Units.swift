@@ -63,11 +63,15 @@ enum Units {
 }
 
 /// An option that is a number of bytes, or of bytes per second.
-struct ByteCount: ExpressibleByArgument {
+struct ByteCount: ExpressibleByArgument, CustomStringConvertible {
     let bytes: Int64
+
+    init(_ bytes: Int64) { self.bytes = bytes }
 
     init?(argument: String) {
         guard let bytes = Units.count(argument) else { return nil }
         self.bytes = bytes
     }
+
+    var description: String { String(bytes) }
 }

@@ -30,7 +30,7 @@ struct WorkerCommand: AsyncParsableCommand {
         8.0
     @Option(help: "Seconds that SIGTERM leaves for putting everything back in line.") var grace = 10.0
     @Option(help: "Tell that a job is completed when so many replicas of Redis have it.") var settleReplicas = 0
-    @Option(help: "Bytes per second over all downloads.") var limitRate: Int64?
+    @Option(help: "Bytes per second over all downloads, like 500k or 5M.") var limitRate: ByteCount?
     @Option(help: "The most connections for one file, 1 to 16, unless its job says otherwise.") var connections = 16
     @Option(help: "The most connections to one host, over all downloads.") var connectionsPerHost = 16
     @Option(help: CommonOptions.proxyHelp) var proxy: String?
@@ -39,8 +39,8 @@ struct WorkerCommand: AsyncParsableCommand {
         completion: .file())
     var certificates: String?
     @OptionGroup var client: ClientCertificateOptions
-    @Option(help: "Larger files are refused, bytes.") var maxFileSize: Int64?
-    @Option(help: "Bytes of the disk that downloads leave free.") var keepFree: Int64 = 20_000_000
+    @Option(help: "Larger files are refused; bytes, or like 20G.") var maxFileSize: ByteCount?
+    @Option(help: "Bytes of the disk that downloads leave free, or like 1G.") var keepFree = ByteCount(20_000_000)
     @Option(
         help: "trace, debug, info, notice, warning or error.",
         completion: .list(["trace", "debug", "info", "notice", "warning", "error"]))
@@ -151,14 +151,14 @@ struct WorkerCommand: AsyncParsableCommand {
         }
         result.settleReplicas = settleReplicas
         let sizes = 1...JobField.largest
-        guard limitRate.map(sizes.contains) ?? true, maxFileSize.map(sizes.contains) ?? true else {
+        guard [limitRate, maxFileSize].compactMap(\.self).allSatisfy({ sizes.contains($0.bytes) }) else {
             throw ExitStatus.because(.usage, "--limit-rate and --max-file-size must be whole numbers, 1 or more")
         }
-        guard (0...JobField.largest).contains(keepFree) else {
+        guard (0...JobField.largest).contains(keepFree.bytes) else {
             throw ExitStatus.because(.usage, "--keep-free must be a whole number, 0 or more")
         }
-        result.keptFree = keepFree
-        result.limitRate = limitRate
+        result.keptFree = keepFree.bytes
+        result.limitRate = limitRate?.bytes
         guard (1...16).contains(connections), connectionsPerHost >= 1 else {
             throw ExitStatus.because(
                 .usage, "--connections must be from 1 to 16, and --connections-per-host 1 or more")
@@ -168,7 +168,7 @@ struct WorkerCommand: AsyncParsableCommand {
         result.proxy = proxy ?? CommonOptions.environment("HAUL_PROXY")
         result.certificateAuthorities = certificates
         result.clientCertificate = client.certificate
-        result.maximumSize = maxFileSize
+        result.maximumSize = maxFileSize?.bytes
         return result
     }
 
