@@ -65,9 +65,11 @@ package final class FileStore: Sendable {
     }
 
     private static func identify(_ directory: Directory, _ root: String, as id: String?) throws(Failure) -> String {
+        // A program of one user hears of trouble when it writes: no file of a probe is left if it is killed before.
+        if let id { return id }
         let status = directory.tryWriting()
         guard status == 0 || isFull(status) else { throw refusal("the root \(root) is not writable", status) }
-        if let known = id ?? readID(directory) { return known }
+        if let known = readID(directory) { return known }
         guard status == 0 else { throw refusal("the root \(root) has no room for its first file", status) }
         // Several workers may start at once: one creates it, all read it.
         let temporary = "\(idName)-\(getpid())-\(UInt64.random(in: 0...(.max)))"

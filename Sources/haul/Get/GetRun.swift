@@ -114,7 +114,9 @@ final class GetRun: Sendable {
                 return GetResult(end: .stopped)
             case .fenced: failure = Failure(.io, "another program has taken or removed the partial file", isFinal: true)
             case .parked(let why):
-                let reason = await store.trouble() ?? (why == "disk" ? "the disk has no room for this file" : why)
+                let reason =
+                    await store.trouble()?.replacing("the root ", with: "it ")
+                    ?? (why == "disk" ? "the disk has no room for this file" : why)
                 failure = Failure(
                     .io, "\(item.root): \(reason); when that is mended, the same command continues", isFinal: true)
             case .failed(let error): failure = error
