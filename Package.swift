@@ -144,6 +144,6 @@ let package = Package(
         tests("LogsTests", ["HaulContract", "HaulLogs", logging]),
         tests("MetricsTests", ["HaulMetrics", metrics]),
         tests("WebTests", ["HaulBus", "HaulContract", "HaulHTTPServer", "HaulRedis", "HaulWeb"]),
-        tests("HaulTests", ["HaulActivities", "HaulContract", "haul", "producer-example"]),
+        tests("HaulTests", ["HaulActivities", "HaulBus", "HaulContract", "HaulRedis", "haul", "producer-example"]),
     ]
 )

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <linux/tcp.h>
+#include <locale.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <spawn.h>
@@ -16,6 +17,7 @@
 #include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <wchar.h>
 
 void clinux_name_thread(const char *name) {
     char shortened[16];
@@ -97,4 +99,17 @@ void clinux_bound_window(int socket, int bytes) {
 int clinux_waiting(int socket) {
     int bytes = 0;
     return ioctl(socket, FIONREAD, &bytes) == 0 ? bytes : 0;
+}
+
+static locale_t unicode;
+static pthread_once_t unicode_once = PTHREAD_ONCE_INIT;
+static void make_unicode(void) { unicode = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0); }
+
+int clinux_columns(uint32_t scalar) {
+    pthread_once(&unicode_once, make_unicode);
+    if (unicode == (locale_t)0) return 1;
+    locale_t before = uselocale(unicode);
+    int columns = wcwidth((wchar_t)scalar);
+    uselocale(before);
+    return columns;
 }

@@ -3,19 +3,23 @@ extension Redis {
     /// cluster. Replicas and the servers' own files get it from them. Returns how many there were.
     @discardableResult
     package func load(_ library: Library) async throws(RedisError) -> Int {
-        let nodes = try await clusterPrimaries()
-        guard !nodes.isEmpty else {
-            try await send(library.load)
-            return 1
+        let servers = try await servers()
+        for server in servers {
+            try await server.send(library.load)
+            if server !== self { await server.close() }
         }
-        for node in nodes {
+        return servers.count
+    }
+
+    /// This client, or clients of all primaries of its cluster, which the caller closes.
+    package func servers() async throws(RedisError) -> [Redis] {
+        let nodes = try await clusterPrimaries()
+        guard !nodes.isEmpty else { return [self] }
+        return nodes.map { node in
             var address = url
             (address.kind, address.addresses) = (.single, [node])
-            let client = Redis(address, name: "haul-functions")
-            try await client.send(library.load)
-            await client.close()
+            return Redis(address, name: "haul-all")
         }
-        return nodes.count
     }
 
     /// Those that serve slots; none where the server is no node of a cluster.

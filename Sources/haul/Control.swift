@@ -8,6 +8,8 @@ struct Selection: ParsableArguments {
     @OptionGroup var common: CommonOptions
     @Argument(help: "Ids of jobs.", completion: Completer.jobs) var ids: [String] = []
     @Flag(help: "All jobs that it makes sense for.") var all = false
+    @Flag(help: "Ask also for jobs that nobody knows yet: it is heard when they come, within an hour.")
+    var waitFor = false
 
     func validate() throws {
         guard all == ids.isEmpty else { throw ValidationError("Give ids of jobs, or --all.") }
@@ -19,64 +21,118 @@ struct Selection: ParsableArguments {
         throw ValidationError("\"\(bad)\" is no job's id: 1 to 128 of the characters A-Z a-z 0-9 . _ : -")
     }
 
-    /// The ids given, or all in `states`.
-    func resolve(_ queue: Queue, _ states: [JobState]) async throws -> [String] {
-        guard all else { return ids }
-        var result: [String] = []
-        for state in states {
-            result += try await reaching { () throws(RedisError) in try await queue.ids(in: state, limit: 1_000_000) }
+    /// Leaves a request for jobs. `states` are those in which it changes something.
+    func request(_ wanted: ControlVerb) async throws {
+        let queue = try await common.connect()
+        if all { return try await requestAll(wanted, queue) }
+        let known = try await KnownJobs.find(ids, in: queue)
+        let unknown = ids.filter { known.states[$0] == nil }
+        let asked = ids.filter { id in waitFor || known.states[id].map { wanted.states.contains($0) } ?? false }
+        try await reaching { () throws(RedisError) in try await queue.request(wanted.request, of: asked) }
+        for id in asked { tell(id, wanted) }
+        for id in ids where !asked.contains(id) {
+            guard let state = known.states[id] else { continue }
+            Terminal.complain("haul: \(id) is \(state.rawValue): there is nothing to \(wanted.name)")
         }
-        return result
+        guard !waitFor, !unknown.isEmpty else { return }
+        throw KnownJobs.complain(unknown, in: queue, "--wait-for asks all the same")
     }
 
-    func request(_ request: Request, _ states: [JobState], _ verb: String) async throws {
-        let queue = try await common.connect()
-        let ids = try await resolve(queue, states)
-        try await reaching { () throws(RedisError) in try await queue.request(request, of: ids) }
-        for id in ids {
-            Terminal.line(
-                common.json ? "{\"id\":\(JSON.quoted(id)),\"requested\":\"\(request.rawValue)\"}" : "\(id)  \(verb)")
+    private func requestAll(_ wanted: ControlVerb, _ queue: Queue) async throws {
+        var ids: [String] = []
+        for state in wanted.all {
+            ids += try await reaching { () throws(RedisError) in try await queue.ids(in: state, limit: 1_000_000) }
+        }
+        guard !ids.isEmpty else {
+            return Terminal.complain("haul: the queue \(queue.name) has no job to \(wanted.name)")
+        }
+        if wanted.destroys {
+            let name = wanted.name.prefix(1).uppercased() + wanted.name.dropFirst()
+            try Question.confirm(
+                "\(name) \(ids.count) jobs of the queue \(queue.name)?", isConfirmed: wanted.isConfirmed)
+        }
+        try await reaching { () throws(RedisError) in try await queue.request(wanted.request, of: ids) }
+        for id in ids { tell(id, wanted) }
+    }
+
+    private func tell(_ id: String, _ wanted: ControlVerb) {
+        if common.json {
+            Terminal.line("{\"id\":\(JSON.quoted(id)),\"requested\":\"\(wanted.request.rawValue)\"}")
+        } else {
+            Terminal.line("\(id)  \(wanted.name) requested".printable)
         }
     }
+}
+
+/// What a verb asks for.
+struct ControlVerb {
+    let name: String
+    let request: Request
+    /// In which it changes something.
+    let states: Set<JobState>
+    /// Of which `--all` takes all jobs, in this order.
+    let all: [JobState]
+    /// Whether what it does cannot be taken back.
+    var destroys = false
+    /// With `--yes`.
+    var isConfirmed = false
 }
 
 struct Pause: AsyncParsableCommand {
     static let configuration = CommandConfiguration(abstract: "Pause jobs; what they have is kept.")
     @OptionGroup var selection: Selection
     func run() async throws {
-        try await selection.request(.paused, [.queued, .scheduled, .running], "pause requested")
+        try await selection.request(
+            ControlVerb(
+                name: "pause", request: .paused, states: [.queued, .scheduled, .running],
+                all: [.queued, .scheduled, .running]))
     }
 }
 
 struct Resume: AsyncParsableCommand {
     static let configuration = CommandConfiguration(abstract: "Resume paused jobs, at the front of the line.")
     @OptionGroup var selection: Selection
-    func run() async throws { try await selection.request(.running, [.paused], "resume requested") }
+    func run() async throws {
+        // A running one may have a pause before it; a scheduled one need not wait for its time.
+        try await selection.request(
+            ControlVerb(name: "resume", request: .running, states: [.paused, .running, .scheduled], all: [.paused]))
+    }
 }
 
 struct Cancel: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(abstract: "Cancel jobs; their partial files are removed.")
+    static let configuration = CommandConfiguration(
+        abstract: "Cancel jobs; their partial files are removed.", discussion: "With --all it asks first.")
     @OptionGroup var selection: Selection
+    @Flag(help: "Do not ask.") var yes = false
     func run() async throws {
-        try await selection.request(.cancelled, [.queued, .scheduled, .running, .paused], "cancel requested")
+        try await selection.request(
+            ControlVerb(
+                name: "cancel", request: .cancelled, states: [.queued, .scheduled, .running, .paused],
+                all: [.queued, .scheduled, .running, .paused], destroys: true, isConfirmed: yes))
     }
 }
 
 struct Retry: AsyncParsableCommand {
     static let configuration = CommandConfiguration(abstract: "Run failed jobs again, from where they got to.")
     @OptionGroup var selection: Selection
-    func run() async throws { try await selection.request(.running, [.failed], "retry requested") }
+    func run() async throws {
+        try await selection.request(
+            ControlVerb(name: "retry", request: .running, states: [.failed, .scheduled], all: [.failed]))
+    }
 }
 
 struct Remove: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Forget jobs; what has not ended is cancelled first. Finished files stay, unless --files is given.",
-        discussion: "With --all: completed, failed and cancelled ones.")
+        discussion: "With --all: completed, failed and cancelled ones; it asks first.")
     @OptionGroup var selection: Selection
     @Flag(help: "Delete the finished files as well.") var files = false
+    @Flag(help: "Do not ask.") var yes = false
 
     func run() async throws {
-        let request = files ? Request.deleted : .removed
-        try await selection.request(request, [.completed, .failed, .cancelled], "removal requested")
+        try await selection.request(
+            ControlVerb(
+                name: "remove", request: files ? .deleted : .removed, states: Set(JobState.allCases),
+                all: [.completed, .failed, .cancelled], destroys: true, isConfirmed: yes))
     }
 }

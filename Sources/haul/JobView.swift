@@ -25,11 +25,12 @@ struct JobView {
         record.fields.filter { !JobRecord.hidden.contains($0.key) && !$0.value.isEmpty }
     }
 
-    /// All that others may see.
+    /// All fields as they are.
     var text: String {
-        let width = (shown.keys.map(\.count).max() ?? 0) + 2
+        let fields = record.fields.filter { !$0.value.isEmpty }
+        let width = (fields.keys.map(\.count).max() ?? 0) + 2
         var lines = ["id".padded(to: width) + record.id]
-        lines += shown.sorted { $0.key < $1.key }.map { ($0.key.padded(to: width) + $0.value).printable }
+        lines += fields.sorted { $0.key < $1.key }.map { ($0.key.padded(to: width) + $0.value).printable }
         if !record.offsets.isEmpty {
             lines.append(
                 "offsets".padded(to: width)

@@ -39,7 +39,10 @@ struct Push: AsyncParsableCommand {
         if wait { _ = try await reaching { () throws(RedisError) in try await queue.jobs(elements.map(\.id)) } }
         let pushed = try await reaching { () throws(RedisError) in try await queue.push(now: elements) }
         for element in elements { Terminal.line(common.json ? "{\"id\":\(JSON.quoted(element.id))}" : element.id) }
-        if wait { try await Follower(queue, elements, json: common.json, pushed: pushed).follow() }
+        guard wait else { return }
+        var follower = Follower(queue, elements, json: common.json, pushed: pushed)
+        follower.display = WatchDisplay(isTerminal: Terminal.isInteractive, names: follower.urls)
+        try await follower.follow()
     }
 
     private func elements() throws -> [Element] {

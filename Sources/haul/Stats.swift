@@ -24,43 +24,28 @@ struct Stats: AsyncParsableCommand {
                 ("queue", JSON.quoted(queue.name.text)), ("workers", String(workers)),
                 ("queue_paused", String(stats.isPaused)),
             ]
-            Terminal.line(JSON.object(state + counts.map { ($0, String($1)) } + limit))
-        } else {
-            for (name, count) in counts { Terminal.line(name.padded(to: 12) + String(count)) }
-            if stats.counts.values.allSatisfy({ $0 == 0 }), stats.rejected == 0, workers == 0 {
-                Terminal.complain("haul: the queue \(queue.name) is unknown here: it has no job and no worker")
-            } else if workers == 0 {
-                Terminal.complain("haul: \(Self.unserved(queue))")
-            }
-            if stats.isPaused { Terminal.line("the queue is paused: haul queue resume --queue \(queue.name)") }
-            if let limit = stats.maxRunning { Terminal.line("at most \(limit) run at once") }
+            return Terminal.line(JSON.object(state + counts.map { ($0, String($1)) } + limit))
         }
+        var table = Table([
+            .init(title: "STATE"), .init(title: "JOBS", isNumber: true), .init(title: "OLDEST", isNumber: true),
+        ])
+        let oldest = try await oldest(in: queue)
+        for (name, count) in counts { table.add([name, String(count), oldest[name] ?? ""]) }
+        for line in table.lines(width: Terminal.width) { Terminal.line(line) }
+        Terminal.line(workers == 1 ? "1 worker" : "\(workers) workers")
+        if stats.counts.values.allSatisfy({ $0 == 0 }), stats.rejected == 0, workers == 0 {
+            Terminal.complain("haul: the queue \(queue.name) is unknown here: it has no job and no worker")
+        } else if workers == 0 {
+            Terminal.complain("haul: \(Self.unserved(queue))")
+        }
+        if stats.isPaused { Terminal.line("the queue is paused: haul queue resume --queue \(queue.name)") }
+        if let limit = stats.maxRunning { Terminal.line("at most \(limit) run at once") }
     }
-}
 
-struct Workers: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(abstract: "List the workers.")
-
-    /// "unlimited" slots are none.
-    private static let numbers: Set<String> = ["pid", "running", "seen", "slots"]
-
-    @OptionGroup var common: CommonOptions
-
-    func run() async throws {
-        let queue = try await common.connect()
-        for (name, fields) in try await reaching({ () throws(RedisError) in try await queue.workers() }) {
-            if common.json {
-                let members = [("name", JSON.quoted(name))] + JSON.members(fields, raw: Self.numbers)
-                Terminal.line(JSON.object(members))
-            } else {
-                let seen =
-                    (fields["seen"].flatMap { Int64($0) }).map {
-                        "seen \(Units.duration(max(0, UnixTime.milliseconds / 1000 - $0 / 1000))) ago"
-                    } ?? ""
-                Terminal.line(
-                    "\(name)  \(fields["running"] ?? "0") of \(fields["slots"] ?? "?") slots  \(seen)  \(fields["host"] ?? "")"
-                )
-            }
-        }
+    /// How long the first of each state has been there.
+    private func oldest(in queue: Queue) async throws -> [String: String] {
+        let now = try await reaching { () throws(RedisError) in try await queue.now() }
+        let moments = try await reaching { () throws(RedisError) in try await queue.oldest() }
+        return Dictionary(uniqueKeysWithValues: moments.map { ($0.key.rawValue, Age.text(now - $0.value)) })
     }
 }

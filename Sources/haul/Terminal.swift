@@ -7,6 +7,9 @@ enum Terminal {
         isatty(STDOUT_FILENO) == 1 && getenv("TERM").map { String(cString: $0) } != "dumb"
     }
 
+    /// How wide a list may be: as wide as its lines, where nobody looks.
+    static var width: Int? { isatty(STDOUT_FILENO) == 1 ? size.width : nil }
+
     /// Columns and rows; 80 and 24 if nobody knows.
     static var size: (width: Int, height: Int) {
         var size = winsize()
@@ -54,8 +57,10 @@ enum Terminal {
 
     static func line(_ text: String) { write(text + "\n") }
 
-    static func complain(_ text: String) {
-        let line = text + "\n"
+    static func complain(_ text: String) { prompt(text + "\n") }
+
+    /// To standard error, without an end of the line.
+    static func prompt(_ line: String) {
         _ = line.withCString { Glibc.write(STDERR_FILENO, $0, strlen($0)) }
     }
 }

@@ -24,7 +24,8 @@ import Testing
     @Test("a signal that was ignored when the command began stays so") func ignored() async throws {
         let bench = try await CommandBench()
         let drain = try ChildProcess(
-            "/bin/sh", ["-c", "trap '' HUP; exec \"$0\" watch a", try #require(ChildProcess.path(of: "haul"))],
+            "/bin/sh",
+            ["-c", "trap '' HUP; exec \"$0\" watch a --wait-for", try #require(ChildProcess.path(of: "haul"))],
             environment: ["HAUL_REDIS": bench.server.url])
         try await eventually("it to listen") {
             try await bench.server.cli("PUBSUB", "NUMSUB", "haul:{default}:events:a").hasSuffix("1")

@@ -51,7 +51,7 @@ import Testing
             "HSET", "\(queue):job:odd", "state", "completed", "meta", "{{", "received", "nan", "total", "0x10")
         let show = try await bench.haul("show", "odd", "--json")
         #expect(show.out.contains("\"meta\":\"{{\",\"received\":\"nan\",") && show.out.contains("\"total\":\"0x10\""))
-        let watch = try bench.start(["watch", "x"])
+        let watch = try bench.start(["watch", "x", "--wait-for"])
         for event in [
             "{\"event\":\"retrying\",\"id\":\"x\",\"delay\":1e300}",
             "{\"event\":\"progress\",\"id\":\"x\",\"fraction\":1e300,\"eta\":-9223372036854775808}",

@@ -10,18 +10,19 @@ import Testing
             "monitor",
             [
                 "stats", "list", "list --state running", "list --state failed --json", "show done", "workers",
-                "watch done",
+                "watch done", "top --once", "list --by host --state completed", "list --sort size",
             ]
         ),
         (
             "operator",
             [
                 "list --state queued", "list --state rejected", "pause waiting", "pause --all", "resume --all",
-                "cancel --all", "retry --all", "remove done --files", "remove --all", "queue pause", "queue resume",
+                "cancel --all --yes", "retry --all", "remove done --files", "remove --all --yes", "top --once",
+                "queue pause", "queue resume",
                 "queue limit 3", "queue limit none", "stats", "show done", "workers", "watch done",
             ]
         ),
-        ("inspector", ["check --repair", "check"]),
+        ("inspector", ["check --repair", "check", "queues"]),
         ("deploy", ["load-functions"]),
         ("producer", ["push http://h/a --reply-to me"]),
     ]

@@ -139,7 +139,8 @@ import Testing
             _ = try await bench.haul("push", "http://h/\(number)", "--id", "job\(number)")
         }
         let list = try await bench.haul("list", "--limit", "1")
-        #expect(list.out == "job1  queued\n" && list.err.contains("2 more jobs are queued"), "\(list)")
+        #expect(list.out.split(separator: "\n").count == 2 && list.out.contains("job1"), "\(list)")
+        #expect(list.err.contains("2 more jobs are queued") && list.err.contains("--after job1"), "\(list)")
         #expect(try await bench.haul("list", "--limit", "3").err == "")
         #expect(try await bench.haul("stats").err.contains("no worker serves the queue default"))
         let worker = try bench.worker("one")
@@ -170,17 +171,48 @@ import Testing
         #expect(!FileManager.default.fileExists(atPath: "/relative"))
     }
 
-    @Test("a watch of a job that nobody knows says that it waits, and of what is no id ends") func unknown()
-        async throws
-    {
+    @Test("a job that nobody knows is an error, unless it is waited for") func unknown() async throws {
         let bench = try await CommandBench()
-        let watch = try bench.start(["watch", "x"])
-        try await eventually { watch.standardError.contains("no job x is known in the queue default yet") }
-        watch.kill(SIGTERM)
-        _ = try await watch.wait()
-        for verb in ["watch", "show"] {
+        for verb in ["watch", "show", "pause", "resume", "cancel", "retry", "remove"] {
+            let absent = try await bench.haul(verb, "x")
+            #expect(absent.status == 1 && absent.err.contains("no job x is known in the queue default"), "\(absent)")
             let bad = try await bench.haul(verb, "a b")
             #expect(bad.status == 2 && bad.err.contains("is no job's id"), "\(bad)")
+        }
+        #expect(try await bench.server.cli("EXISTS", "haul:{default}:want") == "0")
+        #expect(try await bench.haul("pause", "x", "--wait-for").out == "x  pause requested\n")
+        #expect(try await bench.server.cli("HEXISTS", "haul:{default}:want", "x") == "1")
+        let watch = try bench.start(["watch", "x", "--wait-for"])
+        try await eventually {
+            try await bench.server.cli("PUBSUB", "NUMSUB", "haul:{default}:events:x").hasSuffix("1")
+        }
+        watch.kill(SIGTERM)
+        _ = try await watch.wait()
+    }
+
+    @Test("a job that no worker has seen is known by its place in line, and one that has ended is left alone")
+    func waiting() async throws {
+        let bench = try await CommandBench()
+        _ = try await bench.haul("push", "http://u:secret@h/a?token=secret", "--id", "a")
+        let show = try await bench.haul("show", "a")
+        #expect(show.status == 0 && show.out.contains("queued") && show.out.contains("http://h/a"), "\(show)")
+        #expect(!show.out.contains("secret"))
+        #expect(try await bench.haul("cancel", "a").out == "a  cancel requested\n")
+        try await bench.server.cli("HSET", "haul:{default}:job:b", "state", "completed")
+        let ended = try await bench.haul("cancel", "b", "c")
+        #expect(ended.status == 1 && ended.out == "", "\(ended)")
+        #expect(ended.err.contains("b is completed: there is nothing to cancel") && ended.err.contains("no job c"))
+    }
+
+    @Test("what destroys takes --yes where nobody can be asked") func asked() async throws {
+        let bench = try await CommandBench()
+        for (state, verb) in [("paused", "cancel"), ("failed", "remove")] {
+            try await bench.server.cli("ZADD", "haul:{default}:\(state)", "1", "a")
+            let refused = try await bench.haul(verb, "--all")
+            #expect(refused.status == 2 && refused.err.contains("--yes"), "\(refused)")
+            #expect(try await bench.server.cli("EXISTS", "haul:{default}:want") == "0")
+            #expect(try await bench.haul(verb, "--all", "--yes").out.contains("a  \(verb) requested"))
+            try await bench.server.cli("DEL", "haul:{default}:want")
         }
     }
 

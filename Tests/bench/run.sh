@@ -163,7 +163,7 @@ memory() {
     sleep 4
     after="$(awk '{print $14 + $15}' "/proc/$last/stat")"
     echo "memory: $(awk '/VmHWM/ {print int($2 / 1024)}' "/proc/$last/status") MiB resident at most during 200 concurrent downloads of 200 KB/s, $(((after - before) / 4)) % of a core"
-    "$haul" cancel --all >/dev/null
+    "$haul" cancel --all --yes >/dev/null
     stop "$last"
     rm -rf "$work/root"/* "$work/www/t.bin"
 }

@@ -66,3 +66,7 @@ void clinux_bound_window(int socket, int bytes);
 
 /// Bytes that wait in the socket to be read.
 int clinux_waiting(int socket);
+
+/// wcwidth(3) of a Unicode scalar, whatever the user's locale is: 2 for a wide character, 0 for a mark that joins the one before
+/// it, -1 for what has no glyph; 1 on a system without the locale C.UTF-8.
+int clinux_columns(uint32_t scalar);

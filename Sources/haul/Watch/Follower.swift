@@ -16,6 +16,8 @@ struct Follower {
 
     /// The worker is this process' own, and on its way.
     var isOwn = false
+    /// What shows them; bars of their own where none is set.
+    var display: (any FollowDisplay)?
 
     init(_ queue: Queue, _ ids: [String], json: Bool) { (self.queue, self.ids, self.json) = (queue, ids, json) }
 
@@ -28,17 +30,14 @@ struct Follower {
 
     private enum Input: Sendable {
         case element(Subscription.Element)
-        case look
+        case look, draw
     }
 
     /// Throws `.jobFailed` at the end if a job failed or was cancelled.
     func follow() async throws {
-        // Who may not see the workers is told nothing of them.
-        if !isOwn, (try? await queue.workerCount()) == 0 {
-            Terminal.complain("haul: \(Stats.unserved(queue)); waiting")
-        }
+        var isServed = await tellService(before: true)
         Terminal.isFollowing.store(true, ordering: .relaxed)
-        var display = ProgressDisplay(isTerminal: !json && Terminal.isInteractive, urls: urls)
+        var display = display ?? ProgressDisplay(isTerminal: !json && Terminal.isInteractive, urls: urls)
         var open = Set(ids)
         var hasFailed = false
         var isInterrupted = false
@@ -52,9 +51,17 @@ struct Follower {
                 feed.yield(.look)
             }
         }
+        let interval = json ? nil : display.interval
+        let painter = Task {
+            while let interval, !Task.isCancelled {
+                try? await Task.sleep(for: interval)
+                feed.yield(.draw)
+            }
+        }
         defer {
             reader.cancel()
             clock.cancel()
+            painter.cancel()
         }
         for await input in inputs {
             switch input {
@@ -70,8 +77,18 @@ struct Follower {
                 // Said once: what is published until the next `.subscribed` is not heard.
                 if !isInterrupted { Terminal.complain("haul: \(error.message); trying again") }
                 isInterrupted = true
+            case .draw:
+                // Names are for people: what goes wrong with them is told of the jobs themselves.
+                let unnamed = display.unnamed
+                for (id, fields) in zip(unnamed, (try? await queue.fields(["url", "path", "file"], of: unnamed)) ?? [])
+                {
+                    display.name(id, JobRow(id: id, state: .running, fields: fields).name)
+                }
+                display.draw()
             case .element(.subscribed), .look:
                 if case .element = input { isInterrupted = false }
+                isServed = await tellService(before: isServed)
+                if ids.isEmpty, let count = try? await queue.count(in: .running) { display.note(running: count) }
                 let records = try await reaching { () throws(RedisError) in try await queue.jobs(Array(open)) }
                 for record in records where pushed[record.id].map(record.hasEnded(since:)) ?? record.hasEnded {
                     open.remove(record.id)
@@ -98,5 +115,13 @@ struct Follower {
         }
         display.finish()
         if hasFailed { throw ExitStatus.jobFailed }
+    }
+
+    /// Says when nobody serves the queue, and when somebody does again. Who may not see the workers is told nothing of them.
+    private func tellService(before wasServed: Bool) async -> Bool {
+        guard !isOwn, let count = try? await queue.workerCount() else { return true }
+        if count == 0, wasServed { Terminal.complain("haul: \(Stats.unserved(queue)); waiting") }
+        if count > 0, !wasServed { Terminal.complain("haul: a worker serves the queue \(queue.name) now") }
+        return count > 0
     }
 }

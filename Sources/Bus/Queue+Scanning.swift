@@ -1,0 +1,89 @@
+package import HaulContract
+package import HaulRedis
+
+// What lists and screens look for, in pages of which none keeps Redis for long.
+
+extension Queue {
+    /// Redis' clock, unix ms: what is told in a queue is told by it.
+    package func now() async throws(RedisError) -> Int64 {
+        let parts = try await redis.send(Command("TIME")).array ?? []
+        guard parts.count == 2, let seconds = parts[0].int, let microseconds = parts[1].int else {
+            throw RedisError(.reply, "TIME did not answer with a time")
+        }
+        return Int64(seconds) * 1000 + Int64(microseconds) / 1000
+    }
+
+    /// A page of running jobs: about `count` ids, and the cursor of the next page, "0" when all have been told. A job that runs
+    /// all the while is told at least once, whatever else begins and ends.
+    package func scanRunning(
+        from cursor: String, count: Int
+    ) async throws(RedisError) -> (ids: [String], next: String) {
+        let reply = try await redis.send(Command("ZSCAN", keys.leases, cursor, "COUNT", count)).array ?? []
+        let pairs = (reply.last?.array ?? []).compactMap(\.string)
+        return (stride(from: 0, to: pairs.count, by: 2).map { pairs[$0] }, reply.first?.string ?? "0")
+    }
+
+    /// Those of `ids` that have an element in line, as far as the newest `most` elements tell, each with its URL without
+    /// secrets, which is empty of a continuation.
+    package func inLine(
+        _ ids: Set<String>, most: Int = 100_000
+    ) async throws(RedisError) -> [String: String] {
+        var found: [String: String] = [:]
+        var start = 0
+        // From the left: what nobody knows yet has mostly just been pushed, and pushes meanwhile move elements on, so that none
+        // is skipped.
+        while start < most, found.count < ids.count {
+            let reply = try await redis.send(Command("LRANGE", keys.jobs, start, start + Self.elementsOfPage - 1))
+            let elements = reply.array ?? []
+            for element in elements {
+                guard let json = element.bytes.flatMap({ try? JSON($0) }) else { continue }
+                let job = try? Element(json)
+                guard let id = job?.id ?? json["id"]?.string, ids.contains(id) else { continue }
+                found[id] = found[id] ?? job?.maskedURL ?? ""
+            }
+            guard elements.count == Self.elementsOfPage else { break }
+            start += elements.count
+        }
+        return found
+    }
+
+    /// A call may copy as much as so many of the largest elements.
+    package static let elementsOfPage = 200
+}
+
+extension QueueName {
+    /// The queues that a server holds, or all primaries of its cluster, by the keys that are there: `SCAN`, in pages. Stops after
+    /// `most` pages of a server.
+    package static func all(on redis: Redis, most: Int = .max) async throws(RedisError) -> [QueueName] {
+        var names: Set<QueueName> = []
+        for server in try await redis.servers() {
+            var cursor = "0"
+            var pages = 0
+            repeat {
+                let scan = Command("SCAN", cursor, "MATCH", "haul:{*}:*", "COUNT", 1000)
+                let reply = try await server.send(scan).array ?? []
+                cursor = reply.first?.string ?? "0"
+                for key in (reply.last?.array ?? []).compactMap(\.string) {
+                    if let name = QueueName(String(key.dropFirst(6).prefix { $0 != "}" })) { names.insert(name) }
+                }
+                pages += 1
+            } while cursor != "0" && pages < most
+            if server !== redis { await server.close() }
+        }
+        return names.sorted { $0.text < $1.text }
+    }
+}
+
+extension Queue {
+    /// When the first of each state got there, unix ms: of those whose index is sorted by that. States without jobs have none.
+    package func oldest() async throws(RedisError) -> [JobState: Int64] {
+        let states: [JobState] = [.paused, .completed, .failed, .cancelled]
+        let calls = states.map { Call.command(Command("ZRANGE", keys.index($0), 0, 0, "WITHSCORES")) }
+        var result: [JobState: Int64] = [:]
+        for (state, reply) in zip(states, try await redis.pipeline(calls)) {
+            let score = try reply.get().array?.last?.string.flatMap { Double($0) }
+            result[state] = score.flatMap { Int64(exactly: $0) }
+        }
+        return result
+    }
+}

@@ -1,0 +1,70 @@
+import ArgumentParser
+import HaulContract
+
+/// Jobs counted by what they have in common.
+struct JobGroups {
+    enum Key: String, CaseIterable, ExpressibleByArgument { case error, host, worker, state }
+
+    struct Group {
+        var count = 0
+        /// The one that got there last.
+        var newest: JobRow
+    }
+
+    let key: Key
+    private(set) var groups: [String: Group] = [:]
+
+    init(by key: Key) { self.key = key }
+
+    mutating func add(_ row: JobRow) {
+        let name =
+            switch key {
+            case .error: row.error
+            case .host: row.host
+            case .worker: row.worker
+            case .state: row.state.rawValue
+            }
+        var group = groups[name] ?? Group(newest: row)
+        group.count += 1
+        if row.since ?? 0 > group.newest.since ?? 0 { group.newest = row }
+        groups[name] = group
+    }
+
+    /// The largest first.
+    var sorted: [(name: String, group: Group)] {
+        groups.map { ($0.key, $0.value) }.sorted { ($1.1.count, $0.0) < ($0.1.count, $1.0) }
+            .map { (name: $0.0, group: $0.1) }
+    }
+
+    func lines(now: Int64, width: Int?) -> [String] {
+        var table = Table([
+            .init(title: "JOBS", isNumber: true, rank: 10),
+            .init(title: key.rawValue.uppercased(), least: 8, rank: 10),
+            .init(title: "LAST", isNumber: true, rank: 8),
+            .init(title: "FOR EXAMPLE", least: 10, rank: 7),
+            .init(title: "FILE OR URL", least: 12, keepsEnd: true, rank: 5),
+            .init(title: key == .error ? "MESSAGE" : "WHY", least: 12, rank: 6),
+        ])
+        for (name, group) in sorted {
+            let row = group.newest
+            table.add([
+                String(group.count), name.isEmpty ? "-" : name, row.age(at: now), row.id, row.name,
+                key == .error ? row.message : row.reason,
+            ])
+        }
+        return table.lines(width: width)
+    }
+
+    var json: [String] {
+        sorted.map { name, group in
+            var object = JSONObject()
+            object.set(key.rawValue, name)
+            object.set("count", group.count)
+            object.set("newest", group.newest.since)
+            object.set("example", group.newest.id)
+            object.set("url", group.newest.url)
+            if key == .error { object.set("message", group.newest.message) }
+            return object.text
+        }
+    }
+}

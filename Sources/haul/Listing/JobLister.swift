@@ -1,0 +1,122 @@
+import HaulBus
+import HaulContract
+import HaulRedis
+
+/// Reads the jobs of a list, in pages, and knows what it left out.
+struct JobLister {
+    let queue: Queue
+    var filter = JobFilter()
+    var order: JobOrder?
+    /// The most of each state.
+    var limit = 1000
+    /// The id behind which the list begins.
+    var after: String?
+
+    /// What was found in one state.
+    struct Found {
+        var rows: [JobRow] = []
+        /// How many fit and are not among the rows; nil if nobody has looked through all.
+        var left: Int?
+        /// Whether `after` was met.
+        var hasBegun: Bool
+    }
+
+    func list(_ state: JobState) async throws(RedisError) -> Found {
+        let now = try await queue.now()
+        // Running jobs have no order of their own that stands still.
+        if let order = order ?? (state == .running ? .age : nil) {
+            return try await sorted(state, by: order, now)
+        }
+        var found = Found(hasBegun: after == nil)
+        var start = 0
+        var known: Set<String> = []
+        while true {
+            let page = try await queue.listed(in: state, from: start, limit: Queue.elementsOfPage)
+            for row in try await rows(at: page, state) where known.insert(row.id).inserted {
+                if !found.hasBegun {
+                    found.hasBegun = row.id == after
+                } else if filter.accepts(row, now: now) {
+                    // One more says that there are more.
+                    guard found.rows.count < limit else {
+                        found.left = try await left(of: state, behind: start + page.count, known, found)
+                        return found
+                    }
+                    found.rows.append(row)
+                }
+            }
+            // An element that is no JSON is on no page.
+            start += Queue.elementsOfPage
+            guard page.count == Queue.elementsOfPage || state == .queued && !page.isEmpty else { break }
+        }
+        found.left = 0
+        return found
+    }
+
+    /// All rows of a state, page by page, in no order.
+    func forEachRow(
+        _ state: JobState, _ body: (JobRow) -> Void
+    ) async throws(RedisError) {
+        if state == .running {
+            let ids = try await queue.runningIDs()
+            for start in stride(from: 0, to: ids.count, by: 500) {
+                for row in try await rows(of: ids[start..<min(start + 500, ids.count)], state) { body(row) }
+            }
+            return
+        }
+        var start = 0
+        var known: Set<String> = []
+        while true {
+            let page = try await queue.listed(in: state, from: start, limit: Queue.elementsOfPage)
+            for row in try await rows(at: page, state) where known.insert(row.id).inserted { body(row) }
+            start += Queue.elementsOfPage
+            guard page.count == Queue.elementsOfPage || state == .queued && !page.isEmpty else { return }
+        }
+    }
+
+    private func sorted(_ state: JobState, by order: JobOrder, _ now: Int64) async throws(RedisError) -> Found {
+        var fitting: [JobRow] = []
+        var count = 0
+        try await forEachRow(state) { row in
+            guard filter.accepts(row, now: now) else { return }
+            count += 1
+            fitting.append(row)
+            // A million jobs need not be held to tell the first hundred of them.
+            if after == nil, fitting.count > max(2 * limit, 10_000) {
+                fitting = Array(fitting.sorted(by: order.precedes).prefix(limit))
+            }
+        }
+        fitting.sort(by: order.precedes)
+        var found = Found(hasBegun: true)
+        if let after {
+            let place = fitting.firstIndex { $0.id == after }
+            found.hasBegun = place != nil
+            fitting = place.map { Array(fitting[($0 + 1)...]) } ?? []
+            count = fitting.count
+        }
+        found.rows = Array(fitting.prefix(limit))
+        found.left = count - found.rows.count
+        return found
+    }
+
+    private func rows(at page: [ListedJob], _ state: JobState) async throws(RedisError) -> [JobRow] {
+        try await rows(of: page.map(\.id)[...], state, Dictionary(page.map { ($0.id, $0) }) { one, _ in one })
+    }
+
+    private func rows(
+        of ids: ArraySlice<String>, _ state: JobState, _ listed: [String: ListedJob] = [:]
+    ) async throws(RedisError) -> [JobRow] {
+        let fields = try await queue.fields(Queue.summaryFields, of: ids)
+        return zip(ids, fields).compactMap { id, fields in
+            // What has moved on since the index was read is somewhere else by now.
+            if let now = fields["state"].flatMap(JobState.init), now != state { return nil }
+            return JobRow(id: id, state: state, fields: fields, listed: listed[id])
+        }
+    }
+
+    private func left(
+        of state: JobState, behind start: Int, _ known: Set<String>, _ found: Found
+    ) async throws(RedisError) -> Int? {
+        guard filter.isEmpty, after == nil else { return nil }
+        return max(1, try await queue.count(in: state) - found.rows.count)
+    }
+}

@@ -1,0 +1,58 @@
+import HaulBus
+import HaulContract
+
+/// An entry of `haul:{NAME}:rejected`: an element that was no valid job.
+struct RejectedElement {
+    let at: Int64
+    let reason: String
+    /// The element as it came, its first 4096 bytes, secrets and all.
+    let element: String
+    let id: String
+    /// Masked.
+    let url: String
+    private let fields: [String]
+
+    /// nil for what no worker has written.
+    init?(_ text: String) {
+        guard let json = try? JSON(text), let reason = json["reason"]?.string else { return nil }
+        at = json["at"]?.integer ?? 0
+        self.reason = reason
+        element = json["element"]?.string ?? ""
+        let pushed = try? JSON(element)
+        // Anything may stand where an id should.
+        id = pushed?["id"]?.string.flatMap { JobField.isID($0) ? $0 : nil } ?? ""
+        let first = pushed?["url"]?.string ?? pushed?["urls"]?.array?.first?.string
+        url = first.map(MaskedURL.text) ?? ""
+        fields = pushed?.members?.map(\.name) ?? []
+    }
+
+    /// What it looked like, without what it said: values may be secrets.
+    var shape: String {
+        if !url.isEmpty { return url }
+        if fields.isEmpty { return "\(element.utf8.count) bytes" }
+        return "{" + fields.prefix(8).joined(separator: ", ") + (fields.count > 8 ? ", …" : "") + "}"
+    }
+
+    /// With the element itself only where it was asked for.
+    func json(isWhole: Bool) -> String {
+        var object = JSONObject()
+        object.set("at", at)
+        object.set("reason", reason)
+        if !id.isEmpty { object.set("id", id) }
+        if !url.isEmpty { object.set("url", url) }
+        object.set("bytes", element.utf8.count)
+        if isWhole { object.set("element", element) }
+        return object.text
+    }
+
+    static func lines(_ elements: [RejectedElement], isWhole: Bool, now: Int64, width: Int?) -> [String] {
+        var table = Table([
+            .init(title: "AGE", isNumber: true), .init(title: "ID", least: 8),
+            .init(title: "REASON", least: 20), .init(title: "ELEMENT", least: 12),
+        ])
+        for entry in elements {
+            table.add([Age.text(now - entry.at), entry.id, entry.reason, isWhole ? entry.element : entry.shape])
+        }
+        return table.lines(width: isWhole ? nil : width)
+    }
+}

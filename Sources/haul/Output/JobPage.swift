@@ -1,0 +1,131 @@
+import HaulBus
+import HaulContract
+
+/// One job as a page for people.
+struct JobPage {
+    let record: JobRecord
+    /// Redis' clock, unix ms.
+    let now: Int64
+
+    private var row: JobRow { JobRow(id: record.id, state: record.state, fields: record.fields) }
+
+    /// A time or a size; anybody may write another number into a hash.
+    private func integer(_ field: String) -> Int64? { record.integer(field).map { min(max(0, $0), 1 << 53) } }
+
+    /// Names of facts and what is to be said of them, in the order in which they are asked for.
+    var facts: [(name: String, text: String)] {
+        var facts = [("state", state)]
+        func add(_ name: String, _ text: String?) {
+            if let text, !text.isEmpty { facts.append((name, text)) }
+        }
+        if let error = record["error"] { add("error", error + (record["message"].map { ": \($0)" } ?? "")) }
+        add("url", record["url"])
+        add("file", record["file"])
+        if record["file"] == nil { add("to", record["path"]) }
+        add("size", size)
+        add("progress", progress)
+        add("durable", durable)
+        add("attempts", attempts)
+        add("checksum", record["checksum"] ?? record["digest"])
+        add("version", version)
+        add("pushed", moment("created"))
+        add("started", moment("started"))
+        add("updated", record.state.isFinal ? nil : moment("updated"))
+        add("ended", moment("finished"))
+        add("deadline", integer("deadline_at").map { Age.date($0) })
+        add("request", record["want"].map { "\($0) is asked for, and not heard yet" })
+        add("reply to", record["reply_to"])
+        add("meta", record["meta"])
+        return facts
+    }
+
+    private var state: String {
+        var text = record.state.rawValue
+        if let waiting = record["waiting"] { text += ", waits for \(waiting)" }
+        switch record.state {
+        case .running: return text + (record["worker"].map { " on \($0)" } ?? "") + age("started", " for ", "")
+        case .completed, .failed, .cancelled: return text + age("finished", " ", " ago")
+        default: return text + age("updated", " for ", "")
+        }
+    }
+
+    private func age(_ field: String, _ before: String, _ behind: String) -> String {
+        integer(field).map { before + Age.text(now - $0) + behind } ?? ""
+    }
+
+    private var size: String? {
+        guard let total = integer("total") ?? (record.state == .completed ? integer("received") : nil)
+        else { return nil }
+        return total < 1024 ? "\(total) bytes" : "\(Units.bytes(total)) (\(total) bytes)"
+    }
+
+    private var progress: String? {
+        let row = row
+        guard record.state != .completed, row.received > 0 else { return nil }
+        var parts = [row.percent.isEmpty ? Units.bytes(row.received) : "\(row.percent), \(Units.bytes(row.received))"]
+        if row.state == .running { parts.append(Units.speed(row.speed)) }
+        if let eta = row.eta { parts.append("\(Units.duration(eta)) left") }
+        return parts.joined(separator: ", ")
+    }
+
+    private var durable: String? {
+        let intervals = record.offsets.intervals
+        guard let first = intervals.first, first.lowerBound >= 0 else { return nil }
+        let shown = intervals.prefix(4).map { "\($0.lowerBound)-\($0.upperBound)" }.joined(separator: " ")
+        let more = intervals.count > 4 ? " and \(intervals.count - 4) more ranges" : ""
+        return "\(Units.bytes(record.offsets.count)) on the disk: bytes \(shown)\(more)"
+    }
+
+    private var attempts: String? {
+        var parts: [String] = []
+        if let count = integer("attempt"), count > 0 { parts.append("\(count) failed in a row") }
+        if let count = integer("crashes"), count > 0 { parts.append("\(count) lost with their workers") }
+        return parts.isEmpty ? nil : parts.joined(separator: ", ")
+    }
+
+    private var version: String? {
+        let parts = [record["etag"].map { "ETag \($0)" }, record["last_modified"].map { "of \($0)" }]
+        let text = parts.compactMap(\.self).joined(separator: ", ")
+        return text.isEmpty ? nil : text
+    }
+
+    private func moment(_ field: String) -> String? {
+        integer(field).map { "\(Age.date($0)) (\(Age.text(now - $0)) ago)" }
+    }
+
+    /// The id, a bar of what is there where bytes are known, and the facts; words go on in the next line.
+    func lines(width: Int, isUnicode: Bool = Columns.showsUnicode) -> [String] {
+        var lines = [record.id.printable]
+        let facts = facts
+        let indent = (facts.map(\.name.count).max() ?? 0) + 4
+        if let total = integer("total"), total > 0, record.state != .completed, width > indent + 12 {
+            let bar = IntervalBar(record.offsets, total: total, received: integer("received") ?? 0)
+            lines.append("  [" + bar.text(width: min(width, 100) - 4, isUnicode: isUnicode) + "]")
+        }
+        for (name, text) in facts {
+            let pieces = Self.wrapped(text.printable, width: max(20, width - indent))
+            for (index, piece) in pieces.enumerated() {
+                lines.append((index == 0 ? "  " + name.padded(to: indent - 2) : String.spaces(indent)) + piece)
+            }
+        }
+        return lines
+    }
+
+    /// Words in lines of at most `width` columns; a word that is longer is broken.
+    static func wrapped(_ text: String, width: Int) -> [String] {
+        var lines = [""]
+        for word in text.split(separator: " ") {
+            for (index, piece) in String(word).pieces(of: width).enumerated() {
+                let last = lines[lines.count - 1]
+                if last.isEmpty {
+                    lines[lines.count - 1] = piece
+                } else if index == 0, Columns.of(last) + 1 + Columns.of(piece) <= width {
+                    lines[lines.count - 1] = last + " " + piece
+                } else {
+                    lines.append(piece)
+                }
+            }
+        }
+        return lines
+    }
+}

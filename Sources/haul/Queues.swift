@@ -1,0 +1,43 @@
+import ArgumentParser
+import HaulBus
+import HaulContract
+import HaulRedis
+
+struct Queues: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "List the queues of this Redis.",
+        discussion: "They are found by their keys, in pages (SCAN): with millions of keys this takes some seconds.")
+
+    @OptionGroup var common: CommonOptions
+
+    func run() async throws {
+        let first = try await common.connect()
+        let names = try await reaching { () throws(RedisError) in try await QueueName.all(on: first.redis) }
+        guard !names.isEmpty || common.json else { return Terminal.complain("haul: this Redis has no queue") }
+        var table = Table(
+            [.init(title: "QUEUE", least: 8, rank: 10)]
+                + Self.shown.map { .init(title: $0.rawValue.uppercased(), isNumber: true) }
+                + [.init(title: "WORKERS", isNumber: true), .init(title: "", rank: 8)])
+        for name in names {
+            // In a cluster each queue may be on another server.
+            let queue = Queue(name, redis: Redis(try common.url(), name: "haul-cli"))
+            let stats = try await reaching { () throws(RedisError) in try await queue.stats() }
+            let workers = try await reaching { () throws(RedisError) in try await queue.workerCount() }
+            await queue.redis.close()
+            let counts = Self.shown.map { stats.counts[$0] ?? 0 }
+            if common.json {
+                let states = zip(Self.shown, counts).map { ($0.rawValue, String($1)) }
+                Terminal.line(
+                    JSON.object(
+                        [("queue", JSON.quoted(name.text))] + states
+                            + [("workers", String(workers)), ("queue_paused", String(stats.isPaused))]))
+            } else {
+                let note = stats.isPaused ? "paused" : stats.maxRunning.map { "at most \($0)" } ?? ""
+                table.add([name.text] + counts.map(String.init) + [String(workers), note])
+            }
+        }
+        for line in common.json ? [] : table.lines(width: Terminal.width) { Terminal.line(line) }
+    }
+
+    private static let shown: [JobState] = [.queued, .scheduled, .running, .paused, .failed, .completed]
+}

@@ -1,0 +1,48 @@
+import ArgumentParser
+import Glibc
+import HaulBus
+import HaulContract
+import HaulRedis
+
+struct Top: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Show a queue live, on the whole screen.",
+        discussion: """
+            Press ? for the keys. Without a terminal, or with --once, it prints one screen and ends. NO_COLOR is obeyed. \
+            Each refresh asks Redis for some hundreds of jobs at most, however many run.
+            """)
+
+    @OptionGroup var common: CommonOptions
+    @Flag(help: "Print one screen and end.") var once = false
+    @Option(help: "Seconds between refreshes, 0.5 or more.") var interval = 1.0
+
+    func validate() throws {
+        guard interval >= 0.5, interval <= 3600 else { throw ValidationError("--interval must be from 0.5 to 3600.") }
+        guard !common.json else { throw ValidationError("top is for people: haul stats --json is for programs.") }
+    }
+
+    func run() async throws {
+        let queue = try await common.connect()
+        let isTerminal = Terminal.isInteractive && isatty(STDIN_FILENO) == 1
+        guard !once, isTerminal else { return try await printOnce(queue) }
+        let session = TopSession(queue, interval: .seconds(interval))
+        try await session.run()
+    }
+
+    private func printOnce(_ queue: Queue) async throws {
+        var model = TopModel(queue: queue.name.text)
+        let reader = TopReader(queue)
+        let data = try await reaching { () throws(RedisError) in try await reader.read(TopReader.Focus()) }
+        model.apply(data)
+        await reader.close()
+        // Nothing is selected where nobody can choose.
+        model.selected = nil
+        let (width, height) = Terminal.size
+        let rows = TopLayout(model: model, width: width, height: height, isUnicode: Columns.showsUnicode).rows
+        // The last row tells of keys.
+        for row in rows.dropLast() {
+            let text = row.text
+            Terminal.line(String(text.prefix(text.count - text.reversed().prefix { $0 == " " }.count)))
+        }
+    }
+}

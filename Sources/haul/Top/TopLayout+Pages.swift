@@ -1,0 +1,129 @@
+import HaulContract
+
+// What stands above the list of jobs, or in its place.
+
+extension TopLayout {
+    /// Workers, failures and, where there are more than one, queues, side by side.
+    var panels: [ScreenRow] {
+        let hasQueues = model.data.queues.count > 1
+        let count = (hasQueues ? 3 : 2) - (width < 60 ? 1 : 0)
+        let wide = (width - (count - 1) * 3) / count
+        var columns = [failures(width: wide), workers(width: wide)]
+        if hasQueues { columns.append(queues(width: wide)) }
+        columns = Array(columns.prefix(count))
+        return (0..<panelHeight).map { line in
+            var row = ScreenRow()
+            for (index, column) in columns.enumerated() {
+                if index > 0 { row.add(isUnicode ? " │ " : " | ", .dim) }
+                row.add((line < column.count ? column[line] : ScreenRow()).fitted(to: wide))
+            }
+            return row
+        }
+    }
+
+    /// Lines of a table under a bold header, at most as many as a panel has.
+    private func panel(_ lines: [String], _ style: (Int) -> Style) -> [ScreenRow] {
+        lines.prefix(panelHeight).enumerated().map { index, line in
+            ScreenRow(" " + line, index == 0 ? Style(color: .cyan, isBold: true) : style(index - 1))
+        }
+    }
+
+    private func workers(width: Int) -> [ScreenRow] {
+        var table = Table([
+            .init(title: "WORKER", least: 6, rank: 10, width: 8), .init(title: "STATE", rank: 9),
+            .init(title: "RUN", isNumber: true, rank: 8), .init(title: "SLOTS", isNumber: true, rank: 7),
+            .init(title: "SEEN", isNumber: true, rank: 8), .init(title: "HOST", least: 6, rank: 2),
+        ])
+        let workers = model.data.workers
+        let room = panelHeight - 1
+        let isCut = model.data.workerCount > room
+        for row in workers.prefix(isCut ? room - 1 : room) {
+            table.add([
+                row.name, row.state, String(row.running), row.slots, Age.text(model.data.now - row.seen), row.host,
+            ])
+        }
+        var rows = panel(table.lines(width: width - 1)) { workers[$0].isLost ? .bad : .plain }
+        if workers.isEmpty { rows.append(ScreenRow(" none", .dim)) }
+        if isCut { rows.append(ScreenRow(" and \(model.data.workerCount - room + 1) more: haul workers", .dim)) }
+        return rows
+    }
+
+    private func failures(width: Int) -> [ScreenRow] {
+        var groups = JobGroups(by: .error)
+        for row in model.data.failures { groups.add(row) }
+        var table = Table([
+            .init(title: "LAST \(model.data.failures.count) FAILURES", least: 10, rank: 10, width: 16),
+            .init(title: "JOBS", isNumber: true, rank: 9), .init(title: "LAST", isNumber: true, rank: 8),
+            .init(title: "HOST", least: 8, rank: 5),
+        ])
+        for (name, group) in groups.sorted {
+            table.add([
+                name.isEmpty ? "-" : name, String(group.count), group.newest.age(at: model.data.now), group.newest.host,
+            ])
+        }
+        var rows = panel(table.lines(width: width - 1)) { _ in Style(color: .red) }
+        if model.data.failures.isEmpty { rows.append(ScreenRow(" none", .dim)) }
+        return rows
+    }
+
+    private func queues(width: Int) -> [ScreenRow] {
+        var table = Table([
+            .init(title: "QUEUE", least: 6, rank: 10, width: 8), .init(title: "QUEUED", isNumber: true, rank: 9),
+            .init(title: "RUN", isNumber: true, rank: 8), .init(title: "FAILED", isNumber: true, rank: 7),
+            .init(title: "WORKERS", isNumber: true, rank: 6),
+        ])
+        for queue in model.data.queues {
+            table.add([
+                queue.name, Self.compact(queue.queued), Self.compact(queue.running), Self.compact(queue.failed),
+                String(queue.workers),
+            ])
+        }
+        return panel(table.lines(width: width - 1)) { index in
+            model.data.queues[index].name == model.queue ? .bold : .plain
+        }
+    }
+
+    /// One job: its page, and what it has said since it was opened.
+    var detail: [ScreenRow] {
+        let room = height - 4
+        guard let detail = model.detail else { return [] }
+        guard let record = detail.record else {
+            return [ScreenRow(), ScreenRow(" \(detail.id)", .bold), ScreenRow(" no worker has seen it yet", .dim)]
+        }
+        let page = JobPage(record: record, now: model.data.now).lines(width: width - 1, isUnicode: isUnicode)
+        var rows =
+            [ScreenRow()]
+            + page.enumerated().map { index, line in
+                ScreenRow(" " + line, index == 0 ? .bold : line.hasPrefix("  [") ? .good : .plain)
+            }
+        // Facts first; events take what is left, the newest at the end.
+        rows = Array(rows.prefix(max(4, room - 4)))
+        rows += [ScreenRow(), ScreenRow(" EVENTS", Style(color: .cyan, isBold: true))]
+        let events = detail.events.suffix(max(0, room - rows.count))
+        if events.isEmpty { rows.append(ScreenRow(" none since this page was opened", .dim)) }
+        for event in events {
+            var row = ScreenRow(" \(Age.date(event.at).dropFirst(11).prefix(8))  ", .dim)
+            row.add(event.text)
+            rows.append(row)
+        }
+        return rows
+    }
+
+    var help: [ScreenRow] {
+        let keys = [
+            ("up down, j k, page up, page down, home, end", "choose a job"), ("enter", "show it, with its events"),
+            ("tab, shift tab, 1 to 7", "jobs of another state"), ("s S", "sort by the next or the previous property"),
+            ("R", "turn the order round"), ("/", "show jobs whose id, URL, file, worker or error has this in it"),
+            ("space, a", "mark a job, mark all"),
+            ("p r c t", "pause, resume, cancel, retry what is marked, or this job"),
+            ("P", "pause the queue, or resume it"), ("Q", "the next queue"), ("esc", "drop the filter and the marks"),
+            ("ctrl L, ctrl Z, q", "draw anew, suspend, quit"),
+        ]
+        return [ScreenRow()]
+            + keys.map { key, what in
+                var row = ScreenRow(" " + key.padded(to: min(46, width / 2)), .bold)
+                row.add(what)
+                return row
+            }
+    }
+}

@@ -1,0 +1,173 @@
+import HaulBus
+import HaulContract
+import HaulRedis
+
+/// Reads what `haul top` shows. What one reading costs Redis is bounded, however many jobs there are: of many running jobs a
+/// page is read at a time, in turn, and those on the screen each time.
+actor TopReader {
+    /// What the screen is about.
+    struct Focus: Sendable {
+        var view = JobState.running
+        /// Jobs that are on the screen.
+        var visible: [String] = []
+        /// The job that is open.
+        var detail: String?
+    }
+
+    /// Running jobs that one reading asks for, besides those on the screen.
+    static let pageOfRunning = 500
+    /// Rows of another state than running.
+    static let pageOfOthers = 200
+    private static let mostWorkers = 40
+    private static let mostFailures = 50
+    private static let mostQueues = 8
+    /// Seconds of which the jobs that ended are counted.
+    private static let window = 5
+
+    private let queue: Queue
+    private var cursor = "0"
+    /// Running jobs by id, and in which round over all of them each was met last.
+    private var running: [String: (row: JobRow, round: Int)] = [:]
+    private var round = 0
+    private var failures: [String: JobRow] = [:]
+    private var others: [Queue] = []
+    private var lastSearch: ContinuousClock.Instant?
+
+    init(_ queue: Queue) { self.queue = queue }
+
+    func read(_ focus: Focus) async throws(RedisError) -> TopData {
+        var data = TopData()
+        data.view = focus.view
+        let counted = try await queue.census(within: Self.window, failures: Self.mostFailures)
+        data.now = counted.now
+        (data.counts, data.rejected) = (counted.stats.counts, counted.stats.rejected)
+        (data.isPaused, data.maxRunning) = (counted.stats.isPaused, counted.stats.maxRunning)
+        data.jobsPerSecond = Double(counted.ended) / Double(Self.window)
+        try await readWorkers(counted.workers, &data)
+        try await readFailures(counted.failures, &data)
+        try await readRunning(focus, &data)
+        if focus.view != .running { data.rows = try await rows(focus.view) }
+        if let id = focus.detail { data.record = try await queue.job(id) }
+        data.queues = await readQueues(data)
+        return data
+    }
+
+    private func readWorkers(_ known: [(name: String, seen: Int64)], _ data: inout TopData) async throws(RedisError) {
+        // Those that were not heard of for the longest time come first: they are what an operator looks for.
+        let shown = known.prefix(Self.mostWorkers)
+        let fields = try await queue.workerFields(shown.map(\.name))
+        var rows: [WorkerRow] = []
+        for (worker, fields) in zip(shown, fields) where !fields.isEmpty {
+            var fields = fields
+            fields["seen"] = fields["seen"] ?? String(worker.seen)
+            rows.append(WorkerRow(name: worker.name, fields: fields, now: data.now))
+        }
+        data.workers = rows.sorted(by: WorkerRow.precedes)
+        data.workerCount = known.count - (shown.count - rows.count)
+        data.lostCount = rows.count(where: \.isLost)
+    }
+
+    private func readFailures(_ known: [ListedJob], _ data: inout TopData) async throws(RedisError) {
+        let new = known.filter { failures[$0.id]?.since != $0.moment }
+        let fields = try await queue.fields(Queue.summaryFields, of: new.map(\.id))
+        for (listed, fields) in zip(new, fields) {
+            failures[listed.id] = JobRow(id: listed.id, state: .failed, fields: fields, listed: listed)
+        }
+        let ids = Set(known.map(\.id))
+        failures = failures.filter { ids.contains($0.key) }
+        data.failures = known.compactMap { failures[$0.id] }
+    }
+
+    private func readRunning(_ focus: Focus, _ data: inout TopData) async throws(RedisError) {
+        let count = data.counts[.running] ?? 0
+        var ids: Set<String> = focus.view == .running ? Set(focus.visible).intersection(running.keys) : []
+        var pages = 0
+        // At first all are wanted at once; from then on a page with each reading.
+        let most = round == 0 ? 20 : 1
+        repeat {
+            let page = try await queue.scanRunning(from: cursor, count: Self.pageOfRunning)
+            ids.formUnion(page.ids)
+            cursor = page.next
+            pages += 1
+            if cursor == "0" { round += 1 }
+        } while cursor != "0" && pages < most
+        if count == 0 { ids = [] }
+        let asked = Array(ids)
+        for (id, fields) in zip(asked, try await queue.fields(Queue.summaryFields, of: asked)) {
+            guard fields["state"] == JobState.running.rawValue else {
+                running[id] = nil
+                continue
+            }
+            running[id] = (JobRow(id: id, state: .running, fields: fields), round)
+        }
+        // What was not met in a whole round runs no more.
+        running = running.filter { $0.value.round >= round - 1 }
+        let speed = running.values.reduce(0.0) { $0 + Double(max(0, $1.row.speed)) }
+        data.isEstimated = count > running.count && !running.isEmpty
+        data.bytesPerSecond = data.isEstimated ? speed * Double(count) / Double(running.count) : speed
+        if focus.view == .running { data.rows = running.values.map(\.row) }
+    }
+
+    /// The next or newest jobs of another state.
+    private func rows(_ state: JobState) async throws(RedisError) -> [JobRow] {
+        let listed: [ListedJob]
+        do throws(RedisError) {
+            listed = try await queue.listed(in: state, from: 0, limit: Self.pageOfOthers)
+        } catch {
+            // Who may not see what is in line sees how many there are.
+            guard error.code == .noPermission else { throw error }
+            return []
+        }
+        let fields = try await queue.fields(Queue.summaryFields, of: listed.map(\.id))
+        return zip(listed, fields).map { JobRow(id: $0.id, state: state, fields: $1, listed: $0) }
+    }
+
+    // MARK: Queues
+
+    /// This queue and some others of the same Redis, which are looked for once a minute, in a few pages.
+    private func readQueues(_ data: TopData) async -> [TopModel.QueueLine] {
+        if lastSearch.map({ $0.duration(to: .now) > .seconds(60) }) ?? true {
+            lastSearch = .now
+            await findQueues()
+        }
+        var own = TopModel.QueueLine(name: queue.name.text)
+        own.queued = data.counts[.queued] ?? 0
+        own.running = data.counts[.running] ?? 0
+        own.failed = data.counts[.failed] ?? 0
+        own.workers = data.workerCount - data.lostCount
+        var lines = [own]
+        for other in others {
+            guard let stats = try? await other.stats(), let workers = try? await other.workerCount() else { continue }
+            var line = TopModel.QueueLine(name: other.name.text)
+            line.queued = stats.counts[.queued] ?? 0
+            line.running = stats.counts[.running] ?? 0
+            line.failed = stats.counts[.failed] ?? 0
+            line.workers = workers
+            lines.append(line)
+        }
+        return lines.sorted { $0.name < $1.name }
+    }
+
+    /// A user who may not look for them, or a Redis that does not answer, shows no others.
+    private func findQueues() async {
+        guard let names = try? await QueueName.all(on: queue.redis, most: 10) else { return }
+        let wanted = names.filter { $0 != queue.name }.prefix(Self.mostQueues - 1)
+        for other in others where !wanted.contains(other.name) { await other.redis.close() }
+        others = wanted.map { name in
+            // In a cluster it may be on another server, so it has a client of its own.
+            others.first { $0.name == name } ?? Queue(name, redis: Redis(queue.redis.url, name: "haul-top"))
+        }
+    }
+
+    /// The queue behind this one in the order of the panel; nil if there is no other.
+    func next() -> QueueName? {
+        let names = (others.map(\.name) + [queue.name]).sorted { $0.text < $1.text }
+        guard names.count > 1, let place = names.firstIndex(of: queue.name) else { return nil }
+        return names[(place + 1) % names.count]
+    }
+
+    func close() async {
+        for other in others { await other.redis.close() }
+        others = []
+    }
+}

@@ -1,0 +1,32 @@
+import ArgumentParser
+import HaulBus
+import HaulRedis
+
+struct Watch: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Follow jobs as they go; without ids, all of them.",
+        discussion: """
+            Ends when all named jobs have ended, with status 1 if one did not complete. At most 20 running jobs have a line \
+            at a time; haul top shows all.
+            """)
+    @OptionGroup var common: CommonOptions
+    @Argument(help: "Ids of jobs.", completion: Completer.jobs) var ids: [String] = []
+    @Flag(help: "Wait also for jobs that nobody knows yet.") var waitFor = false
+
+    func validate() throws {
+        try Selection.check(ids)
+        guard !waitFor || !ids.isEmpty else { throw ValidationError("--wait-for is about jobs: give their ids.") }
+    }
+
+    func run() async throws {
+        let queue = try await common.connect()
+        if !waitFor {
+            let known = try await KnownJobs.find(ids, in: queue)
+            let unknown = ids.filter { known.states[$0] == nil }
+            if !unknown.isEmpty { throw KnownJobs.complain(unknown, in: queue, "--wait-for waits for it") }
+        }
+        var follower = Follower(queue, ids, json: common.json)
+        follower.display = WatchDisplay(isTerminal: Terminal.isInteractive, names: [:])
+        try await follower.follow()
+    }
+}

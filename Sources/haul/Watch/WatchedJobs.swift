@@ -1,0 +1,60 @@
+import HaulContract
+
+/// Running jobs as their last events tell them, in the order in which they came.
+struct WatchedJobs {
+    var names: [String: String] = [:]
+    /// How many run, if that is known: those that wait for their hosts tell no progress.
+    var count: Int?
+    private var order: [String] = []
+    private var last: [String: Event] = [:]
+
+    var isEmpty: Bool { order.isEmpty }
+
+    mutating func note(_ event: Event) {
+        if last.updateValue(event, forKey: event.id) == nil { order.append(event.id) }
+    }
+
+    mutating func remove(_ id: String) {
+        if last.removeValue(forKey: id) != nil { order.removeAll { $0 == id } }
+    }
+
+    private var all: Int { max(order.count, count ?? 0) }
+
+    /// Those that have a row: the first ones, so that no row moves while its job runs.
+    func shown(_ rows: Int) -> [Event] { order.prefix(rows).compactMap { last[$0] } }
+
+    func left(_ rows: Int) -> Int { max(0, all - min(rows, order.count)) }
+
+    /// How many there are, and how fast they are together.
+    var total: String {
+        let speed = last.values.reduce(Int64(0)) { $0 + max(0, min($1["speed"]?.integer ?? 0, 1 << 50)) }
+        return "\(all) running, \(Units.speed(speed))"
+    }
+
+    func lines(rows: Int, width: Int, isUnicode: Bool) -> [String] {
+        var lines = shown(rows).map { row($0, width: width, isUnicode: isUnicode) }
+        if left(rows) > 0 { lines.append("… and \(left(rows)) more (haul top shows all)".cut(to: width)) }
+        return lines
+    }
+
+    /// `films/film.bin  42% ████·····  1.2 GiB  88.0 MiB/s  12s`, never wider than `width`.
+    private func row(_ event: Event, width: Int, isUnicode: Bool) -> String {
+        let fraction = event["fraction"]?.double.map { min(max($0, 0), 1) }
+        let facts = [
+            (fraction.map { "\(Int($0 * 100))%" } ?? "").aligned(to: 4),
+            Units.bytes(event["received"]?.integer ?? 0).aligned(to: 9),
+            Units.speed(event["speed"]?.integer ?? 0).aligned(to: 11),
+            (event["eta"]?.integer.map(Units.duration) ?? "").aligned(to: 6),
+        ]
+        let room = width - facts.reduce(0) { $0 + Columns.of($1) + 1 }
+        let barWidth = room >= 36 ? min(30, room / 3) : 0
+        let name = (names[event.id] ?? event.id).printable.tail(of: max(4, room - barWidth - 1))
+        var line = name.padded(to: max(4, room - barWidth - 1))
+        if barWidth > 0 {
+            let full = Int(Double(barWidth) * (fraction ?? 0))
+            let signs = isUnicode ? ("█", "·") : ("#", ".")
+            line += " " + String(repeating: signs.0, count: full) + String(repeating: signs.1, count: barWidth - full)
+        }
+        return (line + " " + facts.joined(separator: " ")).cut(to: width)
+    }
+}

@@ -1,0 +1,82 @@
+import ArgumentParser
+import HaulBus
+import HaulContract
+import HaulRedis
+
+struct Workers: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "List the workers.",
+        discussion: "A worker that was not heard of for a lease is lost: its jobs run elsewhere.")
+
+    /// "unlimited" slots are none.
+    private static let numbers: Set<String> = ["pid", "running", "seen", "slots"]
+
+    @OptionGroup var common: CommonOptions
+
+    func run() async throws {
+        let queue = try await common.connect()
+        let workers = try await reaching { () throws(RedisError) in try await queue.workers() }
+        let now = try await reaching { () throws(RedisError) in try await queue.now() }
+        let rows = workers.map { WorkerRow(name: $0.name, fields: $0.fields, now: now) }.sorted(by: WorkerRow.precedes)
+        if common.json {
+            let fields = Dictionary(workers.map { ($0.name, $0.fields) }) { one, _ in one }
+            for row in rows {
+                let members = [("name", JSON.quoted(row.name)), ("lost", String(row.isLost))]
+                Terminal.line(JSON.object(members + JSON.members(fields[row.name] ?? [:], raw: Self.numbers)))
+            }
+        } else if rows.isEmpty {
+            Terminal.complain("haul: \(Stats.unserved(queue))")
+        } else {
+            for line in WorkerRow.lines(rows, now: now, width: Terminal.width) { Terminal.line(line) }
+        }
+    }
+}
+
+/// A worker as a list or a screen shows it.
+struct WorkerRow: Sendable, Equatable {
+    let name: String
+    var state: String
+    var running = 0
+    /// A number, or unlimited.
+    var slots = ""
+    /// Unix ms.
+    var seen: Int64
+    var host = ""
+    var process = ""
+    var version = ""
+    var isLost: Bool { state == "lost" }
+
+    /// Milliseconds of silence after which it has lost its jobs; a worker that tells its lease counts by that.
+    private static let lease: Int64 = 8000
+
+    init(name: String, fields: [String: String], now: Int64) {
+        self.name = name
+        seen = min(max(0, fields["seen"].flatMap { Int64($0) } ?? 0), 1 << 53)
+        running = fields["running"].flatMap { Int($0) } ?? 0
+        slots = fields["slots"] ?? ""
+        (host, process, version) = (fields["host"] ?? "", fields["pid"] ?? "", fields["version"] ?? "")
+        let lease = fields["lease"].flatMap { Int64($0) } ?? Self.lease
+        state = now - seen > lease ? "lost" : fields["state"] ?? "working"
+    }
+
+    /// What is lost comes first: it is what an operator looks for.
+    static func precedes(_ one: WorkerRow, _ other: WorkerRow) -> Bool {
+        one.isLost == other.isLost ? one.name < other.name : one.isLost
+    }
+
+    static func lines(_ rows: [WorkerRow], now: Int64, width: Int?) -> [String] {
+        var table = Table([
+            .init(title: "NAME", least: 8, rank: 10), .init(title: "STATE", rank: 10),
+            .init(title: "RUNNING", isNumber: true, rank: 9), .init(title: "SLOTS", isNumber: true, rank: 8),
+            .init(title: "SEEN", isNumber: true, rank: 9), .init(title: "HOST", least: 8, rank: 5),
+            .init(title: "PID", isNumber: true, rank: 4), .init(title: "VERSION", rank: 3),
+        ])
+        for row in rows {
+            table.add([
+                row.name, row.state, String(row.running), row.slots, Age.text(now - row.seen) + " ago", row.host,
+                row.process, row.version,
+            ])
+        }
+        return table.lines(width: width)
+    }
+}

@@ -1,0 +1,155 @@
+import Foundation
+import Glibc
+import HaulTestSupport
+import Testing
+
+/// `haul top` on a terminal of its own: a pseudo terminal whose other side is the test.
+@Suite struct FullScreenTests {
+    /// A pseudo terminal, and what was written to it.
+    final class PseudoTerminal: @unchecked Sendable {
+        private let own: Int32
+        let other: Int32
+        let path: String
+        private var output: [UInt8] = []
+
+        init(rows: UInt16, columns: UInt16) throws {
+            var (own, other): (Int32, Int32) = (-1, -1)
+            try #require(openpty(&own, &other, nil, nil, nil) == 0)
+            (self.own, self.other) = (own, other)
+            path = String(cString: ttyname(other))
+            // Children get it by its name.
+            for end in [own, other] { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
+            _ = fcntl(own, F_SETFL, O_NONBLOCK)
+            resize(rows: rows, columns: columns)
+        }
+
+        deinit {
+            close(own)
+            close(other)
+        }
+
+        func resize(rows: UInt16, columns: UInt16) {
+            var size = winsize(ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0)
+            _ = ioctl(own, UInt(TIOCSWINSZ), &size)
+        }
+
+        func type(_ text: String) { _ = text.withCString { Glibc.write(own, $0, strlen($0)) } }
+
+        /// All that was written so far.
+        var text: String {
+            var bytes = [UInt8](repeating: 0, count: 65_536)
+            while true {
+                let count = read(own, &bytes, bytes.count)
+                guard count > 0 else { break }
+                output += bytes.prefix(count)
+            }
+            return String(decoding: output, as: UTF8.self)
+        }
+
+        func forget() {
+            _ = text
+            output = []
+        }
+
+        /// The flags that a program in raw mode has changed.
+        var isRaw: Bool {
+            var state = termios()
+            tcgetattr(other, &state)
+            return state.c_lflag & tcflag_t(ICANON | ECHO) == 0
+        }
+    }
+
+    private func top(_ bench: CommandBench, _ terminal: PseudoTerminal) throws -> ChildProcess {
+        try ChildProcess(
+            "/bin/sh",
+            ["-c", "exec \"$0\" top <\(terminal.path) >\(terminal.path)", try #require(ChildProcess.path(of: "haul"))],
+            environment: ["HAUL_REDIS": bench.server.url, "TERM": "xterm", "LANG": "C.UTF-8", "NO_COLOR": "1"])
+    }
+
+    private static let farewell = "\u{1B}[?25h\u{1B}[?1049l"
+
+    private func expectRestored(_ terminal: PseudoTerminal) {
+        #expect(!terminal.isRaw)
+        #expect(terminal.text.hasSuffix(Self.farewell))
+    }
+
+    @Test("it draws, hears keys, follows the size, and leaves the terminal as it was") func life() async throws {
+        let bench = try await CommandBench()
+        _ = try await bench.haul("push", "http://h/file.bin", "--id", "film")
+        let terminal = try PseudoTerminal(rows: 24, columns: 80)
+        let process = try top(bench, terminal)
+        try await eventually("a screen") { terminal.text.contains("nothing is running; 1 wait in line") }
+        #expect(terminal.isRaw)
+        // Backwards to what is in line.
+        terminal.type("1")
+        try await eventually("the queued job") { terminal.text.contains("http://h/file.bin") }
+        terminal.type("py")
+        try await eventually("the request") {
+            try await bench.server.cli("HGET", "haul:{default}:want", "film").hasPrefix("paused ")
+        }
+        terminal.forget()
+        terminal.resize(rows: 5, columns: 30)
+        process.kill(SIGWINCH)
+        try await eventually("a small screen") { terminal.text.contains("too small") }
+        #expect(!terminal.text.contains("\u{1B}[31m"))
+        terminal.type("q")
+        #expect(try await process.wait() == 0)
+        expectRestored(terminal)
+    }
+
+    @Test(
+        "the terminal is restored when a signal ends it, and after a crash",
+        arguments: [SIGTERM, SIGINT, SIGHUP, SIGSEGV])
+    func ended(_ signal: Int32) async throws {
+        let bench = try await CommandBench()
+        let terminal = try PseudoTerminal(rows: 24, columns: 80)
+        let process = try top(bench, terminal)
+        try await eventually("a screen") { terminal.text.contains("haul top") }
+        process.kill(signal)
+        let status = try await process.wait()
+        #expect(status == (signal == SIGSEGV ? 128 + SIGSEGV : 130), "\(status)")
+        expectRestored(terminal)
+    }
+
+    @Test("it is suspended and goes on") func suspended() async throws {
+        let bench = try await CommandBench()
+        let terminal = try PseudoTerminal(rows: 24, columns: 80)
+        let process = try top(bench, terminal)
+        try await eventually("a screen") { terminal.text.contains("haul top") }
+        terminal.type("\u{1A}")
+        try await eventually("the terminal to be given back") { !terminal.isRaw }
+        terminal.forget()
+        try await eventually("it to go on") {
+            process.kill(SIGCONT)
+            return terminal.isRaw && terminal.text.contains("haul top")
+        }
+        terminal.type("q")
+        #expect(try await process.wait() == 0)
+        expectRestored(terminal)
+    }
+
+    @Test("it outlives a crash of Redis, and says so meanwhile") func redis() async throws {
+        let bench = try await CommandBench()
+        let terminal = try PseudoTerminal(rows: 24, columns: 200)
+        let process = try top(bench, terminal)
+        try await eventually("a screen") { terminal.text.contains("nobody serves this queue") }
+        terminal.forget()
+        bench.server.signal(SIGKILL)
+        try await eventually("trouble", within: .seconds(20)) { terminal.text.contains("Redis") }
+        terminal.forget()
+        try await bench.server.restart()
+        try await eventually("the queue again", within: .seconds(20)) {
+            terminal.text.contains("nobody serves this queue")
+        }
+        terminal.type("\u{3}")
+        #expect(try await process.wait() == 130)
+        expectRestored(terminal)
+    }
+
+    @Test("without a terminal it prints one screen, and nothing that steers one") func once() async throws {
+        let bench = try await CommandBench()
+        let out = try await bench.haul("top").out
+        #expect(out.contains("haul top default") && !out.contains("\u{1B}"))
+        #expect(out.split(separator: "\n", omittingEmptySubsequences: false).count == 24)
+    }
+}

@@ -1,0 +1,70 @@
+import HaulContract
+import HaulTestSupport
+import Testing
+
+@testable import haul
+
+/// How texts, ages and tables are printed.
+@Suite struct OutputTests {
+    @Test("widths are those of a terminal") func columns() {
+        #expect(Columns.of("abc") == 3)
+        #expect(Columns.of("\u{6f22}\u{5b57}") == 4)
+        #expect(Columns.of("e\u{301}") == 1)
+        #expect("\u{6f22}\u{5b57}\u{6f22}".cut(to: 4) == "\u{6f22}…")
+        #expect("films/a/film.bin".tail(of: 9) == "…film.bin")
+        #expect("ab".padded(to: 4) == "ab  " && "ab".aligned(to: 4) == "  ab")
+        #expect("\u{6f22}\u{5b57}ab".pieces(of: 3) == ["\u{6f22}", "\u{5b57}a", "b"])
+    }
+
+    @Test("what would steer, hide or turn round a text is replaced") func harmless() {
+        #expect(
+            "a\u{1B}b\u{9B}c\u{202E}d\u{200B}e\u{2028}f".printable == "a\u{FFFD}b\u{FFFD}c\u{FFFD}d\u{FFFD}e\u{FFFD}f")
+        #expect("\u{6f22}e\u{301} ok".printable == "\u{6f22}e\u{301} ok")
+    }
+
+    @Test(
+        "ages are short, and read",
+        arguments: [
+            (0, "0s"), (-5, "0s"), (99_999, "99s"), (100_000, "1m"), (7_200_000, "2h"), (864_000_000, "10d"),
+        ])
+    func ages(_ milliseconds: Int64, _ text: String) { #expect(Age.text(milliseconds) == text) }
+
+    @Test("times of options have units") func times() {
+        #expect(Age.milliseconds("90") == 90_000 && Age.milliseconds("10m") == 600_000)
+        #expect(Age.milliseconds("1w") == 604_800_000)
+        for text in ["", "m", "-1s", "1.5h", "10x", "99999999999999999999"] { #expect(Age.milliseconds(text) == nil) }
+        #expect(Age.date(0) == "1970-01-01 00:00:00 UTC")
+    }
+
+    @Test("a table is aligned, leaves out what is empty, and fits a terminal") func table() {
+        var table = Table([
+            .init(title: "ID", least: 4), .init(title: "EMPTY"), .init(title: "SIZE", isNumber: true),
+            .init(title: "NOTE", rank: 1), .init(title: "FILE", least: 6, keepsEnd: true),
+        ])
+        table.add(["a", "", "1", "note", "short"])
+        table.add(["a-long-identifier", "", "1000", "", "a/very/long/path/to/film.bin"])
+        let wide = table.lines(width: nil)
+        #expect(wide[0] == "ID                 SIZE  NOTE  FILE")
+        #expect(wide[1] == "a                     1  note  short")
+        for width in [80, 60, 40, 30, 20, 10, 5] {
+            for line in table.lines(width: width) { #expect(Columns.of(line) <= width, "\(width): \(line)") }
+        }
+        let narrow = table.lines(width: 20)
+        #expect(!narrow[0].contains("NOTE") && narrow[2].hasSuffix("film.bin"), "\(narrow)")
+    }
+
+    @Test("a bar shows which bytes are there") func bar() {
+        let have = ByteIntervals([0..<50, 75..<80])
+        #expect(IntervalBar(have, total: 100).text(width: 10, isUnicode: false) == "#####..+..")
+        #expect(IntervalBar(ByteIntervals(), total: 100, received: 20).text(width: 5, isUnicode: false) == "#....")
+        #expect(IntervalBar(ByteIntervals([0..<1]), total: 1).text(width: 3, isUnicode: false).count == 3)
+        #expect(
+            IntervalBar(ByteIntervals([0..<(1 << 53)]), total: 1 << 53).text(width: 200, isUnicode: true).count == 200)
+        #expect(Sparkline.text([0, 1, 2], width: 5, isUnicode: false) == "  _=#")
+    }
+
+    @Test("words go on in the next line") func wrapped() {
+        #expect(JobPage.wrapped("one two three", width: 7) == ["one two", "three"])
+        #expect(JobPage.wrapped("abcdefghij k", width: 4) == ["abcd", "efgh", "ij k"])
+    }
+}
