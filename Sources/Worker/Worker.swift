@@ -300,6 +300,7 @@ package final class Worker: Sendable {
         [
             ("host", Host.name), ("pid", String(Host.processID)), ("version", Version.text),
             ("slots", slots.limit.map(String.init) ?? "unlimited"), ("running", String(slots.taken)),
+            ("lease", String(configuration.policy.lease.milliseconds)),
         ]
     }
 }

@@ -16,7 +16,7 @@ struct CommonOptions: ParsableArguments {
     @Option(name: .long, help: Self.redisHelp)
     var redis: String?
 
-    @Option(name: .long, help: "The queue. [HAUL_QUEUE, else default]")
+    @Option(name: .long, help: "The queue. [HAUL_QUEUE, else default]", completion: Completer.queues)
     var queue: String?
 
     @Flag(name: .long, help: "One JSON object per line.")

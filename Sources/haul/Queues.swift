@@ -22,7 +22,6 @@ struct Queues: AsyncParsableCommand {
             // In a cluster each queue may be on another server.
             let queue = Queue(name, redis: Redis(try common.url(), name: "haul-cli"))
             let stats = try await reaching { () throws(RedisError) in try await queue.stats() }
-            let workers = try await reaching { () throws(RedisError) in try await queue.workerCount() }
             await queue.redis.close()
             let counts = Self.shown.map { stats.counts[$0] ?? 0 }
             if common.json {
@@ -30,10 +29,10 @@ struct Queues: AsyncParsableCommand {
                 Terminal.line(
                     JSON.object(
                         [("queue", JSON.quoted(name.text))] + states
-                            + [("workers", String(workers)), ("queue_paused", String(stats.isPaused))]))
+                            + [("workers", String(stats.workers)), ("queue_paused", String(stats.isPaused))]))
             } else {
                 let note = stats.isPaused ? "paused" : stats.maxRunning.map { "at most \($0)" } ?? ""
-                table.add([name.text] + counts.map(String.init) + [String(workers), note])
+                table.add([name.text] + counts.map(String.init) + [String(stats.workers), note])
             }
         }
         for line in common.json ? [] : table.lines(width: Terminal.width) { Terminal.line(line) }

@@ -16,7 +16,7 @@ struct Stats: AsyncParsableCommand {
     func run() async throws {
         let queue = try await common.connect()
         let stats = try await reaching { () throws(RedisError) in try await queue.stats() }
-        let workers = try await reaching { () throws(RedisError) in try await queue.workerCount() }
+        let workers = stats.workers
         let counts = JobState.allCases.map { ($0.rawValue, stats.counts[$0] ?? 0) } + [("rejected", stats.rejected)]
         if common.json {
             let limit = stats.maxRunning.map { [("max_running", String($0))] } ?? []
@@ -33,7 +33,7 @@ struct Stats: AsyncParsableCommand {
         for (name, count) in counts { table.add([name, String(count), oldest[name] ?? ""]) }
         for line in table.lines(width: Terminal.width) { Terminal.line(line) }
         Terminal.line(workers == 1 ? "1 worker" : "\(workers) workers")
-        if stats.counts.values.allSatisfy({ $0 == 0 }), stats.rejected == 0, workers == 0 {
+        if !stats.isKnown {
             Terminal.complain("haul: the queue \(queue.name) is unknown here: it has no job and no worker")
         } else if workers == 0 {
             Terminal.complain("haul: \(Self.unserved(queue))")

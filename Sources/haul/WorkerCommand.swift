@@ -11,12 +11,15 @@ import HaulWorker
 import Logging
 
 struct WorkerCommand: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(commandName: "worker", abstract: "Run a worker until SIGTERM.")
+    static let configuration = CommandConfiguration(
+        commandName: "worker", abstract: "Run a worker until SIGTERM, or steer one that runs.",
+        discussion: "Without a command it runs a worker, which takes --root.",
+        subcommands: [QuietWorker.self, ResumeWorker.self])
 
     @Option(name: .long, help: CommonOptions.redisHelp) var redis: String?
     @Option(name: .long, help: "A queue, NAME or NAME=WEIGHT; the first has priority. May be repeated. [HAUL_QUEUE]")
     var queue: [String] = []
-    @Option(help: "The directory that downloads go to.", completion: .directory) var root: String
+    @Option(help: "The directory that downloads go to.", completion: .directory) var root: String?
     @Option(help: "Jobs at once, or unlimited.") var slots = "3"
     @Option(help: "Unique in the fleet; a restart under the same name takes its jobs back at once.") var name: String?
     @Option(help: "disk: completed files survive a loss of power. process: only the death of processes.")
@@ -105,6 +108,9 @@ struct WorkerCommand: AsyncParsableCommand {
         common.queue = nil
         common.json = false
         let url = try common.url()
+        guard let root else {
+            throw ExitStatus.because(.usage, "a worker needs --root, the directory that downloads go to")
+        }
         var result = WorkerConfiguration(redis: url, root: root, name: name ?? "\(Host.name)-\(Host.processID)")
         guard JobField.isID(result.name) else {
             throw ExitStatus.because(.usage, "--name must be 1 to 128 of the characters A-Z a-z 0-9 . _ : -")

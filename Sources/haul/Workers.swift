@@ -9,7 +9,7 @@ struct Workers: AsyncParsableCommand {
         discussion: "A worker that was not heard of for a lease is lost: its jobs run elsewhere.")
 
     /// "unlimited" slots are none.
-    private static let numbers: Set<String> = ["pid", "running", "seen", "slots"]
+    private static let numbers: Set<String> = ["lease", "pid", "running", "seen", "slots"]
 
     @OptionGroup var common: CommonOptions
 

@@ -60,6 +60,8 @@ import Testing
         #expect(try await completions("haul push --if-exists over", bench) == ["overwrite"])
         #expect(try await completions("haul retry br", bench) == ["broken"])
         #expect(try await completions("haul retry he", bench) == [])
+        try await bench.server.cli("LPUSH", "haul:{elsewhere}:jobs", "{}")
+        #expect(try await completions("haul stats --queue else", bench) == ["elsewhere"])
         #expect(Set(try await completions("haul show ", bench)).isSuperset(of: ["broken", "held", "done"]))
         #expect(try await completions("haul retry --queue other br", bench) == [])
     }

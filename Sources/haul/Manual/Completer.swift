@@ -29,6 +29,14 @@ enum Completer {
         return Array(names.filter { $0.hasPrefix(prefix) }.prefix(most))
     }
 
+    /// Names of queues, as far as a few pages of keys tell.
+    static let queues = CompletionKind.custom { words, _, prefix in
+        guard let redis = redis(of: words) else { return [] }
+        let names = ((try? await QueueName.all(on: redis, most: 10)) ?? []).map(\.text)
+        await redis.close()
+        return names.filter { $0.hasPrefix(prefix) }
+    }
+
     private static func states(of words: [String]) -> [JobState] {
         switch words.dropFirst().first {
         case "pause": [.running, .scheduled, .queued]

@@ -137,12 +137,12 @@ actor TopReader {
         own.workers = data.workerCount - data.lostCount
         var lines = [own]
         for other in others {
-            guard let stats = try? await other.stats(), let workers = try? await other.workerCount() else { continue }
+            guard let stats = try? await other.stats() else { continue }
             var line = TopModel.QueueLine(name: other.name.text)
             line.queued = stats.counts[.queued] ?? 0
             line.running = stats.counts[.running] ?? 0
             line.failed = stats.counts[.failed] ?? 0
-            line.workers = workers
+            line.workers = stats.workers
             lines.append(line)
         }
         return lines.sorted { $0.name < $1.name }

@@ -1,0 +1,47 @@
+import ArgumentParser
+import HaulBus
+import HaulContract
+import HaulRedis
+
+/// The workers that a command is about.
+struct WorkerSelection: ParsableArguments {
+    @OptionGroup var common: CommonOptions
+    @Argument(help: "Names of workers.", completion: Completer.workers) var names: [String]
+
+    func setQuiet(_ isQuiet: Bool) async throws {
+        let queue = try await common.connect()
+        let known = try await reaching { () throws(RedisError) in try await queue.workers() }
+        for name in names where !known.contains(where: { $0.name == name }) {
+            let near = Suggestion.nearest(to: name, among: known.map(\.name)).map { " Did you mean \($0)?" } ?? ""
+            throw ExitStatus.because(
+                .jobFailed,
+                "no worker \(name) serves the queue \(queue.name).\(near) haul workers lists them.".printable)
+        }
+        for name in names {
+            try await reaching { () throws(RedisError) in try await queue.setQuiet(name, isQuiet) }
+            let running = known.first { $0.name == name }?.fields["running"] ?? "0"
+            if common.json {
+                Terminal.line(JSON.object([("worker", JSON.quoted(name)), ("quiet", String(isQuiet))]))
+            } else {
+                let rest =
+                    isQuiet ? "takes no more jobs of the queue \(queue.name); \(running) run" : "takes jobs again"
+                Terminal.line("\(name)  \(rest)".printable)
+            }
+        }
+    }
+}
+
+struct QuietWorker: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "quiet", abstract: "Let workers take no more jobs of a queue, and finish those that they have.",
+        discussion: "It holds until haul worker resume, or until the worker's process ends.")
+    @OptionGroup var selection: WorkerSelection
+    func run() async throws { try await selection.setQuiet(true) }
+}
+
+struct ResumeWorker: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "resume", abstract: "Let quiet workers take jobs again.")
+    @OptionGroup var selection: WorkerSelection
+    func run() async throws { try await selection.setQuiet(false) }
+}

@@ -1,0 +1,39 @@
+import Glibc
+import HaulContract
+import HaulTestSupport
+import Testing
+
+/// `haul worker quiet` and back.
+@Suite struct QuietCommandTests {
+    @Test("a quiet worker takes no more jobs until it is told to") func quiet() async throws {
+        let bench = try await CommandBench()
+        let origin = try OriginServer { _ in OriginReply(body: [1]) }
+        let worker = try bench.worker("one")
+        try await eventually { try await bench.haul("workers").out.contains(#/one +working/#) }
+        let quiet = try await bench.haul("worker", "quiet", "one")
+        #expect(quiet.status == 0 && quiet.out.contains("one  takes no more jobs of the queue default"), "\(quiet)")
+        try await eventually { try await bench.haul("workers").out.contains(#/one +quiet/#) }
+        _ = try await bench.haul("push", origin.url("/a"), "--id", "a", "-o", "a")
+        #expect(try await bench.server.cli("LLEN", "haul:{default}:jobs") == "1")
+        #expect(
+            try await bench.haul("worker", "resume", "one", "--json").out == "{\"worker\":\"one\",\"quiet\":false}\n")
+        #expect(try await bench.haul("watch", "a").status == 0)
+        worker.kill(SIGTERM)
+        #expect(try await worker.wait() == 0)
+    }
+
+    @Test("a worker that nobody knows is an error, and so is a mistyped command of worker") func unknown() async throws
+    {
+        let bench = try await CommandBench()
+        let worker = try bench.worker("one")
+        try await eventually { try await bench.haul("workers").out.contains("one") }
+        let absent = try await bench.haul("worker", "quiet", "onee")
+        #expect(absent.status == 1 && absent.err.contains("no worker onee") && absent.err.contains("Did you mean one?"))
+        let typo = try await bench.haul("worker", "quite", "one")
+        #expect(typo.status == 2 && typo.err.contains("Did you mean haul worker quiet?"), "\(typo)")
+        let rootless = try await bench.haul("worker")
+        #expect(rootless.status == 2 && rootless.err.contains("needs --root"), "\(rootless)")
+        worker.kill(SIGTERM)
+        #expect(try await worker.wait() == 0)
+    }
+}
