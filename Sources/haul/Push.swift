@@ -40,9 +40,7 @@ struct Push: AsyncParsableCommand {
         let pushed = try await reaching { () throws(RedisError) in try await queue.push(now: elements) }
         for element in elements { Terminal.line(common.json ? "{\"id\":\(JSON.quoted(element.id))}" : element.id) }
         guard wait else { return }
-        var follower = Follower(queue, elements, json: common.json, pushed: pushed)
-        follower.display = WatchDisplay(isTerminal: Terminal.isInteractive, names: follower.urls)
-        try await follower.follow()
+        try await Follower(queue, elements, json: common.json, pushed: pushed).follow()
     }
 
     private func elements() throws -> [Element] {

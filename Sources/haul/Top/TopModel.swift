@@ -152,7 +152,7 @@ struct TopDetail: Sendable {
     mutating func note(_ event: Event) {
         // A line for each second of progress would push all else away.
         if event.name == "progress", events.last?.text.hasPrefix("progress") == true { events.removeLast() }
-        let words = ProgressDisplay.line(event).dropFirst(event.id.count).drop { $0 == " " }
+        let words = EventLine.text(event).dropFirst(event.id.count).drop { $0 == " " }
         events.append(Line(at: event.at, text: String(words)))
         events = events.suffix(Self.mostEvents)
     }

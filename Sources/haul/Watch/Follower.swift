@@ -14,11 +14,6 @@ struct Follower {
     /// What failures are told with: events tell no URL.
     var urls: [String: String] = [:]
 
-    /// The worker is this process' own, and on its way.
-    var isOwn = false
-    /// What shows them; bars of their own where none is set.
-    var display: (any FollowDisplay)?
-
     init(_ queue: Queue, _ ids: [String], json: Bool) { (self.queue, self.ids, self.json) = (queue, ids, json) }
 
     /// Of jobs that have just been pushed.
@@ -37,7 +32,7 @@ struct Follower {
     func follow() async throws {
         var isServed = await tellService(before: true)
         Terminal.isFollowing.store(true, ordering: .relaxed)
-        var display = display ?? ProgressDisplay(isTerminal: !json && Terminal.isInteractive, urls: urls)
+        var display = WatchDisplay(isTerminal: !json && Terminal.isInteractive, names: urls)
         var open = Set(ids)
         var hasFailed = false
         var isInterrupted = false
@@ -51,7 +46,7 @@ struct Follower {
                 feed.yield(.look)
             }
         }
-        let interval = json ? nil : display.interval
+        let interval = json ? nil : Optional(display.interval)
         let painter = Task {
             while let interval, !Task.isCancelled {
                 try? await Task.sleep(for: interval)
@@ -119,7 +114,7 @@ struct Follower {
 
     /// Says when nobody serves the queue, and when somebody does again. Who may not see the workers is told nothing of them.
     private func tellService(before wasServed: Bool) async -> Bool {
-        guard !isOwn, let count = try? await queue.workerCount() else { return true }
+        guard let count = try? await queue.workerCount() else { return true }
         if count == 0, wasServed { Terminal.complain("haul: \(Stats.unserved(queue)); waiting") }
         if count > 0, !wasServed { Terminal.complain("haul: a worker serves the queue \(queue.name) now") }
         return count > 0

@@ -25,8 +25,6 @@ struct Watch: AsyncParsableCommand {
             let unknown = ids.filter { known.states[$0] == nil }
             if !unknown.isEmpty { throw KnownJobs.complain(unknown, in: queue, "--wait-for waits for it") }
         }
-        var follower = Follower(queue, ids, json: common.json)
-        follower.display = WatchDisplay(isTerminal: Terminal.isInteractive, names: [:])
-        try await follower.follow()
+        try await Follower(queue, ids, json: common.json).follow()
     }
 }

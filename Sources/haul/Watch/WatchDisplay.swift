@@ -2,7 +2,7 @@ import HaulContract
 
 /// Many jobs in few lines: what ended scrolls by, what runs has a row at the bottom of a terminal, in the order in which it
 /// came. Where no terminal is, it has lines.
-struct WatchDisplay: FollowDisplay {
+struct WatchDisplay {
     let isTerminal: Bool
     private let isUnicode = Columns.showsUnicode
     private var running = WatchedJobs()
@@ -23,10 +23,13 @@ struct WatchDisplay: FollowDisplay {
         running.names = names
     }
 
-    var interval: Duration? { .milliseconds(isTerminal ? 250 : 1000) }
+    /// How often it wants to be drawn.
+    var interval: Duration { .milliseconds(isTerminal ? 250 : 1000) }
 
+    /// Jobs whose names would be shown if they were known.
     var unnamed: [String] { running.shown(rows).filter { running.names[$0.id] == nil }.map(\.id) }
 
+    /// How many jobs run in the whole queue, where all of them are followed.
     mutating func note(running count: Int) { running.count = count }
 
     mutating func name(_ id: String, _ name: String) { running.names[id] = name }
@@ -38,7 +41,7 @@ struct WatchDisplay: FollowDisplay {
         // A row says it.
         if isTerminal, event.name == "started" || event.name == "resumed" { return }
         let name = running.names[event.id].map { "  \($0)" } ?? ""
-        let line = ProgressDisplay.line(event) + (event.name == "completed" ? "" : name.printable)
+        let line = EventLine.text(event) + (event.name == "completed" ? "" : name.printable)
         if event.finalState != nil || ["paused", "requeued", "retrying"].contains(event.name) {
             count(event.name, line, id: event.id)
         } else {
@@ -46,6 +49,7 @@ struct WatchDisplay: FollowDisplay {
         }
     }
 
+    /// A job has ended, which no event told; `line` says how.
     mutating func end(_ line: String, id: String) { count("ended", line, id: id) }
 
     private mutating func count(_ name: String, _ line: String, id: String) {
@@ -94,7 +98,7 @@ struct WatchDisplay: FollowDisplay {
         let now = ContinuousClock.now
         guard !running.isEmpty, said.map({ now - $0 >= Self.pace }) ?? true else { return }
         said = now
-        for job in running.shown(rows) { Terminal.line(ProgressDisplay.line(job)) }
+        for job in running.shown(rows) { Terminal.line(EventLine.text(job)) }
         if running.left(rows) > 0 { Terminal.line("and \(running.left(rows)) more running: \(summary)") }
     }
 }

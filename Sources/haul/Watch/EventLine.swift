@@ -1,0 +1,36 @@
+import HaulContract
+
+/// An event in a line, for people.
+enum EventLine {
+    static func text(_ event: Event) -> String {
+        var parts = [event.id, event.name]
+        switch event.name {
+        case "progress":
+            parts.append(
+                Units.bytes(event["received"]?.integer ?? 0)
+                    + (event["total"]?.integer.map { " of " + Units.bytes($0) } ?? ""))
+            parts.append(Units.speed(event["speed"]?.integer ?? 0))
+            if let eta = event["eta"]?.integer { parts.append(Units.duration(eta) + " left") }
+        case "completed":
+            parts.append(event["file"]?.string ?? "")
+            parts.append(Units.bytes(event["bytes"]?.integer ?? 0))
+            if let checksum = event["checksum"]?.string { parts.append(checksum) }
+            if event["unchanged"] != nil { parts.append("unchanged") }
+        case "started":
+            if let total = event["total"]?.integer { parts.append(Units.bytes(total)) }
+        case "resumed":
+            parts.append("at " + Units.bytes(event["offset"]?.integer ?? 0))
+        default:
+            if let delay = event["delay"]?.double, let seconds = Int64(exactly: delay.rounded(.up)) {
+                parts.append("again in \(Units.duration(seconds))")
+            }
+            for name in ["why", "error", "message", "reason", "state"] {
+                if let text = event[name]?.string { parts.append(text) }
+            }
+        }
+        if let worker = event.worker, event.name == "started" || event.name == "resumed" {
+            parts.append("on \(worker)")
+        }
+        return parts.joined(separator: "  ").printable
+    }
+}
