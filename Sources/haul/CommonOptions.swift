@@ -8,7 +8,7 @@ import HaulRedis
 /// What every command that talks to Redis takes.
 struct CommonOptions: ParsableArguments {
     static let redisHelp: ArgumentHelp =
-        "Where Redis is: redis://[user:password@]host[:port][/db], rediss://, unix:///path, redis+sentinel:// or redis+cluster:// (docs/operations.md). [HAUL_REDIS, else 127.0.0.1]"
+        "Where Redis is: redis://[user:password@]host[:port][/db], rediss://, unix:///path, redis+sentinel:// or redis+cluster:// (docs/operations.md). [HAUL_REDIS, or a file that HAUL_REDIS_FILE names, else 127.0.0.1]"
 
     /// Others see the arguments of a process, so that a password is better in the environment.
     static let proxyHelp: ArgumentHelp = "A proxy for all downloads, http:// or socks5h://. [HAUL_PROXY]"
@@ -23,9 +23,8 @@ struct CommonOptions: ParsableArguments {
     var json = false
 
     func url() throws -> RedisURL {
-        do {
-            return try RedisURL(redis ?? Self.environment("HAUL_REDIS") ?? "redis://127.0.0.1:6379")
-        } catch {
+        let text = try redis ?? Self.environment("HAUL_REDIS") ?? Self.fromFile("HAUL_REDIS_FILE")
+        do { return try RedisURL(text ?? "redis://127.0.0.1:6379") } catch {
             throw ExitStatus.because(error)
         }
     }
@@ -45,6 +44,16 @@ struct CommonOptions: ParsableArguments {
         let queue = Queue(try queueName(), redis: redis)
         try await reaching { () throws(RedisError) in try await redis.connect(timeout: .seconds(2)) }
         return queue
+    }
+
+    /// The text of the file that a variable names, for secrets that nobody else is to see; nil if there is no such variable.
+    private static func fromFile(_ variable: String) throws -> String? {
+        guard let path = environment(variable) else { return nil }
+        guard let text = TextFile.read(path) else {
+            let reason = String(cString: strerror(errno))
+            throw ExitStatus.because(.usage, "\(variable) names the file \(path), which cannot be read: \(reason)")
+        }
+        return SettingsFile.trimmed(text)
     }
 
     static func environment(_ name: String) -> String? {

@@ -21,7 +21,7 @@ struct ServiceManager: Sendable {
 
     func status(_ status: String) { send("STATUS=\(status)") }
 
-    func stopping() { send("STOPPING=1\nSTATUS=putting running jobs back in line") }
+    func stopping(_ status: String) { send("STOPPING=1\nSTATUS=\(status)") }
 
     func reloading() {
         var time = timespec()

@@ -31,6 +31,7 @@ struct WebCommand: AsyncParsableCommand {
         func run() async throws {
             let configuration = try settings()
             let server = WebServer(configuration)
+            let manager = ServiceManager()
             let work = Task {
                 try await server.run { places in
                     for place in places {
@@ -39,10 +40,24 @@ struct WebCommand: AsyncParsableCommand {
                     if configuration.accounts == nil {
                         Terminal.complain("haul: nobody signs in: whoever reaches this address is an operator")
                     }
+                    manager.ready("the page is at \(places.map { "http://\($0)" }.joined(separator: " "))")
                 }
             }
-            let signals = Task { for await _ in Signals.terminations() { work.cancel() } }
-            defer { signals.cancel() }
+            let signals = Task {
+                for await _ in Signals.terminations() {
+                    manager.stopping("closing connections")
+                    work.cancel()
+                }
+            }
+            // Swift's threads turn, or this is not said: systemd then starts it again.
+            let watchdog = Task {
+                guard let interval = manager.watchdog else { return }
+                while (try? await Task.sleep(for: interval / 3)) != nil { manager.alive("serving") }
+            }
+            defer {
+                signals.cancel()
+                watchdog.cancel()
+            }
             do { try await work.value } catch let error as ServerError {
                 throw ExitStatus.because(.usage, error.description)
             } catch is CancellationError {}

@@ -72,7 +72,7 @@ struct WorkerService {
         for await number in Signals.stream(of: Self.isInTerminal ? [SIGTERM, SIGINT, SIGHUP] : [SIGTERM, SIGINT]) {
             // The second one leaves at once; the leases lapse and others take over.
             if work.isCancelled { leave(number) }
-            manager.stopping()
+            manager.stopping("putting running jobs back in line")
             work.cancel()
             // A disk that hangs keeps nobody beyond the grace time, either.
             Task {

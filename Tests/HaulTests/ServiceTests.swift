@@ -96,4 +96,30 @@ import Testing
         for id in ["one", "two"] { try await fleet.wait(id, for: "completed") }
         try await fleet.end(worker)
     }
+
+    @Test("the page says when it is ready, that it lives, and that it ends") func page() async throws {
+        let server = try await RedisServer()
+        let directory = TemporaryDirectory()
+        let manager = Manager(in: directory)
+        let page = try ChildProcess(
+            "haul", ["web", "--redis", server.url, "--listen", "127.0.0.1:0"],
+            environment: ["NOTIFY_SOCKET": manager.path, "WATCHDOG_USEC": "300000"])
+        try await eventually("it to be ready: \(page.standardError)") { manager.index(of: "READY=1") != nil }
+        try await eventually("it to be alive") { manager.said.count { $0.hasPrefix("WATCHDOG=1") } >= 3 }
+        page.kill(SIGTERM)
+        #expect(try await page.wait(within: .seconds(20)) == 0)
+        #expect(manager.index(of: "STOPPING=1") != nil)
+    }
+
+    @Test("every command finds Redis by the file that HAUL_REDIS_FILE names") func file() async throws {
+        let server = try await RedisServer()
+        let directory = TemporaryDirectory()
+        let path = directory.file("redis")
+        try (server.url + "\n").write(toFile: path, atomically: true, encoding: .utf8)
+        let load = try ChildProcess("haul", ["load-functions"], environment: ["HAUL_REDIS_FILE": path])
+        #expect(try await load.wait(within: .seconds(20)) == 0, "\(load.standardError)")
+        let missing = try ChildProcess("haul", ["stats"], environment: ["HAUL_REDIS_FILE": path + "-missing"])
+        #expect(try await missing.wait(within: .seconds(20)) == 2)
+        #expect(missing.standardError.contains("HAUL_REDIS_FILE names the file"), "\(missing.standardError)")
+    }
 }

@@ -4,15 +4,14 @@ set -euo pipefail
 image=$1
 user=64640
 
-mkdir -p "$image"/{usr/bin,usr/lib,usr/lib64,etc/ssl/certs,tmp,run,var/lib/haul/downloads}
+mkdir -p "$image"/{usr/bin,usr/lib,usr/lib64,etc/ssl/certs,dev,proc,sys,tmp,run,var/lib/haul/downloads}
 ln -s usr/bin usr/lib usr/lib64 "$image"
 # What a name leads to is copied, under that name: no links that lead out of the image.
 take() { install -D -m "$(stat -L -c %a "$1")" "$1" "$image$1"; }
 
 take /usr/bin/haul
 # Its libraries, and the loader that brings them together.
-mapfile -t libraries < <(ldd /usr/bin/haul | grep -o '/[^ ]*' | sort -u)
-for library in "${libraries[@]}"; do take "$library"; done
+ldd /usr/bin/haul | grep -o '/[^ ]*' | sort -u | while read -r library; do take "$library"; done
 # Who is trusted.
 take /etc/ssl/certs/ca-certificates.crt
 take /etc/ssl/openssl.cnf

@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
 # Makes haul_VERSION_ARCH.deb.
-#   deploy/debian/build.sh [--binary FILE] [--version VERSION] [--output DIRECTORY]
+#   deploy/debian/build.sh [--binary FILE] [--version VERSION] [--output DIRECTORY] [--compression xz|gzip]
 # Without --binary it builds a release with Swift's libraries inside, so that the package needs no Swift.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 # shellcheck source=deploy/lib/packages.sh
 . deploy/lib/packages.sh
 
-binary='' version='' output=.build/debian
+binary='' version='' output=.build/debian compression=xz
 while [ $# -gt 0 ]; do
     case $1 in
     --binary) binary=$2 ;;
     --version) version=$2 ;;
     --output) output=$2 ;;
+    --compression) compression=$2 ;;
     *) echo "build.sh: unknown option $1" >&2 && exit 2 ;;
     esac
     shift 2
@@ -108,5 +109,5 @@ find "$tree" -type d -exec chmod 755 {} +
 [ -d "$documents" ]
 
 package=$output/haul_${version}_$architecture.deb
-dpkg-deb --root-owner-group -Zxz --build "$tree" "$package" >/dev/null
+dpkg-deb --root-owner-group "-Z$compression" --build "$tree" "$package" >/dev/null
 echo "$package"

@@ -15,14 +15,21 @@ eventually() {
     done
 }
 same() { [ "$1" = "$2" ] || fail "$3: \"$1\", not \"$2\""; }
-operator() { redis-cli --no-auth-warning -u redis://operator:o@127.0.0.1 "$@"; }
+operator() { redis-cli --no-auth-warning -u redis://operator:OPERATOR-PASSWORD@127.0.0.1 "$@"; }
+# page NAME: runs a block of operations.md, as its reader would.
+page() {
+    local block
+    block=$(awk -v fence="\`\`\`sh $1" -v end='```' '$0 == fence { on = 1; next } $0 == end { on = 0 } on' /root/operations.md)
+    [ -n "$block" ] || fail "operations.md has no block $1"
+    bash -euo pipefail -c "$block"
+}
 job() { operator HGET "haul:{default}:job:$1" "$2"; }
 is() { [ "$(job "$1" "$2")" = "$3" ]; }
 count_workers() { [ "$(operator ZCARD 'haul:{default}:workers')" = "$1" ]; }
 main_process() { systemctl show --property MainPID --value "haul-worker@$1"; }
 
 say "a Redis with our configuration and roles, and a web server"
-sed -E 's/>([A-Z])[A-Z]*-PASSWORD/>\L\1/' /root/users.acl >/etc/redis/users.acl
+cp /root/users.acl /etc/redis/users.acl
 printf 'include /root/redis.conf\naclfile /etc/redis/users.acl\nport 6379\nbind 127.0.0.1\ndir /var/tmp\n' >/var/tmp/redis.conf
 systemd-run --quiet --unit=test-redis redis-server /var/tmp/redis.conf
 eventually Redis operator PING
@@ -41,7 +48,7 @@ systemd-run --quiet --unit=test-origin nginx -c /var/tmp/nginx.conf
 eventually nginx test -s /run/nginx-test.pid
 
 say "install"
-apt-get install -y --no-install-recommends /root/first.deb | grep -E '^(Unpacking|Setting up)'
+cd /root/first && page install | grep -E '^(Unpacking|Setting up|[0-9])'
 same "$(stat -c '%U %a' /var/lib/haul/downloads)" "haul 755" "the root of the workers"
 same "$(stat -c '%U %a' /etc/haul/redis)" "root 600" "the file with the password"
 same "$(systemctl list-units --no-legend 'haul-*' | wc -l)" 0 "units that start unasked"
@@ -57,24 +64,36 @@ for unit in haul-worker@1.service haul-web.service; do
 done
 
 say "two workers under their units"
-echo 'redis://worker:w@127.0.0.1' >/etc/haul/redis
-printf 'HAUL_SLOTS=5\nHAUL_ALLOW_ADDRESS=127.0.0.0/8\n' >>/etc/haul/worker.conf
-haul load-functions --redis redis://deploy:d@127.0.0.1
-systemctl start haul-worker@1 haul-worker@2
+printf 'slots = 5\nallow-address = 127.0.0.0/8\n' >>/etc/haul/worker.conf
+page first
+systemctl start haul-worker@2
 eventually "two workers" count_workers 2
 same "$(ps -o user= -p "$(main_process 1)")" haul "the user of the worker"
 grep -q '^NoNewPrivs:.1' "/proc/$(main_process 1)/status" || fail "the worker may gain privileges"
-same "$(grep -c w: "/proc/$(main_process 1)/environ" || true)" 0 "passwords in the environment"
-producer() { redis-cli --no-auth-warning -u redis://producer:p@127.0.0.1 LPUSH 'haul:{default}:jobs' "$1"; }
+same "$(grep -c WORKER-PASSWORD "/proc/$(main_process 1)/environ" || true)" 0 "passwords in the environment"
+producer() { redis-cli --no-auth-warning -u redis://producer:PRODUCER-PASSWORD@127.0.0.1 LPUSH 'haul:{default}:jobs' "$1"; }
 producer '{"url":"http://127.0.0.1:8080/small","id":"small"}'
 eventually "the small file" is small state completed
 cmp /var/www/files/small /var/lib/haul/downloads/small
+
+say "a reload takes new settings, and the page runs under its unit"
+sed -i 's/^slots = 5/slots = 6/' /etc/haul/worker.conf
+systemctl reload haul-worker@1
+six() { [ "$(operator HGET "haul:{default}:worker:$(hostname)-1" slots)" = 6 ]; }
+eventually "six slots" six
+sed -i 's/^slots = 6/slots = 5/' /etc/haul/worker.conf
+echo 'redis://operator:OPERATOR-PASSWORD@127.0.0.1' >/etc/haul/redis-web
+systemctl start haul-web
+exec 3<>/dev/tcp/127.0.0.1/8484
+printf 'GET /readyz HTTP/1.0\r\nHost: localhost\r\n\r\n' >&3
+grep -q ' 200 ' <&3 || fail "the page is not ready"
+exec 3>&-
 
 say "an upgrade while a file is on its way"
 producer '{"url":"http://127.0.0.1:8080/big","id":"big","connections":4}'
 eventually "a checkpoint" test "$(sleep 2; operator HLEN 'haul:{default}:offsets:big')" -ge 1
 before="$(main_process 1) $(main_process 2)"
-apt-get install -y --no-install-recommends /root/second.deb | grep -E '^(Unpacking|Setting up)'
+cd /root/second && page upgrade | grep -E '^(Unpacking|Setting up|  haul)'
 after="$(main_process 1) $(main_process 2)"
 echo "processes before: $before, after: $after"
 for process in $before; do
@@ -87,7 +106,7 @@ cmp /var/www/files/big /var/lib/haul/downloads/big
 sent=$(awk '$1 == "/big" { sum += $2 } END { print sum }' /var/tmp/sent)
 echo "a file of 40000000 bytes: the server sent $sent; attempts that failed: $(job big attempt)"
 [ "$sent" -lt 60000000 ] || fail "too much was sent again"
-grep -q '^HAUL_SLOTS=5' /etc/haul/worker.conf || fail "the configuration was replaced"
+grep -q '^slots = 5' /etc/haul/worker.conf || fail "the configuration was replaced"
 
 say "a worker that hangs is ended by the watchdog, and started again"
 mkdir -p /run/systemd/system/haul-worker@2.service.d
@@ -104,7 +123,7 @@ rm -f /var/www/files/big && head -c 40000000 /dev/urandom >/var/www/files/big
 producer '{"url":"http://127.0.0.1:8080/big","id":"drained"}'
 eventually "a run" is drained state running
 start=$SECONDS
-systemctl stop 'haul-worker@*'
+page stop
 echo "stopped within $((SECONDS - start + 1)) s"
 same "$(systemctl show --property Result --value haul-worker@1)" success "how it ended"
 case "$(job drained state)" in queued | scheduled) ;; *) fail "the job is $(job drained state)" ;; esac

@@ -32,6 +32,8 @@ trap finish EXIT
 trap 'exit 130' INT TERM
 
 echo "== two versions of the package"
+# xz takes most of the time of a build.
+arguments+=(--compression gzip)
 first=$(deploy/debian/build.sh "${arguments[@]}" --output "$work" | tail -n 1)
 version=$(dpkg-deb --field "$first" Version)
 second=$(deploy/debian/build.sh "${arguments[@]}" --output "$work" --version "$version+next" | tail -n 1)
@@ -47,9 +49,10 @@ base=$(debian_base)
 root=$work/root
 mkdir "$root"
 tar -C "$root" -xf "$base"
-cp "$first" "$root/root/first.deb"
-cp "$second" "$root/root/second.deb"
-cp deploy/debian/guest.sh deploy/redis/redis.conf deploy/redis/users.acl "$root/root/"
+mkdir "$root/root/first" "$root/root/second"
+cp "$first" "$root/root/first/"
+cp "$second" "$root/root/second/"
+cp docs/operations.md deploy/debian/guest.sh deploy/redis/redis.conf deploy/redis/users.acl "$root/root/"
 cp deploy/debian/guest.service "$root/etc/systemd/system/"
 mkdir -p "$root/etc/systemd/system/multi-user.target.wants"
 ln -s ../guest.service "$root/etc/systemd/system/multi-user.target.wants/guest.service"

@@ -1,6 +1,6 @@
 """Makes the passwords of a fleet, once: the roles of Redis, a URL for each, and a user of the page.
 
-    secrets.py --acl DIRECTORY --haul DIRECTORY [--owner UID] [--template users.acl] [--redis HOST[:PORT]]
+    passwords.py --acl DIRECTORY --haul DIRECTORY [--owner UID] [--template users.acl] [--redis HOST[:PORT]]
 
 What is there already stays. Nothing but Python is needed.
 """
