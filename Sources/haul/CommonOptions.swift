@@ -49,7 +49,7 @@ struct CommonOptions: ParsableArguments {
     /// The text of the file that a variable names, for secrets that nobody else is to see; nil if there is no such variable.
     private static func fromFile(_ variable: String) throws -> String? {
         guard let path = environment(variable) else { return nil }
-        guard let text = TextFile.read(path) else {
+        guard let text = SettingsFile.text(of: path) else {
             let reason = String(cString: strerror(errno))
             throw ExitStatus.because(.usage, "\(variable) names the file \(path), which cannot be read: \(reason)")
         }

@@ -96,7 +96,7 @@ struct WebCommand: AsyncParsableCommand {
         }
 
         private func accounts(_ path: String) throws -> Accounts {
-            guard let text = TextFile.read(path) else {
+            guard let text = SettingsFile.text(of: path) else {
                 throw ExitStatus.because(.usage, "--auth \(path): \(String(cString: strerror(errno)))")
             }
             do { return try Accounts(text) } catch {
