@@ -11,6 +11,8 @@ package struct QueueStats: Sendable {
     package var isKnown = false
     /// How many workers have looked after the queue within `Queue.silence`.
     package var workers = 0
+    /// When a worker last looked after the queue, unix ms by Redis' clock; nil if none ever did.
+    package var lastLook: Int64?
 }
 
 extension Queue {
@@ -110,8 +112,15 @@ extension Queue {
         stats.isKnown =
             stats.rejected > 0 || stats.counts.values.contains { $0 > 0 } || others[2].int ?? 0 > 0
             || others[3].int ?? 0 > 0 || others[4].string != nil
+        // The first number of it: Lua/watch.lua.
+        stats.lastLook = others[4].string.flatMap { Int64($0.prefix { $0 != " " }) }
         stats.workers = try await workerCount()
         return stats
+    }
+
+    /// The element that is taken next, as it was pushed, secrets and all; nil if nothing waits.
+    package func head() async throws(RedisError) -> [UInt8]? {
+        try await redis.send(Command("LINDEX", keys.jobs, -1)).bytes
     }
 
     /// The known workers: name, and the fields of its hash, without its claims.

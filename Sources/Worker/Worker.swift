@@ -20,6 +20,8 @@ package final class Worker: Sendable {
     private let runner: JobRunner
     private let isDraining = Mutex(false)
     private let figures: WorkerFigures
+    /// nil: the page tells of this worker alone.
+    private let exporter: QueueExporter?
     private let downloads: Downloads
     private let engine: TransferEngine
     private let hosts: HostLimits
@@ -74,6 +76,8 @@ package final class Worker: Sendable {
         figures = WorkerFigures(
             name: configuration.name, registry: registry, slots: slots, attendants: attendants, store: store,
             engine: transfers, hosts: hosts)
+        exporter = configuration.exportsQueues ? QueueExporter(configuration) : nil
+        if let exporter { registry.collect { await exporter.add(to: &$0) } }
     }
 
     /// Takes what may change while it works, and reads certificates anew. Throws a sentence if these cannot be used, with nothing
@@ -150,6 +154,7 @@ package final class Worker: Sendable {
         for task in ticks { task.cancel() }
         for task in ticks { await task.value }
         for attendant in attendants { await attendant.close() }
+        await exporter?.close()
         let unsettled = attendants.reduce(0) { $0 + $1.unsettled }
         if unsettled == 0 {
             log.info("ended: everything is back in line")

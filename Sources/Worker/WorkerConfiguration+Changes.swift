@@ -26,6 +26,6 @@ extension WorkerConfiguration {
         "queues": "queue", "fileMode": "file-mode", "keepsRemoteTime": "remote-time", "addressPolicy": "allow-address",
         "policy": "lease", "graceTime": "grace", "settleReplicas": "settle-replicas", "limitRate": "limit-rate",
         "certificateAuthorities": "ca", "clientCertificate": "client-cert", "maximumSize": "max-file-size",
-        "keptFree": "keep-free", "connectionsPerHost": "connections-per-host",
+        "keptFree": "keep-free", "connectionsPerHost": "connections-per-host", "exportsQueues": "export-queues",
     ]
 }

@@ -43,6 +43,9 @@ package struct WorkerConfiguration: Sendable {
     /// Each step of each job is a line of the log.
     package var logsJobs = true
 
+    /// Its page tells of its queues as well, as the whole fleet serves them.
+    package var exportsQueues = false
+
     package init(redis: RedisURL, root: String, name: String) {
         (self.redis, self.root, self.name) = (redis, root, name)
     }

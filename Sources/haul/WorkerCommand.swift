@@ -49,6 +49,7 @@ struct WorkerCommand: AsyncParsableCommand {
         completion: .list(["trace", "debug", "info", "notice", "warning", "error"]))
     var logLevel = "info"
     @Option(help: "Serve /healthz, /readyz and /metrics here: ADDRESS:PORT or unix:/PATH.") var http: String?
+    @Flag(help: "Serve the figures of the worker's queues at /metrics as well; wants --http.") var exportQueues = false
     @Option(help: "logfmt or json.") var logFormat = LogFormat.logfmt
     @Option(
         help: "A file of settings: lines option = value, by the names of these options. [HAUL_CONFIG]",
@@ -175,6 +176,10 @@ struct WorkerCommand: AsyncParsableCommand {
         result.certificateAuthorities = certificates
         result.clientCertificate = client.certificate
         result.maximumSize = maxFileSize?.bytes
+        guard http != nil || !exportQueues else {
+            throw ExitStatus.because(.usage, "--export-queues wants --http as well: the address to serve them at")
+        }
+        result.exportsQueues = exportQueues
         return result
     }
 
