@@ -49,7 +49,8 @@ import Testing
         for sample in try Self.samples() {
             let members = try JSON(sample).members ?? []
             for member in members
-            where !["worker", "meta", "total", "fraction", "eta", "checksum", "etag", "received"].contains(member.name)
+            where !["worker", "meta", "total", "fraction", "eta", "checksum", "etag", "received"]
+                .contains(member.name)
             {
                 texts.append(Self.object(members.filter { $0.name != member.name }.map { ($0.name, $0.raw) }))
             }

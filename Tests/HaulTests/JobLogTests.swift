@@ -95,7 +95,7 @@ import Testing
             }
         }
         _ = try await cli(["CONFIG", "SET", "requirepass", "planted-other"])
-        _ = try await cli(["CLIENT", "KILL", "TYPE", "normal"])
+        _ = try await cli(["CLIENT", "KILL", "TYPE", "normal"], password: "planted-other")
         try await fleet.wait(for: "Redis failed", from: worker)
         let script = """
             local all = {}

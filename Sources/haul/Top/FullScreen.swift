@@ -36,7 +36,8 @@ final class FullScreen: Sendable {
     }
 
     func enter() {
-        tcgetattr(STDIN_FILENO, &Self.original)
+        // It may be told to go on although it was not stopped: what it finds then is its own doing.
+        if Self.isRaw == 0 { tcgetattr(STDIN_FILENO, &Self.original) }
         var raw = Self.original
         cfmakeraw(&raw)
         // Signals by keys come as keys; lines are ended as always.

@@ -50,7 +50,7 @@ import Testing
             for line in table.lines(width: width) { #expect(Columns.of(line) <= width, "\(width): \(line)") }
         }
         let narrow = table.lines(width: 20)
-        #expect(!narrow[0].contains("NOTE") && narrow[2].hasSuffix("film.bin"), "\(narrow)")
+        #expect(!narrow[0].contains("NOTE") && narrow[2].hasSuffix("m.bin"), "\(narrow)")
     }
 
     @Test("a bar shows which bytes are there") func bar() {

@@ -26,18 +26,21 @@ struct Producer {
         await queue.close()
     }
 
+    /// At once, also where nobody is at a terminal.
+    static func say(_ line: String) { FileHandle.standardOutput.write(Data("\(line)\n".utf8)) }
+
     static func run(_ file: String, on queue: HaulQueue) async throws {
         let orders = try JSONDecoder().decode([Order].self, from: Data(contentsOf: URL(fileURLWithPath: file)))
-        if try await queue.stats().workers == 0 { print("no worker serves the queue; waiting") }
+        if try await queue.stats().workers == 0 { say("no worker serves the queue; waiting") }
         try await withThrowingTaskGroup(of: Void.self) { group in
             for order in orders {
                 group.addTask {
                     do {
                         // The hash is the truth, also after a restart of this program.
                         let result = try await push(order, on: queue).result()
-                        print("\(order.id): \(decide(result))")
+                        say("\(order.id): \(decide(result))")
                     } catch let error as HaulError where error.code == .invalidJob || error.code == .rejected {
-                        print("\(order.id): tell a developer (\(error.message))")
+                        say("\(order.id): tell a developer (\(error.message))")
                     }
                 }
             }
@@ -73,8 +76,8 @@ struct Producer {
     static func follow(_ id: String, on queue: HaulQueue) async throws {
         for try await update in queue.job(id).events {
             switch update {
-            case .event(let event): print(id, event.kind, update.received ?? 0, update.total ?? 0)
-            case .status(let status): print(id, "is", status.state, status.received, status.total ?? 0)
+            case .event(let event): say("\(id) \(event.kind) \(update.received ?? 0) \(update.total ?? 0)")
+            case .status(let status): say("\(id) is \(status.state) \(status.received) \(status.total ?? 0)")
             }
         }
     }
