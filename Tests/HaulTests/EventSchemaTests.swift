@@ -130,7 +130,9 @@ private struct EventRun {
         func element(_ id: String, _ path: String, _ more: String = "") -> String {
             #"{"id":"\#(id)","url":"\#(origin.url(path))","connections":1,"reply_to":"r","meta":{"n":1}\#(more)}"#
         }
-        let workers = [try worker("w", "--slots", "6"), try worker("narrow", "--queue", "narrow", "--connections-per-host", "1")]
+        let workers = [
+            try worker("w", "--slots", "6"), try worker("narrow", "--queue", "narrow", "--connections-per-host", "1"),
+        ]
         try await push("default", element("held", "/held", #","checksum":"sha256:\#(bytes.sha256)","colour":1"#))
         try await push("default", element("changing", "/changing"))
         try await push("default", element("missing", "/missing"))
