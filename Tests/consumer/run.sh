@@ -8,7 +8,8 @@ trap 'rm -rf "$scratch" Package.resolved' EXIT
 began=$SECONDS
 swift build --scratch-path "$scratch" 2>&1 | tail -3
 echo "built in $((SECONDS - began)) s"
-compiled=$(find "$scratch/debug/" -maxdepth 1 -name '*.build' -printf '%f\n' | sed 's/\.build$//' | sort | xargs)
+# Folders are made for all targets that the package has; what was compiled has objects.
+compiled=$(find "$scratch/debug/" -path '*.build/*.o' -printf '%P\n' | sed 's/\.build\/.*//' | sort -u | xargs)
 echo "compiled: $compiled"
 for module in $compiled; do
     case $module in
