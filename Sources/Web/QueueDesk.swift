@@ -17,9 +17,6 @@ actor QueueDesk {
     /// How many of the running jobs' speeds are read each time, and how many failures are told apart.
     private static let mostSpeeds = 2000
     private static let mostFailures = 1000
-    /// Milliseconds of silence after which a worker is quiet, and lost.
-    static let quiet: Int64 = 3000
-    static let lost: Int64 = 10_000
 
     init(_ queue: Queue) { self.queue = queue }
 
@@ -37,7 +34,7 @@ actor QueueDesk {
         json.set("rejected", stats.rejected)
         json.set("paused", stats.isPaused)
         json.set("max_running", stats.maxRunning)
-        json.set("workers", json: try await marks(now))
+        json.set("workers", json: try await workerCounts(now))
         json.set("oldest_waiting", try await oldest())
         let (speed, share) = try await speed()
         json.set("speed", speed)
@@ -46,17 +43,12 @@ actor QueueDesk {
         return json.text
     }
 
-    private func marks(_ now: Int64) async throws -> String {
-        var counts = ["live": 0, "quiet": 0, "lost": 0]
-        for (_, fields) in try await queue.workers() { counts[Self.mark(of: fields, now), default: 0] += 1 }
+    private func workerCounts(_ now: Int64) async throws -> String {
+        var counts: [WorkerState: Int] = [:]
+        for (_, fields) in try await queue.workers() { counts[WorkerState(fields, now: now), default: 0] += 1 }
         var json = JSONObject()
-        for name in ["live", "quiet", "lost"] { json.set(name, counts[name]) }
+        for state in WorkerState.allCases { json.set(state.rawValue, counts[state] ?? 0) }
         return json.text
-    }
-
-    private static func mark(of worker: [String: String], _ now: Int64) -> String {
-        let silence = now - (worker["seen"].flatMap { Int64($0) } ?? 0)
-        return silence < quiet ? "live" : silence < lost ? "quiet" : "lost"
     }
 
     /// The moment of the push that waits longest, unix ms; nil if none waits, if none of the first ones tells it, or if this user
@@ -185,7 +177,7 @@ actor QueueDesk {
         let workers = try await queue.workers().map { name, fields in
             var json = JSONObject()
             json.set("name", name)
-            json.set("mark", Self.mark(of: fields, now))
+            json.set("state", WorkerState(fields, now: now).rawValue)
             for (field, value) in fields.sorted(by: { $0.key < $1.key }) where Self.shown.contains(field) {
                 json.set(field, json: Int64(value).map { "\($0)" } ?? JSON.quoted(value))
             }
@@ -194,7 +186,7 @@ actor QueueDesk {
         return #"{"now":\#(now),"workers":[\#(workers.joined(separator: ","))]}"#
     }
 
-    private static let shown: Set<String> = ["host", "pid", "version", "slots", "running", "seen", "store", "state"]
+    private static let shown: Set<String> = ["host", "pid", "version", "slots", "running", "seen", "store"]
 
     /// The newest rejected elements. A viewer does not see the elements: they may hold secrets.
     func rejected(limit: Int, withElements: Bool) async throws -> String {

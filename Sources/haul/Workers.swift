@@ -35,7 +35,7 @@ struct Workers: AsyncParsableCommand {
 /// A worker as a list or a screen shows it.
 struct WorkerRow: Sendable, Equatable {
     let name: String
-    var state: String
+    var state: WorkerState
     var running = 0
     /// A number, or unlimited.
     var slots = ""
@@ -44,19 +44,15 @@ struct WorkerRow: Sendable, Equatable {
     var host = ""
     var process = ""
     var version = ""
-    var isLost: Bool { state == "lost" }
-
-    /// Milliseconds of silence after which it has lost its jobs; a worker that tells its lease counts by that.
-    private static let lease: Int64 = 8000
+    var isLost: Bool { state == .lost }
 
     init(name: String, fields: [String: String], now: Int64) {
         self.name = name
-        seen = min(max(0, fields["seen"].flatMap { Int64($0) } ?? 0), 1 << 53)
+        seen = WorkerState.seen(fields)
         running = fields["running"].flatMap { Int($0) } ?? 0
         slots = fields["slots"] ?? ""
         (host, process, version) = (fields["host"] ?? "", fields["pid"] ?? "", fields["version"] ?? "")
-        let lease = fields["lease"].flatMap { Int64($0) } ?? Self.lease
-        state = now - seen > lease ? "lost" : fields["state"] ?? "working"
+        state = WorkerState(fields, now: now)
     }
 
     /// What is lost comes first: it is what an operator looks for.
@@ -73,7 +69,8 @@ struct WorkerRow: Sendable, Equatable {
         ])
         for row in rows {
             table.add([
-                row.name, row.state, String(row.running), row.slots, Age.text(now - row.seen) + " ago", row.host,
+                row.name, row.state.rawValue, String(row.running), row.slots, Age.text(now - row.seen) + " ago",
+                row.host,
                 row.process, row.version,
             ])
         }

@@ -85,9 +85,10 @@ export function overview({ queue, live, body, path, title }) {
     const limit = data.max_running === undefined ? "" : `, at most ${count(data.max_running)} run at once`;
     write(facts.state, `${data.paused ? "paused: no job is started" : "open"}${limit}`);
     facts.state.className = data.paused ? "warn" : "good";
-    const marks = data.workers;
-    write(facts.workers, marks.live + marks.quiet + marks.lost === 0 ? "none serves this queue" : `${marks.live} live${marks.quiet ? `, ${marks.quiet} quiet` : ""}${marks.lost ? `, ${marks.lost} lost` : ""}`);
-    facts.workers.className = marks.live === 0 || marks.lost ? "bad" : marks.quiet ? "warn" : "";
+    const states = data.workers;
+    const known = Object.entries(states).filter(([, number]) => number > 0);
+    write(facts.workers, known.length === 0 ? "none serves this queue" : known.map(([state, number]) => `${number} ${state}`).join(", "));
+    facts.workers.className = states.working === 0 || states.lost ? "bad" : states.quiet || states.ending ? "warn" : "";
     if (data.oldest_waiting) {
       facts.oldest.replaceChildren(`${duration((data.now - data.oldest_waiting) / 1000)}, since `, time(data.oldest_waiting));
     } else write(facts.oldest, "nothing waits");

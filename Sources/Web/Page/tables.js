@@ -4,24 +4,24 @@ import { inQueue } from "./api.js";
 import { el, rows, table, write } from "./dom.js";
 import { count, duration, time } from "./format.js";
 
-const kinds = { live: "good", quiet: "warn", lost: "bad" };
+const kinds = { working: "good", quiet: "warn", ending: "warn", lost: "bad" };
 
 export function workers({ queue, live, body, path, title }) {
   title("Workers");
   const note = el("p", { class: "dim", role: "status" }, "Reading …");
   const { box, body: lines } = table("Workers", [
-    ["Worker", ""], ["Mark", ""], ["Jobs", "number"], ["Slots", "number"], ["Seen", ""], ["Machine", "lesser"], ["Version", "less"],
+    ["Worker", ""], ["State", ""], ["Jobs", "number"], ["Slots", "number"], ["Seen", ""], ["Machine", "lesser"], ["Version", "less"],
   ]);
   const fillRows = rows(lines, () => {
-    const [name, mark, seen, machine, version] = [el("a"), el("td"), el("td"), el("td", { class: "any lesser" }), el("td", { class: "less" })];
+    const [name, state, seen, machine, version] = [el("a"), el("td"), el("td"), el("td", { class: "any lesser" }), el("td", { class: "less" })];
     const [running, slots] = [el("td", { class: "number" }), el("td", { class: "number" })];
     return {
-      line: el("tr", {}, el("th", { scope: "row", class: "any" }, name), mark, running, slots, seen, machine, version),
+      line: el("tr", {}, el("th", { scope: "row", class: "any" }, name), state, running, slots, seen, machine, version),
       fill({ worker, now }) {
         write(name, worker.name);
         name.setAttribute("href", path("jobs", ["running"], { worker: worker.name }));
-        write(mark, worker.mark);
-        mark.className = kinds[worker.mark];
+        write(state, worker.state);
+        state.className = kinds[worker.state];
         write(running, String(worker.running ?? 0));
         write(slots, String(worker.slots ?? ""));
         write(seen, worker.seen ? `${duration((now - worker.seen) / 1000)} ago` : "");
@@ -30,7 +30,7 @@ export function workers({ queue, live, body, path, title }) {
       },
     };
   });
-  body.append(note, el("p", { class: "dim" }, "Quiet: silent for 3 s. Lost: silent for 10 s; its jobs run elsewhere."), box);
+  body.append(note, el("p", { class: "dim" }, "Quiet: takes no more jobs. Ending: puts its jobs back. Lost: silent for its lease; its jobs run elsewhere."), box);
   live.watch([[inQueue(queue, "workers"), (data, trouble) => {
     if (trouble) return write(note, trouble.message);
     write(note, data.workers.length === 0 ? "No worker serves this queue: haul worker starts one." : `${count(data.workers.length)} known.`);

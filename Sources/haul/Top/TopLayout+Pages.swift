@@ -1,3 +1,4 @@
+import HaulBus
 import HaulContract
 
 // What stands above the list of jobs, or in its place.
@@ -39,7 +40,8 @@ extension TopLayout {
         let isCut = model.data.workerCount > room
         for row in workers.prefix(isCut ? room - 1 : room) {
             table.add([
-                row.name, row.state, String(row.running), row.slots, Age.text(model.data.now - row.seen), row.host,
+                row.name, row.state.rawValue, String(row.running), row.slots, Age.text(model.data.now - row.seen),
+                row.host,
             ])
         }
         var rows = panel(table.lines(width: width - 1)) { workers[$0].isLost ? .bad : .plain }
