@@ -231,7 +231,7 @@ final class QueueAttendant: Sendable {
     /// Says that Redis is back, once nothing fails any more that failed.
     func noteSuccess(of errand: Errand) {
         guard let outage = state.withLock({ $0.outage.worked(errand.rawValue) }) else { return }
-        log.notice("Redis is back", metadata: ["seconds": .stringConvertible(outage.secondsValue)])
+        log.notice("Redis is back", metadata: ["seconds": .stringConvertible(outage.roundedSeconds)])
     }
 
     var figures: QueueFigures { journal.figures }

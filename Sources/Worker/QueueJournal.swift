@@ -54,11 +54,11 @@ struct QueueJournal: Sendable {
         figures.ended(result.name, code: result.failure?.code)
         let level = result.level
         guard log.logLevel <= level else { return }
-        var facts = facts(claim, end.job, ["seconds": .stringConvertible(duration.rounded)])
+        var facts = facts(claim, end.job, ["seconds": .stringConvertible(duration.roundedSeconds)])
         if let bytes = result.bytes ?? end.received { facts["bytes"] = number(bytes) }
         if let file = result.file { facts["file"] = .string(file) }
         if let why = result.why { facts["reason"] = .string(why) }
-        if let delay = result.delay { facts["delay"] = .stringConvertible(delay.rounded) }
+        if let delay = result.delay { facts["delay"] = .stringConvertible(delay.roundedSeconds) }
         if let failure = result.failure {
             facts["error"] = .string(failure.code.rawValue)
             facts["reason"] = .string(failure.message)
@@ -83,5 +83,5 @@ struct QueueJournal: Sendable {
 
 extension Duration {
     /// Seconds, in milliseconds' steps.
-    fileprivate var rounded: Double { Double(milliseconds) / 1000 }
+    var roundedSeconds: Double { Double(milliseconds) / 1000 }
 }
