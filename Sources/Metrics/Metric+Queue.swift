@@ -13,16 +13,10 @@ extension Metric {
     package static let queueMaxRunning = gauge("haul_queue_max_running", "The most jobs that may run at once.")
     package static let queueLastTick = gauge(
         "haul_queue_last_tick_timestamp_seconds", "Unix time at which any worker last looked after the queue.")
-    package static let queueEvents = counter(
-        "haul_queue_events_total", "Events over the whole fleet, but for progress.")
-    package static let queueReaped = counter(
-        "haul_queue_reaped_total", "Jobs that were taken back from workers that were lost.")
-    package static let queueReceivedBytes = counter(
-        "haul_queue_received_bytes_total", "Bytes of bodies over the whole fleet.")
 
     /// In the order of docs/metrics.md.
     package static let ofQueue = [
         queueUp, queueJobs, queueOldestWaiting, queueRejected, queueWorkers, queueSlots, queueSlotsTaken, queuePaused,
-        queueMaxRunning, queueLastTick, queueEvents, queueReaped, queueReceivedBytes,
+        queueMaxRunning, queueLastTick,
     ]
 }
