@@ -159,7 +159,7 @@ package actor Redis {
             do {
                 return try await connect(within: min(.seconds(3), max(deadline - .now, .milliseconds(50))))
             } catch {
-                if error.code == .unreachable { refusal = error }
+                if error.code != .timedOut { refusal = error }
                 let wait = Backoff.milliseconds(failures)
                 guard error.code == .unreachable || error.isTransient,
                     ContinuousClock.now + .milliseconds(wait) < deadline,
