@@ -77,6 +77,9 @@ let package = Package(
         room(
             "FileStore",
             ["CHaulLinux", "CHaulOpenSSL", "HaulContract", "HaulExecutors", "HaulHTTP", "HaulStorage"]),
+        room(
+            "ObjectStore",
+            ["CHaulExpat", "CHaulOpenSSL", "HaulContract", "HaulExecutors", "HaulHTTP", "HaulStorage"]),
         room("Activities", ["HaulContract", "HaulExecutors", "HaulHTTP", "HaulStorage"]),
 
         // Lines of a log.
@@ -134,6 +137,7 @@ let package = Package(
         tests("HaulClientTests", ["HaulClient", "haul"]),
         tests("HTTPTests", ["HaulContract", "HaulExecutors", "HaulFileStore", "HaulHTTP"]),
         tests("FileStoreTests", ["HaulContract", "HaulExecutors", "HaulFileStore", "HaulHTTP", "HaulStorage"]),
+        tests("ObjectStoreTests", ["HaulContract", "HaulExecutors", "HaulHTTP", "HaulObjectStore", "HaulStorage"]),
         tests("DownloadTests", ["HaulActivities", "HaulContract", "HaulFileStore", "HaulHTTP", "HaulStorage"]),
         tests(
             "WorkerTests",

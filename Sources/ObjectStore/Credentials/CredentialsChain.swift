@@ -1,0 +1,64 @@
+import Glibc
+import HaulContract
+import HaulExecutors
+import HaulHTTP
+
+/// The credentials of a store: found at the first place that has any, and fetched anew there before they end. Requests that
+/// come meanwhile wait for one fetch.
+actor CredentialsChain {
+    private let fetch: CredentialsFetch
+    private let places: [CredentialsPlace]
+    private let now: @Sendable () -> Int64
+    private var place: CredentialsPlace?
+    private var current: Credentials?
+    private var pending: Task<Credentials?, Never>?
+    /// When the last fetch failed: another is not worth it at once.
+    private var failed: ContinuousClock.Instant?
+
+    private static let pause = Duration.seconds(5)
+
+    /// - Parameter environment: Of the process.
+    init(
+        engine: TransferEngine, places: [CredentialsPlace],
+        now: @escaping @Sendable () -> Int64 = { UnixTime.seconds }
+    ) {
+        fetch = CredentialsFetch(engine: engine, files: BlockingPool(name: "credentials", limit: 1))
+        (self.places, self.now) = (places, now)
+    }
+
+    /// Where they were found, for a person.
+    var found: String? { place?.words }
+
+    /// - Throws: That there are none.
+    func credentials() async throws(StoreRefusal) -> Credentials {
+        if let current, current.areGood(at: now()) { return current }
+        let isUsable = current?.areUsable(at: now()) ?? false
+        if isUsable, let current, let failed, ContinuousClock.now - failed < Self.pause { return current }
+        if let fetched = await refresh() { return fetched }
+        if let current, current.areUsable(at: now()) { return current }
+        let tried = places.map(\.words).joined(separator: ", ")
+        throw StoreRefusal(
+            status: 403, code: "NoCredentials", message: "no credentials were found (looked at: \(tried))",
+            meaning: .denied)
+    }
+
+    /// The server says that these are over.
+    func drop(_ credentials: Credentials) { if current == credentials { current = nil } }
+
+    private func refresh() async -> Credentials? {
+        if let pending { return await pending.value }
+        let (fetch, places) = (fetch, place.map { [$0] } ?? places)
+        let task = Task { () -> (Credentials, CredentialsPlace)? in
+            for place in places {
+                if let found = await fetch.credentials(from: place) { return (found, place) }
+            }
+            return nil
+        }
+        let result = Task { await task.value?.0 }
+        pending = result
+        let found = await task.value
+        pending = nil
+        if let found { (current, place, failed) = (found.0, found.1, nil) } else { failed = .now }
+        return found?.0
+    }
+}

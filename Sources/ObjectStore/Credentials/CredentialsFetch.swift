@@ -1,0 +1,111 @@
+import Glibc
+import HaulContract
+import HaulExecutors
+import HaulHTTP
+
+/// Fetches credentials from one place.
+struct CredentialsFetch: Sendable {
+    /// A service that gives no answer for so long is not there.
+    private static let timeout = Duration.seconds(5)
+
+    let engine: TransferEngine
+    let files: BlockingPool
+
+    /// nil: this place has none.
+    func credentials(from place: CredentialsPlace) async -> Credentials? {
+        switch place {
+        case .environment(let credentials): return credentials
+        case .file(let path, let profile):
+            guard let text = await read(path) else { return nil }
+            return CredentialsFile.credentials(of: profile, in: text)
+        case .webIdentity(let role, let file, let session, let endpoint):
+            guard let token = await read(file) else { return nil }
+            return await assume(role, as: session, showing: token, at: endpoint)
+        case .container(let url, let token):
+            guard Self.mayAsk(url) else { return nil }
+            var request = request(url)
+            switch token {
+            case .text(let text): request.headers.append(HeaderField("Authorization", text))
+            case .file(let path):
+                guard let text = await read(path) else { return nil }
+                request.headers.append(HeaderField("Authorization", text))
+            case nil: break
+            }
+            return await answer(request).flatMap { Credentials(json: $0) }
+        case .instance(let endpoint): return await instance(endpoint)
+        }
+    }
+
+    /// IMDSv2: a token first, then the name of the role, then its credentials.
+    private func instance(_ endpoint: String) async -> Credentials? {
+        var question = request(endpoint + "/latest/api/token")
+        question.method = "PUT"
+        question.connectTimeout = .seconds(1)
+        question.headers.append(HeaderField("X-aws-ec2-metadata-token-ttl-seconds", "21600"))
+        guard let token = await text(question) else { return nil }
+        let place = endpoint + "/latest/meta-data/iam/security-credentials/"
+        var next = request(place)
+        next.headers.append(HeaderField("X-aws-ec2-metadata-token", token))
+        guard let role = await text(next)?.split(whereSeparator: \.isNewline).first, !role.contains("/") else {
+            return nil
+        }
+        next.url = place + role
+        return await answer(next).flatMap { Credentials(json: $0) }
+    }
+
+    private func assume(
+        _ role: String, as session: String, showing token: String, at endpoint: String
+    ) async -> Credentials? {
+        var request = request(endpoint + "/")
+        request.method = "POST"
+        request.headers.append(HeaderField("Content-Type", "application/x-www-form-urlencoded"))
+        request.body = URIText.query([
+            ("Action", "AssumeRoleWithWebIdentity"), ("Version", "2011-06-15"), ("RoleArn", role),
+            ("RoleSessionName", session), ("WebIdentityToken", token),
+        ])
+        return await answer(request).flatMap { XMLElement($0) }.flatMap { Credentials(assumed: $0) }
+    }
+
+    /// A token goes over TLS, or to this machine and the addresses that are reserved for such services.
+    static func mayAsk(_ url: String) -> Bool {
+        guard let url = WebURL(url) else { return false }
+        if url.scheme == "https" { return true }
+        if url.host == "localhost" { return true }
+        let address = url.host.hasPrefix("[") ? String(url.host.dropFirst().dropLast()) : url.host
+        return IPAddress(address).map { address in services.contains { $0.contains(address) } } ?? false
+    }
+
+    /// This machine, and what Amazon's containers ask (ECS, EKS Pod Identity).
+    private static let services = ["127.0.0.0/8", "::1", "169.254.170.2", "169.254.170.23", "fd00:ec2::23"]
+        .compactMap { Network($0) }
+
+    private func request(_ url: String) -> Request {
+        var request = Request(url: url)
+        (request.connectTimeout, request.stallTimeout) = (Self.timeout, Self.timeout)
+        return request
+    }
+
+    private func text(_ request: Request) async -> String? {
+        await answer(request).map { String(decoding: $0, as: UTF8.self) }
+    }
+
+    private func answer(_ request: Request) async -> [UInt8]? {
+        guard let transfer = try? await engine.start(request), transfer.head.status == 200 else { return nil }
+        return try? await transfer.collect(limit: 64 << 10)
+    }
+
+    /// Without blanks and line ends around it.
+    private func read(_ path: String) async -> String? {
+        await files.run {
+            let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+            guard descriptor >= 0 else { return nil }
+            defer { close(descriptor) }
+            var bytes = [UInt8](repeating: 0, count: 256 << 10)
+            let count = Glibc.read(descriptor, &bytes, bytes.count)
+            guard count > 0 else { return nil }
+            while bytes.count > count { bytes.removeLast(bytes.count - count) }
+            let text = String(decoding: bytes, as: UTF8.self)
+            return String(text.drop { $0.isWhitespace }.reversed().drop { $0.isWhitespace }.reversed())
+        }
+    }
+}

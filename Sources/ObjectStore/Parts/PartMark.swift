@@ -1,0 +1,26 @@
+/// What is remembered of a part's ETag: nine bytes of a digest of it, in twelve characters. ETags differ in kind and length
+/// between servers; this is short, and tells every change.
+struct PartMark: Sendable, Hashable, CustomStringConvertible {
+    static let length = 12
+
+    let description: String
+
+    init(etag: String) {
+        let digest = Digest.md5(etag.utf8).prefix(9)
+        description = digest.base64.replacing("+", with: "-").replacing("/", with: "_")
+    }
+
+    /// As it was written; nil for what is none.
+    init?(_ text: some StringProtocol) {
+        let isMark = { (byte: UInt8) in
+            switch byte {
+            case UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "a")...UInt8(ascii: "z"),
+                UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "_"):
+                true
+            default: false
+            }
+        }
+        guard text.utf8.count == Self.length, text.utf8.allSatisfy(isMark) else { return nil }
+        description = String(text)
+    }
+}

@@ -1,0 +1,145 @@
+import HaulContract
+
+/// What another worker has to know of a half-done object to go on with it. Written to Redis after the store has acknowledged
+/// what it tells of, and never before.
+///
+/// Its text is opaque to all but this room: words with a letter before each, between blanks.
+struct PartsJournal: Sendable, Equatable {
+    /// Bytes of one part that is not whole, in an object of their own.
+    struct Tail: Sendable, Equatable {
+        let part: Int
+        /// The last part of its key.
+        let name: String
+        let bytes: ByteIntervals
+        /// Lower-case hexadecimal.
+        let md5: String
+    }
+
+    /// nil: the parts' formula is for an unknown whole.
+    var total: Int64?
+    /// nil while no upload was begun: all that there is are tails.
+    var upload: String?
+    /// The upload makes a hidden object, which is copied to its name once its digest is right.
+    var isHidden = false
+    /// The parts that the store has acknowledged.
+    var parts: [Int: PartMark] = [:]
+    var tails: [Tail] = []
+
+    init(total: Int64?) { self.total = total }
+
+    var formula: PartFormula { PartFormula(total: total) }
+
+    /// The bytes that are durable by it.
+    var offsets: ByteIntervals {
+        let formula = formula
+        var result = ByteIntervals(parts.keys.sorted().map { formula.range(of: $0) })
+        for tail in tails { for interval in tail.bytes.intervals { result.insert(interval) } }
+        return result
+    }
+
+    // MARK: Its text
+
+    private static let version = "parts1"
+
+    var text: String {
+        var words = [Self.version]
+        if let total { words.append("n\(total)") }
+        if let upload { words.append("u" + URIText.encode(upload)) }
+        if isHidden { words.append("h") }
+        // Runs of parts: the first one's number, and all their marks.
+        var (first, run) = (0, [PartMark]())
+        for (number, mark) in parts.sorted(by: { $0.key < $1.key }) {
+            if number != first + run.count, !run.isEmpty {
+                words.append("p\(first):" + run.map(\.description).joined())
+                run = []
+            }
+            if run.isEmpty { first = number }
+            run.append(mark)
+        }
+        if !run.isEmpty { words.append("p\(first):" + run.map(\.description).joined()) }
+        for tail in tails {
+            let bytes = tail.bytes.intervals.map { "\($0.lowerBound)-\($0.upperBound)" }.joined(separator: ",")
+            words.append("t\(tail.part):\(tail.name):\(tail.md5):\(bytes)")
+        }
+        return words.joined(separator: " ")
+    }
+
+    /// nil for what no journal says, or says of bytes that no part has.
+    init?(_ text: String) {
+        var words = text.split(separator: " ")
+        guard words.first == Self.version[...] else { return nil }
+        words.removeFirst()
+        for word in words {
+            let value = word.dropFirst()
+            switch word.first {
+            case "n":
+                guard let number = Int64(value), number >= 0 else { return nil }
+                total = number
+            case "u":
+                guard let decoded = Self.decoded(value) else { return nil }
+                upload = decoded
+            case "h": isHidden = true
+            case "p": guard readParts(value) else { return nil }
+            case "t": guard readTail(value) else { return nil }
+            default: return nil
+            }
+        }
+        guard upload != nil || parts.isEmpty else { return nil }
+        let formula = formula
+        let isPossible = tails.allSatisfy { tail in
+            let range = formula.range(of: tail.part)
+            return tail.bytes.intervals.allSatisfy {
+                range.lowerBound <= $0.lowerBound && $0.upperBound <= range.upperBound
+            }
+        }
+        guard isPossible, parts.keys.allSatisfy({ !formula.range(of: $0).isEmpty }) else { return nil }
+    }
+
+    private mutating func readParts(_ text: Substring) -> Bool {
+        let pieces = text.split(separator: ":")
+        guard pieces.count == 2, let first = Int(pieces[0]), (1...PartFormula.mostParts).contains(first) else {
+            return false
+        }
+        let marks = Array(pieces[1].utf8)
+        guard marks.count % PartMark.length == 0 else { return false }
+        for (index, start) in stride(from: 0, to: marks.count, by: PartMark.length).enumerated() {
+            let number = first + index
+            guard number <= PartFormula.mostParts,
+                let mark = PartMark(String(decoding: marks[start..<start + PartMark.length], as: UTF8.self))
+            else { return false }
+            parts[number] = mark
+        }
+        return true
+    }
+
+    private mutating func readTail(_ text: Substring) -> Bool {
+        let pieces = text.split(separator: ":")
+        guard pieces.count == 4, let part = Int(pieces[0]), (1...PartFormula.mostParts).contains(part),
+            pieces[2].utf8.count == 32
+        else { return false }
+        var bytes = ByteIntervals()
+        for piece in pieces[3].split(separator: ",") {
+            let ends = piece.split(separator: "-").compactMap { Int64($0) }
+            guard ends.count == 2, ends[0] >= 0, ends[0] < ends[1] else { return false }
+            bytes.insert(ends[0]..<ends[1])
+        }
+        guard !bytes.isEmpty, !pieces[1].contains("/") else { return false }
+        tails.append(Tail(part: part, name: String(pieces[1]), bytes: bytes, md5: String(pieces[2])))
+        return true
+    }
+
+    /// What `URIText.encode` has made.
+    static func decoded(_ text: Substring) -> String? {
+        var (result, rest) = ([UInt8](), text.utf8[...])
+        while let byte = rest.popFirst() {
+            guard byte == UInt8(ascii: "%") else {
+                result.append(byte)
+                continue
+            }
+            guard rest.count >= 2, let value = UInt8(Substring(rest.prefix(2)), radix: 16) else { return nil }
+            result.append(value)
+            rest.removeFirst(2)
+        }
+        return String(validating: result, as: UTF8.self)
+    }
+}

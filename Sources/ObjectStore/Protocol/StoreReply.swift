@@ -1,0 +1,123 @@
+import HaulContract
+import HaulHTTP
+
+/// Why an object store did not do what it was asked.
+struct StoreRefusal: Error, Sendable, Equatable {
+    /// What follows from it.
+    enum Meaning: Sendable, Equatable {
+        /// Another try may do better.
+        case passing
+        /// The server wants fewer requests.
+        case throttled
+        /// Our clock and the server's differ by too much.
+        case clock
+        /// Credentials that were good are over.
+        case expired
+        /// The bucket is elsewhere.
+        case region(String?)
+        case noSuchUpload, noSuchObject, noSuchBucket
+        /// A condition of the request does not hold.
+        case precondition
+        /// The store does not know what it was asked for.
+        case unknownRequest
+        /// The credentials do not allow it.
+        case denied
+        /// There is no room, or a quota is used up.
+        case full
+        /// It would be refused again.
+        case final
+    }
+
+    let status: Int
+    /// The server's word for it; the status where it has none.
+    let code: String
+    let message: String
+    let meaning: Meaning
+
+    /// - Parameter body: The XML that came with it, if any did: after a HEAD there is none.
+    init(status: Int, headers: HeaderFields, body: XMLElement?) {
+        let error = body?.name == "Error" ? body : nil
+        self.status = status
+        code = error?.text("Code") ?? headers["x-amz-error-code"] ?? "HTTP \(status)"
+        message = error?.text("Message") ?? ""
+        let region = headers["x-amz-bucket-region"] ?? error?.text("Region")
+        meaning = Self.meaning(of: code, status, region: region)
+    }
+
+    init(status: Int, code: String, message: String, meaning: Meaning) {
+        (self.status, self.code, self.message, self.meaning) = (status, code, message, meaning)
+    }
+
+    private static func meaning(of code: String, _ status: Int, region: String?) -> Meaning {
+        switch code {
+        case "SlowDown", "ServiceUnavailable", "Throttling", "ThrottlingException", "RequestLimitExceeded",
+            "TooManyRequests", "RequestThrottled", "BandwidthLimitExceeded":
+            return .throttled
+        case "InternalError", "RequestTimeout", "OperationAborted", "ConditionalRequestConflict", "BadDigest",
+            "IncompleteBody", "XAmzContentSHA256Mismatch":
+            return .passing
+        case "RequestTimeTooSkewed", "RequestExpired": return .clock
+        case "ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired": return .expired
+        case "PermanentRedirect", "TemporaryRedirect", "AuthorizationHeaderMalformed",
+            "IllegalLocationConstraintException":
+            return .region(region)
+        case "NoSuchUpload": return .noSuchUpload
+        case "NoSuchKey": return .noSuchObject
+        case "NoSuchBucket": return .noSuchBucket
+        case "PreconditionFailed": return .precondition
+        case "NotImplemented": return .unknownRequest
+        case "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "AllAccessDisabled", "AccountProblem":
+            return .denied
+        case "QuotaExceeded", "XMinioStorageFull", "InsufficientCapacity", "StorageFull": return .full
+        default: break
+        }
+        switch status {
+        case 301, 307, 308: return .region(region)
+        case 404: return .noSuchObject
+        case 408: return .passing
+        case 409: return .passing
+        case 412: return .precondition
+        case 429, 503: return .throttled
+        case 501: return .unknownRequest
+        case 507: return .full
+        case 500...599: return .passing
+        case 401, 403: return .denied
+        default: return .final
+        }
+    }
+
+    /// For a person. Holds no secret: what a server says of a signature is left out.
+    var words: String {
+        let isAboutSignature = code == "SignatureDoesNotMatch"
+        let said = isAboutSignature || message.isEmpty ? "" : ": \(message.prefix(200))"
+        return "\(code) (HTTP \(status))\(said)"
+    }
+
+    /// As it stands in a job's hash.
+    var failure: Failure {
+        switch meaning {
+        case .denied:
+            Failure(.permission, "the object store refuses access, \(words): check the credentials and the policy")
+        case .noSuchBucket: Failure(.io, "the object store has no such bucket, \(words)")
+        default: Failure(.io, "the object store refused a request, \(words)")
+        }
+    }
+}
+
+/// A checked answer of an object store.
+struct StoreReply: Sendable {
+    let status: Int
+    let headers: HeaderFields
+    let body: [UInt8]
+
+    var xml: XMLElement? { body.isEmpty ? nil : XMLElement(body) }
+
+    /// Without its quotes; nil if there is none.
+    var etag: String? { headers["etag"].flatMap(Self.unquoted) }
+
+    /// Some servers send an empty one, and some none.
+    static func unquoted(_ text: String) -> String? {
+        let bare = text.replacing("\"", with: "")
+        return bare.isEmpty ? nil : bare
+    }
+}

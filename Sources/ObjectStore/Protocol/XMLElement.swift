@@ -1,0 +1,81 @@
+import CHaulExpat
+
+/// An element of the XML that an object store answers with. Names are without their namespaces, which servers leave out.
+struct XMLElement: Sendable, Equatable {
+    let name: String
+    var text = ""
+    var children: [XMLElement] = []
+
+    init(name: String) { self.name = name }
+
+    /// No answer of any request that is made here is longer.
+    static let longest = 8 << 20
+    private static let deepest = 32
+
+    /// nil for what is no XML, has a document type, or is longer or deeper than any answer may be.
+    init?(_ bytes: [UInt8]) {
+        guard bytes.count <= Self.longest, let parser = XML_ParserCreateNS(nil, CChar(UInt8(ascii: "|"))) else {
+            return nil
+        }
+        defer { XML_ParserFree(parser) }
+        let reader = Reader(parser)
+        XML_SetUserData(parser, Unmanaged.passUnretained(reader).toOpaque())
+        XML_SetElementHandler(
+            parser,
+            { data, name, _ in XMLElement.reader(data).begin(name.map { String(cString: $0) } ?? "") },
+            { data, _ in XMLElement.reader(data).end() })
+        XML_SetCharacterDataHandler(parser) { data, text, count in
+            XMLElement.reader(data).append(UnsafeRawBufferPointer(start: text, count: Int(count)))
+        }
+        XML_SetStartDoctypeDeclHandler(parser) { data, _, _, _, _ in XMLElement.reader(data).stop() }
+        let status = withExtendedLifetime(reader) {
+            bytes.withUnsafeBytes { XML_Parse(parser, $0.bindMemory(to: CChar.self).baseAddress, Int32($0.count), 1) }
+        }
+        guard status == XML_STATUS_OK, let root = reader.root else { return nil }
+        self = root
+    }
+
+    /// The first child of that name.
+    subscript(_ name: String) -> XMLElement? { children.first { $0.name == name } }
+
+    func all(_ name: String) -> [XMLElement] { children.filter { $0.name == name } }
+
+    /// The text of the first child of that name.
+    func text(_ name: String) -> String? { self[name]?.text }
+
+    /// A text as it stands in XML.
+    static func escape(_ text: String) -> String {
+        text.replacing("&", with: "&amp;").replacing("<", with: "&lt;").replacing(">", with: "&gt;")
+            .replacing("\"", with: "&quot;")
+    }
+
+    private static func reader(_ data: UnsafeMutableRawPointer?) -> Reader {
+        Unmanaged<Reader>.fromOpaque(data!).takeUnretainedValue()
+    }
+
+    /// What has been read so far.
+    private final class Reader {
+        private let parser: XML_Parser
+        private var open: [XMLElement] = []
+        private var texts: [[UInt8]] = []
+        private(set) var root: XMLElement?
+
+        init(_ parser: XML_Parser) { self.parser = parser }
+
+        func begin(_ name: String) {
+            guard open.count < XMLElement.deepest else { return stop() }
+            open.append(XMLElement(name: name.split(separator: "|").last.map(String.init) ?? ""))
+            texts.append([])
+        }
+
+        func append(_ bytes: UnsafeRawBufferPointer) { if !texts.isEmpty { texts[texts.count - 1] += bytes } }
+
+        func end() {
+            guard var element = open.popLast(), let text = texts.popLast() else { return }
+            element.text = element.children.isEmpty ? String(decoding: text, as: UTF8.self) : ""
+            if open.isEmpty { root = element } else { open[open.count - 1].children.append(element) }
+        }
+
+        func stop() { XML_StopParser(parser, XML_Bool(XML_FALSE)) }
+    }
+}

@@ -1,0 +1,112 @@
+import HaulContract
+import HaulTestSupport
+import Testing
+
+@testable import HaulObjectStore
+
+/// Which bytes a part has, and what is remembered of it.
+@Suite struct PartTests {
+    @Test(
+        "the parts of a known whole follow each other, and are few enough",
+        arguments: [
+            0, 1, 8 << 20, (8 << 20) + 1, 1 << 30, 75_497_472_000, 75_497_472_001, 1 << 40, 5 << 40,
+        ] as [Int64]) func known(_ total: Int64) throws
+    {
+        let formula = PartFormula(total: total)
+        let count = try #require(formula.count)
+        #expect(count <= 9_000 && formula.isSingle == (count == 1))
+        var end: Int64 = 0
+        for number in 1...count {
+            let range = formula.range(of: number)
+            #expect(range.lowerBound == end)
+            #expect(range.isEmpty == (total == 0))
+            // What S3 asks of all parts but the last.
+            #expect(number == count || range.upperBound - range.lowerBound >= 5 << 20)
+            if !range.isEmpty {
+                #expect(formula.part(at: range.lowerBound) == number)
+                #expect(formula.part(at: range.upperBound - 1) == number)
+            }
+            end = range.upperBound
+        }
+        #expect(end == total)
+        #expect(formula.range(of: count + 1).isEmpty)
+    }
+
+    @Test("the parts of an unknown whole grow, and have room for the largest object there is") func unknown() {
+        let formula = PartFormula(total: nil)
+        #expect(!formula.isSingle && formula.count == nil)
+        var end: Int64 = 0
+        for number in 1...PartFormula.mostParts {
+            let range = formula.range(of: number)
+            #expect(range.lowerBound == end)
+            #expect(formula.part(at: range.lowerBound) == number && formula.part(at: range.upperBound - 1) == number)
+            // A part is at most 5 GiB.
+            #expect(range.upperBound - range.lowerBound <= 5 << 30)
+            end = range.upperBound
+        }
+        #expect(formula.range(of: 1_000).count == 8 << 20 && formula.range(of: 1_001).count == 16 << 20)
+        #expect(end >= 5 << 40)
+    }
+
+    @Test("a journal is read as it was written") func journal() throws {
+        var journal = PartsJournal(total: 100 << 20)
+        #expect(PartsJournal(journal.text) == journal)
+        journal.upload = "2~a b/c%é|"
+        journal.isHidden = true
+        for number in [1, 2, 3, 7, 8, 12] { journal.parts[number] = PartMark(etag: "etag \(number)") }
+        journal.tails = [
+            .init(
+                part: 4, name: "4.0a1b", bytes: ByteIntervals([25_165_824..<25_165_900, 25_200_000..<25_200_001]),
+                md5: String(repeating: "a", count: 32)),
+            .init(
+                part: 13, name: "13.ff", bytes: ByteIntervals([100_663_296..<100_663_297]),
+                md5: String(repeating: "b", count: 32)),
+        ]
+        let read = try #require(PartsJournal(journal.text))
+        #expect(read == journal)
+        #expect(
+            read.offsets.intervals == [
+                0..<25_165_900, 25_200_000..<25_200_001, 50_331_648..<67_108_864, 92_274_688..<100_663_297,
+            ])
+        var unknown = PartsJournal(total: nil)
+        unknown.upload = "x"
+        unknown.parts[1] = PartMark(etag: "1")
+        #expect(PartsJournal(unknown.text) == unknown)
+    }
+
+    @Test(
+        "what no journal says is not read",
+        arguments: [
+            "", "parts2 n5", "parts1 n-1", "parts1 nx", "parts1 q", "parts1 n5 p1:abcdefghijkl",
+            "parts1 n5 ux p0:abcdefghijkl",
+            "parts1 n5 ux p1:abc", "parts1 n5 ux p2:abcdefghijkl", "parts1 n5 ux p1:abcdefghij/l",
+            "parts1 n5 t1:a:00000000000000000000000000000000:0-6", "parts1 n5 t1:a:0:0-5",
+            "parts1 n5 t1:a:00000000000000000000000000000000:3-3", "parts1 n5 u%zz",
+        ]) func malformed(_ text: String)
+    { #expect(PartsJournal(text) == nil) }
+
+    @Test("random journals are read as they were written, and changed ones never trap") func random() {
+        var generator = SeededGenerator(state: 7)
+        for _ in 0..<500 {
+            var journal = PartsJournal(total: Int64.random(in: 1...1 << 36, using: &generator))
+            let count = journal.formula.count!
+            journal.upload = "u"
+            for _ in 0..<Int.random(in: 0...20, using: &generator) {
+                let number = Int.random(in: 1...count, using: &generator)
+                journal.parts[number] = PartMark(etag: "\(number)")
+            }
+            #expect(PartsJournal(journal.text) == journal)
+            var bytes = Array(journal.text.utf8)
+            for _ in 0..<3 {
+                bytes[Int.random(in: 0..<bytes.count, using: &generator)] = UInt8.random(
+                    in: 32...126, using: &generator)
+            }
+            _ = PartsJournal(String(decoding: bytes, as: UTF8.self))?.offsets
+        }
+    }
+
+    @Test("a mark tells each change of an ETag") func marks() {
+        let marks = Set((0..<1000).map { PartMark(etag: "etag\($0)") })
+        #expect(marks.count == 1000 && marks.allSatisfy { PartMark($0.description) == $0 })
+    }
+}

@@ -1,0 +1,90 @@
+import HaulContract
+import Testing
+
+@testable import HaulObjectStore
+
+/// Against Amazon's published examples ("Signature Calculations for the Authorization Header", Amazon S3 API Reference).
+@Suite struct SignatureTests {
+    private let signature = Signature(
+        credentials: Credentials(
+            accessKey: "AKIAIOSFODNN7EXAMPLE", secret: "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"),
+        region: "us-east-1", time: 1_369_353_600)
+    private static let host = "examplebucket.s3.amazonaws.com"
+    private static let nothing = Digest.sha256([]).hexadecimal
+
+    private func sign(_ question: Signature.Question) -> String? {
+        signature.fields(for: question).first { $0.name == "Authorization" }.flatMap {
+            $0.value.split(separator: "Signature=").last.map(String.init)
+        }
+    }
+
+    @Test("a part of an object is asked for as in Amazon's example") func range() {
+        let question = Signature.Question(
+            method: "GET", host: Self.host, path: "/test.txt", headers: [HeaderField("Range", "bytes=0-9")],
+            payload: Self.nothing)
+        #expect(sign(question) == "f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41")
+    }
+
+    @Test("an object with an odd name is put as in Amazon's example") func put() {
+        let question = Signature.Question(
+            method: "PUT", host: Self.host, path: "/test$file.text",
+            headers: [
+                HeaderField("Date", "Fri, 24 May 2013 00:00:00 GMT"),
+                HeaderField("x-amz-storage-class", "REDUCED_REDUNDANCY"),
+            ],
+            payload: Digest.sha256("Welcome to Amazon S3.".utf8).hexadecimal)
+        #expect(sign(question) == "98ad721746da40c64f1a55b78f14c238d841ea1380cd77a1b5971af0ece108bd")
+    }
+
+    @Test("a query without a value is signed as in Amazon's example") func lifecycle() {
+        let question = Signature.Question(
+            method: "GET", host: Self.host, path: "/", query: [("lifecycle", "")], payload: Self.nothing)
+        #expect(sign(question) == "fea454ca298b7da1c68078a5d1bdbfbbe0d65c699e0f91ac7a200a0136783543")
+    }
+
+    @Test("a list is asked for as in Amazon's example") func list() {
+        let question = Signature.Question(
+            method: "GET", host: Self.host, path: "/", query: [("prefix", "J"), ("max-keys", "2")],
+            payload: Self.nothing)
+        #expect(sign(question) == "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7")
+    }
+
+    @Test("the token of a session is sent, and signed") func token() throws {
+        let with = Signature(
+            credentials: Credentials(accessKey: "A", secret: "B", token: "the token"), region: "r", time: 0)
+        let fields = with.fields(for: Signature.Question(method: "GET", host: "h", path: "/", payload: Self.nothing))
+        #expect(fields.contains(HeaderField("x-amz-security-token", "the token")))
+        let authorization = try #require(fields.first { $0.name == "Authorization" })
+        #expect(
+            authorization.value.contains("SignedHeaders=host;x-amz-content-sha256;x-amz-date;x-amz-security-token,"))
+    }
+
+    @Test("HMAC-SHA256 is that of RFC 4231") func hmac() {
+        #expect(
+            Digest.hmac(Array("Jefe".utf8), "what do ya want for nothing?").hexadecimal
+                == "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843")
+    }
+
+    @Test("base 64 is that of RFC 4648") func base64() {
+        let pairs = [
+            ("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg=="), ("fooba", "Zm9vYmE="),
+            ("foobar", "Zm9vYmFy"),
+        ]
+        for (text, encoded) in pairs { #expect(text.utf8.base64 == encoded) }
+    }
+
+    @Test("names are encoded by bytes, in upper case") func encoding() {
+        #expect(URIText.encode("a/b ~é+") == "a%2Fb%20~%C3%A9%2B")
+        #expect(URIText.path("/a b/c") == "/a%20b/c")
+        #expect(URIText.query([("uploads", ""), ("a", "1 2"), ("a-b", "3")]) == "a=1%202&a-b=3&uploads=")
+    }
+
+    @Test("times are written and read as Amazon does") func times() {
+        #expect(AmazonTime.stamp(1_369_353_600) == "20130524T000000Z")
+        #expect(AmazonTime.seconds("2013-05-24T00:00:00.000Z") == 1_369_353_600)
+        #expect(AmazonTime.seconds("2013-05-24T00:00:01Z") == 1_369_353_601)
+        for wrong in ["", "yesterday", "2013-05-24", "2013-13-24T00:00:00Z", "2013-05-24T00:00:00+02:00"] {
+            #expect(AmazonTime.seconds(wrong) == nil)
+        }
+    }
+}
