@@ -10,7 +10,8 @@ let settings: [SwiftSetting] = [
 
 /// The functions that run inside Redis, as files of Sources/Bus/Lua.
 let lua = [
-    "claim", "drop", "expire", "gate", "heartbeat", "inspect", "isolate", "json", "leave", "lose", "neighbours",
+    "claim", "drop", "expire", "gate", "heartbeat", "history", "inspect", "isolate", "json", "leave", "lose",
+    "neighbours",
     "order", "overdue", "places", "prelude", "promote", "push", "raw", "reap", "recover", "register", "replies",
     "report",
     "report_runs", "requests", "runs", "settle", "share", "states", "take", "tell", "tick", "trim", "url", "watch",
@@ -85,13 +86,14 @@ let package = Package(
         // Lines of a log.
         room("Logs", ["HaulContract", "HaulExecutors", logging]),
 
-        // Counters and histograms, and the text in which Prometheus reads them.
-        room("Metrics", [metrics]),
+        // Counters and histograms, the text in which Prometheus reads them, and the figures of queues.
+        room("Metrics", ["HaulBus", "HaulContract", "HaulRedis", metrics]),
 
         // A page and an API for browsers, over the bus.
         room("HTTPServer", ["CHaulLinux", "HaulExecutors"]),
         room(
-            "Web", ["CHaulOpenSSL", "HaulBus", "HaulContract", "HaulExecutors", "HaulHTTPServer", "HaulRedis"],
+            "Web",
+            ["CHaulOpenSSL", "HaulBus", "HaulContract", "HaulExecutors", "HaulHTTPServer", "HaulMetrics", "HaulRedis"],
             resources: page.map { .embedInCode("Page/\($0)") }),
 
         // Where bus and engine meet, and the command.

@@ -19,7 +19,7 @@ extension Inspection {
         switch name {
         case .job: return .job(subject)
         case .spec, .offsets: return .part(subject)
-        case .worker, .host, .reply: return .mortal
+        case .worker, .host, .reply, .history: return .mortal
         default: return .fixed
         }
     }
@@ -30,12 +30,13 @@ extension Inspection {
         .tick: "nobody looks after the queue: no request is heard, and no lost job runs again",
         .workers: "nobody looks after the queue: no request is heard, and no lost job runs again",
         .want: "no job is claimed, and no request is heard",
-        .places: "workers take it away by themselves", .epoch: "workers write it anew by themselves",
+        .totals: "no figures of the whole fleet are kept", .places: "workers take it away by themselves",
+        .epoch: "workers write it anew by themselves",
     ]
 
     private static let mortalTroubles: [KeyName: String] = [
         .worker: "this worker can do nothing", .host: "no worker on this machine looks after the queue",
-        .reply: "no answer is pushed onto it",
+        .reply: "no answer is pushed onto it", .history: "the history lacks this hour",
     ]
 
     /// Keys of the queue that are there once and of another type than they must be. `stops`: no function works meanwhile.

@@ -23,6 +23,9 @@ package struct Keys: Sendable {
     package var places: String { self[.places] }
     package var untold: String { self[.untold] }
     package var epoch: String { self[.epoch] }
+    package var totals: String { self[.totals] }
+    /// `hour` counts from the beginning of 1970.
+    package func history(hour: Int64) -> String { self[.history] + "\(hour)" }
     package var deadlines: String { self[.deadlines] }
     package func reply(_ name: String) -> String { self[.reply] + name }
     package var control: String { prefix + ChannelName.control.rawValue }

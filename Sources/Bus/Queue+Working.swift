@@ -96,11 +96,11 @@ extension Queue {
         return reply.string == "ok"
     }
 
-    /// Forgets a worker that ends; what it took and never claimed goes back to the front.
-    package func leave(_ worker: WorkerIdentity) async throws(RedisError) {
+    /// Forgets a worker that ends, and has `received` so many bytes in all; what it took and never claimed goes back to the front.
+    package func leave(_ worker: WorkerIdentity, received: Int64 = 0) async throws(RedisError) {
         try await redis.run(
             functions.leave, keys: keys.given(to: worker.name),
-            arguments: [Token.make(), worker.name, worker.instance, worker.place])
+            arguments: [Token.make(), worker.name, worker.instance, worker.place, received])
     }
 
     private func claimCall(_ worker: WorkerIdentity, _ tokens: [String]) -> Call {

@@ -14,9 +14,19 @@ extension Metric {
     package static let queueLastTick = gauge(
         "haul_queue_last_tick_timestamp_seconds", "Unix time at which any worker last looked after the queue.")
 
+    package static let queueEvents = counter(
+        "haul_queue_events_total", "Events that the whole fleet has published, but for progress.")
+    package static let queueFailures = counter(
+        "haul_queue_failures_total", "Jobs of the whole fleet that failed for good, by error code.")
+    package static let queueClaims = counter("haul_queue_claims_total", "Jobs that workers have claimed.")
+    package static let queueLost = counter(
+        "haul_queue_lost_total", "Jobs that were taken back from workers that were lost.")
+    package static let queueReceivedBytes = counter(
+        "haul_queue_received_bytes_total", "Bytes of bodies that have arrived at all workers.")
+
     /// In the order of docs/metrics.md.
     package static let ofQueue = [
         queueUp, queueJobs, queueOldestWaiting, queueRejected, queueWorkers, queueSlots, queueSlotsTaken, queuePaused,
-        queueMaxRunning, queueLastTick,
+        queueMaxRunning, queueLastTick, queueEvents, queueFailures, queueClaims, queueLost, queueReceivedBytes,
     ]
 }

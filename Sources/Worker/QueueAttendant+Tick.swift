@@ -90,9 +90,11 @@ extension QueueAttendant {
             defer { if extent == .queue { state.gone = [] } }
             return (state.ledger.gate == .full, extent == .queue ? state.gone : [])
         }
+        // A registration does not count what it writes; a look does.
+        let received = extent == .queue ? [("received", String(moved))] : []
         var tick = Tick(
-            identity, extent, runs: Array(zip(runs.map(\.run), reports)), fields: record(fields), isHeld: isHeld,
-            gone: gone)
+            identity, extent, runs: Array(zip(runs.map(\.run), reports)), fields: record(fields) + received,
+            isHeld: isHeld, gone: gone)
         var trouble: RedisError?
         do throws(RedisError) {
             if state.withLock({ $0.ledger.needsRegistration }) { try await register(fields) }

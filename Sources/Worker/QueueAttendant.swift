@@ -194,7 +194,7 @@ final class QueueAttendant: Sendable {
     func close() async {
         // Claims that Redis counts as ours, though we never heard of them, go back first.
         if state.withLock({ $0.ledger.isInDoubt }), !isOutOfTime { try? await register([]) }
-        try? await queue.leave(identity)
+        try? await queue.leave(identity, received: moved)
         await queue.redis.close()
     }
 

@@ -76,7 +76,12 @@ package final class Worker: Sendable {
         figures = WorkerFigures(
             name: configuration.name, registry: registry, slots: slots, attendants: attendants, store: store,
             engine: transfers, hosts: hosts)
-        exporter = configuration.exportsQueues ? QueueExporter(configuration) : nil
+        exporter =
+            configuration.exportsQueues
+            ? QueueExporter(
+                configuration.queues.map { queue in
+                    Queue(queue.name, redis: Redis(configuration.redis, name: "haul-\(configuration.name)-export"))
+                }) : nil
         if let exporter { registry.collect { await exporter.add(to: &$0) } }
     }
 

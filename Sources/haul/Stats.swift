@@ -6,6 +6,7 @@ import HaulRedis
 struct Stats: AsyncParsableCommand {
     static let configuration = CommandConfiguration(abstract: "Count the jobs by state.")
 
+    @Flag(help: "What became of jobs in the last two days.") var history = false
     @OptionGroup var common: CommonOptions
 
     /// What is said where nobody takes the queue's jobs.
@@ -15,6 +16,7 @@ struct Stats: AsyncParsableCommand {
 
     func run() async throws {
         let queue = try await common.connect()
+        if history { return try await StatsHistory.print(queue, json: common.json) }
         let stats = try await reaching { () throws(RedisError) in try await queue.stats() }
         let workers = stats.workers
         let counts = JobState.allCases.map { ($0.rawValue, stats.counts[$0] ?? 0) } + [("rejected", stats.rejected)]

@@ -170,7 +170,7 @@ import Testing
             ("tick", "looks after the queue"),
             ("workers", "looks after the queue"), ("places", "by themselves"), ("epoch", "by themselves"),
             ("worker:w1", "this worker can do nothing"), ("host:h", "looks after the queue"),
-            ("reply:me", "no answer"),
+            ("reply:me", "no answer"), ("totals", "the whole fleet"), ("history:490000", "lacks this hour"),
         ], ["SADD", "LPUSH"])
     func types(_ key: (name: String, trouble: String), _ command: String) async throws {
         if command == "LPUSH", ["jobs", "rejected", "places", "reply:me"].contains(key.name) { return }

@@ -341,9 +341,10 @@ import Testing
         try await eventually {
             try await f.tick(); return try await f.redis.send(Command("ZCARD", f.queue.keys.index(.completed))).int == 0
         }
-        let expected = ["epoch", "reply:me", "tick", "worker:w1", "workers"].map { f.queue.keys.prefix + $0 }
+        let expected = ["epoch", "reply:me", "tick", "totals", "worker:w1", "workers"].map { f.queue.keys.prefix + $0 }
         try await eventually("only documented keys to be left") {
-            try await f.redis.send(Command("KEYS", "*")).array?.compactMap(\.string).sorted() == expected
+            let keys = try await f.redis.send(Command("KEYS", "*")).array?.compactMap(\.string) ?? []
+            return keys.filter { !$0.hasPrefix(f.queue.keys.prefix + "history:") }.sorted() == expected
         }
     }
 }

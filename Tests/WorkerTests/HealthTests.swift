@@ -1,6 +1,7 @@
 import Foundation
 import Glibc
 import HaulExecutors
+import HaulMetrics
 import HaulTestSupport
 import Testing
 

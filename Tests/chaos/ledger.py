@@ -14,7 +14,7 @@ Q = "haul:{default}:"
 # Keys that stay for ever, as docs/bus.md lists them: small, bounded, or trimmed by the tick.
 PERMANENT = {Q + name for name in (
     "tick", "workers", "completed", "failed", "cancelled", "rejected", "settings", "deadlines", "places",
-    "epoch")}
+    "epoch", "totals")}
 
 
 class Job:

@@ -5,6 +5,9 @@ local function heartbeat(tick, first)
   if not tick.is_known then return end
   local mine = { 'instance', tick.instance, 'seen', NOW }
   for k = 1, n * 2 do mine[#mine + 1] = ARGV[first + k] end
+  for k = first + 1, first + n * 2, 2 do
+    if ARGV[k] == 'received' then history.receive(ARGV[k + 1], tick.received) end
+  end
   call('ZADD', WORKERS, NOW, tick.worker)
   call('HSET', WORKER, unpack(mine))
   call('PEXPIRE', WORKER, 86400000)

@@ -2,6 +2,7 @@
 -- was at work on it: a claim whose reply was lost never ran, and a job that waits for its host kills nobody. Of a job that was
 -- lost before, counted or not, the next worker tells that before it begins.
 local function lose(id, j, crash_limit, retention)
+  history.count('lost')
   if not j.begun or j.begun ~= j.token then
     call('HSET', key(id), 'crashes', j.crashes)
   elseif j.crashes >= crash_limit then

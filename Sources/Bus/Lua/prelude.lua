@@ -132,6 +132,19 @@ local function reign()
   return epoch
 end
 
+-- What has happened since the last tick, by queue and by what it is. It is kept here, so that to count costs no command: a tick writes it
+-- (history.lua). A restart of Redis loses it.
+local history = { counts = {} }
+
+function history.count(what, more)
+  local counts = history.counts[PREFIX]
+  if not counts then
+    counts = {}
+    history.counts[PREFIX] = counts
+  end
+  counts[what] = (counts[what] or 0) + (more or 1)
+end
+
 -- Puts an event into the outbox: what is published when all else is written, and pushed onto the lists that `reply_to` names.
 -- `extra` is JSON members with a leading comma, or ''. `is_private`: it is for these lists alone.
 local function emit(id, j, event, extra, worker, reply_to, is_private)
@@ -143,7 +156,8 @@ local function emit(id, j, event, extra, worker, reply_to, is_private)
   numbers[id] = seq
   outbox[#outbox + 1] = { id, '{"v":1,"event":"' .. event .. '","id":"' .. id .. '","queue":"' .. QUEUE .. '","epoch":' .. reign()
     .. ',"seq":' .. seq .. ',"at":' .. NOW .. (worker and worker ~= '' and ',"worker":"' .. worker .. '"' or '')
-    .. (meta and ',"meta":' .. meta or '') .. extra .. '}', reply_to or false, before, is_private }
+    .. (meta and ',"meta":' .. meta or '') .. extra .. '}', reply_to or false, before, is_private, event,
+    event == 'failed' and string.match(extra, '"error":"([%w_]+)"') }
 end
 
 -- Pushes an event onto the reply lists of these names.
@@ -162,7 +176,11 @@ end
 local function publish(result)
   for id, seq in pairs(numbers) do call('HSET', key(id), 'seq', seq, 'epoch', reign()) end
   for _, e in ipairs(outbox) do
-    if not e[5] then call('PUBLISH', PREFIX .. KEY.events .. e[1], e[2]) end
+    if not e[5] then
+      call('PUBLISH', PREFIX .. KEY.events .. e[1], e[2])
+      if e[6] ~= 'progress' then history.count(e[6]) end
+      if e[7] then history.count('failed ' .. e[7]) end
+    end
     if e[3] then reply(e[3], e[2]) end
   end
   outbox, numbers = {}, {}

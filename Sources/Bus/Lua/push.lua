@@ -18,6 +18,7 @@ local function reject(element, reason, id, names, meta)
   local event = '{"v":1,"event":"rejected","id":"' .. id .. '","queue":"' .. QUEUE .. '","at":' .. NOW
     .. (meta and ',"meta":' .. meta or '') .. ',"reason":' .. quoted(reason) .. '}'
   call('PUBLISH', PREFIX .. KEY.events .. id, event)
+  history.count('rejected')
   reply(names, event)
 end
 

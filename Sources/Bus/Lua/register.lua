@@ -26,6 +26,8 @@ define('register', { 'allow-oom' }, function()
   call('ZADD', WORKERS, NOW, worker)
   local mine = { 'instance', instance, 'session', ARGV[4], 'seen', NOW }
   for k = 1, n * 2 do mine[#mine + 1] = ARGV[9 + k] end
+  -- What it has received is counted from its own beginning.
+  if is_successor then call('HDEL', WORKER, 'received') end
   call('HSET', WORKER, unpack(mine))
   call('PEXPIRE', WORKER, 86400000)
   for k = 1, #claims, 2 do

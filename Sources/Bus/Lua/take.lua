@@ -55,6 +55,7 @@ local function start(id, h, j, element, begins, worker, token, lease, retention)
     return
   end
   leave(id, h)
+  history.count('claimed')
   local n = #fields
   fields[n + 1], fields[n + 2], fields[n + 3], fields[n + 4] = 'state', 'running', 'token', token
   fields[n + 5], fields[n + 6], fields[n + 7], fields[n + 8] = 'worker', worker, 'started', NOW

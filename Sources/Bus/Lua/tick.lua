@@ -19,12 +19,12 @@
 --                 generation, or the finished file with this inode, size and time
 --       silent    worker, process, … (neighbours.lua)
 define('tick', { 'allow-oom' }, function()
-  local known = call('HGET', WORKER, 'instance')
+  local known, received = unpack(call('HMGET', WORKER, 'instance', 'received'))
   local settings = touch(ARGV[2])
   local tick = { worker = ARGV[2], instance = ARGV[3], lease = tonumber(ARGV[4]),
     retention = retention_of(settings, 5), crash_limit = tonumber(ARGV[8]), store = ARGV[9],
     place = ARGV[11], process = ARGV[12],
-    is_known = not known or known == ARGV[3], fenced = {}, requests = {}, more = false, dropped = {}, silent = {} }
+    is_known = not known or known == ARGV[3], received = received, fenced = {}, requests = {}, more = false, dropped = {}, silent = {} }
   local gone = 14
   local own = gone + 2 * tonumber(ARGV[gone]) + 1
   local runs = own + 2 * tonumber(ARGV[own]) + 1
@@ -50,6 +50,9 @@ define('tick', { 'allow-oom' }, function()
     if settings.max_running or ARGV[10] == '1' then offer_place(settings, true) end
     meet_neighbours(tick)
   end
-  return publish(named { gate = settings.is_quiet and 'quiet' or closed_by(settings) or 'open', more = tick.more and '1', unheard = tick.are_many and '1',
+  local reply = publish(named { gate = settings.is_quiet and 'quiet' or closed_by(settings) or 'open', more = tick.more and '1', unheard = tick.are_many and '1',
     fenced = tick.fenced, requests = tick.requests, dropped = tick.dropped, silent = tick.silent })
+  -- With what this call has told.
+  if ARGV[13] == '1' then history.keep() end
+  return reply
 end)

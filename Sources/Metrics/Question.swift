@@ -1,17 +1,17 @@
 import Synchronization
 
 /// Something that is asked of what may hang, like a disk: once at a time, and nobody waits longer than `limit` for the answer.
-final class Question<Answer: Sendable>: Sendable {
+package final class Question<Answer: Sendable>: Sendable {
     private let limit: Duration
     private let ask: @Sendable () async -> Answer
     private let current = Mutex<Task<Answer, Never>?>(nil)
 
-    init(limit: Duration = .seconds(5), _ ask: @escaping @Sendable () async -> Answer) {
+    package init(limit: Duration = .seconds(5), _ ask: @escaping @Sendable () async -> Answer) {
         (self.limit, self.ask) = (limit, ask)
     }
 
     /// nil if there is no answer in time.
-    func answer() async -> Answer? {
+    package func answer() async -> Answer? {
         let question = current.withLock { current in
             let question = current ?? Task { await self.settle() }
             current = question

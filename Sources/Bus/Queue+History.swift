@@ -1,0 +1,55 @@
+import HaulContract
+package import HaulRedis
+
+/// What became of a queue's jobs in one minute.
+package struct HistoryMinute: Sendable, Equatable {
+    /// Its beginning, unix ms.
+    package let start: Int64
+    /// By the names of events, and `received` for bytes; what did not happen is not there.
+    package var counts: [String: Int64]
+
+    package init(start: Int64, counts: [String: Int64]) { (self.start, self.counts) = (start, counts) }
+
+    package subscript(name: String) -> Int64 { counts[name] ?? 0 }
+}
+
+extension Queue {
+    /// So many hours are kept.
+    package static let historyHours = 48
+    /// What each minute has.
+    package static let historyNames = [
+        "completed", "failed", "cancelled", "retrying", "duplicate", "rejected", "received",
+    ]
+
+    /// How often each event was, over the whole fleet and since the queue began; `claimed` and `lost` are jobs that workers took, and
+    /// that were lost with them, `failed CODE` failures by their codes, `received` bytes.
+    package func totals() async throws(RedisError) -> [String: Int64] {
+        try await redis.send(Command("HGETALL", keys.totals)).dictionary.compactMapValues { Int64($0) }
+    }
+
+    /// The minutes in which anything happened, the earliest first, of the hours in `span`, counted from the beginning of 1970.
+    package func history(of span: some Collection<Int64>) async throws(RedisError) -> [HistoryMinute] {
+        guard !span.isEmpty else { return [] }
+        let replies = try await redis.pipeline(span.map { .command(Command("HGETALL", keys.history(hour: $0))) })
+        var minutes: [Int64: HistoryMinute] = [:]
+        for (hour, reply) in zip(span, replies) {
+            for (field, value) in try reply.get().dictionary {
+                let words = field.split(separator: " ")
+                guard words.count == 2, let minute = Int64(words[0]), (0..<60).contains(minute),
+                    let count = Int64(value)
+                else { continue }
+                let start = (hour * 60 + minute) * 60_000
+                minutes[start, default: HistoryMinute(start: start, counts: [:])].counts[String(words[1])] = count
+            }
+        }
+        return minutes.values.sorted { $0.start < $1.start }
+    }
+
+    /// The same of the last two days; and now by Redis' clock, in unix ms.
+    package func history() async throws(RedisError) -> (minutes: [HistoryMinute], now: Int64) {
+        let now = try await time()
+        let hours = Int64(Self.historyHours)
+        let minutes = try await history(of: (now / 3_600_000 - hours)...(now / 3_600_000))
+        return (minutes.filter { $0.start > now - hours * 3_600_000 }, now)
+    }
+}

@@ -1,0 +1,89 @@
+package import HaulBus
+import HaulContract
+import HaulRedis
+
+/// The figures of queues, as the whole fleet serves them: docs/metrics.md.
+package final class QueueExporter: Sendable {
+    /// Scrapers wait for 10 seconds, and a Redis that hangs must not take the process' own figures from them.
+    private static let patience: Duration = .seconds(3)
+
+    private let queues: [Queue]
+    private let readings: [Question<QueueReading?>]
+
+    /// `queues` have clients of Redis that no scrape may hold up.
+    package init(_ queues: [Queue]) {
+        self.queues = queues
+        readings = queues.map { queue in
+            let reader = QueueReader(queue)
+            return Question(limit: Self.patience) { await reader.read() }
+        }
+    }
+
+    /// Closes the queues' clients.
+    package func close() async {
+        for queue in queues { await queue.redis.close() }
+    }
+
+    /// Reads all queues at the same time.
+    package func add(to exposition: inout Exposition) async {
+        let answers = await withTaskGroup(of: (Int, QueueReading?).self) { group in
+            for (index, reading) in readings.enumerated() {
+                group.addTask { (index, await reading.answer() ?? nil) }
+            }
+            var answers = [QueueReading?](repeating: nil, count: readings.count)
+            for await (index, answer) in group { answers[index] = answer }
+            return answers
+        }
+        for (queue, answer) in zip(queues, answers) {
+            let label = [(name: "queue", value: "\(queue.name)")]
+            exposition.add(.queueUp, label, answer == nil ? 0 : 1)
+            answer?.add(to: &exposition, label)
+        }
+    }
+}
+
+/// Reads a queue, at most once in a second.
+private actor QueueReader {
+    private let queue: Queue
+    private var last: (reading: QueueReading, at: ContinuousClock.Instant)?
+    /// The hash of the element that is next in line, and since when it was seen there.
+    private var head: (hash: Int, since: ContinuousClock.Instant)?
+    private var totals = QueueTotals()
+
+    init(_ queue: Queue) { self.queue = queue }
+
+    /// nil if Redis does not answer, or refuses.
+    func read() async -> QueueReading? {
+        if let last, .now - last.at < .seconds(1) { return last.reading }
+        guard let stats = try? await queue.stats(), let workers = try? await queue.workers(),
+            let now = try? await queue.time()
+        else { return nil }
+        var waited: Double?
+        // Who may not read what waits, or what was counted, may know the rest all the same.
+        do { waited = wait(of: try await queue.head(), at: now) } catch { head = nil }
+        do { totals.take(try await queue.totals()) } catch {
+            guard error.code == .noPermission else { return nil }
+            totals = QueueTotals()
+        }
+        let reading = QueueReading(
+            stats: stats, workers: workers.map(\.fields), waited: waited, totals: totals, now: now)
+        last = (reading, .now)
+        return reading
+    }
+
+    /// Seconds since the element's `at`, or else since it was first seen there.
+    private func wait(of element: [UInt8]?, at now: Int64) -> Double {
+        guard let element else {
+            head = nil
+            return 0
+        }
+        let hash = element.hashValue
+        let since = head?.hash == hash ? head?.since ?? .now : .now
+        head = (hash, since)
+        let watched = Double((ContinuousClock.now - since).milliseconds) / 1000
+        guard let pushed = (try? JSON(element))?["at"]?.integer, JobField.moments.contains(pushed) else {
+            return watched
+        }
+        return max(watched, Double(now - pushed) / 1000)
+    }
+}

@@ -1,0 +1,47 @@
+import HaulBus
+import HaulContract
+
+/// What one look at a queue has brought.
+struct QueueReading: Sendable {
+    let stats: QueueStats
+    /// Of the workers that were seen within `Queue.silence`: how many, their slots, and how many of these are taken.
+    private(set) var workers = 0
+    private(set) var slots = 0
+    private(set) var taken = 0
+    /// Seconds; nil where it may not be known.
+    let waited: Double?
+    let totals: QueueTotals
+
+    /// Anybody may write into a hash: a sum of these does not overflow.
+    private static let largest = 1 << 32
+
+    init(stats: QueueStats, workers: [[String: String]], waited: Double?, totals: QueueTotals, now: Int64) {
+        (self.stats, self.waited, self.totals) = (stats, waited, totals)
+        for fields in workers {
+            guard let seen = fields["seen"].flatMap({ Int64($0) }), seen >= now - Int64(Queue.silence) * 1000 else {
+                continue
+            }
+            let running = Self.count(fields["running"]) ?? 0
+            self.workers += 1
+            taken += running
+            slots += Self.count(fields["slots"]) ?? running
+        }
+    }
+
+    private static func count(_ text: String?) -> Int? { text.flatMap { Int($0) }.map { min(max(0, $0), largest) } }
+
+    func add(to exposition: inout Exposition, _ label: Exposition.Labels) {
+        for state in JobState.allCases {
+            exposition.add(.queueJobs, label + [("state", state.rawValue)], stats.counts[state] ?? 0)
+        }
+        if let waited { exposition.add(.queueOldestWaiting, label, waited) }
+        exposition.add(.queueRejected, label, stats.rejected)
+        exposition.add(.queueWorkers, label, workers)
+        exposition.add(.queueSlots, label, slots)
+        exposition.add(.queueSlotsTaken, label, taken)
+        exposition.add(.queuePaused, label, stats.isPaused ? 1 : 0)
+        if let most = stats.maxRunning { exposition.add(.queueMaxRunning, label, most) }
+        if let moment = stats.lastLook { exposition.add(.queueLastTick, label, Double(moment) / 1000) }
+        totals.add(to: &exposition, label)
+    }
+}
