@@ -32,6 +32,15 @@ static inline void ccurl_set_callbacks(
     curl_easy_setopt(easy, CURLOPT_PREREQDATA, context);
 }
 
+/// Where the body of a request comes from. `seek` begins it anew, where libcurl sends it once more on another connection.
+static inline void ccurl_set_source(
+    CURL *easy, void *context, curl_read_callback read, curl_seek_callback seek) {
+    curl_easy_setopt(easy, CURLOPT_READFUNCTION, read);
+    curl_easy_setopt(easy, CURLOPT_READDATA, context);
+    curl_easy_setopt(easy, CURLOPT_SEEKFUNCTION, seek);
+    curl_easy_setopt(easy, CURLOPT_SEEKDATA, context);
+}
+
 /// A connection outlives the transfer that opened it: its close is told to whom its opener named.
 static inline void ccurl_set_close_callback(CURL *easy, void *context, curl_closesocket_callback close_socket) {
     curl_easy_setopt(easy, CURLOPT_CLOSESOCKETFUNCTION, close_socket);

@@ -109,13 +109,25 @@ final class EasyHandle {
             return
         }
         // A server may refuse a POST that does not say how long its body is, though there is none (RFC 9110 section 8.6).
-        let body = request.body ?? (["POST", "PUT", "PATCH"].contains(request.method) ? "" : nil)
+        let body = request.body ?? (["POST", "PUT", "PATCH"].contains(request.method) ? .bytes([]) : nil)
         if let body {
-            set(CURLOPT_POST, 1)
-            ccurl_set_offset(raw, CURLOPT_POSTFIELDSIZE_LARGE, body.utf8.count)
-            try set(CURLOPT_COPYPOSTFIELDS, body)
+            switch body {
+            case .bytes(let bytes):
+                set(CURLOPT_POST, 1)
+                ccurl_set_offset(raw, CURLOPT_POSTFIELDSIZE_LARGE, bytes.count)
+                // Without an address libcurl would ask for the bytes.
+                let code = (bytes + [0]).withUnsafeBytes { buffer in
+                    ccurl_set_pointer(
+                        raw, CURLOPT_COPYPOSTFIELDS, UnsafeMutableRawPointer(mutating: buffer.baseAddress))
+                }
+                guard code == CURLE_OK else { throw Self.outOfMemory }
+            case .stream(let supply):
+                set(CURLOPT_UPLOAD, 1)
+                set(CURLOPT_UPLOAD_BUFFERSIZE, 256 << 10)
+                ccurl_set_offset(raw, CURLOPT_INFILESIZE_LARGE, supply.length.map { Int($0) } ?? -1)
+            }
             // libcurl would add both of its own accord.
-            try addLine("Expect:")
+            if !request.asksFirst { try addLine("Expect:") }
             if !request.headers.contains(where: { $0.name.lowercased() == "content-type" }) {
                 try addLine("Content-Type:")
             }

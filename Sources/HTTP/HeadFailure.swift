@@ -8,6 +8,8 @@ struct HeadFailure: Error {
         case http2
         /// Only the resolver tells whether there is no such name at all, or whether it had trouble that may pass.
         case resolver
+        /// The server does not want to be asked first whether it wants the body.
+        case unasked
     }
 
     let error: TransferError

@@ -42,6 +42,9 @@ package final class TokenBucket: Sendable {
         }
     }
 
+    /// Who can take as much as it likes takes no more than this at once, so that the flow is even.
+    var portion: Int { state.withLock { max(1024, Int($0.capacity)) } }
+
     /// Whether anything may be taken at `now`.
     func isOpen(_ now: UInt64) -> Bool {
         state.withLock { state in

@@ -32,7 +32,9 @@ extension TransferEngine {
             guard let task = tasks[id] else { continue }
             let now = monotonicNanoseconds()
             guard task.request.limits.allSatisfy({ $0.isOpen(now) }) else { continue }
-            unpause(task, granting: max(1, task.request.limits.map { $0.share(now) }.min() ?? 1))
+            let share = max(1, task.request.limits.map { $0.share(now) }.min() ?? 1)
+            if task.outgoing?.pause == .limits { goOnSending(task, granting: share) }
+            if task.state.pause == .limits { unpause(task, granting: share) }
         }
         scheduleLimits()
     }
@@ -53,7 +55,9 @@ extension TransferEngine {
                 close(task, task.state.result(.closed(isCut: false)))
             } else if task.isStalled(now) {
                 let seconds = task.request.stallTimeout.components.seconds
-                abort(task, TransferError(.stalled, "the server sent nothing for \(seconds) s"))
+                abort(
+                    task,
+                    TransferError(.stalled, "the server \(task.isSending ? "took" : "sent") nothing for \(seconds) s"))
             } else if task.state.pause == .sink {
                 isStarving = true
             } else {

@@ -94,6 +94,7 @@ package actor TransferEngine {
         var address: IPAddress?
         var offersHTTP2: Bool
         var needsNewConnection = false
+        var asksFirst = true
     }
 
     /// Sends the request. Returns when the head of the final response is complete, with the body paused at its first byte.
@@ -117,6 +118,7 @@ package actor TransferEngine {
             switch failure.remedy {
             case .newConnection? where !attempt.needsNewConnection && !Task.isCancelled:
                 attempt.needsNewConnection = true
+            case .unasked? where attempt.asksFirst && !Task.isCancelled: attempt.asksFirst = false
             case .http2? where !Task.isCancelled:
                 failureBefore = failure.error
                 attempt = Attempt(address: address, offersHTTP2: true)
@@ -184,14 +186,18 @@ package actor TransferEngine {
 
     private func open(_ request: Request, _ attempt: Attempt) throws(TransferError) -> TransferTask {
         let configuration = configuration.reaching(request.url)
+        var request = request
+        request.asksFirst = request.asksFirst && attempt.asksFirst
         let easy = try handles.take(for: request, configuration, offeringHTTP2: attempt.offersHTTP2)
         if let address = attempt.address { try easy.pin(to: address) }
-        if attempt.needsNewConnection { easy.demandNewConnection() }
+        if attempt.needsNewConnection || request.isSentOnce { easy.demandNewConnection() }
         lastID += 1
         let shared = TransferTask.Shared(
             configuration: configuration, limited: limited, slow: slow, connections: multi.connections,
             hostAddresses: hostAddresses.current())
-        return TransferTask(id: lastID, request: request, easy: easy, shared: shared)
+        return TransferTask(id: lastID, request: request, easy: easy, shared: shared) { [weak self, id = lastID] in
+            await self?.sourceHasBytes(id)
+        }
     }
 
     private func begin(_ task: TransferTask) {
@@ -288,5 +294,16 @@ package actor TransferEngine {
         guard let task = tasks[id], task.state.pause == .sink else { return false }
         unpause(task)
         return true
+    }
+
+    private func sourceHasBytes(_ id: UInt64) {
+        guard let task = tasks[id], task.outgoing?.pause == .source else { return }
+        goOnSending(task)
+    }
+
+    func goOnSending(_ task: TransferTask, granting bytes: Int = 0) {
+        let code = task.goOnSending(granting: bytes)
+        if code != CURLE_OK { ended(task, code) }
+        scheduleLimits()
     }
 }

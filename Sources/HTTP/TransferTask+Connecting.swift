@@ -42,6 +42,7 @@ extension TransferTask {
             connection.meetStrayInput()
             return CURL_PREREQFUNC_ABORT
         }
+        request.sending?.begin()
         connection.use(TransferConnection.Peer(address: address, localPort: port, session: session))
         return CURL_PREREQFUNC_OK
     }
@@ -67,6 +68,7 @@ extension TransferTask {
     func headFailure(_ code: CURLcode, _ end: TransferState.LibraryEnd) -> HeadFailure {
         if case .stopping(.failed(let error)) = state.phase { return HeadFailure(error: error) }
         let error: TransferError = if case .failed(let error) = end { error } else { .failed(self, code) }
+        if outgoing?.isQuestionRefused == true { return HeadFailure(error: error, remedy: .unasked) }
         if connection.isStray { return HeadFailure(error: error, remedy: .newConnection) }
         if code == CURLE_COULDNT_RESOLVE_HOST { return HeadFailure(error: error, remedy: .resolver) }
         return HeadFailure(error: error, remedy: seemsToNeedHTTP2(code) ? .http2 : nil)

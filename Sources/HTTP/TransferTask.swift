@@ -6,8 +6,8 @@ import HaulExecutors
 /// One request and its response, on the loop's thread: what libcurl's callbacks and the engine's calls meet in.
 ///
 /// libcurl calls `readHead` for each header line and `accept` for each piece of the body (at most 16 KiB). Values decide what
-/// is done, and are tested alone: `TransferState`, `TransferConnection`, `SocketReading`. This class does it. It has nine
-/// properties: four that never change, those three values, and the two sides that it stands between, libcurl's handle and
+/// is done, and are tested alone: `TransferState`, `TransferConnection`, `SocketReading`. This class does it. It has ten
+/// properties: five that never change, those three values, and the two sides that it stands between, libcurl's handle and
 /// the caller.
 final class TransferTask {
     /// What all transfers of an engine share.
@@ -36,6 +36,8 @@ final class TransferTask {
     let request: Request
     let shared: Shared
     let progress = TransferProgress()
+    /// A streamed body of the request.
+    let outgoing: OutgoingBody?
     /// nil once it is given back.
     private(set) var easy: EasyHandle?
     private(set) var state = TransferState(begun: monotonicNanoseconds())
@@ -43,9 +45,19 @@ final class TransferTask {
     var reading = SocketReading()
     var caller = Caller()
 
-    init(id: UInt64, request: Request, easy: EasyHandle, shared: Shared) {
+    /// - Parameter wake: Makes a body go on of which the source had no bytes.
+    init(
+        id: UInt64, request: Request, easy: EasyHandle, shared: Shared, wake: @escaping @Sendable () async -> Void
+    ) {
         (self.id, self.request, self.easy, self.shared) = (id, request, easy, shared)
+        outgoing =
+            if case .stream(let supply) = request.body {
+                OutgoingBody(supply, progress: request.sending, wake: wake)
+            } else {
+                nil
+            }
         setCallbacks(of: easy)
+        setSource(of: easy)
     }
 
     private func setCallbacks(of easy: EasyHandle) {
@@ -76,10 +88,10 @@ final class TransferTask {
         return caller.waiter == nil
     }
 
-    /// Whether the server has had something to send for too long. Connecting has its own limit.
+    /// Whether the server has had something to send, or to take, for too long. Connecting has its own limit.
     func isStalled(_ now: UInt64) -> Bool {
         // With a higher mark there may be bytes that nobody has seen yet.
-        connection.isConnected && reading.mark.bytes == 1
+        connection.isConnected && reading.mark.bytes == 1 && outgoing?.pause == nil
             && state.isStalled(now, limit: request.stallTimeout.nanoseconds)
     }
 
@@ -100,6 +112,11 @@ final class TransferTask {
                 status: status, headers: headers, url: request.url, method: request.method,
                 remoteAddress: connection.peer?.address ?? "", isReused: connection.sockets.isEmpty,
                 isHTTP2: state.parser.isHTTP2)
+            if status == 417, request.asksFirst, let outgoing {
+                // libcurl would send it once more by itself, and bring a second head.
+                outgoing.isQuestionRefused = true
+                return 0
+            }
             state.headIsComplete(head)
             lookAtPath()
             deliver(head: .success(head))
@@ -182,7 +199,7 @@ final class TransferTask {
     private func pause(for reason: TransferState.Pause) -> Int {
         if state.pause(for: reason) {
             progress.hold(reason != .undecided)
-            if reason == .limits { shared.limited.join(self) }
+            if reason == .limits, outgoing?.pause != .limits { shared.limited.join(self) }
         }
         return Int(CURL_WRITEFUNC_PAUSE)
     }
@@ -197,12 +214,15 @@ final class TransferTask {
         guard let easy, state.pause != nil else { return CURLE_OK }
         endPause()
         state.resume(granting: bytes, now: monotonicNanoseconds())
-        return curl_easy_pause(easy.raw, CURLPAUSE_CONT)
+        return curl_easy_pause(easy.raw, outgoing?.pause == nil ? CURLPAUSE_CONT : CURLPAUSE_SEND)
     }
+
+    /// What is sent cannot be sent to its end.
+    func stopSending(_ error: TransferError) { state.stop(.failed(error)) }
 
     private func endPause() {
         guard let reason = state.endPause() else { return }
-        if reason == .limits { shared.limited.leave(self) }
+        if reason == .limits, outgoing?.pause != .limits { shared.limited.leave(self) }
         progress.hold(false)
     }
 
@@ -225,6 +245,8 @@ final class TransferTask {
     /// Gives the handle back, for another transfer; nil if it was given back before.
     func retire() -> EasyHandle? {
         endPause()
+        endSendingPause()
+        outgoing?.end()
         if state.libraryEnd == nil { easy?.forbidReuse() }
         return easy.take()
     }

@@ -177,7 +177,7 @@ struct HeadTests {
         var request = localRequest(server.url)
         request.method = "PUT"
         request.headers = [HeaderField("Range", "bytes=5-"), HeaderField("X-Empty", "")]
-        request.body = "hello"
+        request.body = .text("hello")
         let sent = String(decoding: try await fetch(engine, request), as: UTF8.self)
         let lines = sent.split(separator: "\r\n").map(String.init)
         #expect(lines.first == "PUT /file HTTP/1.1")

@@ -51,6 +51,16 @@ final class OriginConnection {
         session.map { SSL_read($0, &byte, 1) == 1 } ?? (recv(descriptor, &byte, 1, 0) == 1)
     }
 
+    /// At most so many bytes; none at the end of the connection.
+    func receive(upTo count: Int) -> [UInt8] {
+        [UInt8](unsafeUninitializedCapacity: count) { buffer, received in
+            received = max(
+                0,
+                session.map { Int(SSL_read($0, buffer.baseAddress!, Int32(count))) }
+                    ?? recv(descriptor, buffer.baseAddress!, count, 0))
+        }
+    }
+
     /// There is more to be received, though nothing may come in any more.
     var hasPending: Bool { session.map { SSL_pending($0) > 0 } ?? false }
 

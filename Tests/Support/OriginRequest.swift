@@ -4,6 +4,7 @@ package struct OriginRequest: Sendable {
     package let path: String
     /// Names in lower case.
     package let headers: [String: String]
+    package let body: OriginBody
     /// 1 for the first request of this path.
     package let number: Int
     /// Counts accepted connections, from 1.

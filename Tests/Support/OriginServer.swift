@@ -9,6 +9,7 @@ package final class OriginServer: Sendable {
         var requests: [OriginRequest] = []
         var counts: [String: Int] = [:]
         var bodyBytes: [String: Int64] = [:]
+        var arrivedBytes: [String: Int64] = [:]
         var connections = 0
         /// Sockets that are open.
         var clients: Set<Int32> = []
@@ -17,14 +18,17 @@ package final class OriginServer: Sendable {
     private let base: String
     private let listener: LoopbackListener
     private let handler: @Sendable (OriginRequest) -> OriginReply
+    private let intake: @Sendable (OriginRequest) -> OriginIntake
     private let state = Mutex(State())
 
     /// With `certificates` it speaks https, as 127.0.0.1 or ::1, and may ask clients for theirs.
+    /// `intake` says how the body of a request is read, of which the head is known.
     package init(
         _ family: LoopbackSocket.Family = .v4, certificates: Certificates? = nil, asksBack: Bool = false,
+        intake: @escaping @Sendable (OriginRequest) -> OriginIntake = { _ in OriginIntake() },
         _ handler: @escaping @Sendable (OriginRequest) -> OriginReply
     ) throws {
-        self.handler = handler
+        (self.handler, self.intake) = (handler, intake)
         listener = try LoopbackListener(family)
         base = "\(certificates == nil ? "http" : "https")://\(family == .v4 ? "127.0.0.1" : "[::1]"):\(listener.port)"
         let tls = certificates.map { ServerTLS($0, asksBack: asksBack) }
@@ -59,6 +63,9 @@ package final class OriginServer: Sendable {
     /// Bytes of bodies sent for a path.
     package func bytesSent(_ path: String) -> Int64 { state.withLock { $0.bodyBytes[path] ?? 0 } }
 
+    /// Bytes of bodies that came for a path.
+    package func bytesReceived(_ path: String) -> Int64 { state.withLock { $0.arrivedBytes[path] ?? 0 } }
+
     /// Ends every connection where it is.
     package func cutConnections() {
         state.withLock { for client in $0.clients { shutdown(client, Int32(SHUT_RDWR)) } }
@@ -68,15 +75,23 @@ package final class OriginServer: Sendable {
 
     /// One request; false if the connection ends with it.
     private func serve(_ client: OriginConnection, _ connection: Int) -> Bool {
-        guard let request = readRequest(client, connection) else { return false }
+        guard let head = readHead(client, connection) else { return false }
+        let intake = intake(head)
+        var early = intake.refusal
+        let request = early == nil ? readBody(client, head, intake) : head
         state.withLock { $0.requests.append(request) }
-        var reply = handler(request)
-        let isLast = request.headers["connection"]?.lowercased() == "close"
-        if isLast, reply.framing != .close { reply.headers.append(("Connection", "close")) }
+        if early == nil, !request.body.isWhole {
+            if intake.isReset { client.reset() }
+            return false
+        }
+        early?.headers.append(("Connection", "close"))
+        var reply = early ?? handler(request)
+        let isLast = early != nil || request.headers["connection"]?.lowercased() == "close"
+        if isLast, early == nil, reply.framing != .close { reply.headers.append(("Connection", "close")) }
         if let delay = reply.delay {
             usleep(UInt32(delay.components.seconds * 1_000_000 + delay.components.attoseconds / 1_000_000_000_000))
         }
-        guard client.send(Array((reply.preamble + head(reply)).utf8)) else { return false }
+        guard client.send(Array((reply.preamble + self.head(reply)).utf8)) else { return false }
         guard request.method != "HEAD", reply.framing != .none else { return !isLast }
         guard sendBody(client, reply, request.path) else { return false }
         if let (latch, bytes) = reply.stray {
@@ -133,7 +148,23 @@ package final class OriginServer: Sendable {
         return true
     }
 
-    private func readRequest(_ client: OriginConnection, _ connection: Int) -> OriginRequest? {
+    private func readBody(
+        _ client: OriginConnection, _ head: OriginRequest, _ intake: OriginIntake
+    ) -> OriginRequest {
+        var greeting = intake.preamble
+        if intake.welcomes, head.headers["expect"]?.lowercased() == "100-continue" {
+            greeting += "HTTP/1.1 100 Continue\r\n\r\n"
+        }
+        if !greeting.isEmpty { _ = client.send(Array(greeting.utf8)) }
+        let body = OriginBody.read(client, head.headers, intake) { count in
+            state.withLock { $0.arrivedBytes[head.path, default: 0] += Int64(count) }
+        }
+        return OriginRequest(
+            method: head.method, path: head.path, headers: head.headers, body: body, number: head.number,
+            connection: head.connection)
+    }
+
+    private func readHead(_ client: OriginConnection, _ connection: Int) -> OriginRequest? {
         var bytes: [UInt8] = []
         var byte: UInt8 = 0
         while !bytes.suffix(4).elementsEqual([13, 10, 13, 10]) {
@@ -148,14 +179,13 @@ package final class OriginServer: Sendable {
             guard let colon = line.firstIndex(of: ":") else { continue }
             headers[line[..<colon].lowercased()] = String(line[line.index(after: colon)...].drop { $0 == " " })
         }
-        var rest = headers["content-length"].flatMap { Int($0) } ?? 0
-        while rest > 0, client.receive(&byte) { rest -= 1 }
         let path = String(words[1])
         let number = state.withLock { state in
             state.counts[path, default: 0] += 1
             return state.counts[path]!
         }
         return OriginRequest(
-            method: String(words[0]), path: path, headers: headers, number: number, connection: connection)
+            method: String(words[0]), path: path, headers: headers, body: OriginBody(), number: number,
+            connection: connection)
     }
 }

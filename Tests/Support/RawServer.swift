@@ -12,9 +12,12 @@ package final class RawServer: Sendable {
         guard let listener = try? LoopbackListener() else { fatalError("no socket on loopback") }
         self.listener = listener
         listener.start(name: "raw-server") { [self] descriptor in
-            accepted.withLock { $0.append(descriptor) }
+            let number = accepted.withLock { accepted in
+                accepted.append(descriptor)
+                return accepted.count
+            }
             startThread(name: "raw-connection") {
-                let connection = RawConnection(descriptor: descriptor)
+                let connection = RawConnection(descriptor: descriptor, number: number)
                 script(connection)
                 connection.close()
             }
@@ -36,7 +39,13 @@ package final class RawServer: Sendable {
 package final class RawConnection: Sendable {
     private let descriptor: Atomic<Int32>
 
-    package init(descriptor: Int32) { self.descriptor = Atomic(descriptor) }
+    /// Counts accepted connections, from 1.
+    package let number: Int
+
+    package init(descriptor: Int32, number: Int = 1) {
+        self.descriptor = Atomic(descriptor)
+        self.number = number
+    }
 
     private var socket: Int32 { descriptor.load(ordering: .relaxed) }
 

@@ -9,7 +9,7 @@ extension Download {
     var exchange: Exchange {
         var template = Request(url: "")
         template.method = job.method
-        template.body = job.body
+        template.body = job.body.map(RequestBody.text)
         template.connectTimeout = job.connectTimeout ?? context.connectTimeout
         template.stallTimeout = job.stallTimeout ?? context.stallTimeout
         template.limits = limits

@@ -1,0 +1,67 @@
+import CHaulCurl
+import Glibc
+import HaulContract
+import HaulExecutors
+
+// The body of the request, as libcurl asks for it.
+extension TransferTask {
+    func setSource(of easy: EasyHandle) {
+        guard outgoing != nil else { return }
+        ccurl_set_source(
+            easy.raw, Unmanaged.passUnretained(self).toOpaque(),
+            { bytes, size, count, context in
+                TransferTask.of(context).give(UnsafeMutableRawBufferPointer(start: bytes, count: size * count))
+            },
+            { context, offset, origin in
+                guard offset == 0, origin == SEEK_SET else { return CURL_SEEKFUNC_CANTSEEK }
+                TransferTask.of(context).outgoing?.rewind()
+                return CURL_SEEKFUNC_OK
+            })
+    }
+
+    /// Gives some bytes, or none and pauses. 0 is the body's end.
+    private func give(_ buffer: UnsafeMutableRawBufferPointer) -> Int {
+        guard let outgoing else { return 0 }
+        let now = monotonicNanoseconds()
+        let isOpen = request.limits.allSatisfy { $0.isOpen(now) && (outgoing.granted > 0 || !$0.hasWaiting) }
+        guard isOpen else { return pauseSending(for: .limits) }
+        let most = request.limits.reduce(buffer.count) { min($0, $1.portion) }
+        switch outgoing.read(into: UnsafeMutableRawBufferPointer(rebasing: buffer.prefix(most))) {
+        case .bytes(let count):
+            expect()
+            for bucket in request.limits { bucket.take(count) }
+            return count
+        case .wait: return pauseSending(for: .source)
+        case .end:
+            expect()
+            return 0
+        case .failed(let error):
+            stopSending(error)
+            return Int(CURL_READFUNC_ABORT)
+        }
+    }
+
+    private func pauseSending(for reason: OutgoingBody.Pause) -> Int {
+        if let outgoing, outgoing.pause(for: reason), reason == .limits, state.pause != .limits {
+            shared.limited.join(self)
+        }
+        return Int(CURL_READFUNC_PAUSE)
+    }
+
+    /// Ends a pause of the sending. libcurl may ask for bytes at once, so this is called from the top of the loop only.
+    /// - Returns: libcurl's error if that ended the transfer.
+    func goOnSending(granting bytes: Int = 0) -> CURLcode {
+        guard let easy, outgoing?.pause != nil else { return CURLE_OK }
+        endSendingPause()
+        outgoing?.granted = bytes
+        expect()
+        return curl_easy_pause(easy.raw, state.pause == nil ? CURLPAUSE_CONT : CURLPAUSE_RECV)
+    }
+
+    /// Some of a streamed body is still to be sent.
+    var isSending: Bool { outgoing.map { !$0.isOver } ?? false }
+
+    func endSendingPause() {
+        if outgoing?.endPause() == .limits, state.pause != .limits { shared.limited.leave(self) }
+    }
+}

@@ -1,0 +1,273 @@
+import HaulContract
+import HaulTestSupport
+import Synchronization
+import Testing
+
+@testable import HaulHTTP
+
+/// A body that the test feeds: its source says "wait" where nothing is there yet.
+private final class FedBody: BodySupply {
+    private struct State {
+        var bytes: [UInt8] = []
+        var isComplete = false
+        var error: TransferError?
+        var wakes: [@Sendable () async -> Void] = []
+        var sources = 0
+        var ends = 0
+    }
+
+    private final class Source: BodySource {
+        let body: FedBody
+        let wake: @Sendable () async -> Void
+        let position = Mutex(0)
+
+        init(_ body: FedBody, _ wake: @escaping @Sendable () async -> Void) { (self.body, self.wake) = (body, wake) }
+
+        func read(into buffer: UnsafeMutableRawBufferPointer) -> SourceAnswer {
+            body.state.withLock { state in
+                position.withLock { position in
+                    if let error = state.error { return .failed(error) }
+                    let count = min(buffer.count, state.bytes.count - position)
+                    if count > 0 {
+                        buffer.copyBytes(from: state.bytes[position..<(position + count)])
+                        position += count
+                        return .bytes(count)
+                    }
+                    if state.isComplete { return .end }
+                    state.wakes.append(wake)
+                    return .wait
+                }
+            }
+        }
+
+        func end() { body.state.withLock { $0.ends += 1 } }
+    }
+
+    let length: Int64?
+    private let state = Mutex(State())
+
+    init(_ bytes: [UInt8] = [], length: Int64? = nil, isComplete: Bool = true) {
+        self.length = length
+        state.withLock { ($0.bytes, $0.isComplete) = (bytes, isComplete) }
+    }
+
+    func source(wake: @escaping @Sendable () async -> Void) -> any BodySource {
+        state.withLock { $0.sources += 1 }
+        return Source(self, wake)
+    }
+
+    var isWaitedFor: Bool { state.withLock { !$0.wakes.isEmpty } }
+    var sources: Int { state.withLock { $0.sources } }
+    var ends: Int { state.withLock { $0.ends } }
+
+    func feed(_ bytes: [UInt8], isLast: Bool = false, error: TransferError? = nil) async {
+        let wakes = state.withLock { state in
+            state.bytes += bytes
+            (state.isComplete, state.error) = (isLast, error)
+            defer { state.wakes = [] }
+            return state.wakes
+        }
+        for wake in wakes { await wake() }
+    }
+}
+
+@Suite("Bodies that are sent")
+struct SendingTests {
+    private let engine = localEngine()
+
+    private func request(_ url: String, _ body: FedBody, method: String = "PUT") -> (Request, SendingProgress) {
+        var request = localRequest(url)
+        let progress = SendingProgress()
+        (request.method, request.body, request.sending) = (method, .stream(body), progress)
+        return (request, progress)
+    }
+
+    /// The error of a request that fails, before or after its head.
+    private func failure(_ request: Request) async -> TransferError? {
+        do {
+            _ = try await fetch(engine, request)
+            return nil
+        } catch { return error }
+    }
+
+    @Test("a body arrives whole, with its length or in chunks", arguments: [0, 1, 65_536, 5_000_001], [true, false])
+    func whole(_ count: Int, isLengthKnown: Bool) async throws {
+        let origin = try OriginServer { _ in OriginReply(201, body: Array("made".utf8)) }
+        let bytes = FileBytes(seed: 7, count: Int64(count)).all
+        let body = FedBody(bytes, length: isLengthKnown ? Int64(count) : nil)
+        let (request, progress) = request(origin.url("/a"), body)
+        let transfer = try await engine.start(request)
+        #expect(transfer.head.status == 201)
+        #expect(try await transfer.collect(limit: 100) == Array("made".utf8))
+        let seen = try #require(origin.requests.first)
+        #expect(seen.method == "PUT" && seen.body.isWhole && seen.body.bytes == bytes)
+        #expect(seen.headers["content-length"] == (isLengthKnown ? "\(count)" : nil))
+        #expect(seen.headers["transfer-encoding"] == (isLengthKnown ? nil : "chunked"))
+        #expect(seen.headers["expect"] == nil && seen.headers["content-type"] == nil)
+        #expect(progress.sent == Int64(count) && progress.hasBegun && !progress.isHeld)
+        try await eventually("the source to be ended") { body.ends == body.sources }
+    }
+
+    @Test("what has no bytes yet is waited for, longer than a server may be silent")
+    func waiting() async throws {
+        let origin = try OriginServer { _ in OriginReply() }
+        let body = FedBody(isComplete: false)
+        var (request, progress) = request(origin.url("/a"), body, method: "POST")
+        request.stallTimeout = .seconds(1)
+        let answer = Task { [request] in try await fetch(engine, request) }
+        try await eventually("the first wait") { body.isWaitedFor }
+        #expect(progress.isHeld)
+        // The wait itself is what is tested, so it must be longer than the limit.
+        try await Task.sleep(for: .milliseconds(1500))
+        await body.feed([1, 2, 3])
+        try await eventually("the second wait") { body.isWaitedFor && progress.sent == 3 }
+        await body.feed([4], isLast: true)
+        _ = try await answer.value
+        #expect(origin.requests.first?.body.bytes == [1, 2, 3, 4])
+    }
+
+    @Test("a source that fails, ends early or gives too much ends the request", arguments: [0, 1, 2])
+    func failing(_ fault: Int) async throws {
+        let origin = try OriginServer { _ in OriginReply() }
+        let body = FedBody([1, 2], length: 3, isComplete: false)
+        let (request, _) = request(origin.url("/a"), body)
+        let answer = Task { await failure(request) }
+        try await eventually("the first wait") { body.isWaitedFor }
+        switch fault {
+        case 0: await body.feed([], error: TransferError(.io, "the disk is broken"))
+        case 1: await body.feed([], isLast: true)
+        default: await body.feed([3, 4], isLast: true)
+        }
+        #expect(await answer.value?.code == (fault == 0 ? .io : .sourceChanged))
+        try await eventually { body.ends == 1 }
+        try await eventually { await engine.count == 0 }
+        #expect(origin.requests.allSatisfy { !$0.body.isWhole })
+    }
+
+    @Test("a server that takes nothing is stalled; one that our own limit slows is not")
+    func stalled() async throws {
+        let latch = Latch()
+        let origin = try OriginServer(intake: { request in
+            var intake = OriginIntake()
+            if request.path == "/stuck" { intake.hold = (1000, latch) }
+            return intake
+        }) { _ in OriginReply() }
+        let bytes = FileBytes(seed: 3, count: 30 << 20).all
+        var (stuck, _) = request(origin.url("/stuck"), FedBody(bytes, length: Int64(bytes.count)))
+        stuck.stallTimeout = .seconds(1)
+        let error = await failure(stuck)
+        #expect(error?.code == .stalled && error?.message == "the server took nothing for 1 s")
+        latch.open()
+        var (slow, progress) = request(origin.url("/slow"), FedBody(Array(bytes.prefix(30_000)), length: 30_000))
+        slow.stallTimeout = .seconds(1)
+        slow.limits = [TokenBucket(bytesPerSecond: 10_000)]
+        let begun = ContinuousClock.now
+        #expect(await failure(slow) == nil)
+        #expect(progress.sent == 30_000)
+        #expect(ContinuousClock.now - begun > .milliseconds(2500))
+    }
+
+    @Test("bodies share a limit of rate with what is received, and leave nobody in the line", arguments: [1, 6])
+    func rate(_ count: Int) async throws {
+        let file = FileBytes(seed: 1, count: 4 << 20)
+        let origin = try OriginServer { $0.method == "GET" ? .file(file, to: $0) : OriginReply() }
+        let shared = TokenBucket(bytesPerSecond: 2_000_000)
+        let portion = 4_000_000 / count
+        let begun = ContinuousClock.now
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for number in 0..<count {
+                group.addTask {
+                    let bytes = FileBytes(seed: 9, count: Int64(portion)).all
+                    var (request, _) = request(origin.url("/\(number)"), FedBody(bytes, length: Int64(portion)))
+                    request.limits = [shared, TokenBucket(bytesPerSecond: 50_000_000)]
+                    _ = try await fetch(engine, request)
+                }
+            }
+            try await group.waitForAll()
+        }
+        let seconds = (ContinuousClock.now - begun).secondsValue
+        #expect(4_000_000 / seconds / 2_000_000 < 1.2)
+        #expect(seconds < 10)
+        #expect(!shared.hasWaiting)
+        try await eventually { await engine.count == 0 }
+    }
+
+    @Test("a big body is held back until the server wants it", arguments: [100, 413, 417])
+    func question(_ status: Int) async throws {
+        let origin = try OriginServer(intake: { request in
+            var intake = OriginIntake()
+            switch status {
+            case 413: intake.refusal = OriginReply(413, body: Array("too much".utf8))
+            case 417 where request.headers["expect"] != nil: intake.refusal = OriginReply(417)
+            default: intake.preamble = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
+            }
+            return intake
+        }) { _ in OriginReply(201) }
+        let bytes = FileBytes(seed: 5, count: 2 << 20).all
+        var (request, progress) = request(origin.url("/a"), FedBody(bytes, length: Int64(bytes.count)))
+        request.asksFirst = true
+        let transfer = try await engine.start(request)
+        _ = try await transfer.collect(limit: 100)
+        #expect(transfer.head.status == (status == 413 ? 413 : 201))
+        #expect(origin.bytesReceived("/a") == (status == 413 ? 0 : Int64(bytes.count)))
+        #expect(progress.sentInAll == (status == 413 ? 0 : Int64(bytes.count)))
+        #expect(origin.requests.count == (status == 417 ? 2 : 1))
+    }
+
+    @Test("a connection that breaks, or a server that answers early, ends the sending")
+    func ended() async throws {
+        let origin = try OriginServer(intake: { request in
+            var intake = OriginIntake()
+            (intake.cut, intake.isReset) = (100_000, request.path == "/reset")
+            return intake
+        }) { _ in OriginReply() }
+        let bytes = FileBytes(seed: 5, count: 8 << 20).all
+        for path in ["/reset", "/fin"] {
+            let body = FedBody(bytes, length: Int64(bytes.count))
+            let (request, progress) = request(origin.url(path), body)
+            #expect(await failure(request)?.code == .incomplete)
+            #expect(progress.hasBegun)
+            try await eventually { body.ends == 1 }
+        }
+    }
+
+    @Test("a kept connection that is dead makes the body begin anew, but not one that is to be sent once")
+    func dead() async throws {
+        let server = RawServer { connection in
+            while let head = connection.readRequest() {
+                if head.hasPrefix("GET") {
+                    connection.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+                } else if connection.number == 1 {
+                    // The body is on its way by now.
+                    _ = connection.peek(3)
+                    return
+                } else {
+                    _ = connection.peek(3)
+                    connection.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+                    return
+                }
+            }
+        }
+        defer { server.stop() }
+        let url = "http://127.0.0.1:\(server.port)/file"
+        _ = try await fetch(engine, localRequest(url))
+        let body = FedBody([1, 2, 3], length: 3)
+        let (again, progress) = request(url, body)
+        _ = try await fetch(engine, again)
+        #expect(body.sources == 2 && progress.sent == 3 && progress.sentInAll == 6)
+        // Over a connection of its own it is sent once, whatever becomes of others.
+        _ = try await fetch(engine, localRequest(url))
+        let before = server.connections
+        var (once, _) = request(url, FedBody([1, 2, 3], length: 3))
+        once.isSentOnce = true
+        _ = try await fetch(engine, once)
+        #expect(server.connections == before + 1)
+    }
+
+    @Test("a request that no server can have heard of says so")
+    func unsent() async throws {
+        let (request, progress) = request("http://127.0.0.1:1/", FedBody([1], length: 1))
+        #expect(await failure(request)?.code == .connect)
+        #expect(!progress.hasBegun && progress.sent == 0)
+    }
+}

@@ -1,0 +1,78 @@
+/// How the origin takes the body of a request. What is not set is right.
+package struct OriginIntake: Sendable {
+    /// In place of reading the body: it is answered, and the connection ends.
+    package var refusal: OriginReply?
+    /// Says that the body is welcome, to who asks first.
+    package var welcomes = true
+    /// Reads no further after so many bytes, until the latch is opened.
+    package var hold: (after: Int64, until: Latch)?
+    /// After so many bytes the connection ends, as `reset` says.
+    package var cut: Int64?
+    package var isReset = false
+    /// Interim responses that are sent before anything is read.
+    package var preamble = ""
+
+    package init() {}
+}
+
+/// The body of a request, as the origin read it.
+package struct OriginBody: Sendable {
+    /// The first 64 MiB.
+    package fileprivate(set) var bytes: [UInt8] = []
+    package fileprivate(set) var count: Int64 = 0
+    /// All that was announced has come.
+    package fileprivate(set) var isWhole = false
+
+    package var text: String { String(decoding: bytes, as: UTF8.self) }
+
+    mutating func append(_ more: [UInt8]) {
+        count += Int64(more.count)
+        bytes += more.prefix(max(0, 64 << 20 - bytes.count))
+    }
+
+    /// Reads it from the connection. `arrived` is told of each piece.
+    static func read(
+        _ client: OriginConnection, _ headers: [String: String], _ intake: OriginIntake, arrived: (Int) -> Void
+    ) -> OriginBody {
+        var body = OriginBody()
+        func piece(upTo count: Int64) -> Bool {
+            var room = min(count, 64 << 10)
+            if let hold = intake.hold {
+                if body.count == hold.after { hold.until.wait() }
+                if body.count < hold.after { room = min(room, hold.after - body.count) }
+            }
+            if let cut = intake.cut {
+                guard body.count < cut else { return false }
+                room = min(room, cut - body.count)
+            }
+            let bytes = client.receive(upTo: Int(room))
+            body.append(bytes)
+            arrived(bytes.count)
+            return !bytes.isEmpty
+        }
+        func line() -> String? {
+            var (text, byte): ([UInt8], UInt8) = ([], 0)
+            while text.suffix(2) != [13, 10] {
+                guard text.count < 100, client.receive(&byte) else { return nil }
+                text.append(byte)
+            }
+            return String(decoding: text.dropLast(2), as: UTF8.self)
+        }
+        if headers["transfer-encoding"] == "chunked" {
+            while let size = line().flatMap({ Int64($0, radix: 16) }) {
+                let end = body.count + size
+                while body.count < end { guard piece(upTo: end - body.count) else { return body } }
+                guard line() == "" else { return body }
+                if size == 0 {
+                    body.isWhole = true
+                    return body
+                }
+            }
+            return body
+        }
+        let length = headers["content-length"].flatMap { Int64($0) } ?? 0
+        while body.count < length { guard piece(upTo: length - body.count) else { return body } }
+        body.isWhole = true
+        return body
+    }
+}
