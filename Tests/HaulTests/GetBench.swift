@@ -43,8 +43,9 @@ struct GetBench {
         let folder = home.file("haul/get")
         let names = (try? FileManager.default.contentsOfDirectory(atPath: folder)) ?? []
         return names.filter { $0.hasSuffix(".json") }.reduce(0) { sum, name in
-            guard let text = FileManager.default.contents(atPath: folder + "/" + name),
-                let offsets = (try? JSON(Array(text)))?["offsets"]?.members
+            // The last line is the record that counts.
+            guard let line = FileManager.default.contents(atPath: folder + "/" + name)?.split(separator: 10).last,
+                let offsets = (try? JSON(Array(line)))?["offsets"]?.members
             else { return sum }
             return sum
                 + offsets.reduce(0) { $0 + (Int64($1.value.string ?? "") ?? 0) - (Int64($1.name) ?? 0) }
