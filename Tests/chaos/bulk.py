@@ -130,3 +130,14 @@ def crossing(bench):
         wrong.append(f"pushed behind a pause and then cancelled, of {len(ids)} are {others('cancelled')}")
         ask("cancelled")
     return wrong
+
+
+def limited(bench):
+    """Many tiny jobs under a small `max_running`: each place that a job leaves is taken at once. Where only ticks look, three places
+    give three jobs a second."""
+    redis, ids = Redis(bench.server.socket, 30), [f"limited{n}" for n in range(300)]
+    redis.call("HSET", Q + "settings", "max_running", 3)
+    push(bench, redis, ids)
+    is_done = until(lambda: states(redis, ids).count("completed") == len(ids), 60)
+    redis.call("HDEL", Q + "settings", "max_running")
+    return [] if is_done else [f"{states(redis, ids).count('completed')} of {len(ids)} jobs done in 60 s under a limit of 3"]

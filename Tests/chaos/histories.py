@@ -13,10 +13,11 @@ from collections import Counter
 
 import origin as origin_module
 from bench import carry_out
-from bulk import bulk_cancel, crossing, unserved_store
+from bulk import bulk_cancel, crossing, limited, unserved_store, until
 from history import History, Q
+from mutations import MUTATIONS, mutate
 from processes import Origin, RedisServer, Worker
-from resp import RedisError
+from resp import Redis, RedisError
 
 
 class Bench:
@@ -40,6 +41,10 @@ class Bench:
         self.origin.start()
         for worker in self.workers:
             worker.start()
+        if self.options.without:
+            redis = Redis(self.server.socket)
+            assert until(lambda: redis.call("ZCARD", Q + "workers") == len(self.workers), 30), "no workers"
+            mutate(redis, self.options.without)
 
     def kill(self):
         """Now and then a worker dies, and starts again under its name."""
@@ -59,7 +64,8 @@ class Bench:
     def go(self):
         self.start()
         began, wrong, kinds = time.monotonic(), [], Counter()
-        for name, test in (("a bulk cancel", bulk_cancel), ("a store that nobody serves", unserved_store), ("a crossing", crossing)):
+        for name, test in (("a bulk cancel", bulk_cancel), ("a store that nobody serves", unserved_store), ("a crossing", crossing),
+                           ("max_running", limited)):
             wrong += [f"{name}: {problem}" for problem in test(self)]
         killer = threading.Thread(target=self.kill, daemon=True)
         if self.options.kills:
@@ -108,6 +114,7 @@ def main():
     parser.add_argument("--lease", type=float, default=8)
     parser.add_argument("--kills", action="store_true", help="workers die meanwhile")
     parser.add_argument("--patience", type=float, default=40, help="seconds that a job may take to come to rest")
+    parser.add_argument("--without", choices=sorted(MUTATIONS), help="a rule to take out of the functions, which must be noticed")
     parser.add_argument("--keep", action="store_true", help="keep the directory")
     options = parser.parse_args()
     print(f"histories: --histories {options.histories} --seed {options.seed}", flush=True)

@@ -3,6 +3,7 @@
 #   Tests/chaos/run.sh --faults 1000 --seed 1                            the long form, some 12 minutes
 #   Tests/chaos/run.sh --faults 1000 --seed 1 --topology sentinel        the same with failovers
 #   Tests/chaos/run.sh --faults 20 --lease 3 [--topology sentinel]       the short form, as in .ci/run
+#   HAUL=…/haul Tests/chaos/run.sh                                       another build
 # Without sentinels it begins with a short form of histories.sh. --help tells the rest. Exits 1 if a job is lost, a file wrong, or a rule broken.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -12,9 +13,12 @@ need_swift
 need_packages "${BUILD_PACKAGES[@]}" "${RUN_PACKAGES[@]}" python3
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-swift build -c release --product haul >"$work/build.log" || { cat "$work/build.log" >&2; exit 1; }
+haul=${HAUL:-}
+if [ -z "$haul" ]; then
+    swift build -c release --product haul >"$work/build.log" || { cat "$work/build.log" >&2; exit 1; }
+    haul="$(swift build -c release --show-bin-path)/haul"
+fi
 clang -O2 -Wall -shared -fPIC -o "$work/clock.so" Tests/chaos/clock.c
-haul="$(swift build -c release --show-bin-path)/haul"
 # Jobs with random histories first, on one Redis. --help is the faults'.
 case " $* " in *" --help "* | *" -h "* | *" sentinel "*) ;; *)
     HAUL=$haul Tests/chaos/histories.sh --histories 100 --bulk 200 --kills --lease 3 ;;

@@ -1,0 +1,56 @@
+"""The rules of the bus that once were not there, each taken out of the functions that Redis runs: what judges histories must notice.
+
+The functions' text is changed in Redis alone, so that no build is needed. A text that is not found is an error: whoever changes
+the functions changes it here.
+"""
+
+# By defect: what happens without the rule, and the texts that are replaced.
+MUTATIONS = {
+    "invalid": ("an invalid push destroys a known job", [
+        ("function KINDS.headers(v)\n", "function KINDS.headers(v)\n  do return true end\n"),
+        ("  if not was then\n    return fail(", "  do call('DEL', key(id), spec(id)) return leave(id, j) end\n  if not was then\n    return fail("),
+    ]),
+    "bulk": ("a bulk cancel ends newer pushes", [
+        ("local function is_newer(at, moment) return not at or at > tonumber(moment) end",
+         "local function is_newer(at, moment) return false end"),
+        ("  if pushed > made then return end\n", ""),
+    ]),
+    "places": ("a free place under max_running is found by a tick only", [
+        ("local function offer_place(settings, is_news)\n", "local function offer_place(settings, is_news)\n  do return end\n"),
+        ("    claims = may_claim and take(", "    claims = settings.max_running and { { 'answer', 'full' } } or may_claim and take("),
+    ]),
+    "duplicate": ("a newer push replaces all that a job was pushed with", [
+        ("  call('HSET', spec(id), 'renewed', element)\n", "  call('HSET', spec(id), 'spec', element)\n"),
+        ("      call('HSET', s, 'renewed', element)\n", "      call('HSET', s, 'spec', element)\n"),
+    ]),
+    "unserved": ("a removal with its file waits for a worker of its store", [
+        ("  elseif forgets(want) then\n    drop(id, want == 'deleted')\n",
+         "  elseif want == 'deleted' then call('HSET', WANT, id, want .. ' ' .. whole(made))\n"
+         "  elseif forgets(want) then\n    drop(id, want == 'deleted')\n"),
+    ]),
+    "continuation": ("a continuation right behind a pause is lost", [
+        ("  if state == 'running' and h.want and (not at or at > tonumber(h.wantat or 0)) then return 'again' end\n", ""),
+    ]),
+    "kept": ("a push that was kept behind a pause runs after a later cancel", [
+        ("  if is_kept then forgo(id, h, ends(want)) end\n", ""),
+    ]),
+    "repeat": ("a producer's own repeat runs a cancelled job again", [
+        ("  return at and (at <= tonumber(h.asof or 0) or at == tonumber(h.ahead))\n", "  return false\n"),
+    ]),
+    "ahead": ("a repeat of a clock that is ahead runs a cancelled job again", [
+        ("  return at and (at <= tonumber(h.asof or 0) or at == tonumber(h.ahead))\n",
+         "  return at and at <= tonumber(h.asof or 0)\n"),
+    ]),
+}
+
+
+def mutate(redis, name):
+    """Takes a rule out of the functions that are loaded."""
+    _, replacements = MUTATIONS[name]
+    libraries = redis.call("FUNCTION", "LIST", "WITHCODE", "LIBRARYNAME", "haul*")
+    assert len(libraries) == 1, libraries
+    code = dict(zip(libraries[0][::2], libraries[0][1::2]))["library_code"]
+    for old, new in replacements:
+        assert code.count(old) == 1, f"{code.count(old)} times in the functions: {old}"
+        code = code.replace(old, new)
+    redis.call("FUNCTION", "LOAD", "REPLACE", code)
