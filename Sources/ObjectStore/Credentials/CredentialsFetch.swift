@@ -59,10 +59,11 @@ struct CredentialsFetch: Sendable {
         var request = request(endpoint + "/")
         request.method = "POST"
         request.headers.append(HeaderField("Content-Type", "application/x-www-form-urlencoded"))
-        request.body = URIText.query([
-            ("Action", "AssumeRoleWithWebIdentity"), ("Version", "2011-06-15"), ("RoleArn", role),
-            ("RoleSessionName", session), ("WebIdentityToken", token),
-        ])
+        request.body = .text(
+            URIText.query([
+                ("Action", "AssumeRoleWithWebIdentity"), ("Version", "2011-06-15"), ("RoleArn", role),
+                ("RoleSessionName", session), ("WebIdentityToken", token),
+            ]))
         return await answer(request).flatMap { XMLElement($0) }.flatMap { Credentials(assumed: $0) }
     }
 
