@@ -16,6 +16,8 @@ struct GetRecord: Sendable {
     var resume: ResumePoint?
     /// What it finished before.
     var completed: CompletedFile?
+    /// Another program's file, whose bytes it goes on from: it may be replaced.
+    var unfinished: CompletedFile?
     /// It has begun, and not ended.
     var isOpen: Bool
 
@@ -37,6 +39,7 @@ struct GetRecord: Sendable {
         isOpen = json["open"] == .bool(true)
         resume = json["resume"].flatMap { ResumePoint(hash: Self.texts($0), offsets: Self.texts(json["offsets"])) }
         completed = json["completed"].flatMap { CompletedFile(hash: Self.texts($0)) }
+        unfinished = json["unfinished"].flatMap { CompletedFile(hash: Self.texts($0)) }
     }
 
     private static let version: Int64 = 1
@@ -59,6 +62,7 @@ struct GetRecord: Sendable {
                     resume.offsets.intervals.map { (String($0.lowerBound), String($0.upperBound)) }))
         }
         if let completed { object.set("completed", json: Self.object(completed.fields)) }
+        if let unfinished { object.set("unfinished", json: Self.object(unfinished.fields)) }
         return object.text
     }
 

@@ -1,3 +1,4 @@
+import Glibc
 import HaulActivities
 import HaulBus
 import HaulContract
@@ -75,7 +76,7 @@ final class GetRun: Sendable {
             return result(of: file, standing, isUnchanged: true)
         }
         var record = GetRecord(item, run: Token.make(), completed: own)
-        record.resume = before?.resume
+        (record.resume, record.unfinished) = (before?.resume, before?.unfinished)
         state.withLock { $0.record = record }
         await save(isDurable: false)
         let result = await attempts(standing, store, isNew: before == nil)
@@ -119,7 +120,18 @@ final class GetRun: Sendable {
                     ?? (why == "disk" ? "the disk has no room for this file" : why)
                 failure = Failure(
                     .io, "\(item.root): \(reason); when that is mended, the same command continues", isFinal: true)
-            case .failed(let error): failure = error
+            case .failed(let error):
+                if let left = standing.takeUnfinished() {
+                    switch await goOn(from: left, in: store) {
+                    case nil: continue
+                    case .cancelled: return GetResult(end: .stopped)
+                    case .noSpace:
+                        failure = Failure(.io, "the disk has no room for a copy of \(left.file.file)", isFinal: true)
+                    case .failed(let trouble): failure = trouble
+                    }
+                } else {
+                    failure = error
+                }
             }
             await keep(download)
             let retries = settings.retries(
@@ -138,6 +150,34 @@ final class GetRun: Sendable {
         }
     }
 
+    /// Copies what another program left, for the next attempt. nil if that is done.
+    private func goOn(from left: UnfinishedFile, in store: FileStore) async -> TransferError? {
+        let run = Token.make()
+        let record = state.withLock { state in
+            state.view.phase = .waiting("copying what is there")
+            // It names the copy from here on: whoever comes after a kill removes it.
+            state.record?.run = run
+            return state.record!
+        }
+        await journal.write(record, isDurable: false)
+        let request = FileRequest(
+            key: item.key, run: run, isNew: false, path: item.job.path, ifExists: item.job.ifExists,
+            completed: left.file, lease: lease)
+        let partial = store.begin(request, generation: run, suggested: left.file.file.pathParts.last ?? "")
+        do throws(TransferError) {
+            let resume = try await left.copy(to: partial, from: item.root, in: store)
+            state.withLock { state in
+                state.record?.resume = resume
+                state.record?.unfinished = left.file
+            }
+        } catch { return error }
+        await save(isDurable: settings.isDurable)
+        return nil
+    }
+
+    /// The lock is held for as long as this process lives.
+    private var lease: RunLease { RunLease(isHeld: { true }, confirm: { true }) }
+
     // MARK: One attempt
 
     private func attempt(
@@ -149,10 +189,9 @@ final class GetRun: Sendable {
         }
         var assignment = Assignment(
             job: item.job, token: record.run, key: item.key, clock: SharedClock(told: UnixTime.milliseconds),
-            // The lock is held for as long as this process lives.
-            lease: RunLease(isHeld: { true }, confirm: { true }),
-            report: { [weak self] event in self?.hear(event) })
-        (assignment.resume, assignment.completed, assignment.isNew) = (record.resume, record.completed, isNew)
+            lease: lease, report: { [weak self] event in self?.hear(event) })
+        (assignment.resume, assignment.isNew) = (record.resume, isNew)
+        assignment.completed = record.unfinished ?? record.completed
         assignment.existing = standing
         assignment.cookies = settings.cookies(for: item)
         if reporter.isVerbose { assignment.trace = { [reporter, item] in reporter.decision(item, $0) } }
@@ -232,13 +271,17 @@ final class GetRun: Sendable {
     private func complete(
         _ download: Download, _ file: CompletedFile, _ standing: StandingFile, isUnchanged: Bool
     ) async -> GetResult {
-        state.withLock { state in
+        let unfinished = state.withLock { state in
             state.record?.isOpen = false
             state.record?.resume = nil
             state.view.name = file.file
+            defer { state.record?.unfinished = nil }
             // What was merely found was not proven to be what the server's validators tell of.
             if standing.proof == nil { state.record?.completed = file }
+            return state.record?.unfinished
         }
+        // aria2's notes are about bytes that are not there any more.
+        if let unfinished, !isUnchanged { unlink("\(item.root)/\(unfinished.file)\(Aria2Control.suffix)") }
         if standing.proof == nil { await save(isDurable: false) } else { await journal.remove(item.key) }
         await download.discard()
         return result(of: file, standing, isUnchanged: isUnchanged)

@@ -23,15 +23,23 @@ final class StandingFile: ExistingFile {
     /// What this download finished before: it may be replaced.
     private let own: CompletedFile?
     private let found = Mutex<Proof?>(nil)
-    private static let pool = BlockingPool(name: "looking", limit: 4)
+    private struct Unfinished {
+        var file: UnfinishedFile?
+        /// One is all that a run tries.
+        var isTried = false
+    }
+    private let unfinished = Mutex(Unfinished())
+    static let pool = BlockingPool(name: "looking", limit: 4)
 
     let modifiedSince: String?
 
     init(_ item: GetItem, in store: FileStore, own: CompletedFile?) {
         (self.item, self.store, self.own) = (item, store.id, own)
-        let status = item.likelyPath.flatMap { Self.status(item.root + "/" + $0) }
-        modifiedSince =
-            item.isOnlyNewer && status?.isFile == true ? status.map { HTTPDate.text($0.seconds) } : nil
+        let path = item.likelyPath.map { item.root + "/" + $0 }
+        let status = path.flatMap(Self.status)
+        // What aria2 has not finished is not what the server had at any time.
+        let isWhole = status?.isFile == true && path.map { access($0 + Aria2Control.suffix, F_OK) != 0 } ?? true
+        modifiedSince = item.isOnlyNewer && isWhole ? status.map { HTTPDate.text($0.seconds) } : nil
     }
 
     /// Whether there is something of the name that the file will most likely have.
@@ -39,6 +47,9 @@ final class StandingFile: ExistingFile {
 
     /// How the file that was found was judged; nil if none was.
     var proof: Proof? { found.withLock { $0 } }
+
+    /// What another program left, if a checksum can prove that it was right: the run may go on from it. Once only.
+    func takeUnfinished() -> UnfinishedFile? { unfinished.withLock { $0.file.take() } }
 
     /// What can be said before anything is asked of a server: by the checksum that the file must have.
     func judgeUnasked() async -> CompletedFile? {
@@ -62,9 +73,13 @@ final class StandingFile: ExistingFile {
         case .reuse: break
         }
         if offer.isUnmodified { return record(path, status, offer.entity, offer.source, by: .notNewer) }
+        let control = await Self.pool.run { [item] in
+            Aria2Control(readable: item.root + "/" + path + Aria2Control.suffix)
+        }
         let theirs = offer.entity.lastModified.flatMap(HTTPDate.parse)
         let isNewer = theirs.map { $0 > status.seconds } ?? false
         if item.isOnlyNewer {
+            if control != nil { return nil }
             // Not all servers know If-Modified-Since.
             let isSame = offer.entity.total.map { $0 == status.size } ?? true
             return theirs != nil && !isNewer && isSame
@@ -73,6 +88,7 @@ final class StandingFile: ExistingFile {
         guard let total = offer.entity.total else {
             throw refusal(path, "is there (\(status.words)), and the server does not tell the size of its own")
         }
+        if control != nil || status.size < total { throw unfinished(path, status, control, of: total, offer) }
         guard total == status.size else {
             throw refusal(path, "is there (\(status.words)), and the server's has \(Units.bytes(total))")
         }
@@ -87,17 +103,48 @@ final class StandingFile: ExistingFile {
             throw refusal(path, "is there, has the server's size, and nothing proves that it is the same")
         }
         guard !isNewer else {
-            throw refusal(path, "is there (\(status.words)), and the server's is newer")
+            throw refusal(path, "is there (\(status.words)), and the server's is newer", or: "-N")
+        }
+        let file = item.root + "/" + path
+        guard await !Self.pool.run({ Self.hasHoles(file, size: total) }) else {
+            throw refusal(
+                path, "is there and has the server's size, but also holes: another program may not have finished it")
         }
         return record(path, status, offer.entity, offer.source, by: .size)
     }
 
-    private func refusal(_ path: String, _ what: String) -> TransferError {
-        .failed(
-            Failure(
-                .fileExists,
-                "\(path) \(what): choose --if-exists overwrite, rename or skip" + (item.isOnlyNewer ? "" : ", or -N"),
-                isFinal: true))
+    /// Of a file that another program may not have finished: what is to be told, if the run is not to go on from it.
+    private func unfinished(
+        _ path: String, _ status: Status, _ control: Aria2Control?, of total: Int64, _ offer: Offer
+    ) -> TransferError {
+        let what =
+            control.map { "is there, unfinished by aria2 (\(Units.bytes($0.written.count)))" }
+            ?? "is there (\(status.words))"
+        guard control.map({ $0.total == total }) ?? true else {
+            return refusal(path, "\(what); the server's has \(Units.bytes(total))")
+        }
+        guard item.job.method == "GET", item.job.checksum ?? offer.entity.digest != nil else {
+            return refusal(
+                path, "\(what), and the server's has \(Units.bytes(total))",
+                or: "--checksum, which proves what it has and goes on from there")
+        }
+        var file = record(path, status, offer.entity, offer.source, by: nil)
+        // It must never be taken for a file that was finished.
+        file.source = ""
+        let written = control?.written ?? ByteIntervals([0..<status.size])
+        let isTried = unfinished.withLock { state in
+            defer { state.isTried = true }
+            if !state.isTried, !written.isEmpty {
+                state.file = UnfinishedFile(file: file, written: written, entity: offer.entity, source: offer.source)
+            }
+            return state.isTried
+        }
+        return refusal(path, isTried ? "is there, and is no part of the file that has the checksum" : what)
+    }
+
+    private func refusal(_ path: String, _ what: String, or other: String? = nil) -> TransferError {
+        let choice = "choose --if-exists overwrite, rename or skip" + (other.map { ", or \($0)" } ?? "")
+        return .failed(Failure(.fileExists, "\(path) \(what): \(choice)", isFinal: true))
     }
 
     private func digest(_ path: String, _ algorithm: Job.Checksum.Algorithm) async -> String? {
@@ -127,6 +174,18 @@ final class StandingFile: ExistingFile {
 
         /// For a sentence.
         var words: String { "\(Units.bytes(size)) of \(HTTPDate.text(seconds).dropFirst(5).dropLast(13))" }
+    }
+
+    /// SEEK_HOLE, which Glibc's module leaves out.
+    private static let seekHole: Int32 = 4
+
+    /// Room without bytes, as programs leave it that reserve a file's room or write from several places. Blocks.
+    private static func hasHoles(_ path: String, size: Int64) -> Bool {
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else { return false }
+        defer { close(descriptor) }
+        let hole = lseek(descriptor, 0, seekHole)
+        return hole >= 0 && hole < size
     }
 
     private static func status(_ path: String) -> Status? {

@@ -1,0 +1,173 @@
+import Foundation
+import Glibc
+import HaulContract
+import HaulTestSupport
+import Testing
+
+@testable import haul
+
+/// What other programs leave under a file's final name.
+@Suite struct GetUnfinishedTests {
+    private static let bytes = FileBytes(seed: 96, count: 3_000_000)
+    private static let checksum = "sha256:" + bytes.sha256
+    private static let aria2 = ChildProcess.path(of: "aria2c")
+
+    private func origin(hold: (Int64, Latch)? = nil, headers: [(String, String)] = []) throws -> OriginServer {
+        try OriginServer { request in
+            var reply = OriginReply.file(Self.bytes, headers: headers, to: request)
+            reply.hold = hold
+            return reply
+        }
+    }
+
+    private func firstByteAsked(_ origin: OriginServer) -> [Int64] {
+        origin.requests.compactMap { $0.headers["range"] }.compactMap { range in
+            Int64(range.dropFirst("bytes=".count).prefix { $0 != "-" })
+        }.sorted()
+    }
+
+    @Test("the first bytes of a file are continued where a checksum proves the whole", arguments: [true, false])
+    func beginning(isGiven: Bool) async throws {
+        let bench = GetBench()
+        let digest = "sha-256=:\(Data(hexadecimal: Self.bytes.sha256).base64EncodedString()):"
+        let origin = try origin(headers: isGiven ? [] : [("Repr-Digest", digest)])
+        bench.write("x", Self.bytes.bytes(0..<1_234_567))
+        let get =
+            try await isGiven
+            ? bench.get(origin.url("/x"), "--checksum", Self.checksum) : bench.get(origin.url("/x"))
+        #expect(get.status == 0 && get.err.contains("goes on at 1.2 MiB of 2.9 MiB"), "\(get)")
+        #expect(get.out.contains(isGiven ? "sha256 (given)" : "sha256 (server's)"))
+        #expect(bench.files.holds("x", Self.bytes) && bench.names == ["x"])
+        #expect(firstByteAsked(origin).first == 1_234_567)
+    }
+
+    @Test("they stay where nothing proves them, or the proof fails") func refused() async throws {
+        let (bench, origin) = (GetBench(), try origin())
+        bench.write("x", Self.bytes.bytes(0..<1_000_000))
+        let get = try await bench.get(origin.url("/x"))
+        #expect(get.status == 1 && get.out.contains("or --checksum, which proves what it has"), "\(get)")
+        #expect(bench.files.contents("x")?.count == 1_000_000 && firstByteAsked(origin).isEmpty)
+        let other = FileBytes(seed: 1, count: 1_000_000).all
+        bench.write("x", other)
+        let wrong = try await bench.get(origin.url("/x"), "--checksum", Self.checksum)
+        #expect(wrong.status == 1 && wrong.out.contains("is no part of the file that has the checksum"), "\(wrong)")
+        #expect(bench.files.contents("x") == other && bench.names == ["x"])
+        let anew = try await bench.get(
+            origin.url("/x"), "--checksum", Self.checksum, "--if-exists", "overwrite")
+        #expect(anew.status == 0 && bench.files.holds("x", Self.bytes) && bench.names == ["x"])
+    }
+
+    @Test("a kill while they are continued costs neither the old file nor what has come") func killed() async throws {
+        let (bench, gate) = (GetBench(), Latch())
+        let origin = try origin(hold: (500_000, gate))
+        bench.write("x", Self.bytes.bytes(0..<1_000_000))
+        let first = try bench.start([origin.url("/x"), "--checksum", Self.checksum, "-x1"])
+        try await eventually("more than the old bytes to be recorded") { bench.recorded > 1_000_000 }
+        first.kill(SIGKILL)
+        _ = try await first.wait()
+        #expect(bench.files.contents("x")?.count == 1_000_000)
+        gate.open()
+        let second = try await bench.get(origin.url("/x"), "--checksum", Self.checksum)
+        #expect(second.status == 0 && second.err.contains("goes on at 1."), "\(second)")
+        #expect(bench.files.holds("x", Self.bytes) && bench.names == ["x"])
+    }
+
+    @Test("a file that is written to meanwhile is not replaced") func written() async throws {
+        let (bench, gate) = (GetBench(), Latch())
+        let origin = try origin(hold: (500_000, gate))
+        bench.write("x", Self.bytes.bytes(0..<1_000_000))
+        let get = try bench.start([origin.url("/x"), "--checksum", Self.checksum, "-x1"])
+        try await eventually("more than the old bytes to be recorded") { bench.recorded > 1_000_000 }
+        bench.write("x", "mine")
+        gate.open()
+        #expect(try await get.wait() == 1 && get.standardOutput.contains("came while this was under way"))
+        #expect(bench.files.contents("x") == Array("mine".utf8))
+    }
+
+    // MARK: aria2
+
+    /// A control file of version 1: pieces of 1 MiB, the second one whole, the third one with its first 32 KiB.
+    private static func control(total: Int64) -> [UInt8] {
+        func number(_ value: Int64, _ count: Int) -> [UInt8] {
+            (0..<count).reversed().map { UInt8(truncatingIfNeeded: value >> (8 * $0)) }
+        }
+        return [0, 1] + number(0, 4) + number(0, 4) + number(1 << 20, 4) + number(total, 8) + number(0, 8)
+            + number(1, 4) + [0b0100_0000] + number(1, 4) + number(2, 4) + number(1 << 20, 4) + number(8, 4)
+            + [0b1100_0000, 0, 0, 0, 0, 0, 0, 0]
+    }
+
+    @Test("its control file is read, and nothing is made of a broken one") func controlFile() {
+        let bytes = Self.control(total: 3_000_000)
+        let control = Aria2Control(bytes)
+        #expect(control?.total == 3_000_000)
+        #expect(control?.written == ByteIntervals([1 << 20..<2 << 20, 2 << 20..<(2 << 20) + 32768]))
+        for count in 0..<bytes.count { #expect(Aria2Control(Array(bytes[..<count])) == nil) }
+        for index in bytes.indices {
+            for value in [0, 0x7f, 0x80, 0xff] as [UInt8] {
+                var changed = bytes
+                changed[index] = value
+                if let read = Aria2Control(changed) { #expect(read.written.end <= read.total) }
+            }
+        }
+    }
+
+    @Test("what it has not finished is never taken for the file, though it has its size") func aria2Unfinished()
+        async throws
+    {
+        let (bench, origin) = (GetBench(), try origin(headers: [("Last-Modified", "Sun, 06 Nov 1994 08:49:37 GMT")]))
+        var left = [UInt8](repeating: 7, count: 3_000_000)
+        left.replaceSubrange(1 << 20..<2 << 20, with: Self.bytes.bytes(1 << 20..<2 << 20))
+        left.replaceSubrange(2 << 20..<(2 << 20) + 32768, with: Self.bytes.bytes(2 << 20..<(2 << 20) + 32768))
+        bench.write("x", left)
+        bench.write("x.aria2", Self.control(total: 3_000_000))
+        let unproven = try await bench.get(origin.url("/x"))
+        #expect(unproven.status == 1 && unproven.out.contains("unfinished by aria2 (1.0 MiB)"), "\(unproven)")
+        #expect(bench.files.contents("x") == left && bench.names == ["x", "x.aria2"])
+        let get = try await bench.get(origin.url("/x"), "--checksum", Self.checksum, "-x1")
+        #expect(get.status == 0 && get.err.contains("goes on at 1.0 MiB of 2.9 MiB"), "\(get)")
+        #expect(bench.files.holds("x", Self.bytes) && bench.names == ["x"])
+        #expect(firstByteAsked(origin) == [0, (2 << 20) + 32768])
+        bench.write("y", left)
+        bench.write("y.aria2", Self.control(total: 2_000_000))
+        let other = try await bench.get(origin.url("/y"), "--checksum", Self.checksum)
+        #expect(other.status == 1 && bench.files.contents("y") == left, "\(other)")
+    }
+
+    @Test("a real aria2 is continued", .enabled(if: aria2 != nil, "aria2c is not installed")) func realAria2()
+        async throws
+    {
+        let (bench, gate) = (GetBench(), Latch())
+        let origin = try origin(hold: (300_000, gate))
+        let first = try ChildProcess(
+            try #require(Self.aria2),
+            ["-d", bench.files.path, "-x2", "-s2", "-k1M", "--auto-save-interval=1", "-q", origin.url("/x")])
+        let control = bench.files.file("x.aria2")
+        try await eventually("aria2 to note what it has") {
+            (Aria2Control(readable: control)?.written.count ?? 0) > 300_000
+        }
+        first.kill(SIGKILL)
+        _ = try await first.wait()
+        gate.open()
+        let asked = origin.requests.count
+        let get = try await bench.get(origin.url("/x"), "--checksum", Self.checksum)
+        #expect(get.status == 0 && get.err.contains("goes on at"), "\(get)")
+        #expect(bench.files.holds("x", Self.bytes) && bench.names == ["x"])
+        // The whole is asked for once, to hear of which version it is.
+        #expect(origin.requests.dropFirst(asked).count { $0.headers["range"] == nil } == 1)
+    }
+
+    @Test("a file with holes is not taken for a whole one by its size alone") func holes() async throws {
+        let (bench, origin) = (GetBench(), try origin(headers: [("Last-Modified", "Sun, 06 Nov 1994 08:49:37 GMT")]))
+        bench.write("x", Self.bytes.bytes(0..<100_000))
+        try #require(truncate(bench.files.file("x"), off_t(Self.bytes.count)) == 0)
+        let get = try await bench.get(origin.url("/x"))
+        #expect(get.status == 1 && get.out.contains("but also holes"), "\(get)")
+    }
+}
+
+extension Data {
+    fileprivate init(hexadecimal text: String) {
+        let digits = Array(text)
+        self.init(stride(from: 0, to: digits.count, by: 2).compactMap { UInt8(String(digits[$0...$0 + 1]), radix: 16) })
+    }
+}
