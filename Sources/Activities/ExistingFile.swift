@@ -11,7 +11,7 @@ package protocol ExistingFile: Sendable {
     /// it may be replaced.
     ///
     /// - Throws: What keeps the download from going on.
-    func judge(_ offer: Offer) async throws(TransferError) -> CompletedFile?
+    func answer(to offer: Offer) async throws(TransferError) -> CompletedFile?
 }
 
 /// What a server has for us, by the head of its response.

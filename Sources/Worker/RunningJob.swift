@@ -5,22 +5,21 @@ import HaulRedis
 import Synchronization
 
 /// A claimed job while this worker runs it: the tasks of its activity and of its checkpoint. What happens to it is decided by values:
-/// `RunPhase`, `RunNews`, `CheckpointPace`.
+/// `RunPhase`, `RunNews`.
 final class RunningJob: Sendable {
     typealias StopReason = RunPhase.StopReason
 
     private struct State {
         var phase = RunPhase.claimed
         var news: RunNews
-        var pace = CheckpointPace()
         var activity: Task<ActivityOutcome, Never>?
-        var checkpoint: Task<Void, Never>?
     }
 
     let claim: Claim
     let job: Job
     let lease: Lease
     private let state: Mutex<State>
+    private let checkpoints = Checkpoints()
 
     init(claim: Claim, job: Job, lease: Lease) {
         (self.claim, self.job, self.lease) = (claim, job, lease)
@@ -66,34 +65,24 @@ final class RunningJob: Sendable {
         _ activity: any Activity, interval: Duration?, took: @escaping @Sendable (Duration) -> Void,
         hurry: @escaping @Sendable () -> Void
     ) -> CheckpointPace.Due? {
-        let moved = activity.moved
         let known = state.withLock { $0.news.resume?.generation }
-        let place = activity.place(otherThan: known)
-        return state.withLock { state in
-            guard state.checkpoint == nil, !state.phase.hasEnded else { return nil }
-            if let place, state.news.note(place: place, insteadOf: known) { hurry() }
-            guard let due = state.pace.next(arrived: moved, interval: interval) else { return nil }
-            state.checkpoint = Task(executorPreference: activity.executor) {
-                let begun = ContinuousClock.now
-                let point = await activity.checkpoint()
-                if point != nil { took(.now - begun) }
-                self.state.withLock { state in
-                    if let point { state.news.note(point) } else { state.pace.takeBack() }
-                    state.checkpoint = nil
-                }
-                if due == .urgent { hurry() }
+        return checkpoints.beginIfDue(of: activity, interval: interval, known: known) { place in
+            if state.withLock({ $0.news.note(place: place, insteadOf: known) }) { hurry() }
+            // A tick tells of it.
+            return false
+        } done: { point, due, duration in
+            if let point {
+                took(duration)
+                self.state.withLock { $0.news.note(point) }
             }
-            return due
+            if due == .urgent { hurry() }
         }
     }
 
     /// The activity has ended. Waits for the checkpoint that is under way; there are no more after it.
     func endCheckpoints() async {
-        let checkpoint = state.withLock { state in
-            state.phase.end()
-            return state.checkpoint
-        }
-        await checkpoint?.value
+        state.withLock { $0.phase.end() }
+        await checkpoints.end()
     }
 
     // MARK: What Redis is told

@@ -76,7 +76,7 @@ import Testing
         typealias Judge = @Sendable (Offer) async throws(TransferError) -> CompletedFile?
         let modifiedSince: String?
         let body: Judge
-        func judge(_ offer: Offer) async throws(TransferError) -> CompletedFile? { try await body(offer) }
+        func answer(to offer: Offer) async throws(TransferError) -> CompletedFile? { try await body(offer) }
     }
 
     private struct Unexpected: Error {

@@ -135,7 +135,7 @@ extension Download {
         let offer = Offer(
             name: suggestedName(transfer.head, landing.url), entity: entity ?? Entity(transfer.head, total: nil),
             source: MaskedURL.text(mirrors[mirrors.current].url), isUnmodified: isUnmodified)
-        guard let file = try await existing.judge(offer) else { return nil }
+        guard let file = try await existing.answer(to: offer) else { return nil }
         await transfer.discard()
         return .completed(file, seconds: 0, unchanged: true)
     }

@@ -28,9 +28,8 @@ final class GetRun: Sendable {
         var view: View
         var activity: Download?
         var record: GetRecord?
-        var pace = CheckpointPace()
-        var checkpoint: Task<Void, Never>?
-        var hasEnded = false
+        /// Of the attempt that is at work.
+        var checkpoints = Checkpoints()
         /// Its server has answered once.
         var isReached = false
         /// Bytes of all attempts.
@@ -72,7 +71,7 @@ final class GetRun: Sendable {
         let own = isSame ? before?.completed : nil
         let standing = StandingFile(item, in: store, own: own)
         if item.ifExists == .skip, standing.isThere { return GetResult(end: .skipped, file: item.likelyPath) }
-        if own == nil, before?.isOpen != true, let file = await standing.judgeUnasked() {
+        if own == nil, before?.isOpen != true, let file = await standing.answerUnasked() {
             return result(of: file, standing, isUnchanged: true)
         }
         var record = GetRecord(item, run: Token.make(), completed: own)
@@ -197,7 +196,7 @@ final class GetRun: Sendable {
         if reporter.isVerbose { assignment.trace = { [reporter, item] in reporter.decision(item, $0) } }
         let download = Download(assignment, context: settings.context(store))
         state.withLock { state in
-            (state.activity, state.hasEnded, state.pace) = (download, false, CheckpointPace())
+            (state.activity, state.checkpoints) = (download, Checkpoints())
             state.view.phase = .running
         }
         let task = Task(executorPreference: download.executor) { await download.run() }
@@ -206,14 +205,13 @@ final class GetRun: Sendable {
         } onCancel: {
             task.cancel()
         }
-        let checkpoint = state.withLock { state in
-            state.hasEnded = true
+        let checkpoints = state.withLock { state in
             state.view.progress = download.progress()
             state.moved += download.moved
             state.activity = nil
-            return state.checkpoint
+            return state.checkpoints
         }
-        await checkpoint?.value
+        await checkpoints.end()
         return (download, outcome)
     }
 
@@ -227,27 +225,19 @@ final class GetRun: Sendable {
 
     /// Begins a checkpoint if one is due.
     func checkpointIfDue(interval: Duration?) -> CheckpointPace.Due? {
-        guard let activity = state.withLock({ $0.hasEnded ? nil : $0.activity }) else { return nil }
-        let moved = activity.moved
-        let known = state.withLock { $0.record?.resume?.generation }
-        let place = activity.place(otherThan: known)
-        return state.withLock { state in
-            guard state.checkpoint == nil, !state.hasEnded else { return nil }
-            let due = state.pace.next(arrived: moved, interval: interval)
-            guard due != nil || place != nil else { return nil }
-            if let place {
+        let (activity, checkpoints, known) = state.withLock { state in
+            (state.activity, state.checkpoints, state.record?.resume?.generation)
+        }
+        guard let activity else { return nil }
+        return checkpoints.beginIfDue(of: activity, interval: interval, known: known) { place in
+            state.withLock { state in
                 state.record?.resume = place
                 state.view.name = place.file
             }
-            state.checkpoint = Task(executorPreference: activity.executor) {
-                let point = due == nil ? nil : await activity.checkpoint()
-                self.state.withLock { state in
-                    if let point { state.record?.resume = point } else if due != nil { state.pace.takeBack() }
-                }
-                if point != nil || place != nil { await self.save(isDurable: self.settings.isDurable) }
-                self.state.withLock { $0.checkpoint = nil }
-            }
-            return due
+            return true
+        } done: { point, _, _ in
+            if let point { self.state.withLock { $0.record?.resume = point } }
+            await self.save(isDurable: self.settings.isDurable)
         }
     }
 

@@ -52,7 +52,7 @@ final class StandingFile: ExistingFile {
     func takeUnfinished() -> UnfinishedFile? { unfinished.withLock { $0.file.take() } }
 
     /// What can be said before anything is asked of a server: by the checksum that the file must have.
-    func judgeUnasked() async -> CompletedFile? {
+    func answerUnasked() async -> CompletedFile? {
         guard item.ifExists == .reuse || item.ifExists == .skip, let wanted = item.job.checksum,
             let path = item.likelyPath, let status = Self.status(item.root + "/" + path), status.isFile
         else { return nil }
@@ -62,7 +62,7 @@ final class StandingFile: ExistingFile {
         return record(path, status, Entity(), source, by: nil)
     }
 
-    func judge(_ offer: Offer) async throws(TransferError) -> CompletedFile? {
+    func answer(to offer: Offer) async throws(TransferError) -> CompletedFile? {
         let path = item.hasName ? item.job.path! : (item.job.path ?? "") + offer.name
         guard let status = Self.status(item.root + "/" + path) else { return nil }
         guard status.isFile else { throw refusal(path, "is a directory, or no file") }
