@@ -8,10 +8,11 @@ struct Get: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Download here and now, without any Redis.",
         discussion: """
-            Run again after Ctrl-C, or after anything else, it continues: name the same URL, or --continue. Another file that
-            is in the way is left as it is.
+            Run again after Ctrl-C, or after anything else, it continues: name the same URL, or --continue. \
+            Another file that is in the way is left as it is.
 
-            Exit status: 0 all files are there, 1 a file is not, 2 usage, 130 interrupted. docs/get.md has all of it.
+            Exit status: 0 all files are there, 1 a file is not, 2 usage, 130 interrupted. \
+            docs/get.md has all of it.
             """)
 
     @OptionGroup(title: "What and where to") var source: GetSourceOptions
@@ -31,7 +32,7 @@ struct Get: AsyncParsableCommand {
     func run() async throws {
         let settings = try GetSettings(request, transfer)
         if source.isToStandardOutput { return try await writeToStandardOutput(settings) }
-        var plan = try GetPlan(source, request)
+        var plan = try await GetPlan(source, request, settings, isVerbose: verbose)
         let journal = try Journal()
         let left = Leavings(await journal.unended(), in: plan.root, journal)
         if source.forget { try await forget(left, settings) }

@@ -1,3 +1,4 @@
+import Foundation
 import HaulContract
 import HaulTestSupport
 import Testing
@@ -93,6 +94,37 @@ import Testing
             let refused = try await bench.get("-M", "broken.meta4")
             #expect(refused.status == 2 && refused.err.contains(words), "\(refused)")
         }
+    }
+
+    @Test("lists of URLs, of checksums and Metalink files may be URLs, and are asked for like files") func remote()
+        async throws
+    {
+        let (bench, shared) = (GetBench(), Shared<[String: String]>([:]))
+        let origin = try OriginServer { request in
+            guard request.headers["authorization"] != nil else { return OriginReply(401) }
+            if request.path == "/moved" { return OriginReply(302, headers: [("Location", "/sums")]) }
+            let path = String(request.path.prefix { $0 != "?" })
+            guard let text = shared.value[path] else { return .file(Self.bytes, to: request) }
+            return OriginReply(body: Array(text.utf8))
+        }
+        shared.value = [
+            "/sums": "\(Self.bytes.sha256)  a\n\(Self.bytes.sha256)  c\n", "/list": origin.url("/a") + "\n",
+            "/all.meta4": """
+            <metalink xmlns="urn:ietf:params:xml:ns:metalink"><file name="c"><size>20000</size>
+             <hash type="sha-256">\(Self.bytes.sha256)</hash><url>\(origin.url("/b"))</url></file></metalink>
+            """,
+        ]
+        let get = try await bench.get(
+            "-u", "me:secret", "-i", origin.url("/list"), "--checksum-file", origin.url("/moved"), "-M",
+            origin.url("/all.meta4"), environment: ["TMPDIR": bench.home.path])
+        #expect(get.status == 0 && get.err.isEmpty, "\(get)")
+        #expect(bench.names == ["a", "c"] && bench.files.holds("a", Self.bytes) && bench.files.holds("c", Self.bytes))
+        #expect(get.out.split(separator: "\n").allSatisfy { $0.contains("sha256 (given)") })
+        #expect(try FileManager.default.contentsOfDirectory(atPath: bench.home.path) == ["haul"])
+        let refused = try await bench.get(origin.url("/a"), "--checksum-file", origin.url("/sums?key=secret"))
+        #expect(refused.status == 1 && refused.err.contains("http_401") && !refused.err.contains("secret"), "\(refused)")
+        let none = try await bench.get("-u", "me:secret", origin.url("/a"), "--checksum-file", origin.url("/list?k=v"))
+        #expect(none.status == 2 && none.err.contains("/list?[masked] has no line like"), "\(none)")
     }
 
     @Test("one URL named twice is one download, and one file of many that fails is told") func twice() async throws {

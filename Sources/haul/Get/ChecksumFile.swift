@@ -5,10 +5,10 @@ struct ChecksumFile {
     private var checksums: [String: Job.Checksum] = [:]
 
     /// Throws `.usage` with a sentence for a file that has none.
-    init(files: [String]) throws {
+    init(files: [String], _ lists: GetLists) throws {
         for file in files {
             let before = checksums.count
-            for line in try TextFile.lines(of: file) {
+            for line in try lists.lines(of: file) {
                 guard let (name, checksum) = Self.read(line) else { continue }
                 checksums[name] = checksum
             }

@@ -14,10 +14,11 @@ struct GetRequestOptions: ParsableArguments {
     var user: String?
     @Option(help: "Send this token: Authorization: Bearer TOKEN.") var bearer: String?
     @Flag(help: "Take user and password of each host from ~/.netrc.") var netrc = false
-    @Option(help: "Take them from this file.") var netrcFile: String?
+    @Option(help: "Take them from this file.", completion: .file()) var netrcFile: String?
     @Option(
         name: [.customShort("b", allowingJoined: true), .long],
-        help: "Cookies, \"NAME=VALUE; …\", or a file of them in Netscape's format. May be repeated.")
+        help: "Cookies, \"NAME=VALUE; …\", or a file of them in Netscape's format. May be repeated.",
+        completion: .file())
     var cookie: [String] = []
     @Option(
         name: [.customShort("A", allowingJoined: true), .long], help: "Who we say we are. [Haul/<version>]")
@@ -28,7 +29,9 @@ struct GetRequestOptions: ParsableArguments {
     )
     var proxy: String?
     @Flag(help: "Use none of the environment's proxies.") var noProxy = false
-    @Option(name: .customLong("ca"), help: "A file of certificate authorities to trust besides the system's.")
+    @Option(
+        name: .customLong("ca"), help: "A file of certificate authorities to trust besides the system's.",
+        completion: .file())
     var certificates: String?
     @OptionGroup var client: ClientCertificateOptions
     @Flag(name: [.customShort("k"), .customLong("insecure")], help: .hidden) var insecure = false

@@ -39,17 +39,21 @@ struct GetPlan {
         }
     }
 
-    init(_ source: GetSourceOptions, _ request: GetRequestOptions) throws {
+    /// Fetches the lists that are URLs.
+    init(
+        _ source: GetSourceOptions, _ request: GetRequestOptions, _ settings: GetSettings, isVerbose: Bool
+    ) async throws {
         self.source = source
         credentials = try GetCredentials(request)
         headers = try request.header.map(Self.header) + credentials.headers
-        checksums = try ChecksumFile(files: source.checksumFile)
+        let lists = try await GetLists(source, credentials, headers, settings, isVerbose: isVerbose)
+        checksums = try ChecksumFile(files: source.checksumFile, lists)
         (root, path) =
             try source.isToStandardOutput
             ? ("/", nil) : GetPlace.of(directory: source.directory, output: source.output)
         for text in source.urls {
-            if text.lowercased().hasSuffix(".meta4"), !text.contains("://") {
-                for entry in try Metalink.entries(of: text) { try add(entry) }
+            if text.lowercased().hasSuffix(".meta4"), !TextFile.isURL(text) {
+                for entry in try Metalink.entries(of: text, lists) { try add(entry) }
             } else {
                 var entry = Entry()
                 entry.urls = [text]
@@ -57,8 +61,8 @@ struct GetPlan {
                 try add(entry)
             }
         }
-        for file in source.metalink { for entry in try Metalink.entries(of: file) { try add(entry) } }
-        for file in source.inputFile { for entry in try InputFile.entries(of: file) { try add(entry) } }
+        for file in source.metalink { for entry in try Metalink.entries(of: file, lists) { try add(entry) } }
+        for file in source.inputFile { for entry in try InputFile.entries(of: file, lists) { try add(entry) } }
     }
 
     /// Adds what an earlier one left, with this command's headers and credentials, unless it is named already.

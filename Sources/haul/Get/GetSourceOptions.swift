@@ -2,24 +2,32 @@ import ArgumentParser
 
 /// What is downloaded, and where it goes.
 struct GetSourceOptions: ParsableArguments {
-    @Argument(help: "URLs; without a scheme https is meant. A file that ends in .meta4 is read as --metalink.")
+    @Argument(
+        help: "URLs; without a scheme https is meant. A file that ends in .meta4 is read as --metalink.",
+        completion: .file(extensions: ["meta4"]))
     var urls: [String] = []
     @Option(
         name: [.customShort("i", allowingJoined: true), .long],
-        help: "More of them from a file, or - for standard input: a URL or a JSON job on each line. May be repeated.")
+        help: "More of them from a file, a URL, or - for standard input: a URL or a JSON job on each line. May be repeated.",
+        completion: .file())
     var inputFile: [String] = []
     @Option(
         name: [.customShort("M", allowingJoined: true), .long],
-        help: "The files of a Metalink 4 file, with its mirrors and checksums. May be repeated.")
+        help: "The files of a Metalink 4 file or URL, with its mirrors and checksums. May be repeated.",
+        completion: .file())
     var metalink: [String] = []
     @Option(
         name: [.customShort("o", allowingJoined: true), .customLong("output")],
-        help: "A file; a directory: one that is there, or a name that ends in /; or - for standard output.")
+        help: "A file; a directory: one that is there, or a name that ends in /; or - for standard output.",
+        completion: .file())
     var output: String?
-    @Option(name: [.customShort("d", allowingJoined: true), .long], help: "The directory; made if it is not there.")
+    @Option(
+        name: [.customShort("d", allowingJoined: true), .long], help: "The directory; made if it is not there.",
+        completion: .directory)
     var directory: String?
     @Option(help: "What the file must be: sha256:…, sha512:…, sha1:… or md5:….") var checksum: String?
-    @Option(help: "A list of checksums by file name, as sha256sum writes it. May be repeated.")
+    @Option(
+        help: "A file or URL: checksums by file name, as sha256sum writes them. May be repeated.", completion: .file())
     var checksumFile: [String] = []
     @Option(
         help:

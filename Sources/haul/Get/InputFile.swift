@@ -4,9 +4,9 @@ import HaulContract
 /// options, as aria2 has them. Or each line is a job, as docs/bus.md has it.
 enum InputFile {
     /// Throws `.usage` with a sentence that names the line.
-    static func entries(of path: String) throws -> [GetPlan.Entry] {
+    static func entries(of path: String, _ lists: GetLists) throws -> [GetPlan.Entry] {
         var entries: [GetPlan.Entry] = []
-        for (index, line) in try TextFile.lines(of: path).enumerated() {
+        for (index, line) in try lists.lines(of: path).enumerated() {
             let origin = "\(TextFile.name(path)), line \(index + 1)"
             let text = line.trimmingSpace
             if text.isEmpty || text.hasPrefix("#") { continue }

@@ -4,10 +4,10 @@ import HaulContract
 /// Metalink 4 (RFC 5854): files, each with its mirrors, its size and its checksums.
 enum Metalink {
     /// Throws `.usage` with a sentence for what is no Metalink, or has a file that cannot be fetched.
-    static func entries(of path: String) throws -> [GetPlan.Entry] {
+    static func entries(of path: String, _ lists: GetLists) throws -> [GetPlan.Entry] {
         let origin = TextFile.name(path)
         let files: [File]
-        let bytes = try TextFile.bytes(of: path)
+        let bytes = try lists.bytes(of: path)
         do throws(Malformed) { files = try read(bytes) } catch {
             throw ExitStatus.because(.usage, "\(origin): \(error.why)")
         }

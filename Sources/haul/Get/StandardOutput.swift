@@ -10,7 +10,7 @@ extension Get {
     /// With a checksum all of the file is fetched and verified before its first byte is written. Without one bytes go out as
     /// they come, and what can be said of them is said.
     func writeToStandardOutput(_ settings: GetSettings) async throws {
-        let plan = try GetPlan(source, request)
+        let plan = try await GetPlan(source, request, settings, isVerbose: verbose)
         guard let item = plan.items.first, plan.items.count == 1 else {
             throw ExitStatus.because(.usage, "-o - writes one file to standard output: give one URL")
         }
@@ -96,19 +96,12 @@ extension Get {
 
     /// Fetches the file into a directory of its own, and writes it out once it is verified.
     private func spool(_ item: GetItem, _ settings: GetSettings, _ reporter: GetReporter) async throws {
-        var template = Array(((CommonOptions.environment("TMPDIR") ?? "/tmp") + "/haul-get-XXXXXX").utf8CString)
-        guard mkdtemp(&template) != nil else {
-            throw ExitStatus.because(
-                .usage, "no directory for temporary files (\(String(cString: strerror(errno)))): set TMPDIR")
-        }
-        let place = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
-        defer { for name in ["/file", ""] { remove(place + name) } }
+        let scratch = try ScratchDirectory(names: ["file"])
+        defer { scratch.remove() }
         var job = item.job
         job.path = "file"
-        let spooled = GetItem(job: job, root: try GetPlace.absolute(place), members: item.members)
-        let journal = try Journal(in: place + "/state")
-        defer { journal.removeAll() }
-        let runner = GetRunner([spooled], settings, journal, reporter, parallel: 1)
+        let spooled = GetItem(job: job, root: scratch.path, members: item.members)
+        let runner = GetRunner([spooled], settings, scratch.journal, reporter, parallel: 1)
         let work = Task { await runner.run() }
         let signals = Self.cancelling(work)
         defer { signals.cancel() }
@@ -120,6 +113,6 @@ extension Get {
         reporter.note("verified before the first byte: \(result.verified)")
         await reporter.flush()
         let pipe = OutputPipe(STDOUT_FILENO)
-        do { try await pipe.copy(place + "/file") } catch { throw ExitStatus.because(.jobFailed, "\(error)") }
+        do { try await pipe.copy(scratch.path + "/file") } catch { throw ExitStatus.because(.jobFailed, "\(error)") }
     }
 }

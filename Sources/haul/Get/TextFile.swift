@@ -1,8 +1,12 @@
 import Glibc
+import HaulContract
 
 /// Small texts that options name.
 enum TextFile {
-    private static let largest = 64 << 20
+    static let largest = 64 << 20
+
+    /// Whether it names something on a server. A file's name has no "://".
+    static func isURL(_ path: String) -> Bool { path.contains("://") }
 
     /// All of a file, or of standard input for `-`. Throws `.usage` with a sentence.
     static func bytes(of path: String) throws -> [UInt8] {
@@ -24,8 +28,10 @@ enum TextFile {
     }
 
     /// Its lines, without what ends them. Throws `.usage` with a sentence, also for what is no UTF-8.
-    static func lines(of path: String) throws -> [String] {
-        let bytes = try bytes(of: path)
+    static func lines(of path: String) throws -> [String] { try lines(try bytes(of: path), of: path) }
+
+    /// The same of bytes that are here already.
+    static func lines(_ bytes: [UInt8], of path: String) throws -> [String] {
         var lines: [String] = []
         for (number, line) in bytes.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false).enumerated()
         {
@@ -38,7 +44,9 @@ enum TextFile {
         return lines
     }
 
-    static func name(_ path: String) -> String { path == "-" ? "standard input" : path }
+    static func name(_ path: String) -> String {
+        path == "-" ? "standard input" : isURL(path) ? MaskedURL.text(path) : path
+    }
 
     private static func refusal(_ path: String) -> ExitStatus {
         ExitStatus.because(.usage, "\(name(path)) cannot be read: \(String(cString: strerror(errno)))")
