@@ -10,7 +10,9 @@ struct Check: AsyncParsableCommand {
         discussion: "The queue may be in use. Exit status 1 if anything is wrong and was not repaired.")
     @OptionGroup var common: CommonOptions
     @Flag(help: "Put right what can be.") var repair = false
-    @Option(help: "Look also for hidden files in this root of workers that no job of the queue wants any more.")
+    @Option(
+        help: "Look also for hidden files in this root of workers that no job of the queue wants any more.",
+        completion: .directory)
     var root: String?
 
     func run() async throws {

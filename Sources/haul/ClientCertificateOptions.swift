@@ -4,10 +4,14 @@ import HaulHTTP
 /// What `get` and `worker` show to servers that ask who connects.
 struct ClientCertificateOptions: ParsableArguments {
     @Option(
-        name: .customLong("client-cert"), help: "A certificate in PEM for servers that ask for a client's; its key too."
+        name: .customLong("client-cert"),
+        help: "A certificate in PEM for servers that ask for a client's; its key too.",
+        completion: .file()
     )
     var file: String?
-    @Option(name: .customLong("client-key"), help: "The key of --client-cert in PEM, if it is in a file of its own.")
+    @Option(
+        name: .customLong("client-key"), help: "The key of --client-cert in PEM, if it is in a file of its own.",
+        completion: .file())
     var key: String?
     @Option(name: .customLong("client-cert-host"), help: "Show --client-cert to this host only. May be repeated.")
     var hosts: [String] = []

@@ -22,7 +22,9 @@ struct WebCommand: AsyncParsableCommand {
         var queue: [String] = []
         @Option(help: "Where to listen, ADDRESS:PORT or PORT. Beyond loopback --auth is needed. May be repeated.")
         var listen: [String] = ["127.0.0.1:8484"]
-        @Option(help: "A file of users and tokens, lines that haul web hash-password makes. [HAUL_WEB_AUTH]")
+        @Option(
+            help: "A file of users and tokens, lines that haul web hash-password makes. [HAUL_WEB_AUTH]",
+            completion: .file())
         var auth: String?
         @Option(help: "What comes before every path behind a reverse proxy, like /haul.") var prefix = ""
         @Option(help: "A name by which browsers reach this server, besides localhost and addresses. May be repeated.")

@@ -122,7 +122,8 @@ import Testing
         #expect(get.out.split(separator: "\n").allSatisfy { $0.contains("sha256 (given)") })
         #expect(try FileManager.default.contentsOfDirectory(atPath: bench.home.path) == ["haul"])
         let refused = try await bench.get(origin.url("/a"), "--checksum-file", origin.url("/sums?key=secret"))
-        #expect(refused.status == 1 && refused.err.contains("http_401") && !refused.err.contains("secret"), "\(refused)")
+        #expect(
+            refused.status == 1 && refused.err.contains("http_401") && !refused.err.contains("secret"), "\(refused)")
         let none = try await bench.get("-u", "me:secret", origin.url("/a"), "--checksum-file", origin.url("/list?k=v"))
         #expect(none.status == 2 && none.err.contains("/list?[masked] has no line like"), "\(none)")
     }

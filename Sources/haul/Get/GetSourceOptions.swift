@@ -8,7 +8,8 @@ struct GetSourceOptions: ParsableArguments {
     var urls: [String] = []
     @Option(
         name: [.customShort("i", allowingJoined: true), .long],
-        help: "More of them from a file, a URL, or - for standard input: a URL or a JSON job on each line. May be repeated.",
+        help:
+            "More of them from a file, a URL, or - for standard input: a URL or a JSON job on each line. May be repeated.",
         completion: .file())
     var inputFile: [String] = []
     @Option(
