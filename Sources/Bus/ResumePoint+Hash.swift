@@ -7,7 +7,7 @@ extension Entity {
         [
             ("etag", etag ?? ""), ("last_modified", lastModified ?? ""),
             ("last_modified_strong", lastModifiedIsStrong ? "1" : "0"), ("total", total.map(String.init) ?? ""),
-            ("encoding", encoding), ("digest", digest?.description ?? ""),
+            ("encoding", encoding), ("digest", digest?.description ?? ""), ("resource", resource),
         ]
     }
 
@@ -15,7 +15,8 @@ extension Entity {
         self.init(
             etag: hash["etag"].nonEmpty, lastModified: hash["last_modified"].nonEmpty,
             lastModifiedIsStrong: hash["last_modified_strong"] == "1", total: hash["total"].flatMap { Int64($0) },
-            encoding: hash["encoding"] ?? "", digest: hash["digest"].flatMap { Job.Checksum($0) })
+            encoding: hash["encoding"] ?? "", digest: hash["digest"].flatMap { Job.Checksum($0) },
+            resource: hash["resource"] ?? "")
     }
 }
 
@@ -25,7 +26,7 @@ extension ResumePoint {
         let checks = blockChecks.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)" }.joined(separator: " ")
         return entity.fields + [
             ("generation", generation), ("store", store), ("file", file), ("source", source),
-            ("mixed", isMixed ? "1" : "0"), ("block_checks", checks),
+            ("landing", landing), ("mixed", isMixed ? "1" : "0"), ("block_checks", checks),
         ]
     }
 
@@ -35,7 +36,7 @@ extension ResumePoint {
         }
         self.init(
             generation: generation, store: store, file: file, entity: Entity(hash: hash), source: hash["source"] ?? "",
-            isMixed: hash["mixed"] == "1")
+            landing: hash["landing"] ?? "", isMixed: hash["mixed"] == "1")
         for (start, end) in offsets {
             guard let start = Int64(start), let end = Int64(end), start >= 0, start < end else { continue }
             self.offsets.insert(start..<end)

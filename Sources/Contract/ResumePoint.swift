@@ -12,6 +12,8 @@ package struct ResumePoint: Sendable, Equatable {
     /// The URL (of `urls`) that the bytes came from, masked: validators differ between mirrors by design, and a newly
     /// signed query is the same mirror.
     package var source: String
+    /// Where redirects of `source` led: the rest is asked for there. "" where there were none, and where the URL may be a secret.
+    package var landing: String
     /// Some bytes came from others: only a digest of the whole can prove them right.
     package var isMixed: Bool
     /// Durable bytes.
@@ -20,11 +22,12 @@ package struct ResumePoint: Sendable, Equatable {
     package var blockChecks: [Int64: UInt32]
 
     package init(
-        generation: String, store: String, file: String, entity: Entity, source: String,
+        generation: String, store: String, file: String, entity: Entity, source: String, landing: String = "",
         isMixed: Bool = false, offsets: ByteIntervals = ByteIntervals(), blockChecks: [Int64: UInt32] = [:]
     ) {
         (self.generation, self.store, self.file, self.entity, self.source) = (generation, store, file, entity, source)
-        (self.isMixed, self.offsets, self.blockChecks) = (isMixed, offsets, blockChecks)
+        (self.landing, self.isMixed) = (landing, isMixed)
+        (self.offsets, self.blockChecks) = (offsets, blockChecks)
     }
 }
 
@@ -42,13 +45,15 @@ package struct Entity: Sendable, Equatable {
     package var encoding: String
     /// What the server says the digest of the whole is: it verifies the file where the job has no checksum.
     package var digest: Job.Checksum?
+    /// Names the resource to which redirects led; "" where there were none. The validators are of that resource alone.
+    package var resource: String
 
     package init(
         etag: String? = nil, lastModified: String? = nil, lastModifiedIsStrong: Bool = false, total: Int64? = nil,
-        encoding: String = "", digest: Job.Checksum? = nil
+        encoding: String = "", digest: Job.Checksum? = nil, resource: String = ""
     ) {
         (self.etag, self.lastModified, self.lastModifiedIsStrong) = (etag, lastModified, lastModifiedIsStrong)
-        (self.total, self.encoding, self.digest) = (total, encoding, digest)
+        (self.total, self.encoding, self.digest, self.resource) = (total, encoding, digest, resource)
     }
 }
 

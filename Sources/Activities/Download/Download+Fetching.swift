@@ -105,14 +105,14 @@ extension Download {
         if let outcome = try await existing(transfer, landing, isUnmodified: true) { return .finished(outcome) }
         let entity: Entity
         let length: Int64?
-        switch Question(kind: .whole, isProven: false).decision(on: transfer.head) {
+        switch Question(kind: .whole, isProven: false, resource: landing.resource).decision(on: transfer.head) {
         case .takeWhole(let found, let announced): (entity, length) = (found, announced)
         case .fail(let failure): throw .failed(failure)
         default: throw .failed(Failure(.badResponse, "the server's answer does not fit the question"))
         }
         if let refusal = refusal(of: transfer.head, length) { throw .failed(refusal) }
         if let outcome = try await existing(transfer, landing, entity) { return .finished(outcome) }
-        let generation = beginGeneration(of: entity, named: suggestedName(transfer.head, landing.url))
+        let generation = beginGeneration(of: entity, from: landing, named: suggestedName(transfer.head, landing.url))
         if length.map(isSmall) != true { try await open(generation) }
         state.withLock { state in
             state.mirrors[mirror].landing = landing
@@ -141,7 +141,7 @@ extension Download {
     }
 
     /// A new one, whose partial file is not opened yet.
-    private func beginGeneration(of entity: Entity, named name: String) -> Generation {
+    private func beginGeneration(of entity: Entity, from landing: Landing, named name: String) -> Generation {
         state.withLock { state in
             // The token names a run's first generation; a restart within the run adds to it.
             let isFirst = state.generation == nil && resume?.generation != assignment.token
@@ -150,7 +150,8 @@ extension Download {
                 assignment.file, generation: assignment.token + suffix, suggested: name)
             let source = MaskedURL.text(state.mirrors[state.mirrors.current].url)
             let generation = Generation(
-                partial: partial, predecessor: state.generation?.standing, entity: entity, source: source)
+                partial: partial, predecessor: state.generation?.standing, entity: entity, source: source,
+                landing: landing.text)
             state.generation = generation
             return generation
         }

@@ -28,10 +28,12 @@ extension Download {
     private func isUnchanged(_ entity: Entity) async throws(TransferError) -> Bool {
         let conditions = Self.conditions(entity)
         for condition in conditions {
-            let (transfer, _) = try await exchange.ask(
+            let (transfer, landing) = try await exchange.ask(
                 mirrors[mirrors.current], [condition, .identity])
             defer { transfer.cancel() }
-            switch Question(kind: .changed(entity), isProven: false).decision(on: transfer.head) {
+            let question = Question(kind: .changed(entity), isProven: false, resource: landing.resource)
+            switch question.decision(on: transfer.head) {
+            case .unchanged where landing.resource != entity.resource: return false
             case .unchanged:
                 if transfer.head.hasContradictoryValidators { return false }
                 guard let modified = transfer.head.headers["last-modified"] else { continue }
@@ -88,11 +90,12 @@ extension Download {
         }
         let isOurs = isOurs(resume.source)
         let generation = Generation(
-            partial: partial, entity: resume.entity, source: resume.source, isMixed: resume.isMixed,
+            partial: partial, entity: resume.entity, source: resume.source, landing: resume.landing,
+            isMixed: resume.isMixed,
             inherited: resume.offsets.count)
         state.withLock { state in
             state.generation = generation
-            if isOurs { state.mirrors.noteEntity(resume.entity) }
+            if isOurs { state.mirrors.note(resume.entity, landing: resume.landing, assignment.cookies) }
         }
         // It may have lost its reservation, or never had one.
         try await partial.reserve(total)

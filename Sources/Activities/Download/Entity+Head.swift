@@ -7,14 +7,16 @@ extension ResponseHead {
 }
 
 extension Entity {
-    /// What a response tells of the version of the bytes that it carries. `total` is the whole entity's length.
-    init(_ head: ResponseHead, total: Int64?) {
+    /// What a response tells of the version of the bytes that it carries. `total` is the whole entity's length, `resource` is what
+    /// the response is of.
+    init(_ head: ResponseHead, total: Int64?, resource: String = "") {
         // Of two that differ nobody knows which one is right.
         let tellsVersion = !head.hasContradictoryValidators
         self.init(
             etag: tellsVersion ? head.headers["etag"] : nil,
             lastModified: tellsVersion ? head.headers["last-modified"] : nil, total: total,
-            encoding: head.headers["content-encoding"] ?? "", digest: DigestFields.checksum(head))
+            encoding: head.headers["content-encoding"] ?? "", digest: DigestFields.checksum(head),
+            resource: resource)
         if strongETag == nil, let modified = lastModified.flatMap(HTTPDate.parse),
             let date = head.headers["date"].flatMap(HTTPDate.parse)
         {
@@ -41,8 +43,8 @@ extension Entity {
 
     /// Whether a complete response (200) carries the same version, as far as its validators prove it.
     func isSame(as other: Entity) -> Bool {
-        guard encoding == other.encoding, total == other.total, !contradicts(other.digest),
-            !isModified(other.lastModified)
+        guard resource == other.resource, encoding == other.encoding, total == other.total,
+            !contradicts(other.digest), !isModified(other.lastModified)
         else { return false }
         if let mine = strongETag { return mine == other.strongETag }
         guard lastModifiedIsStrong, let mine = lastModified else { return false }

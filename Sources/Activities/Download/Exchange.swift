@@ -8,6 +8,15 @@ struct Landing: Sendable {
     /// Where the chain began: custom headers and credentials stay there.
     let origin: WebURL
     let cookies: CookieJar
+
+    /// There was a redirect, to another URL.
+    var isElsewhere: Bool { url != origin }
+
+    /// `Entity.resource` of what is there.
+    var resource: String { isElsewhere ? url.resource : "" }
+
+    /// As others may know it; "" where there was no redirect, or where the URL may be a secret.
+    var text: String { isElsewhere && url.query == nil ? url.withoutCredentials.text : "" }
 }
 
 /// One question to a server, through its redirects. Credentials, cookies and custom headers stay with their origin, but

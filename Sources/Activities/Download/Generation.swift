@@ -10,6 +10,8 @@ struct Generation: Sendable {
     var entity: Entity
     /// The URL, masked, that its bytes come from.
     let source: String
+    /// `ResumePoint.landing`.
+    let landing: String
     /// Bytes of other URLs than `source` are among them.
     var isMixed = false
     /// Bytes that an earlier run had brought.
@@ -25,8 +27,9 @@ struct Generation: Sendable {
     func resumePoint(_ checkpoint: Checkpoint? = nil, in store: any Store) -> ResumePoint? {
         partial.place.map { place in
             ResumePoint(
-                generation: name, store: store.id, file: place.file, entity: entity, source: source, isMixed: isMixed,
-                offsets: checkpoint?.offsets ?? ByteIntervals(), blockChecks: checkpoint?.blockChecks ?? [:])
+                generation: name, store: store.id, file: place.file, entity: entity, source: source,
+                landing: landing, isMixed: isMixed, offsets: checkpoint?.offsets ?? ByteIntervals(),
+                blockChecks: checkpoint?.blockChecks ?? [:])
         }
     }
 }

@@ -30,6 +30,8 @@ struct Question: Sendable {
     let kind: Kind
     /// A checksum will be compared with the whole file, so bytes may be joined without a validator.
     let isProven: Bool
+    /// What the answer is of: `Entity.resource`.
+    var resource = ""
 
     /// Where a 206 is accepted, and everything else.
     func decision(on head: ResponseHead) -> ResponseDecision {
@@ -70,7 +72,7 @@ struct Question: Sendable {
 
     private func whole(_ head: ResponseHead) -> ResponseDecision {
         let length: Int64? = if case .bytes(let count) = head.length { count } else { nil }
-        return .takeWhole(Entity(head, total: length), length: length)
+        return .takeWhole(Entity(head, total: length, resource: resource), length: length)
     }
 
     /// Some servers call the whole a part, of all bytes.
@@ -78,7 +80,7 @@ struct Question: Sendable {
         guard let answer = range(of: head), let total = answer.total, answer.range == 0..<total,
             head.length == .bytes(total)
         else { return nil }
-        return .takeWhole(Entity(head, total: total), length: total)
+        return .takeWhole(Entity(head, total: total, resource: resource), length: total)
     }
 
     /// The range that a part says it is; nil if it says none, or several.
@@ -106,6 +108,9 @@ struct Question: Sendable {
         }
         guard total == entity.total, (head.headers["content-encoding"] ?? "") == entity.encoding else {
             return .restart(why: "the remote file has changed its length")
+        }
+        guard resource == entity.resource || isProven else {
+            return .restart(why: "the URL leads elsewhere now, where a validator may mean another file")
         }
         guard repeatsValidator(head, of: entity) else {
             return .restartWhole(why: "the server's part does not say which version it is of")

@@ -44,8 +44,14 @@ struct Mirrors: Sendable {
         set { all[index] = newValue }
     }
 
-    /// What the current one has said in an earlier run.
-    mutating func noteEntity(_ entity: Entity) { all[current].entity = entity }
+    /// What the current one has said in an earlier run, and where it led then.
+    mutating func note(_ entity: Entity, landing: String, _ cookies: CookieJar) {
+        all[current].entity = entity
+        guard let origin = all[current].address, let url = WebURL(landing), url.resource == entity.resource else {
+            return
+        }
+        all[current].landing = Landing(url: url.withCredentials(of: origin), origin: origin, cookies: cookies)
+    }
 
     /// The mirror for extra connection number `number`. `hasDigest` says that the current one has sent the digest of the whole.
     func forExtra(_ number: Int, hasDigest: Bool) -> Int {

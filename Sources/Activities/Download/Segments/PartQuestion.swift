@@ -18,13 +18,20 @@ struct PartQuestion: Sendable {
     /// No other connection is there.
     let isOnly: Bool
 
-    /// A retry goes to the original URL: what it led to may have expired. So does a further connection that is refused where
-    /// the redirects of the first one led.
+    /// Asks where the redirects of the first response led, which is the same resource for certain. What they led to may have
+    /// expired, or its host may be gone: then the original URL is asked.
     func ask(_ download: Download) async throws(TransferError) -> Answer {
-        let landing = isOnly ? nil : download.mirrors[mirror].landing
-        let answer = try await ask(download, from: landing)
-        guard let landing, landing.url != landing.origin, case .refused(let decision) = answer, decision.isFinal else {
-            return answer
+        guard let landing = download.mirrors[mirror].landing, landing.isElsewhere else {
+            return try await ask(download, from: nil)
+        }
+        do throws(TransferError) {
+            let answer = try await ask(download, from: landing)
+            guard case .refused(let decision) = answer, decision.isFinal else { return answer }
+        } catch {
+            guard isOnly, case .failed(let failure) = error, Mirrors.isToBlame(for: failure.code), !Task.isCancelled
+            else {
+                throw error
+            }
         }
         return try await ask(download, from: nil)
     }
@@ -48,11 +55,11 @@ struct PartQuestion: Sendable {
             await transfer.discard()
             return .apart
         }
-        var expected = known ?? Entity(transfer.head, total: total)
+        var expected = known ?? Entity(transfer.head, total: total, resource: landing.resource)
         (expected.encoding, expected.digest) = (entity.encoding, entity.digest)
         let question = Question(
             kind: .part(position: range.lowerBound, end: range.upperBound, of: expected, ifRange: validator != nil),
-            isProven: download.isProven)
+            isProven: download.isProven, resource: landing.resource)
         let decision = question.decision(on: transfer.head)
         if case .takePart(_, let length) = decision { return .part(transfer, landing, expected, length: length) }
         await transfer.discard()

@@ -15,7 +15,8 @@ extension SegmentFetcher {
                 state.mirrors[connection.mirror].landing = landing
                 state.mirrors[connection.mirror].entity = entity
                 let source = MaskedURL.text(state.mirrors[connection.mirror].url)
-                if source != state.generation?.source { state.generation?.isMixed = true }
+                let isSame = source == state.generation?.source && landing.resource == state.generation?.entity.resource
+                if !isSame { state.generation?.isMixed = true }
             }
             failures.noteAnswer()
             receive(id, transfer, length: length, &group)
