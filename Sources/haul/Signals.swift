@@ -10,6 +10,8 @@ enum Signals {
 
     /// Ends the command as interrupted, whatever it does, until `terminations()` is asked for. What was ignored stays so: nohup.
     static func interruptCommand() {
+        // Swift's own handler tells where each thread is, and goes on.
+        signal(SIGQUIT, SIG_DFL)
         for number in [SIGTERM, SIGINT, SIGHUP] {
             let before = signal(number) { _ in _exit(130) }
             if let before, unsafeBitCast(before, to: Int.self) == unsafeBitCast(SIG_IGN, to: Int.self) {

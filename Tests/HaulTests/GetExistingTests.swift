@@ -26,6 +26,42 @@ import Testing
         #expect(bench.names == ["x.bin"])
     }
 
+    @Test(
+        "a file that was downloaded and has the wanted checksum stays, whatever its server has by now",
+        arguments: [200, 404])
+    func proven(_ status: Int) async throws {
+        let bench = GetBench()
+        let isNew = Shared(false)
+        let other = FileBytes(seed: 93, count: 100_000)
+        let origin = try OriginServer { request in
+            guard isNew.value else { return .file(Self.bytes, to: request) }
+            return status == 200 ? .file(other, etag: "\"v2\"", to: request) : OriginReply(status)
+        }
+        let checksum = "sha256:" + Self.bytes.sha256
+        #expect(try await bench.get("--checksum", checksum, origin.url("/x.bin")).status == 0)
+        isNew.change { $0 = true }
+        let get = try await bench.get("--checksum", checksum, origin.url("/x.bin"))
+        #expect(get.status == 0 && get.out.contains("unchanged  x.bin"), "\(get)")
+        #expect(bench.files.holds("x.bin", Self.bytes))
+    }
+
+    @Test("what is skipped because of another download of its name leaves nothing") func skippedLate() async throws {
+        let bench = GetBench()
+        let latch = Latch()
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(Self.bytes, to: request)
+            if request.path == "/b/x.bin" { reply.hold = (50_000, latch) }
+            return reply
+        }
+        let task = Task { try await bench.get("--if-exists", "skip", origin.url("/b/x.bin")) }
+        try await eventually("the first to begin") { bench.names.contains { $0.hasPrefix(".haul-") } }
+        bench.write("x.bin", "another's")
+        latch.open()
+        let get = try await task.value
+        #expect(get.status == 0 && get.out.contains("skipped"), "\(get)")
+        #expect(bench.names == ["x.bin"])
+    }
+
     @Test("another file stays, and the download says what is different") func other() async throws {
         let (bench, origin) = (GetBench(), try origin())
         bench.write("x.bin", "other")

@@ -1,3 +1,4 @@
+import Glibc
 import HaulContract
 import HaulTestSupport
 import Testing
@@ -51,6 +52,34 @@ import Testing
         bench.write("jar", "no cookie at all\n")
         let wrong = try await bench.get("-b", bench.files.file("jar"), origin.url("/c"))
         #expect(wrong.status == 2 && wrong.err.contains("line 1"), "\(wrong)")
+    }
+
+    @Test(
+        "a server that asks to be left alone for long is not waited for", arguments: ["3600", "99999999999999999999"])
+    func longWait(_ seconds: String) async throws {
+        let bench = GetBench()
+        let origin = try OriginServer { request in
+            request.number == 1 ? OriginReply(503, headers: [("Retry-After", seconds)]) : .file(Self.bytes, to: request)
+        }
+        let get = try await bench.get(origin.url("/a"))
+        #expect(get.status == 1 && get.out.contains("again in 1h00m, by the same command"), "\(get)")
+        #expect(try await bench.get(origin.url("/a")).status == 0)
+    }
+
+    @Test("SIGQUIT ends it at once") func quit() async throws {
+        let bench = GetBench()
+        let latch = Latch()
+        let origin = try OriginServer { request in
+            var reply = OriginReply.file(Self.bytes, to: request)
+            reply.hold = (500, latch)
+            return reply
+        }
+        let get = try bench.start([origin.url("/a")])
+        try await eventually("the request") { !origin.requests.isEmpty }
+        get.kill(SIGQUIT)
+        _ = try await get.wait()
+        #expect(origin.requests.count == 1)
+        latch.open()
     }
 
     @Test("the environment's proxies are used as curl uses them") func proxies() async throws {

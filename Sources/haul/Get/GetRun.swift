@@ -42,6 +42,8 @@ final class GetRun: Sendable {
     private let reporter: GetReporter
     private let state: Mutex<State>
     private let begun = ContinuousClock.now
+    /// A person does not wait longer for a server that asks to be left alone (Retry-After).
+    private static let longestWait = Duration.seconds(300)
 
     init(_ item: GetItem, _ settings: GetSettings, _ journal: Journal, _ reporter: GetReporter) {
         (self.item, self.settings, self.journal, self.reporter) = (item, settings, journal, reporter)
@@ -71,7 +73,7 @@ final class GetRun: Sendable {
         let own = isSame ? before?.completed : nil
         let standing = StandingFile(item, in: store, own: own)
         if item.ifExists == .skip, standing.isThere { return GetResult(end: .skipped, file: item.likelyPath) }
-        if own == nil, before?.isOpen != true, let file = await standing.answerUnasked() {
+        if before?.isOpen != true, let file = await standing.answerUnasked() {
             return result(of: file, standing, isUnchanged: true)
         }
         var record = GetRecord(item, run: Token.make(), completed: own)
@@ -138,9 +140,20 @@ final class GetRun: Sendable {
             let verdict = RetryPolicy.judge(failure, of: download, failed: failed, retries: retries)
             let wait: Duration
             switch verdict {
+            case .end where failure.code == .fileExists && item.ifExists == .skip:
+                // Nobody wants what has come.
+                await download.discard()
+                await journal.remove(item.key)
+                return GetResult(end: .skipped, file: item.likelyPath)
             case .end: return await fail(failure)
             case .carryOn(let delay): (wait, failed) = (delay, 0)
             case .retry(let delay): (wait, failed) = (delay, failed + 1)
+            }
+            guard wait <= Self.longestWait else {
+                let time = Units.duration(wait.secondsValue)
+                return await fail(
+                    Failure(failure.code, "\(failure.message); it is to be asked again in \(time), by the same command")
+                )
             }
             reporter.retrying(self, failure, after: wait, attempt: failed, of: retries)
             state.withLock { $0.view.phase = .retrying(at: .now + wait, why: failure.code.rawValue) }
@@ -283,9 +296,6 @@ final class GetRun: Sendable {
             return state.record.map { $0.isOpen || $0.completed != nil } ?? false
         }
         if isContinuable { await save(isDurable: false) } else { await journal.remove(item.key) }
-        if failure.code == .fileExists, item.ifExists == .skip {
-            return GetResult(end: .skipped, file: item.likelyPath)
-        }
         return GetResult(end: .failed(explained(failure)))
     }
 
