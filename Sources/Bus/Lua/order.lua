@@ -65,25 +65,36 @@ local function forgo(id, h, ending)
   if j and (j.url or j.urls) then renew(id, h, j, kept, h.again) end
 end
 
--- Notes a request that waits: for a run to hear of it, or for a job to come.
+-- Notes a request that waits: for a run to hear of it, or for a job to come. It may be older than one that waits already: what ends
+-- the job is one request, with a pause behind it if that is newer.
 local function ask(id, h, want, made)
-  local k = key(id)
-  -- What ends a job is not taken back, and a pause of before it is done by it.
-  if want == 'paused' and ends(h.want) then return call('HSET', k, 'behind', want .. ' ' .. whole(made)) end
-  if want == 'paused' and h.want and made < tonumber(h.wantat or 0) then return end
+  local k, waits, since = key(id), h.want, tonumber(h.wantat or 0)
+  local _, moment = behind_of(h)
+  if want == 'paused' then
+    -- What ends a job is not taken back, and a pause of before it is done by it.
+    if ends(waits) then
+      if made > tonumber(moment or 0) then call('HSET', k, 'behind', 'paused ' .. whole(made)) end
+      return
+    end
+    if made < since then return end
+  elseif waits == 'paused' and since > made and (h.state or not forgets(want)) then
+    call('HSET', k, 'behind', 'paused ' .. whole(since), 'want', want, 'wantat', whole(made))
+    return
+  end
   local is_kept = h.again and tonumber(h.again) <= made
   if h.state then
     -- What forgets the job has the last word, unless the job was pushed again since: to continue what was forgotten means nothing.
     local is_anew = is_kept and call('HEXISTS', spec(id), 'again_has_url') == 1
-    if forgets(h.want) and want ~= 'deleted' and not is_anew then want = h.want end
-  elseif h.want then
+    if forgets(waits) and want ~= 'deleted' and not is_anew then want = waits end
+    -- It stops the pushes of before the newer one of the two.
+    if ends(waits) then made = math.max(made, since) end
+  elseif waits then
     -- Nobody knows the job: what forgets it is done for the pushes of before it, and the newer of the two waits.
-    local older = made < tonumber(h.wantat or 0) and { want, made } or { h.want, tonumber(h.wantat or 0) }
+    local older = made < since and { want, made } or { waits, since }
     if forgets(older[1]) then call('HSET', k, 'asof', whole(math.max(older[2], tonumber(h.asof or 0)))) end
     if older[2] == made and older[1] == want then return end
   end
   call('HSET', k, 'want', want, 'wantat', whole(made))
-  local _, moment = behind_of(h)
   if moment and tonumber(moment) <= made then call('HDEL', k, 'behind') end
   if is_kept then forgo(id, h, ends(want)) end
 end
@@ -144,6 +155,8 @@ local function hear(id, value, retention, heard)
   if pushed > made then return end
   -- It was made before what it would undo.
   if want == 'running' and made < settled then return end
+  if want == 'paused' and made < tonumber(h.resumed or 0) then return end
+  if want == 'running' and st and not IS_FINAL[st] then call('HSET', k, 'resumed', whole(made)) end
   if not st then
     if want == 'running' then
       take_back(id, h)
@@ -157,13 +170,17 @@ local function hear(id, value, retention, heard)
   elseif IS_FINAL[st] then hear_final(id, h, want, given or seen, retention)
   elseif want == 'running' then
     if st ~= 'queued' then requeue(id, h, true, 'resumed', retention) end
-  else
+  elseif want == 'paused' then
     as_of(id, whole(made))
-    if ends(want) then
-      drop(id)
-      h.want = want
-      finish(id, h, 'cancelled', retention, '')
-    elseif st ~= 'paused' then pause(id, h, retention) end
+    if st ~= 'paused' then pause(id, h, retention) end
+  else
+    -- A pause that was heard already, and is newer, is for what is pushed between the two.
+    local later = st == 'paused' and settled > made and settled
+    if later then call('HSET', k, 'asof', whole(math.max(made, pushed))) else as_of(id, whole(made)) end
+    drop(id)
+    h.want, h.wantat = want, whole(made)
+    finish(id, h, 'cancelled', retention, '')
+    if later then hear(id, 'paused ' .. whole(later), retention, heard) end
   end
 end
 

@@ -210,11 +210,12 @@ end
 -- Reads the fields that decide what may happen to a job, and those that its events need.
 local function job(id)
   local v = call('HMGET', key(id), 'state', 'want', 'wantat', 'ticket', 'asof', 'token', 'again', 'worker', 'crashes', 'attempt',
-    'meta', 'reply_to', 'deadline_at', 'waiting', 'seq', 'pushed', 'begun', 'ahead', 'behind')
+    'meta', 'reply_to', 'deadline_at', 'waiting', 'seq', 'pushed', 'begun', 'ahead', 'behind', 'resumed')
   return { state = v[1] or nil, want = v[2] or nil, wantat = number(v[3]), ticket = v[4] or nil, asof = number(v[5]),
     token = v[6] or nil, again = number(v[7]), worker = v[8] or nil, crashes = tonumber(number(v[9])) or 0,
     attempt = tonumber(number(v[10])) or 0, meta = v[11] or nil, reply_to = v[12] or nil, deadline = number(v[13]), waiting = v[14] or nil,
-    seq = tonumber(number(v[15])) or 0, pushed = number(v[16]), begun = v[17] or nil, ahead = number(v[18]), behind = v[19] or nil }
+    seq = tonumber(number(v[15])) or 0, pushed = number(v[16]), begun = v[17] or nil, ahead = number(v[18]), behind = v[19] or nil,
+    resumed = number(v[20]) }
 end
 
 local function is_id(text) return type(text) == 'string' and #text <= 128 and string.find(text, ID) ~= nil end

@@ -1,0 +1,87 @@
+import HaulBus
+import HaulContract
+import HaulRedis
+import HaulTestSupport
+import Testing
+
+/// Requests and pushes count in the order of their moments, also if an older request is heard after a newer one.
+@Suite struct LateRequestTests {
+    /// So many milliseconds after a moment of a while ago.
+    enum Act: Sendable, CustomStringConvertible {
+        case push(Int64)
+        case ask(Request, Int64)
+
+        var description: String {
+            switch self {
+            case .push(let moment): "push@\(moment)"
+            case .ask(let request, let moment): "\(request)@\(moment)"
+            }
+        }
+    }
+
+    private static func later(_ f: QueueFixture) async throws -> Int64 { UnixTime.milliseconds - 60_000 }
+
+    private func act(_ act: Act, _ start: Int64, _ f: QueueFixture) async throws {
+        switch act {
+        case .push(let moment): try await f.push(#"{"url":"http://h/1","id":"1","at":\#(start + moment)}"#)
+        case .ask(let request, let moment): try await f.queue.request(request, of: ["1"], at: start + moment)
+        }
+    }
+
+    @Test(
+        "a run that has not heard of a request hears of an older one, too: the newer moment counts for what is pushed",
+        arguments: [
+            (Request.cancelled, Request.cancelled, JobState.cancelled), (.removed, .cancelled, nil),
+            (.deleted, .removed, nil), (.cancelled, .paused, .cancelled), (.cancelled, .removed, nil),
+            (.paused, .cancelled, .paused), (.paused, .removed, .paused),
+        ] as [(Request, Request, JobState?)])
+    func lowered(_ newer: Request, _ older: Request, _ end: JobState?) async throws {
+        let f = try await QueueFixture()
+        let start = try await Self.later(f)
+        try await act(.push(0), start, f)
+        let claim = try #require(try await f.claim())
+        for request in [Act.ask(newer, 1600), .ask(older, 400)] {
+            try await act(request, start, f)
+            try await f.tick()
+        }
+        try await act(.push(1000), start, f)
+        #expect(try await f.claim() == nil)
+        let heard = try await f.tick([claim]).requests.values.first
+        try await f.settle(claim, heard == .paused ? .paused : .cancelled)
+        #expect(try await f.claim() == nil)
+        #expect(try await f.state("1") == end)
+        try await act(.push(1601), start, f)
+        #expect(try await f.claim() != nil)
+        try await f.expectOrder()
+    }
+
+    @Test(
+        "of a job that is paused or not known",
+        arguments: [
+            ([.push(0), .ask(.paused, 1000), .ask(.removed, 700), .push(900)], .paused),
+            ([.push(0), .ask(.removed, 700), .ask(.paused, 1000), .push(900)], .paused),
+            ([.push(0), .ask(.removed, 700), .push(900), .ask(.paused, 1000)], .paused),
+            ([.ask(.removed, 700), .ask(.paused, 1000), .push(900)], .paused),
+            ([.push(0), .ask(.paused, 1000), .ask(.cancelled, 700), .push(900)], .paused),
+            ([.push(0), .ask(.paused, 1000), .ask(.cancelled, 700)], .cancelled),
+            ([.ask(.paused, 500), .ask(.cancelled, 400), .push(0)], .cancelled),
+            ([.ask(.cancelled, 400), .ask(.paused, 500), .push(0)], .cancelled),
+            ([.ask(.paused, 500), .ask(.cancelled, 400), .push(450)], .paused),
+            ([.push(0), .ask(.paused, 100), .ask(.running, 2000), .ask(.paused, 1000)], .queued),
+            ([.push(0), .ask(.running, 2000), .ask(.paused, 1000)], .queued),
+            ([.push(0), .ask(.running, 2000), .ask(.paused, 2001)], .paused),
+            ([.push(0), .ask(.running, 2000), .ask(.cancelled, 1000)], .cancelled),
+        ] as [([Act], JobState)])
+    func stopped(_ acts: [Act], _ end: JobState) async throws {
+        let f = try await QueueFixture()
+        let start = try await Self.later(f)
+        for each in acts {
+            try await act(each, start, f)
+            // What is pushed is taken, and what would run is in line again.
+            if let claim = try await f.claim() { try await f.settle(claim, .released(why: "test")) }
+            try await f.tick()
+        }
+        #expect(try await f.state("1") == end, "\(acts)")
+        try await f.expectOrder()
+    }
+}
