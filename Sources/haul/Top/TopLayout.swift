@@ -57,6 +57,7 @@ struct TopLayout {
         if let most = model.data.maxRunning { row.add("  at most \(most) at once", .warning) }
         if alive == 0, model.data.now > 0 { row.add("  nobody serves this queue", .bad) }
         let time = model.data.now > 0 ? String(Age.date(model.data.now).dropFirst(11)) + " " : ""
+        guard width - row.columns > time.count else { return row }
         row.add(String.spaces(width - row.columns - time.count))
         row.add(time, .dim)
         return row

@@ -43,11 +43,13 @@ extension TopModel {
         case .down, .character("j"): move(to: index + 1, height: height)
         case .pageUp, .control("b"): move(to: index - height, height: height)
         case .pageDown, .control("f"): move(to: index + height, height: height)
-        case .home, .character("g"): move(to: 0, height: height)
+        case .home, .character("g"):
+            move(to: 0, height: height)
+            isAtTop = true
         case .end, .character("G"): move(to: rows.count - 1, height: height)
         case .enter, .right:
             guard let selected else { return nil }
-            (mode, detail) = (.detail, TopDetail(id: selected))
+            (mode, detail, isAtTop) = (.detail, TopDetail(id: selected), false)
             return .open(selected)
         case .tab, .backTab: return show(turn(key == .tab ? 1 : -1))
         case .character(let digit) where ("1"..."7").contains(digit):
@@ -82,7 +84,7 @@ extension TopModel {
     }
 
     private mutating func show(_ view: JobState) -> TopAction {
-        (self.view, marked, selected, top) = (view, [], nil, 0)
+        (self.view, marked, selected, isAtTop) = (view, [], nil, true)
         arrange()
         return .read
     }

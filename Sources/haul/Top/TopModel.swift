@@ -42,6 +42,8 @@ struct TopModel: Sendable {
     var before = Mode.list
     var marked: Set<String> = []
     var selected: String?
+    /// The first row is selected, whichever job has it: nobody has chosen one since the list was opened.
+    var isAtTop = true
     /// The first of the rows that is on the screen.
     var top = 0
     var notice: String?
@@ -78,7 +80,9 @@ struct TopModel: Sendable {
         if isReversed { found.reverse() }
         rows = found
         marked.formIntersection(rows.map(\.id))
-        if selected.map({ id in !rows.contains { $0.id == id } }) ?? true {
+        if isAtTop {
+            (selected, top) = (rows.first?.id, 0)
+        } else if selected.map({ id in !rows.contains { $0.id == id } }) ?? true {
             selected = rows.isEmpty ? nil : rows[min(index, rows.count - 1)].id
         }
     }
@@ -88,6 +92,7 @@ struct TopModel: Sendable {
     /// Moves the selection, and the window of `height` rows with it.
     mutating func move(to index: Int, height: Int) {
         guard !rows.isEmpty else { return }
+        isAtTop = false
         selected = rows[min(max(0, index), rows.count - 1)].id
         scroll(height: height)
     }

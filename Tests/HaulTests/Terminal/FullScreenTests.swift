@@ -1,5 +1,6 @@
 import Foundation
 import Glibc
+import HaulRedis
 import HaulTestSupport
 import Testing
 
@@ -90,6 +91,37 @@ import Testing
         terminal.type("\u{3}")
         #expect(try await process.wait() == 130)
         expectRestored(terminal)
+    }
+
+    @Test(
+        "with 10,000 running jobs a frame is what has changed, and the screen is never cleared for it",
+        arguments: [(80, 24), (120, 40), (200, 60), (40, 10)] as [(UInt16, UInt16)])
+    func frames(_ columns: UInt16, _ rows: UInt16) async throws {
+        let bench = try await CommandBench()
+        let redis = Redis(try RedisURL(bench.server.url), name: "test")
+        try await TopReaderTests.fill(redis, 10_000)
+        let terminal = try PseudoTerminal(rows: rows, columns: columns)
+        let process = try top(bench, terminal)
+        try await eventually("all of them, down to the last row", within: .seconds(30)) {
+            let parts = terminal.text.components(separatedBy: "http://h/0")
+            return parts.count > 1 && parts[0].contains("10.0k") && parts.last!.contains("\u{1B}[\(rows);1H")
+        }
+        terminal.forget()
+        // It changes the counts, and no row of the list.
+        try await redis.send(Command("ZADD", "haul:{default}:paused", "1", "more"))
+        try await eventually("the change", within: .seconds(30)) {
+            terminal.text.contains("paused 1") || terminal.text.contains("pau 1")
+        }
+        let text = terminal.text
+        #expect(!text.contains("\u{1B}[2J"))
+        // Each row that is drawn begins with its place.
+        let drawn = text.matches(of: /\x1B\[(\d+);1H/).compactMap { Int($0.1) }
+        #expect(!drawn.isEmpty && drawn.allSatisfy { $0 <= Int(rows) }, "\(drawn)")
+        #expect(!text.contains("http://h/"), "a row that has not changed was drawn")
+        terminal.type("q")
+        #expect(try await process.wait() == 0)
+        expectRestored(terminal)
+        await redis.close()
     }
 
     @Test("without a terminal it prints one screen, and nothing that steers one") func once() async throws {

@@ -66,6 +66,34 @@ import Testing
         #expect(model.rows.first?.id == "job-0")
     }
 
+    @Test("the first row stays selected until somebody chooses a job, which then stays selected wherever it goes")
+    func selection() {
+        var model = TopLayoutTests.model(20)
+        func turn() {
+            var data = model.data
+            data.rows = data.rows.map { row in
+                var row = row
+                row.speed = 1_000_000 - row.speed
+                return row
+            }
+            model.apply(data)
+        }
+        #expect(model.selected == "job-19")
+        turn()
+        #expect(model.selected == "job-0" && model.rows.first?.id == "job-0" && model.top == 0)
+        _ = press("j", &model)
+        let chosen = model.selected
+        #expect(chosen == "job-1")
+        turn()
+        #expect(model.selected == chosen && model.selectedIndex == 18)
+        _ = press("g", &model)
+        turn()
+        #expect(model.selected == "job-0")
+        _ = press("\n", &model)
+        turn()
+        #expect(model.selected == "job-0" && model.detail?.id == "job-0")
+    }
+
     @Test("a job is opened and left, and its events are kept, progress in one line") func detail() throws {
         var model = TopLayoutTests.model(20)
         #expect(press("\n", &model) == [.open("job-19")])

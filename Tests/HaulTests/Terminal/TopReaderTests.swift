@@ -11,7 +11,7 @@ import Testing
     private static let key = "haul:{default}:"
 
     /// So many running jobs as a fleet would have written them, 1000 bytes per second each.
-    private func fill(_ redis: Redis, _ count: Int) async throws {
+    static func fill(_ redis: Redis, _ count: Int) async throws {
         for start in stride(from: 0, to: count, by: 500) {
             let calls = (start..<min(count, start + 500)).flatMap { number in
                 [
@@ -34,7 +34,7 @@ import Testing
         let queue = Queue(.default, redis: redis)
         var costs: [Int] = []
         for count in [1000, 10_000] {
-            try await fill(redis, count)
+            try await Self.fill(redis, count)
             let reader = TopReader(queue)
             var focus = TopReader.Focus()
             // The first reading meets all of them.
@@ -54,7 +54,7 @@ import Testing
     @Test("what begins and ends is noticed within a round over all running jobs") func rounds() async throws {
         let server = try await RedisServer()
         let redis = Redis(try RedisURL(server.url), name: "test")
-        try await fill(redis, 1200)
+        try await Self.fill(redis, 1200)
         let reader = TopReader(Queue(.default, redis: redis))
         #expect(try await reader.read(TopReader.Focus()).rows.count == 1200)
         try await redis.send(Command("ZREM", Self.key + "leases", "j7", "j900"))
