@@ -78,13 +78,16 @@ struct Get: AsyncParsableCommand {
     }
 
     private func forget(_ left: Leavings, _ settings: GetSettings) async throws {
+        let reporter = makeReporter()
         for record in await left.records(besides: []) {
             let store: any Store
             do { store = try await settings.stores.store(record.root) } catch {
                 throw ExitStatus.because(.usage, error.message)
             }
             await left.forget(record, in: store)
+            reporter.note("removed what was there of \(Leavings.name(of: record)) (\(record.root))")
         }
+        await reporter.flush()
     }
 
     func makeReporter() -> GetReporter {

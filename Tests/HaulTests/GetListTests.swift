@@ -25,11 +25,13 @@ import Testing
               header=X-One: 1
               referer=http://r/
             {"url":"\(origin.url("/c"))","path":"deep/c","if_exists":"skip","headers":{"X-Two":"2"}}
+            {"url":"\(origin.url("/d"))","method":"POST","body":"x=1"}
             """
         let get = try await bench.get("-i", "-", "--retries", "0", input: list)
         #expect(get.status == 0, "\(get)")
         for name in ["a", "sub/named", "deep/c"] { #expect(bench.files.holds(name, Self.bytes)) }
-        #expect(get.out.split(separator: "\n").count == 3)
+        #expect(get.out.split(separator: "\n").count == 4)
+        #expect(origin.requests.first { $0.path == "/d" }?.method == "POST" && bench.names.contains("d"))
         #expect(get.out.contains("completed  sub/named") && get.out.contains("sha256 (given)"))
         let second = try #require(origin.requests.first { $0.path == "/b" })
         #expect(second.headers["x-one"] == "1" && second.headers["referer"] == "http://r/")

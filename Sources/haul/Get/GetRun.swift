@@ -306,9 +306,11 @@ final class GetRun: Sendable {
             failure.message =
                 "\(view.name) came while this was under way: choose --if-exists overwrite or rename, and it goes on"
         }
-        if failure.code == .tls, item.isSchemeAssumed {
-            failure.message += " (the URL has no scheme, so https was meant)"
+        if failure.code == .tls {
+            if item.isSchemeAssumed { failure.message += " (the URL has no scheme, so https was meant)" }
+            if failure.message.contains("certificate") { failure.message += "; --ca FILE trusts one more authority" }
         }
+        if failure.code == .http(401) { failure.message += "; -u USER, --bearer or --netrc give them" }
         return failure
     }
 

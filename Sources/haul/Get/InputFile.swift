@@ -37,6 +37,8 @@ enum InputFile {
             default: entry.members.append((member.name, member.raw))
             }
         }
+        // What sends a body has to have one. Nobody is told of it here.
+        if !members.contains(where: { $0.name == "id" }) { entry.members.append(("id", "\"get\"")) }
         return entry
     }
 

@@ -24,12 +24,14 @@ struct Leavings {
     /// One line for a person; nil if there is nothing to say.
     static func words(_ records: [GetRecord]) -> String? {
         guard !records.isEmpty else { return nil }
-        let names = records.prefix(3).map { $0.resume?.file ?? $0.item?.label ?? $0.key }
+        let names = records.prefix(3).map(name)
         let more = records.count > 3 ? " and \(records.count - 3) more" : ""
         let what = records.count == 1 ? "a download" : "\(records.count) downloads"
         return "an earlier haul get left \(what) unfinished (\(names.joined(separator: ", "))\(more)): "
             + "--continue goes on, --forget removes what is there"
     }
+
+    static func name(of record: GetRecord) -> String { record.resume?.file ?? record.item?.label ?? record.key }
 
     /// Removes the partial file and the record.
     func forget(_ record: GetRecord, in store: any Store) async {
