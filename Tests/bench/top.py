@@ -1,0 +1,191 @@
+#!/usr/bin/env python3
+"""Looks at `haul top` on terminals of four sizes, beside a queue with many jobs and a real worker.
+
+    Tests/bench/top.py .build/release/haul --running 1000 --queued 9000
+    Tests/bench/top.py .build/release/haul --screens DIRECTORY    # and writes the screens as text; needs pyte from PyPI
+
+For each size it prints how many frames came, bytes for each, how often all of the screen was cleared after the first one, and the
+CPU time. redis-server, an origin that sends a few bytes each second, the worker and the terminals are its own, on loopback.
+"""
+
+import argparse
+import asyncio
+import fcntl
+import json
+import os
+import pathlib
+import pty
+import resource
+import select
+import shutil
+import signal
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import threading
+import time
+
+SIZES = [(80, 24), (120, 40), (200, 60), (40, 10)]
+LENGTH = 50_000_000
+# Of one worker: a process may open so many files.
+SLOTS = 5000
+
+
+async def serve(reader, writer, pause):
+    """Any file, a kilobyte at a time."""
+    try:
+        while True:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            first = 0
+            for line in head.split("\r\n"):
+                if line.lower().startswith("range: bytes="):
+                    first = int(line.split("=")[1].split("-")[0])
+            status = "206 Partial Content" if first else "200 OK"
+            span = f"Content-Range: bytes {first}-{LENGTH - 1}/{LENGTH}\r\n" if first else ""
+            writer.write(
+                f'HTTP/1.1 {status}\r\nETag: "v1"\r\nAccept-Ranges: bytes\r\n{span}'
+                f"Content-Length: {LENGTH - first}\r\n\r\n".encode())
+            while first < LENGTH:
+                writer.write(bytes(1000))
+                await writer.drain()
+                first += 1000
+                await asyncio.sleep(pause)
+    except (OSError, asyncio.IncompleteReadError):
+        pass
+    finally:
+        writer.close()
+
+
+def start_origin(pause):
+    loop, ready = asyncio.new_event_loop(), threading.Event()
+    port = []
+
+    def run():
+        asyncio.set_event_loop(loop)
+        server = loop.run_until_complete(asyncio.start_server(lambda *ends: serve(*ends, pause), "127.0.0.1", 0, backlog=4096))
+        port.append(server.sockets[0].getsockname()[1])
+        ready.set()
+        loop.run_forever()
+
+    threading.Thread(target=run, daemon=True).start()
+    ready.wait()
+    return port[0]
+
+
+def watch(haul, environment, columns, rows, seconds):
+    """Runs `haul top` for so long. Returns its frames, its CPU seconds, and all that it wrote."""
+    child, terminal = pty.fork()
+    if child == 0:
+        os.execve(haul, [haul, "top"], environment)
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    os.kill(child, signal.SIGWINCH)
+    frames, output, last = [], b"", 0.0
+    waiter = select.poll()
+    waiter.register(terminal, select.POLLIN)
+    end = time.time() + seconds
+    while time.time() < end:
+        if not waiter.poll(100):
+            continue
+        try:
+            piece = os.read(terminal, 1 << 20)
+        except OSError:
+            break
+        output += piece
+        # One frame is written at once: what follows within 50 ms belongs to it.
+        if frames and time.time() - last < 0.05:
+            frames[-1] += piece
+        else:
+            frames.append(piece)
+        last = time.time()
+    os.write(terminal, b"q")
+    _, status, usage = os.wait4(child, 0)
+    os.close(terminal)
+    return frames, usage.ru_utime + usage.ru_stime, output, status
+
+
+def screen(output, columns, rows):
+    import pyte
+
+    view = pyte.Screen(columns, rows)
+    pyte.ByteStream(view).feed(output)
+    return "\n".join(line.rstrip() for line in view.display) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("haul")
+    parser.add_argument("--running", type=int, default=1000, help="slots of all workers")
+    parser.add_argument("--queued", type=int, default=9000)
+    parser.add_argument("--seconds", type=int, default=15)
+    parser.add_argument("--screens")
+    options = parser.parse_args()
+    # Each job is a connection at both ends, and a file.
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    workers = -(-options.running // SLOTS)
+    haul = os.path.abspath(options.haul)
+    place = pathlib.Path(tempfile.mkdtemp(prefix="haul-top-"))
+    socket = place / "redis.sock"
+    url = f"unix://{socket}"
+    processes = []
+    try:
+        processes.append(subprocess.Popen(
+            ["redis-server", "--port", "0", "--unixsocket", str(socket), "--save", "", "--dir", str(place)],
+            stdout=subprocess.DEVNULL))
+        while subprocess.run(["redis-cli", "-s", str(socket), "PING"], capture_output=True).returncode:
+            time.sleep(0.1)
+        port = start_origin(max(1, options.running / 1000))
+        count = options.running + options.queued
+        lines = "".join(
+            "LPUSH haul:{default}:jobs '%s'\n" % json.dumps(
+                {"id": f"job-{n:05}", "url": f"http://127.0.0.1:{port}/{n}.mkv", "path": f"films/{n}.mkv"})
+            for n in range(count))
+        subprocess.run(["redis-cli", "-s", str(socket)], input=lines.encode(), stdout=subprocess.DEVNULL, check=True)
+        (place / "root").mkdir()
+        log = open(place / "log", "w")
+        for number in range(workers):
+            slots = str(options.running // workers)
+            processes.append(subprocess.Popen(
+                [haul, "worker", "--redis", url, "--root", str(place / "root"), "--slots", slots, "--name", f"w{number + 1}",
+                 "--connections", "1", "--connections-per-host", slots, "--allow-private", "--allow-address",
+                 "127.0.0.0/8"], stdout=log, stderr=log))
+        end = time.time() + 120
+        while time.time() < end:
+            got = subprocess.run(
+                ["redis-cli", "-s", str(socket), "ZCARD", "haul:{default}:leases"], capture_output=True, text=True).stdout
+            if int(got or 0) >= options.running:
+                break
+            time.sleep(0.5)
+        print(f"{got.strip()} jobs run, {count - int(got)} wait")
+        environment = dict(os.environ, HAUL_REDIS=url, TERM="xterm", LANG="C.UTF-8")
+        print("size     frames  first  median  largest  bytes/s  clears  CPU ms/s")
+        for columns, rows in SIZES:
+            frames, cpu, output, status = watch(haul, environment, columns, rows, options.seconds)
+            # The first second draws all of it: before and after the size is known.
+            later = [len(frame) for frame in frames[2:]] or [0]
+            clears = sum(frame.count(b"\x1b[2J") for frame in frames[2:])
+            size = f"{columns}x{rows}"
+            print(
+                f"{size:8} {len(frames):6} {max(map(len, frames[:2])):6} {statistics.median(later):7.0f} {max(later):8} "
+                f"{sum(later) / options.seconds:8.0f} {clears:7} {1000 * cpu / options.seconds:9.1f}"
+                + ("" if status == 0 else f"  status {status}"), flush=True)
+            if options.screens:
+                pathlib.Path(options.screens).mkdir(exist_ok=True)
+                text = screen(b"".join(frames), columns, rows)
+                (pathlib.Path(options.screens) / f"{size}-{options.running}.txt").write_text(text)
+    finally:
+        for process in reversed(processes):
+            process.terminate()
+        for process in reversed(processes):
+            try:
+                process.wait(15)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        shutil.rmtree(place, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,530 @@
+#!/usr/bin/env python3
+"""Runs what docs/get.md says of haul get, aria2, wget2 and curl, against a server of its own on loopback.
+
+    Tests/peers/downloaders.py .build/release/haul            # all rows, two minutes
+    Tests/peers/downloaders.py .build/release/haul kill name  # rows whose names begin so
+
+It prints a table: a row for each question, and what each program did. It ends what it starts, and leaves nothing.
+"""
+
+import base64
+import email.utils
+import hashlib
+import http.server
+import os
+import pathlib
+import random
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+TOOLS = ("haul", "aria2", "wget2", "curl")
+OLD, NEW = "Sun, 06 Nov 1994 08:49:37 GMT", "Mon, 07 Nov 1994 08:49:37 GMT"
+SIZE = 2_000_000
+VERSIONS = [random.Random(seed).randbytes(SIZE) for seed in (1, 2)]
+SHA = [hashlib.sha256(body).hexdigest() for body in VERSIONS]
+
+
+class Origin:
+    """What the handlers share."""
+
+    def __init__(self):
+        self.lock, self.open = threading.Lock(), 0
+        self.reset()
+
+    def reset(self):
+        with self.lock:
+            self.requests, self.most, self.version, self.failures, self.sent = [], 0, 0, {}, 0
+
+    def rest(self):
+        """What was broken off is still being sent for a moment."""
+        end = time.time() + 10
+        while self.open and time.time() < end:
+            time.sleep(0.02)
+
+    def seen(self, header):
+        with self.lock:
+            return [headers.get(header) for _, _, headers in self.requests if headers.get(header)]
+
+
+ORIGIN = Origin()
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def answer(self, status, body=b"", **headers):
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def do_GET(self):
+        path = self.path.split("?")[0]
+        if path.startswith("http://"):
+            path = "/" + path.split("/", 3)[3]
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        with ORIGIN.lock:
+            ORIGIN.requests.append((self.command, self.path, headers))
+        if path.startswith("/basic") and not headers.get("authorization", "").startswith("Basic"):
+            return self.answer(401, WWW_Authenticate='Basic realm="r"')
+        if path.startswith("/digest") and not headers.get("authorization", "").startswith("Digest"):
+            return self.answer(401, WWW_Authenticate='Digest realm="r", nonce="n", qop="auth", algorithm=MD5')
+        if path.startswith("/bearer") and headers.get("authorization") != "Bearer token":
+            return self.answer(401)
+        if path.startswith("/cookie") and "a=b" not in headers.get("cookie", ""):
+            return self.answer(403)
+        if path.startswith("/absent"):
+            return self.answer(404)
+        if path.startswith("/trouble"):
+            with ORIGIN.lock:
+                count = ORIGIN.failures[path] = ORIGIN.failures.get(path, 0) + 1
+            if count == 1:
+                return self.answer(503)
+        if path == "/page.html":
+            return self.answer(200, b'<html><a href="/linked.bin">x</a></html>', Content_Type="text/html")
+        if path == "/robots.txt":
+            return self.answer(404)
+        if path == "/list.meta4":
+            return self.answer(200, metalink(self.server.server_port), Content_Type="application/metalink4+xml")
+        self.file(path, headers)
+
+    do_HEAD = do_POST = do_GET
+
+    def file(self, path, headers):
+        with ORIGIN.lock:
+            version = ORIGIN.version
+        body, etag, date = VERSIONS[version], f'"v{version}"', (OLD, NEW)[version]
+        if path.startswith("/once"):
+            body = body[:50_000]
+        since = headers.get("if-modified-since") if "if-none-match" not in headers else None
+        is_old = since and email.utils.parsedate_to_datetime(since) >= email.utils.parsedate_to_datetime(date)
+        if headers.get("if-none-match") == etag or is_old:
+            return self.answer(304, ETag=etag)
+        first, last = 0, len(body) - 1
+        span, condition = headers.get("range"), headers.get("if-range")
+        status = 200
+        if span and (condition is None or condition in (etag, date)):
+            start, _, end = span.removeprefix("bytes=").partition("-")
+            first, last = int(start or 0), min(int(end or last), last)
+            if first > last:
+                return self.answer(416, Content_Range=f"bytes */{len(body)}")
+            status = 206
+        self.send_response(status)
+        self.send_header("ETag", etag)
+        self.send_header("Last-Modified", date)
+        self.send_header("Accept-Ranges", "bytes")
+        if path.startswith("/setcookie"):
+            self.send_header("Set-Cookie", "kept=yes; Max-Age=9999; Path=/")
+        if path.startswith("/wrongdigest"):
+            self.send_header("Repr-Digest", "sha-256=:" + base64.b64encode(bytes(32)).decode() + ":")
+        if status == 206:
+            self.send_header("Content-Range", f"bytes {first}-{last}/{len(body)}")
+        self.send_header("Content-Length", str(last + 1 - first))
+        self.end_headers()
+        if self.command == "HEAD":
+            return
+        with ORIGIN.lock:
+            ORIGIN.open += 1
+            ORIGIN.most = max(ORIGIN.most, ORIGIN.open)
+        try:
+            for position in range(first, last + 1, 20_000):
+                piece = body[position : min(position + 20_000, last + 1)]
+                self.wfile.write(piece)
+                with ORIGIN.lock:
+                    ORIGIN.sent += len(piece)
+                if path.startswith("/slow"):
+                    time.sleep(0.05)
+        except OSError:
+            self.close_connection = True
+        finally:
+            with ORIGIN.lock:
+                ORIGIN.open -= 1
+
+
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+    def handle_error(self, *_):
+        pass
+
+
+def metalink(port):
+    return f"""<?xml version="1.0"?><metalink xmlns="urn:ietf:params:xml:ns:metalink"><file name="meta.bin">
+<size>{SIZE}</size><hash type="sha-256">{SHA[0]}</hash><url priority="1">http://127.0.0.1:{port}/absent.bin</url>
+<url priority="2">http://127.0.0.1:{port}/f.bin</url></file></metalink>""".encode()
+
+
+class Bench:
+    """One program in a directory of its own."""
+
+    def __init__(self, tool, program, root, port):
+        self.tool, self.program, self.port = tool, program, port
+        self.place = pathlib.Path(tempfile.mkdtemp(dir=root))
+        self.home = pathlib.Path(tempfile.mkdtemp(dir=root))
+        self.environment = {
+            "PATH": os.environ["PATH"], "HOME": str(self.home), "XDG_STATE_HOME": str(self.home), "LANG": "C.UTF-8",
+        }
+        ORIGIN.rest()
+        ORIGIN.reset()
+
+    def url(self, path):
+        return f"http://127.0.0.1:{self.port}/{path}"
+
+    def command(self, arguments):
+        quiet = {
+            "haul": ["get"], "aria2": ["-q", "--no-conf"], "wget2": ["-q", "--no-robots"], "curl": ["-sS", "-f"],
+        }[self.tool]
+        return [self.program, *quiet, *arguments]
+
+    def start(self, *arguments):
+        return subprocess.Popen(
+            self.command(arguments), cwd=self.place, env=self.environment, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+    def run(self, *arguments, seconds=25):
+        process = self.start(*arguments)
+        try:
+            self.output = process.communicate(timeout=seconds)[0]
+        except subprocess.TimeoutExpired:
+            process.kill()
+            self.output = process.communicate()[0]
+            return "hangs"
+        return process.returncode
+
+    def kill(self, *arguments):
+        """Runs it, and ends it by SIGKILL once the server has sent a fifth."""
+        process = self.start(*arguments)
+        end = time.time() + 10
+        while ORIGIN.sent < SIZE // 3 and time.time() < end:
+            time.sleep(0.02)
+        time.sleep(1.2)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+
+    def names(self):
+        return sorted(name.name for name in self.place.iterdir() if not name.name.startswith("."))
+
+    def content(self, name):
+        path = self.place / name
+        return path.read_bytes() if path.exists() else None
+
+    def version(self, name):
+        """Which version of the remote file it is."""
+        content = self.content(name)
+        if content is None:
+            return "no file"
+        if content in VERSIONS:
+            return ("old", "new")[VERSIONS.index(content)]
+        return f"wrong, {len(content)} bytes"
+
+
+# One function for each row. The options of each program are those of the table; None: it has none by its manual.
+
+def each(bench, **options):
+    return options.get(bench.tool)
+
+
+def row_segments(b):
+    options = each(b, haul=["-x", "4"], aria2=["-x4", "-s4", "-k1M"], wget2=["--chunk-size=500K", "--max-threads=4"], curl=["-O"])
+    status = b.run(*options, b.url("slow.bin"))
+    return f"{ORIGIN.most} at once, {b.version('slow.bin')}, status {status}"
+
+
+def row_files(b):
+    options = each(b, haul=["-j", "4", "-x1"], aria2=["-j4", "-s1", "-Z"], wget2=["--max-threads=4"], curl=["-Z", "--remote-name-all"])
+    status = b.run(*options, *[b.url(f"slow{n}.bin") for n in range(4)])
+    return f"{ORIGIN.most} at once, {len(b.names())} files, status {status}"
+
+
+def continuing(b):
+    return each(b, haul=["-x1"], aria2=["-s1", "-c", "--auto-save-interval=1", "--file-allocation=none"], wget2=["-c"], curl=["-O", "-C", "-"])
+
+
+def row_kill_continues(b):
+    b.kill(*continuing(b), b.url("slow.bin"))
+    ORIGIN.requests.clear()
+    before = ORIGIN.sent
+    status = b.run(*continuing(b), b.url("slow.bin"))
+    ranges = [value for value in ORIGIN.seen("range")]
+    return f"{b.version('slow.bin')}, {'range asked' if ranges else 'all fetched again'}, {(ORIGIN.sent - before) // 1000} KB, status {status}"
+
+
+def row_kill_changed(b):
+    b.kill(*continuing(b), b.url("slow.bin"))
+    ORIGIN.version = 1
+    status = b.run(*continuing(b), b.url("slow.bin"))
+    return f"{b.version('slow.bin')}, status {status}"
+
+
+def row_kill_name(b):
+    b.kill(*continuing(b), b.url("slow.bin"))
+    return ("unfinished under the final name" if "slow.bin" in b.names() else "no final name") + f": {b.names()}"
+
+
+def row_name_after_error(b):
+    options = each(b, haul=["--checksum", "sha256:" + "0" * 64], aria2=["--checksum=sha-256=" + "0" * 64], wget2=None, curl=None)
+    if options is None:
+        return "no option"
+    status = b.run(*options, b.url("f.bin"))
+    return f"status {status}, left: {b.names()}"
+
+
+def row_synced(b):
+    if not shutil.which("strace"):
+        return "not run: no strace"
+    options = each(b, haul=[], aria2=[], wget2=["--fsync-policy=on"], curl=["-O"])
+    log = b.home / "strace"
+    command = ["strace", "-f", "-qq", "-o", str(log), "-e", "trace=fsync,fdatasync,syncfs,sync_file_range"] + b.command([*options, b.url("f.bin")])
+    subprocess.run(command, cwd=b.place, env=b.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=30)
+    return f"{sum('sync' in line for line in log.read_text().splitlines())} calls"
+
+
+def row_list(b):
+    (b.home / "list").write_text(b.url("a.bin") + "\n" + b.url("b.bin") + "\n")
+    (b.home / "config").write_text(f'remote-name-all\nurl = "{b.url("a.bin")}"\nurl = "{b.url("b.bin")}"\n')
+    options = each(b, haul=["-i"], aria2=["-i"], wget2=["-i"], curl=["-K"])
+    status = b.run(*options, str(b.home / ("config" if b.tool == "curl" else "list")))
+    return f"{b.names()}, status {status}"
+
+
+def row_places(b):
+    options = each(b, haul=["-d", "d/e", "-o", "n"], aria2=["-d", "d/e", "-o", "n"], wget2=["-P", "d/e", "-O", "n"], curl=["--create-dirs", "--output-dir", "d/e", "-o", "n"])
+    status = b.run(*options, b.url("f.bin"))
+    found = [str(path.relative_to(b.place)) for path in b.place.rglob("n")]
+    return f"{found}, status {status}"
+
+
+def row_stdout(b):
+    options = each(b, haul=["-o", "-"], aria2=["-o", "-"], wget2=["-O", "-"], curl=[])
+    status = b.run(*options, b.url("f.bin"))
+    return f"{'whole' if VERSIONS[0] in (b.output or b'') else 'nothing'} on standard output, files {b.names()}, status {status}"
+
+
+def row_headers(b):
+    options = each(b, haul=["-H", "X-One: 1", "-A", "me"], aria2=["--header=X-One: 1", "-Ume"], wget2=["--header=X-One: 1", "-Ume"], curl=["-O", "-H", "X-One: 1", "-A", "me"])
+    b.run(*options, b.url("f.bin"))
+    return f"{ORIGIN.seen('x-one')[:1]} {ORIGIN.seen('user-agent')[:1]}"
+
+
+def login(b):
+    return each(b, haul=["-u", "u:p"], aria2=["--http-user=u", "--http-passwd=p"], wget2=["--user=u", "--password=p"], curl=["-O", "--anyauth", "-u", "u:p"])
+
+
+def row_basic(b):
+    return f"{b.run(*login(b), b.url('basic.bin'))}, {b.version('basic.bin')}"
+
+
+def row_digest_login(b):
+    return f"{b.run(*login(b), b.url('digest.bin'))}, {b.version('digest.bin')}"
+
+
+def row_bearer(b):
+    options = each(b, haul=["--bearer", "token"], aria2=["--header=Authorization: Bearer token"], wget2=["--header=Authorization: Bearer token"], curl=["-O", "--oauth2-bearer", "token"])
+    return f"{b.run(*options, b.url('bearer.bin'))}, {b.version('bearer.bin')}"
+
+
+def row_netrc(b):
+    netrc = b.home / ".netrc"
+    netrc.write_text("machine 127.0.0.1 login u password p\n")
+    netrc.chmod(0o600)
+    results = []
+    for options in each(b, haul=[[], ["--netrc"]], aria2=[[]], wget2=[[]], curl=[["-O"], ["-O", "-n"]]):
+        status = b.run(*options, b.url("basic.bin"))
+        results.append(f"{' '.join(options) or 'by default'}: {status}")
+    return ", ".join(results)
+
+
+def row_cookies(b):
+    jar = b.home / "jar"
+    jar.write_text("# Netscape HTTP Cookie File\n127.0.0.1\tFALSE\t/\tFALSE\t4102444800\ta\tb\n")
+    options = each(b, haul=["-b"], aria2=["--load-cookies"], wget2=["--load-cookies"], curl=["-O", "-b"])
+    option = [options[-1] + "=" + str(jar)] if b.tool in ("aria2", "wget2") else [*options, str(jar)]
+    return f"{b.run(*option, b.url('cookie.bin'))}, {b.version('cookie.bin')}"
+
+
+def row_cookies_saved(b):
+    jar = b.home / "jar"
+    options = each(b, haul=None, aria2=[f"--save-cookies={jar}"], wget2=[f"--save-cookies={jar}"], curl=["-O", "-c", str(jar)])
+    if options is None:
+        return "no option"
+    b.run(*options, b.url("setcookie.bin"))
+    return "saved" if jar.exists() and "kept" in jar.read_text() else "not saved"
+
+
+def row_server_digest(b):
+    options = each(b, haul=[], aria2=[], wget2=[], curl=["-O"])
+    status = b.run(*options, b.url("wrongdigest.bin"))
+    return f"status {status}, {b.names()}"
+
+
+def row_checksum_list(b):
+    (b.home / "SUMS").write_text("0" * 64 + "  f.bin\n")
+    if b.tool != "haul":
+        return "no option"
+    return f"status {b.run('--checksum-file', str(b.home / 'SUMS'), b.url('f.bin'))}, {b.names()}"
+
+
+def row_metalink(b):
+    (b.place / "list.meta4").write_bytes(metalink(b.port))
+    options = each(b, haul=["-M", "list.meta4"], aria2=["-M", "list.meta4"], wget2=["--metalink", "--input-file=list.meta4"], curl=["--metalink", "file://" + str(b.place / "list.meta4")])
+    status = b.run(*options)
+    return f"{b.version('meta.bin')}, status {status}"
+
+
+def row_metalink_url(b):
+    options = each(b, haul=["-M"], aria2=[], wget2=["--metalink"], curl=["-O"])
+    status = b.run(*options, b.url("list.meta4"))
+    return f"meta.bin: {b.version('meta.bin')}, status {status}"
+
+
+def row_metalink_plain(b):
+    """Without a mirror that fails."""
+    (b.place / "list.meta4").write_bytes(metalink(b.port).replace(b"absent.bin", b"g.bin"))
+    options = each(b, haul=["-M", "list.meta4"], aria2=["-M", "list.meta4"], wget2=["--force-metalink", "--input-file=list.meta4"], curl=["-O", "file://" + str(b.place / "list.meta4")])
+    status = b.run(*options)
+    return f"{b.version('meta.bin')}, status {status}"
+
+
+def row_in_the_way(b):
+    (b.place / "f.bin").write_text("another")
+    options = each(b, haul=[], aria2=[], wget2=[], curl=["-O"])
+    status = b.run(*options, b.url("f.bin"))
+    kept = "kept" if b.content("f.bin") == b"another" else "lost"
+    return f"{kept}, {b.names()}, status {status}"
+
+
+def row_again(b):
+    options = each(b, haul=[], aria2=[], wget2=[], curl=["-O"])
+    b.run(*options, b.url("f.bin"))
+    before = ORIGIN.sent
+    status = b.run(*options, b.url("f.bin"))
+    time.sleep(0.3)
+    return f"{(ORIGIN.sent - before) // 1000} KB more, {b.names()}, status {status}"
+
+
+def row_newer(b):
+    options = each(b, haul=["-N"], aria2=["--conditional-get=true", "--allow-overwrite=true"], wget2=["-N"], curl=["-O", "-R", "-z", "f.bin"])
+    first = [option for option in options if option not in ("-z", "f.bin")]
+    b.run(*first, b.url("f.bin"))
+    before = ORIGIN.sent
+    status = b.run(*options, b.url("f.bin"))
+    same = f"unchanged: {(ORIGIN.sent - before) // 1000} KB"
+    os.utime(b.place / "f.bin", (0, 0))
+    ORIGIN.version = 1
+    status = b.run(*options, b.url("f.bin"))
+    return f"{same}; newer: {b.version('f.bin')}, status {status}"
+
+
+def row_rate(b):
+    options = each(b, haul=["--limit-rate", "400k"], aria2=["--max-overall-download-limit=400k"], wget2=["--limit-rate=400k"], curl=["-O", "--limit-rate", "400k"])
+    begun = time.time()
+    b.run(*options, b.url("f.bin"))
+    return f"{time.time() - begun:.1f} s for 2 MB at 400 KiB/s: 4.9"
+
+
+def row_retries(b):
+    options = each(b, haul=[], aria2=["--retry-wait=1"], wget2=["--tries=3", "--waitretry=1"], curl=["-O", "--retry", "3"])
+    bare = each(b, haul=[], aria2=[], wget2=[], curl=["-O"])
+    first = b.run(*bare, b.url("trouble1.bin"))
+    second = b.run(*options, b.url("trouble2.bin"))
+    return f"without options: {b.version('trouble1.bin')}, status {first}; with: {b.version('trouble2.bin')}, status {second}"
+
+
+def row_unreachable(b):
+    options = each(b, haul=[], aria2=[], wget2=[], curl=["-O"])
+    begun = time.time()
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        status = b.run(*options, f"http://127.0.0.1:{closed.getsockname()[1]}/x", seconds=60)
+    return f"{time.time() - begun:.1f} s, status {status}"
+
+
+def row_proxy(b):
+    options = each(b, haul=[], aria2=[], wget2=[], curl=["-O"])
+    b.environment["http_proxy"] = f"http://127.0.0.1:{b.port}"
+    status = b.run(*options, "http://nowhere.invalid/f.bin")
+    return f"the environment's proxy: status {status}, {b.version('f.bin')}"
+
+
+def row_tls(b):
+    url = f"https://127.0.0.1:{b.tls}/f.bin"
+    bare = each(b, haul=[], aria2=[], wget2=[], curl=["-O"])
+    skip = each(b, haul=["-k"], aria2=["--check-certificate=false"], wget2=["--no-check-certificate"], curl=["-O", "-k"])
+    trust = each(b, haul=["--ca", b.certificate], aria2=["--ca-certificate=" + b.certificate], wget2=["--ca-certificate=" + b.certificate], curl=["-O", "--cacert", b.certificate])
+    return f"unknown authority: {b.run(*bare, url)}; skipped: {b.run(*skip, url)}; trusted: {b.run(*trust, url)}, {b.version('f.bin')}"
+
+
+def row_recursive(b):
+    options = each(b, haul=None, aria2=None, wget2=["-r", "-nd"], curl=None)
+    if options is None:
+        return "no option"
+    b.run(*options, b.url("page.html"))
+    return f"{b.names()}"
+
+
+def row_post(b):
+    (b.home / "list").write_text('{"url":"%s","method":"POST","body":"x=1"}\n' % b.url("f.bin"))
+    options = each(b, haul=["-i", str(b.home / "list")], aria2=None, wget2=["--post-data=x=1", b.url("f.bin")], curl=["-O", "-d", "x=1", b.url("f.bin")])
+    if options is None:
+        return "no option"
+    b.run(*options, seconds=5)
+    return f"{[command for command, _, _ in ORIGIN.requests][:1]}"
+
+
+ROWS = {name.removeprefix("row_"): function for name, function in list(globals().items()) if name.startswith("row_")}
+
+
+def version(tool, program):
+    text = subprocess.run([program, "--version"], capture_output=True, text=True).stdout
+    return text.splitlines()[0] if text else "?"
+
+
+def main():
+    haul, wanted = os.path.abspath(sys.argv[1]), sys.argv[2:]
+    programs = {"haul": haul, "aria2": shutil.which("aria2c"), "wget2": shutil.which("wget2"), "curl": shutil.which("curl")}
+    for tool in TOOLS:
+        print(f"{tool}: {version(tool, programs[tool]) if programs[tool] else 'is not installed'}")
+    root = tempfile.mkdtemp(prefix="haul-peers-")
+    plain, secure = Server(("127.0.0.1", 0), Handler), Server(("127.0.0.1", 0), Handler)
+    certificate = os.path.join(root, "certificate.pem")
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", certificate + ".key", "-out", certificate,
+         "-days", "2", "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, certificate + ".key")
+    secure.socket = context.wrap_socket(secure.socket, server_side=True, do_handshake_on_connect=False)
+    for server in (plain, secure):
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        for name, row in ROWS.items():
+            if wanted and not any(name.startswith(word) for word in wanted):
+                continue
+            print(f"\n{name}")
+            for tool in TOOLS:
+                if not programs[tool]:
+                    continue
+                bench = Bench(tool, programs[tool], root, plain.server_port)
+                bench.tls, bench.certificate = secure.server_port, certificate
+                print(f"    {tool:6} {row(bench)}", flush=True)
+    finally:
+        plain.shutdown()
+        secure.shutdown()
+        shutil.rmtree(root)
+
+
+if __name__ == "__main__":
+    main()
