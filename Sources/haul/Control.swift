@@ -70,7 +70,7 @@ struct ControlVerb {
     let request: Request
     /// In which it changes something.
     let states: Set<JobState>
-    /// Of which `--all` takes all jobs, in this order.
+    /// The states whose jobs `--all` takes, in this order.
     let all: [JobState]
     /// Whether what it does cannot be taken back.
     var destroys = false

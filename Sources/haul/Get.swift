@@ -38,7 +38,7 @@ struct Get: AsyncParsableCommand {
         if source.forget { try await forget(left, settings) }
         let others = source.forget ? [] : await left.records(besides: plan.items)
         if source.continues { for record in others { try plan.add(record) } }
-        // Who reads only the first lines has not seen the end.
+        // A reader that leaves after the first lines has not seen the end.
         Terminal.isFollowing.store(true, ordering: .relaxed)
         let reporter = makeReporter()
         if !source.continues, let words = Leavings.words(others) { reporter.note(words) }

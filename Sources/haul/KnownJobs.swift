@@ -15,7 +15,7 @@ struct KnownJobs {
         do throws(RedisError) {
             for id in try await queue.inLine(missing).keys { known.states[id] = .queued }
         } catch {
-            // Who may not see what is in line cannot be told what is not there.
+            // A user who may not see the jobs in line cannot be told which ids are unknown.
             guard error.code == .noPermission else { throw ExitStatus.because(error) }
         }
         return known

@@ -35,7 +35,7 @@ struct Push: AsyncParsableCommand {
     func run() async throws {
         let elements = try elements()
         let queue = try await common.connect()
-        // Who may not look at jobs is told so before anything is pushed.
+        // A user who may not look at jobs is told so before anything is pushed.
         if wait { _ = try await reaching { () throws(RedisError) in try await queue.jobs(elements.map(\.id)) } }
         let pushed = try await reaching { () throws(RedisError) in try await queue.push(now: elements) }
         for element in elements { Terminal.line(common.json ? "{\"id\":\(JSON.quoted(element.id))}" : element.id) }
@@ -59,7 +59,7 @@ struct Push: AsyncParsableCommand {
             let text = line.drop { $0 == " " || $0 == "\t" }
             guard !text.isEmpty else { continue }
             let place = "line \(number): "
-            // What is no UTF-8 has been replaced by this: it would be another URL.
+            // This character stands for bytes that are no UTF-8. The URL would be another one.
             guard !text.unicodeScalars.contains("\u{FFFD}") else {
                 throw ExitStatus.because(.usage, "\(place)is no UTF-8 text. Nothing was pushed.")
             }

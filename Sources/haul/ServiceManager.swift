@@ -1,7 +1,7 @@
 import Glibc
 import HaulContract
 
-/// What systemd is told of a service (sd_notify(3)): datagrams to the socket that it names. Without one nothing is told.
+/// Tells systemd how a service is (sd_notify(3)), by datagrams to the socket that it names. Without a socket it tells nothing.
 struct ServiceManager: Sendable {
     private let address: [UInt8]?
     /// How often systemd wants to hear that the service is alive; nil if it does not.

@@ -3,7 +3,7 @@ import Glibc
 
 /// Signals as a stream, so that they are handled where the work is.
 enum Signals {
-    /// What would kill us is an error of the write in its place: a reader that went away, a file over `ulimit -f`.
+    /// A reader that went away, or a file over `ulimit -f`, makes a write fail. It does not kill us.
     static func ignoreFailedWrites() {
         for number in [SIGPIPE, SIGXFSZ] { signal(number, SIG_IGN) }
     }

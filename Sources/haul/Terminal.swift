@@ -28,7 +28,7 @@ enum Terminal {
         }
     }
 
-    /// What follows is told as it happens: a reader that goes away before its end has not seen all of it.
+    /// The command prints what happens as it happens. A reader that goes away before the end has not seen all of it.
     static let isFollowing = Atomic(false)
 
     /// Writes to standard output at once; ends the command quietly when nobody reads any more, and as failed when what it

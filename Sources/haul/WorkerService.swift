@@ -65,7 +65,7 @@ struct WorkerService {
         return server
     }
 
-    /// Whoever started it in a terminal means the end by SIGHUP, too.
+    /// In a terminal SIGHUP means that the worker is to end.
     private static let isInTerminal = isatty(STDIN_FILENO) == 1
 
     private func endAtSignals(_ work: Task<Void, any Error>) async {

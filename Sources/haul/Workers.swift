@@ -55,7 +55,7 @@ struct WorkerRow: Sendable, Equatable {
         state = WorkerState(fields, now: now)
     }
 
-    /// What is lost comes first: it is what an operator looks for.
+    /// Lost workers come first: an operator looks for them.
     static func precedes(_ one: WorkerRow, _ other: WorkerRow) -> Bool {
         one.isLost == other.isLost ? one.name < other.name : one.isLost
     }

@@ -20,7 +20,7 @@ struct ChecksumFile {
 
     var isEmpty: Bool { checksums.isEmpty }
 
-    /// Of a file of this name; a path's last part is enough if the whole is not in the list.
+    /// The checksum of a file of this name. A path's last part is enough if the whole path is not in the list.
     func checksum(of path: String) -> Job.Checksum? {
         checksums[path] ?? path.split(separator: "/").last.flatMap { checksums[String($0)] }
     }

@@ -7,7 +7,7 @@ enum GetBars {
         var done = 0
         var failed = 0
         var all = 0
-        /// Of those that have ended.
+        /// The bytes of downloads that have ended.
         var doneBytes: Int64 = 0
     }
 
@@ -77,7 +77,7 @@ enum GetBars {
         var facts = ["\(totals.done) of \(totals.all) done" + (totals.failed > 0 ? ", \(totals.failed) failed" : "")]
         let received = views.reduce(totals.doneBytes) { $0 + $1.progress.received }
         let speed = views.reduce(Int64(0)) { $0 + $1.progress.speed }
-        // What is in line has told nothing of its size.
+        // The size of a download in line is not known.
         let isKnown = totals.done + totals.failed + views.count >= totals.all
         let sizes = views.map(\.progress.total)
         let whole = isKnown && !sizes.contains(nil) ? sizes.reduce(totals.doneBytes) { $0 + ($1 ?? 0) } : nil

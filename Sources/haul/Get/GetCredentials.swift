@@ -1,7 +1,7 @@
 import Glibc
 import HaulHTTP
 
-/// Who signs in where: `--user`, `--bearer`, and the entries of a netrc file.
+/// Users and passwords of servers: `--user`, `--bearer`, and the entries of a netrc file.
 struct GetCredentials: Sendable {
     private let login: (user: String, password: String)?
     private let bearer: String?

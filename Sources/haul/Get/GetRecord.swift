@@ -3,14 +3,14 @@ import HaulContract
 
 /// What is kept of one download, in a file of its own beneath the state directory.
 struct GetRecord: Sendable {
-    /// Of the download: `GetItem.key`.
+    /// The download's `GetItem.key`.
     let key: String
     let root: String
     /// The job as JSON, without headers and credentials.
     let job: String
     let ifExists: ExistingPolicy
     let isOnlyNewer: Bool
-    /// Of the run that began it last: it names the first partial file of that run.
+    /// The token of the last run. It names the first partial file of that run.
     var run: String
     /// Where it may go on.
     var resume: ResumePoint?

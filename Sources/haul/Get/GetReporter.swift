@@ -6,7 +6,7 @@ import Synchronization
 
 /// Says what there is to say, to whom it is for: bars on a terminal, a line for each file elsewhere, JSON for programs.
 ///
-/// What is said goes through one thread: nobody who has something to say waits for a reader that is slow.
+/// One thread writes all of it, so a slow reader holds up nobody else.
 final class GetReporter: Sendable {
     enum Form: Sendable {
         case bars, lines, json, quiet
@@ -92,7 +92,7 @@ final class GetReporter: Sendable {
 
     func finished(_ run: GetRun, _ result: GetResult) {
         if form == .json { return say(Self.ended(run.item, result)) }
-        // Whose file went to standard output has heard of it.
+        // The command says itself what it wrote to standard output.
         if isOutputTaken, !result.isFailed { return }
         if form == .lines { return line(GetTable.line(run.item, result, from: here)) }
         // A table tells the others at the end.
@@ -138,7 +138,7 @@ final class GetReporter: Sendable {
         _ = text.withCString { Glibc.write(STDERR_FILENO, $0, strlen($0)) }
     }
 
-    /// What the screen is asked for first is written first.
+    /// Texts are written in the order in which the screen made them.
     private func submit(_ body: (inout GetScreen) -> @Sendable () -> Void) {
         state.withLock { state in
             let work = body(&state.screen)

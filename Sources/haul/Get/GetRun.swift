@@ -28,7 +28,7 @@ final class GetRun: Sendable {
         var view: View
         var activity: Download?
         var record: GetRecord?
-        /// Of the attempt that is at work.
+        /// Those of the attempt that is at work.
         var checkpoints = Checkpoints()
         /// Its server has answered once.
         var isReached = false
@@ -68,7 +68,7 @@ final class GetRun: Sendable {
         let store: FileStore
         do { store = try await settings.stores.store(item.root) } catch { return GetResult(end: .failed(error)) }
         let before = await journal.read(item.key)
-        // What one URL brought says nothing of another's file, though both are to have one name.
+        // A file from one URL says nothing of another URL's file, though both have one name.
         let isSame = before?.item?.urls == item.urls
         let own = isSame ? before?.completed : nil
         let standing = StandingFile(item, in: store, own: own)
@@ -82,7 +82,7 @@ final class GetRun: Sendable {
         await save(isDurable: false)
         let result = await attempts(standing, store, isNew: before == nil)
         if before?.isOpen == true, let old = before, let file = result.file {
-            // What its last run left, if it was killed before it could tell.
+            // The last run may have left a partial file, and been killed before it could note that.
             await store.discard(PartialPlace(file: file, key: item.key, generation: old.run))
         }
         return result
@@ -167,7 +167,7 @@ final class GetRun: Sendable {
         let run = Token.make()
         let record = state.withLock { state in
             state.view.phase = .waiting("copying what is there")
-            // It names the copy from here on: whoever comes after a kill removes it.
+            // The record names the copy from here on, so that a run after a kill removes it.
             state.record?.run = run
             return state.record!
         }
@@ -279,7 +279,7 @@ final class GetRun: Sendable {
             state.record?.resume = nil
             state.view.name = file.file
             defer { state.record?.unfinished = nil }
-            // What was merely found was not proven to be what the server's validators tell of.
+            // A file that was merely found is not proven to be of the server's validators.
             if standing.proof == nil { state.record?.completed = file }
             return state.record?.unfinished
         }

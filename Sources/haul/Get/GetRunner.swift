@@ -56,7 +56,7 @@ final class GetRunner: Sendable {
         reporter.finished(run, result)
     }
 
-    /// Of what was in line when the command was interrupted a record tells `--continue`.
+    /// A record tells `--continue` of a download that was in line when the command was interrupted.
     private func leave(_ item: GetItem) async {
         guard await journal.read(item.key) == nil else { return }
         await journal.write(GetRecord(item, run: "0", completed: nil), isDurable: false)

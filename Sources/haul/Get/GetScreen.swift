@@ -3,7 +3,7 @@ struct GetScreen {
     private var lines: [String] = []
     /// The columns of those that are on the screen.
     private var drawn: [Int] = []
-    /// Of the terminal.
+    /// The terminal's columns.
     var width = 80
 
     /// Draws these, over those that are there.

@@ -97,7 +97,7 @@ final class GetStores: Sendable {
             options.id = "get:" + Job.Checksum.Algorithm.sha1.hexadecimal(of: root)
             let store: FileStore
             do throws(Failure) { store = try FileStore(root: root, options: options, path: self.path) } catch {
-                // To whom it is no store it is no root, either.
+                // A person knows a directory, and neither a store nor a root.
                 throw Failure(error.code, error.message.replacing("the root ", with: ""), isFinal: true)
             }
             self.known.withLock { $0[root] = store }

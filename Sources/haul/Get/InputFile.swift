@@ -37,7 +37,7 @@ enum InputFile {
             default: entry.members.append((member.name, member.raw))
             }
         }
-        // What sends a body has to have one. Nobody is told of it here.
+        // A job with a body must have an id. Here nobody uses it.
         if !members.contains(where: { $0.name == "id" }) { entry.members.append(("id", "\"get\"")) }
         return entry
     }
@@ -68,7 +68,7 @@ enum InputFile {
         case "allow-overwrite": if value == "true" { entry.ifExists = .overwrite }
         case "auto-file-renaming": if value == "true" { entry.ifExists = .rename }
         case "if-exists": entry.ifExists = try policy(value, origin)
-        // What is so in any case, or only names the download.
+        // These hold in any case, or only name the download.
         case "continue", "gid", "always-resume", "file-allocation", "min-split-size": break
         default:
             throw ExitStatus.because(

@@ -37,7 +37,7 @@ final class StandingFile: ExistingFile {
         (self.item, self.store, self.own) = (item, store.id, own)
         let path = item.likelyPath.map { item.root + "/" + $0 }
         let status = path.flatMap(Self.status)
-        // What aria2 has not finished is not what the server had at any time.
+        // A file that aria2 has not finished was never the server's file, so its date says nothing.
         let isWhole = status?.isFile == true && path.map { access($0 + Aria2Control.suffix, F_OK) != 0 } ?? true
         modifiedSince = item.isOnlyNewer && isWhole ? status.map { HTTPDate.text($0.seconds) } : nil
     }
@@ -113,7 +113,7 @@ final class StandingFile: ExistingFile {
         return record(path, status, offer.entity, offer.source, by: .size)
     }
 
-    /// Of a file that another program may not have finished: what is to be told, if the run is not to go on from it.
+    /// The refusal of a file that another program may not have finished. Keeps what the run can go on from, if there is anything.
     private func unfinished(
         _ path: String, _ status: Status, _ control: Aria2Control?, of total: Int64, _ offer: Offer
     ) -> TransferError {

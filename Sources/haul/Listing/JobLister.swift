@@ -107,7 +107,7 @@ struct JobLister {
     ) async throws(RedisError) -> [JobRow] {
         let fields = try await queue.fields(Queue.summaryFields, of: ids)
         return zip(ids, fields).compactMap { id, fields in
-            // What has moved on since the index was read is somewhere else by now.
+            // A job that has moved on since the index was read is in another state by now.
             if let now = fields["state"].flatMap(JobState.init), now != state { return nil }
             return JobRow(id: id, state: state, fields: fields, listed: listed[id])
         }

@@ -41,7 +41,7 @@ struct Manual: ParsableCommand {
         return ManualPage.pages(of: command, version: Version.text, date: date)
     }
 
-    /// Of the build, where one is told (https://reproducible-builds.org/specs/source-date-epoch/); else today.
+    /// The date of the build, if it is told (https://reproducible-builds.org/specs/source-date-epoch/). Else today.
     private static var date: String {
         var seconds = CommonOptions.environment("SOURCE_DATE_EPOCH").flatMap { time_t($0) } ?? time(nil)
         var parts = tm()

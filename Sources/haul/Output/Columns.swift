@@ -8,7 +8,7 @@ enum Columns {
         return Int(clinux_columns(scalar.value))
     }
 
-    /// Of a text that is `printable`.
+    /// The columns of a text that is `printable`.
     static func of(_ text: some StringProtocol) -> Int {
         if text.utf8.allSatisfy({ $0 < 0x80 }) { return text.utf8.count }
         return text.unicodeScalars.reduce(0) { $0 + max(0, of($1)) }

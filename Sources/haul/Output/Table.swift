@@ -5,9 +5,9 @@ struct Table {
         var isNumber = false
         /// How narrow it may become; nil: it is never cut.
         var least: Int?
-        /// What is cut off of a text that is too long is its beginning.
+        /// A text that is too long loses its beginning.
         var keepsEnd = false
-        /// Where there is no room for all columns the one with the least goes first.
+        /// The column of the least rank goes first if there is no room for all.
         var rank = 9
         /// Never narrower, so that it stands still while its rows change.
         var width = 0
@@ -46,7 +46,7 @@ struct Table {
         return isLast ? text : text.padded(to: width)
     }
 
-    /// Of the columns that find room.
+    /// The widths of the columns that find room.
     private func widths(of filled: [Int], within room: Int?) -> [Int: Int] {
         var widths: [Int: Int] = [:]
         for index in filled {

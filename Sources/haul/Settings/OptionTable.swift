@@ -16,7 +16,7 @@ struct OptionTable {
         var fileVariable: String { variable + "_FILE" }
     }
 
-    /// Where options come from cannot come from there, and the others are no settings.
+    /// Options that name where settings come from cannot be settings themselves. The others print something and end.
     private static let others: Set<String> = ["help", "version", "config", "print-config"]
 
     let command: String

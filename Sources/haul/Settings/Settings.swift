@@ -30,7 +30,7 @@ struct Settings: Sendable {
     /// Verbs that are services, and so have settings.
     static let commands: Set<String> = ["worker"]
 
-    /// Of the command that runs, for messages.
+    /// The settings of the command that runs, for messages.
     private static let current = Mutex<Settings?>(nil)
 
     let settings: [Setting]

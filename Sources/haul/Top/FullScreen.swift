@@ -36,7 +36,7 @@ final class FullScreen: Sendable {
     }
 
     func enter() {
-        // It may be told to go on although it was not stopped: what it finds then is its own doing.
+        // A process may be told to go on that was not stopped. Then the terminal is as this process has made it.
         if Self.isRaw == 0 { tcgetattr(STDIN_FILENO, &Self.original) }
         var raw = Self.original
         cfmakeraw(&raw)

@@ -134,10 +134,10 @@ struct TopData: Sendable {
     var jobsPerSecond = 0.0
     /// The speeds of some running jobs stand for all of them.
     var isEstimated = false
-    /// Of which the rows are.
+    /// The state of the jobs in `rows`.
     var view = JobState.running
     var rows: [JobRow] = []
-    /// Of the job that is open.
+    /// What is known of the job that is open.
     var record: JobRecord?
 }
 

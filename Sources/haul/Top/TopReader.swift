@@ -100,7 +100,7 @@ actor TopReader {
             }
             running[id] = (JobRow(id: id, state: .running, fields: fields), round)
         }
-        // What was not met in a whole round runs no more.
+        // A job that was not met in a whole round runs no more.
         running = running.filter { $0.value.round >= round - 1 }
         let speed = running.values.reduce(0.0) { $0 + Double(max(0, $1.row.speed)) }
         data.isEstimated = count > running.count && !running.isEmpty
@@ -114,7 +114,7 @@ actor TopReader {
         do throws(RedisError) {
             listed = try await queue.listed(in: state, from: 0, limit: Self.pageOfOthers)
         } catch {
-            // Who may not see what is in line sees how many there are.
+            // A user who may not see the jobs in line sees how many there are.
             guard error.code == .noPermission else { throw error }
             return []
         }

@@ -11,12 +11,12 @@ struct Follower {
     let json: Bool
     /// When the jobs were pushed: an end that is none of this push is an earlier one.
     var pushed: [String: Int64] = [:]
-    /// What failures are told with: events tell no URL.
+    /// URLs for the lines of failures: events have none.
     var urls: [String: String] = [:]
 
     init(_ queue: Queue, _ ids: [String], json: Bool) { (self.queue, self.ids, self.json) = (queue, ids, json) }
 
-    /// Of jobs that have just been pushed.
+    /// Follows jobs that have just been pushed.
     init(_ queue: Queue, _ elements: [Element], json: Bool, pushed: [String: Int64]) {
         self.init(queue, elements.map(\.id), json: json)
         self.pushed = pushed
@@ -37,7 +37,7 @@ struct Follower {
         var hasFailed = false
         var isInterrupted = false
         let subscription = queue.events(of: ids.isEmpty ? nil : ids)
-        // Where nobody reads what is printed, old events go: the hashes tell the ends.
+        // Old events are dropped where nobody reads what is printed. The hashes tell the ends.
         let (inputs, feed) = AsyncStream<Input>.makeStream(bufferingPolicy: .bufferingNewest(100_000))
         let reader = Task { for await element in subscription { feed.yield(.element(element)) } }
         let clock = Task {
