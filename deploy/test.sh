@@ -10,6 +10,8 @@ need_packages "${BUILD_PACKAGES[@]}" "${RUN_PACKAGES[@]}" nginx-light nghttp2-pr
 # The programs of docs/producers.md, in each of their languages, and what validates JSON Schemas. A machine that has a Node of its
 # own keeps it.
 need_packages jq python3-redis python3-jsonschema golang-go golang-github-gomodule-redigo-dev node-redis
+# Shells that complete words, and a downloader whose unfinished files are continued.
+need_packages zsh fish aria2
 swift build --build-tests
 
 work=$(mktemp -d)
