@@ -24,4 +24,12 @@ extension Job {
         }
         return object["traceparent"]?.string.flatMap(TraceParent.valid)
     }
+
+    /// The header fields of the requests that do the job: its own, and its producer's `traceparent` if none of them is one.
+    package var requestHeaders: [HeaderField] {
+        guard let traceParent, !headers.contains(where: { $0.name.lowercased() == "traceparent" }) else {
+            return headers
+        }
+        return headers + [HeaderField("traceparent", traceParent)]
+    }
 }

@@ -46,6 +46,29 @@ import Testing
         }
     }
 
+    @Test("a producer's trace goes along within the job's origin, and a header of the job counts before it")
+    func trace()
+        async throws
+    {
+        let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+        for (own, expected) in [([], trace), ([HeaderField("Traceparent", "mine")], "mine")] {
+            let other = try other()
+            let origin = try chain(to: other)
+            var job = job(origin.url("/a"), headers: own)
+            job.meta = #"{"order":7,"traceparent":"\#(trace)"}"#
+            #expect(try await DownloadBench().run(job).file != nil)
+            #expect(origin.requests.count == 2)
+            #expect(origin.requests.allSatisfy { $0.headers["traceparent"] == expected })
+            #expect(other.requests.allSatisfy { $0.headers["traceparent"] == nil })
+        }
+        // What is no traceparent is sent nowhere.
+        let origin = try OriginServer { _ in OriginReply(body: [1]) }
+        var job = job(origin.url("/a"))
+        job.meta = #"{"traceparent":"\#(trace.dropLast(2))0x","more":"\#(trace)"}"#
+        #expect(try await DownloadBench().run(job).file != nil)
+        #expect(origin.requests.allSatisfy { $0.headers["traceparent"] == nil })
+    }
+
     @Test("basic credentials of the URL are kept within their origin, and dropped on the way out") func basic()
         async throws
     {

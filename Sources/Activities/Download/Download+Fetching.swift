@@ -14,7 +14,7 @@ extension Download {
         template.stallTimeout = job.stallTimeout ?? context.stallTimeout
         template.limits = limits
         return Exchange(
-            engine: context.engine, template: template, custom: job.headers, digests: digests,
+            engine: context.engine, template: template, custom: headers, digests: digests,
             cookies: assignment.cookies, trace: assignment.trace)
     }
 

@@ -25,12 +25,14 @@ package final class Download: Activity {
     let context: DownloadContext
     /// All connections of the job share it.
     private let limit: TokenBucket?
+    let headers: [HeaderField]
     let digests = DigestSession()
     let state: Mutex<State>
 
     package init(_ assignment: Assignment, context: DownloadContext) {
         (self.assignment, self.context) = (assignment, context)
         let job = assignment.job
+        headers = job.requestHeaders
         limit = job.limitRate.map { TokenBucket(bytesPerSecond: $0) }
         let source = assignment.resume?.source ?? assignment.completed?.source
         state = Mutex(State(mirrors: Mirrors(urls: job.urls, source: source, mayMix: job.checksum != nil)))
