@@ -19,7 +19,8 @@ let lua = [
 
 /// The page that `haul web` serves, as files of Sources/Web/Page.
 let page = [
-    "api.js", "app.css", "dom.js", "format.js", "icon.svg", "index.html", "job.js", "jobs.js", "live.js", "main.js",
+    "api.js", "app.css", "dom.js", "format.js", "history.js", "icon.svg", "index.html", "job.js", "jobs.js", "live.js",
+    "main.js",
     "openapi.json", "overview.js", "push.js", "settings.js", "tables.js",
 ]
 
@@ -150,6 +151,8 @@ let package = Package(
         tests("LogsTests", ["HaulContract", "HaulLogs", logging]),
         tests("MetricsTests", ["HaulMetrics", metrics]),
         tests("WebTests", ["HaulBus", "HaulContract", "HaulHTTPServer", "HaulRedis", "HaulWeb"]),
-        tests("HaulTests", ["HaulActivities", "HaulBus", "HaulContract", "HaulRedis", "haul", "producer-example"]),
+        tests(
+            "HaulTests",
+            ["HaulActivities", "HaulBus", "HaulClient", "HaulContract", "HaulRedis", "haul", "producer-example"]),
     ]
 )

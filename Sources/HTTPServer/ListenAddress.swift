@@ -43,7 +43,8 @@ package struct ListenAddress: Sendable, CustomStringConvertible {
 
     /// Only this machine reaches it.
     package var isLoopback: Bool {
-        path != nil || address.count == 4 ? address[0] == 127 : address == [UInt8](repeating: 0, count: 15) + [1]
+        if path != nil { return true }
+        return address.count == 4 ? address[0] == 127 : address == [UInt8](repeating: 0, count: 15) + [1]
     }
 
     package var description: String { path.map { "unix:\($0)" } ?? "\(host):\(port)" }

@@ -16,7 +16,8 @@ extension API {
         for (name, value) in query.pairs where name == "watch" {
             let parts = value.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
             let path = (parts.first ?? "").split(separator: "/").map { Query.decoded($0) ?? "" }
-            guard let resource = try resource(path, Query(parts.count > 1 ? parts[1] : ""), visitor) else {
+            guard let resource = try resource(path, Query(parts.count > 1 ? parts[1] : ""), visitor, isWatched: true)
+            else {
                 throw APIError(400, "bad_request", "nothing that can be watched is at \(value)")
             }
             resources.append((value, resource))

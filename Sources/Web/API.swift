@@ -47,17 +47,22 @@ struct API: Sendable {
     }
 
     /// What `path` names, behind `/api`; nil if nothing that can be read is there.
-    func resource(_ path: [String], _ query: Query, _ visitor: Visitor) throws(APIError) -> Resource? {
+    ///
+    /// `isWatched`: it is read once a second, for as long as somebody looks.
+    func resource(
+        _ path: [String], _ query: Query, _ visitor: Visitor, isWatched: Bool = false
+    ) throws(APIError) -> Resource? {
         guard path.first == "queues", path.count >= 2 else { return nil }
         let desk = try desk(path[1])
         let key = path.joined(separator: "/")
         if path.count == 2 { return Resource(key: key, age: .milliseconds(900)) { try await desk.overview() } }
         switch (path[2], path.count) {
-        case ("jobs", 3): return try list(desk, key, query)
+        case ("jobs", 3): return try list(desk, key, query, most: isWatched ? Self.mostWatched : Self.mostSearched)
         case ("jobs", 4):
             let id = path[3]
             guard JobField.isID(id) else { throw .notFound("a job of such an id") }
             return Resource(key: key, age: .milliseconds(400)) { try await Self.job(id, of: desk.queue) }
+        case ("history", 3): return try history(desk, key, query)
         case ("workers", 3): return Resource(key: key, age: .milliseconds(900)) { try await desk.workers() }
         case ("rejected", 3):
             let isOpen = visitor.role == .operator
@@ -69,7 +74,20 @@ struct API: Sendable {
         }
     }
 
-    private func list(_ desk: QueueDesk, _ key: String, _ query: Query) throws(APIError) -> Resource {
+    /// How many jobs a filter is tried on in one call: what is looked at again each second costs Redis more than a search.
+    private static let (mostWatched, mostSearched) = (2000, 20_000)
+
+    private func history(_ desk: QueueDesk, _ key: String, _ query: Query) throws(APIError) -> Resource {
+        let minutes = Int(try query.integer("minutes", in: 1...Int64(Queue.historyHours) * 60, else: 60))
+        let step = Int(try query.integer("step", in: 1...60, else: 1))
+        return Resource(key: "\(key) \(minutes) \(step)", age: .seconds(4)) {
+            try await desk.history(minutes: minutes, step: step)
+        }
+    }
+
+    private func list(
+        _ desk: QueueDesk, _ key: String, _ query: Query, most: Int
+    ) throws(APIError) -> Resource {
         guard let state = JobState(rawValue: query["state"] ?? "running") else {
             let states = JobState.allCases.map(\.rawValue).joined(separator: ", ")
             throw APIError(400, "bad_request", "state must be one of \(states)")
@@ -77,9 +95,12 @@ struct API: Sendable {
         let filter = JobFilter(query)
         let start = Int(try query.integer("from", in: 0...100_000_000, else: 0))
         let limit = Int(try query.integer("limit", in: 1...500, else: 100))
-        let key = [key, state.rawValue, "\(start)", "\(limit)", filter.text, filter.host, filter.error, filter.worker]
+        let key = [
+            key, state.rawValue, "\(start)", "\(limit)", "\(most)", filter.text, filter.host, filter.error,
+            filter.worker,
+        ]
         return Resource(key: key.joined(separator: "\u{0}"), age: .milliseconds(900)) {
-            try await desk.list(state, filter, from: start, limit: limit)
+            try await desk.list(state, filter, from: start, limit: limit, most: most)
         }
     }
 

@@ -1,4 +1,3 @@
-import HaulBus
 import HaulContract
 
 /// Which jobs of a state are meant: those that match all that is given.
@@ -26,16 +25,5 @@ struct JobFilter: Sendable, Hashable {
         host = (json["host"]?.string ?? "").lowercased()
         error = json["error"]?.string ?? ""
         worker = json["worker"]?.string ?? ""
-    }
-
-    func matches(_ job: ListedJob, _ fields: [String: String]) -> Bool {
-        let url = fields["url"] ?? job.maskedURL
-        if !error.isEmpty, fields["error"] != error { return false }
-        if !worker.isEmpty, fields["worker"] != worker { return false }
-        if !host.isEmpty, JobJSON.host(of: url) != host { return false }
-        if text.isEmpty { return true }
-        return [job.id, url, fields["path"], fields["file"], fields["message"]].contains {
-            $0?.lowercased().contains(text) ?? false
-        }
     }
 }

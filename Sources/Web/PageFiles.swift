@@ -6,6 +6,7 @@ enum PageFiles {
             ("app.css", PackageResources.app_css),
             ("dom.js", PackageResources.dom_js),
             ("format.js", PackageResources.format_js),
+            ("history.js", PackageResources.history_js),
             ("icon.svg", PackageResources.icon_svg),
             ("index.html", PackageResources.index_html),
             ("job.js", PackageResources.job_js),

@@ -11,12 +11,16 @@ actor QueueDesk {
     private var speeds: [String: Int64] = [:]
     /// Which of the running jobs are read next.
     private var nextSpeed = 0
+    /// The history of hours that are over, by their number.
+    private var hours: [Int64: [HistoryMinute]] = [:]
     /// Jobs that failed lately, by when they did.
     private var failures: [ListedJob: (error: String, host: String)] = [:]
 
     /// How many of the running jobs' speeds are read each time, and how many failures are told apart.
     private static let mostSpeeds = 2000
     private static let mostFailures = 1000
+    /// For how long one call of a list looks on.
+    private static let patience: Duration = .milliseconds(100)
 
     init(_ queue: Queue) { self.queue = queue }
 
@@ -112,39 +116,39 @@ actor QueueDesk {
         return ids
     }
 
-    /// At most `limit` jobs in `state`, without the first `start`, with what a line about each wants.
-    func page(
-        of state: JobState, from start: Int, limit: Int
-    ) async throws -> [(job: ListedJob, fields: [String: String])] {
-        let jobs: [ListedJob]
-        if state == .running {
-            let ids = try await runningIDs()
-            jobs = ids[min(start, ids.count)..<min(start + limit, ids.count)].map { ListedJob(id: $0) }
-        } else {
-            jobs = try await queue.listed(in: state, from: start, limit: limit)
-        }
-        return Array(zip(jobs, try await queue.fields(Queue.summaryFields, of: jobs.map(\.id))))
+    /// At most `limit` jobs in `state`, without the first `start`.
+    private func jobs(in state: JobState, from start: Int, limit: Int) async throws -> [ListedJob] {
+        guard state == .running else { return try await queue.listed(in: state, from: start, limit: limit) }
+        let ids = try await runningIDs()
+        return ids[min(start, ids.count)..<min(start + limit, ids.count)].map { ListedJob(id: $0) }
     }
 
-    /// A page of jobs as JSON. With a filter so many are looked at as one page may take time for; `next` says where to go on.
-    func list(_ state: JobState, _ filter: JobFilter, from start: Int, limit: Int) async throws -> String {
+    /// A page of jobs as JSON. With a filter at most `most` are looked at, and no more are begun with after a moment; `next` says
+    /// where to go on.
+    func list(
+        _ state: JobState, _ filter: JobFilter, from start: Int, limit: Int, most: Int
+    ) async throws -> String {
         let total = try await queue.count(in: state)
-        var lines: [String] = []
+        let matcher = JobMatcher(filter)
+        let deadline = ContinuousClock.now + Self.patience
+        var found: [ListedJob] = []
         var position = start
-        let end = filter.isEmpty ? start + limit : start + 2000
-        reading: while position < end, lines.count < limit {
-            let page = try await page(of: state, from: position, limit: min(500, end - position))
+        let end = filter.isEmpty ? start + limit : start + most
+        reading: while position < end, found.count < limit, position == start || .now < deadline {
+            let page = try await jobs(in: state, from: position, limit: min(500, end - position))
             if page.isEmpty {
                 position = total
                 break
             }
-            for (job, fields) in page {
+            for (job, values) in zip(page, try await queue.values(matcher.fields, of: page.map(\.id))) {
                 position += 1
-                guard filter.matches(job, fields) else { continue }
-                lines.append(JobJSON.line(job, state: state, fields))
-                if lines.count == limit { break reading }
+                guard matcher.matches(job, values) else { continue }
+                found.append(job)
+                if found.count == limit { break reading }
             }
         }
+        let hashes = try await queue.fields(Queue.summaryFields, of: found.map(\.id))
+        let lines = zip(found, hashes).map { JobJSON.line($0, state: state, $1) }
         var json = JSONObject()
         json.set("state", state.rawValue)
         json.set("total", total)
@@ -158,19 +162,58 @@ actor QueueDesk {
     func ids(
         in state: JobState, _ filter: JobFilter, limit: Int
     ) async throws -> (ids: [String], isWhole: Bool) {
+        let matcher = JobMatcher(filter)
         var ids: [String] = []
         var position = 0
         while !Task.isCancelled {
-            let page = try await page(of: state, from: position, limit: 500)
+            let page = try await jobs(in: state, from: position, limit: 500)
             if page.isEmpty { return (ids, true) }
             position += page.count
-            for (job, fields) in page where filter.matches(job, fields) {
+            for (job, values) in zip(page, try await queue.values(matcher.fields, of: page.map(\.id)))
+            where matcher.matches(job, values) {
                 guard ids.count < limit else { return (ids, false) }
                 ids.append(job.id)
             }
         }
         return (ids, false)
     }
+
+    // MARK: History
+
+    /// What became of jobs in the last `minutes`, `step` of them together: a list of numbers for each kind of thing.
+    func history(minutes: Int, step: Int) async throws -> String {
+        let now = try await queue.time()
+        let width = Int64(step) * 60_000
+        let last = now / width
+        let first = last - Int64((minutes + step - 1) / step) + 1
+        var sums: [String: [Int64]] = [:]
+        for name in Queue.historyNames { sums[name] = [Int64](repeating: 0, count: Int(last - first + 1)) }
+        for minute in try await recorded(from: first * width, at: now) {
+            let place = minute.start / width - first
+            guard (0...last - first).contains(place) else { continue }
+            for name in Queue.historyNames { sums[name]?[Int(place)] += minute[name] }
+        }
+        var json = JSONObject()
+        json.set("from", first * width)
+        json.set("step", width)
+        for name in Queue.historyNames {
+            json.set(name, json: "[\((sums[name] ?? []).map(String.init).joined(separator: ","))]")
+        }
+        return json.text
+    }
+
+    /// The minutes since the hour of `start`. An hour that is over is read once.
+    private func recorded(from start: Int64, at now: Int64) async throws -> [HistoryMinute] {
+        let current = now / 3_600_000
+        let span = start / 3_600_000...current
+        let unknown = span.filter { hours[$0] == nil }
+        let read = Dictionary(grouping: try await queue.history(of: unknown)) { $0.start / 3_600_000 }
+        for hour in unknown where hour < current { hours[hour] = read[hour] ?? [] }
+        hours = hours.filter { $0.key >= current - Int64(Queue.historyHours) }
+        return span.flatMap { read[$0] ?? hours[$0] ?? [] }
+    }
+
+    // MARK: Workers, rejected elements
 
     func workers() async throws -> String {
         let now = try await queue.moment()

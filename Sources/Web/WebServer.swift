@@ -1,5 +1,7 @@
+import HaulBus
 import HaulContract
 package import HaulHTTPServer
+import HaulMetrics
 import HaulRedis
 
 /// `haul web`: the page, and the API behind it.
@@ -8,11 +10,15 @@ package final class WebServer: Sendable {
     private let admission: Admission
     private let api: API
     private let page = Page()
+    private let exporter: QueueExporter
 
     package init(_ configuration: WebConfiguration) {
         self.configuration = configuration
         admission = Admission(hosts: Set(configuration.hosts.map { $0.lowercased() }), accounts: configuration.accounts)
         api = API(configuration)
+        // No scrape stands in the way of the page.
+        let redis = Redis(configuration.redis, name: "haul-web-export")
+        exporter = QueueExporter(configuration.queues.map { Queue($0, redis: redis) })
     }
 
     /// Listens, and answers until the task is cancelled. `ready` is told where.
@@ -24,6 +30,7 @@ package final class WebServer: Sendable {
         let (forever, _) = AsyncStream<Never>.makeStream()
         for await _ in forever {}
         await server.stop()
+        await exporter.close()
         await api.redis.close()
     }
 
@@ -62,6 +69,7 @@ package final class WebServer: Sendable {
         case .refused(let error): throw error
         }
         let isRead = request.method == "GET" || request.method == "HEAD"
+        if isRead, path == "metrics" { return await metrics() }
         if isRead, let file = page.response(path, to: request) { return file }
         guard path.hasPrefix("api/") else { throw .notFound("this path") }
         if let refusal = admission.refusal(ofOrigin: request) { throw refusal }
@@ -75,6 +83,15 @@ package final class WebServer: Sendable {
     private func localPath(of request: ServerRequest) -> String? {
         guard request.path.hasPrefix(configuration.prefix + "/") else { return nil }
         return String(request.path.dropFirst(configuration.prefix.count + 1))
+    }
+
+    /// The figures of the queues and of this process, for Prometheus.
+    private func metrics() async -> ServerResponse {
+        var exposition = Exposition()
+        exposition.add(.buildInfo, [("version", configuration.version)], 1)
+        await exporter.add(to: &exposition)
+        ProcessFigures.add(to: &exposition)
+        return ServerResponse(200, Exposition.contentType, exposition.text)
     }
 
     /// Whether Redis answers.

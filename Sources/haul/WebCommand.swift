@@ -20,7 +20,9 @@ struct WebCommand: AsyncParsableCommand {
         @Option(name: .long, help: CommonOptions.redisHelp) var redis: String?
         @Option(help: "A queue to show and steer. May be repeated. [HAUL_QUEUE, else default]")
         var queue: [String] = []
-        @Option(help: "Where to listen, ADDRESS:PORT or PORT. Beyond loopback --auth is needed. May be repeated.")
+        @Option(
+            help:
+                "Where to listen, ADDRESS:PORT, PORT or unix:/PATH. Beyond loopback --auth is needed. May be repeated.")
         var listen: [String] = ["127.0.0.1:8484"]
         @Option(
             help: "A file of users and tokens, lines that haul web hash-password makes. [HAUL_WEB_AUTH]",
@@ -82,7 +84,8 @@ struct WebCommand: AsyncParsableCommand {
             let addresses = try listen.map { text in
                 guard let address = ListenAddress(text) else {
                     throw ExitStatus.because(
-                        .usage, "--listen wants an IP address and a port, like 127.0.0.1:8484, not \"\(text)\"")
+                        .usage,
+                        "--listen wants an IP address and a port, like 127.0.0.1:8484, or unix:/PATH, not \"\(text)\"")
                 }
                 return address
             }

@@ -82,6 +82,80 @@ import Testing
         #expect(await fixture.get(WebFixture.jobs + "?limit=501").status == 400)
     }
 
+    @Test func searchesCompareWhateverTheCaseAndTheScript() async throws {
+        let fixture = try await WebFixture()
+        let jobs = (0..<1200).map { #"{"url":"http://a.example/f\#($0)","id":"j\#($0)","path":"Ärger/Film-\#($0)"}"# }
+        for part in [jobs[..<1000], jobs[1000...]] { _ = await fixture.push("[\(part.joined(separator: ","))]") }
+        for _ in 0..<1200 { _ = try await fixture.claim() }
+        func found(_ query: String) async -> [String] {
+            let page = await fixture.get(WebFixture.jobs + "?state=running&" + query).json
+            #expect(page?["examined"]?.integer == 1200 && page?["next"] == nil, "\(query)")
+            return page?["jobs"]?.array?.compactMap { $0["id"]?.string } ?? []
+        }
+        #expect(
+            await found("q=FILM-117&limit=500").sorted()
+                == (["117"] + (0..<10).map { "117\($0)" }).map { "j" + $0 }.sorted())
+        #expect(
+            await found("q=%C3%A4RGER/film-42&limit=500").sorted()
+                == (["42"] + (0..<10).map { "42\($0)" }).map { "j" + $0 }.sorted())
+        #expect(await found("q=J1199") == ["j1199"])
+        #expect(await found("worker=w1&q=f1199") == ["j1199"])
+        #expect(await found("worker=w&q=f1199") == [])
+        #expect(await found("host=a.exampl") == [])
+    }
+
+    @Test func theHistoryIsToldInSteps() async throws {
+        let fixture = try await WebFixture()
+        let minute = try await fixture.queue.time() / 60_000
+        func write(_ ago: Int64, _ what: String, _ count: Int) async throws {
+            let place = minute - ago
+            let key = fixture.queue.keys.history(hour: place / 60)
+            try await fixture.server.cli("HINCRBY", key, "\(place % 60) \(what)", String(count))
+        }
+        for (ago, what, count) in [
+            (0, "completed", 3), (0, "received", 900), (9, "failed", 2), (200, "completed", 50), (2000, "failed", 7),
+        ] {
+            try await write(Int64(ago), what, count)
+        }
+        func history(_ query: String) async throws -> JSON {
+            try #require(await fixture.get("/api/queues/default/history" + query).json)
+        }
+        func numbers(_ json: JSON, _ name: String) -> [Int64] { json[name]?.array?.compactMap(\.integer) ?? [] }
+        let hour = try await history("")
+        let from = try #require(hour["from"]?.integer) / 60_000
+        #expect(hour["step"]?.integer == 60_000 && numbers(hour, "completed").count == 60)
+        #expect(numbers(hour, "completed")[Int(minute - from)] == 3 && numbers(hour, "completed").reduce(0, +) == 3)
+        #expect(numbers(hour, "failed")[Int(minute - 9 - from)] == 2 && numbers(hour, "received").reduce(0, +) == 900)
+        let days = try await history("?minutes=2880&step=30")
+        #expect(numbers(days, "completed").count == 96 && numbers(days, "completed").reduce(0, +) == 53)
+        #expect(numbers(days, "failed").reduce(0, +) == 9 && days["step"]?.integer == 1_800_000)
+        // An hour that is over is read once.
+        try await write(200, "completed", 1)
+        #expect(numbers(try await history("?minutes=600&step=60"), "completed").reduce(0, +) == 53)
+        for wrong in ["?minutes=0", "?minutes=2881", "?step=61", "?step=x"] {
+            #expect(await fixture.get("/api/queues/default/history" + wrong).status == 400)
+        }
+    }
+
+    @Test func prometheusReadsTheFiguresOfTheQueuesOnceItHasSignedIn() async throws {
+        let accounts = try Accounts("v viewer \(PasswordHash(password: "p", cost: 4).text)")
+        let fixture = try await WebFixture { $0.accounts = accounts }
+        #expect(await fixture.get("/metrics").status == 401)
+        _ = try await fixture.queue.push(now: [Element(JSON(#"{"url":"http://h/"}"#))])
+        try await fixture.settle(try #require(try await fixture.claim()), WebFixture.done)
+        try await fixture.tick()
+        let page = await fixture.ask("GET", "/metrics", fields: [(name: "authorization", value: "Basic djpw")])
+        #expect(page.status == 200 && page["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8")
+        try await Promtool.check(page.text)
+        for line in [
+            "haul_queue_up{queue=\"default\"} 1", "haul_queue_jobs{queue=\"default\",state=\"completed\"} 1",
+            "haul_queue_events_total{queue=\"default\",event=\"completed\"} 1",
+            "haul_queue_claims_total{queue=\"default\"} 1",
+            "haul_build_info{version=\"test\"} 1",
+        ] { #expect(page.text.contains(line + "\n"), "\(line)\n\(page.text)") }
+        #expect(page.text.contains("process_resident_memory_bytes "))
+    }
+
     @Test func settingsAreChangedAndRefused() async throws {
         let fixture = try await WebFixture()
         let path = "/api/queues/default/settings"
@@ -108,7 +182,8 @@ import Testing
         #expect(await fixture.ask("POST", WebFixture.jobs, job, fields: operating).status == 202)
         try await fixture.server.cli("LPUSH", "haul:{default}:jobs", #"{"url":"ftp://x/?planted"}"#)
         let paths = [
-            "", "/jobs?state=queued", "/jobs?state=running", "/jobs/a", "/jobs/a/pushed", "/rejected", "/workers",
+            "", "/history", "/jobs?state=queued", "/jobs?state=running", "/jobs/a", "/jobs/a/pushed", "/rejected",
+            "/workers",
         ]
         _ = try await fixture.claim()
         try await eventually("the element to be rejected") {

@@ -144,6 +144,56 @@ def test_one_among_many(bench):
     bench.shows("101 to 200 of 10,000")
 
 
+SEARCH = """
+const [place, text, done] = arguments;
+const begun = performance.now();
+const look = () => {
+  if (!document.querySelector("main").textContent.includes(text)) return;
+  observer.disconnect();
+  done(performance.now() - begun);
+};
+const observer = new MutationObserver(look);
+observer.observe(document.body, { subtree: true, childList: true, characterData: true });
+location.hash = place;
+"""
+
+
+def test_a_search_among_many_is_quick(bench):
+    """From what was typed to what was found, in the browser; and the API alone."""
+    page, api = [], []
+    for number in [9876, 17, 5000, 9999, 4321, 1234, 7777]:
+        bench.visit("#/many/jobs/running")
+        bench.shows("1 to 100 of 10,000")
+        page.append(bench.driver.execute_async_script(SEARCH, f"#/many/jobs/running?q=/{number}.bin", "1 found among 10,000."))
+        begun, place, calls, found = time.monotonic(), 0, 0, []
+        while place is not None:
+            answer = bench.ask(f"queues/many/jobs?state=running&q=/{number}.bin&from={place}")
+            found += [job["id"] for job in answer["jobs"]]
+            place, calls = answer.get("next"), calls + 1
+        api.append(1000 * (time.monotonic() - begun))
+        assert found == [f"running-{number:05}"], found
+    page.sort(), api.sort()
+    print(f"    one among 10,000 running jobs: on the page {page[3]:.0f} ms (most {page[-1]:.0f}), by the API {api[3]:.0f} ms in {calls} calls (most {api[-1]:.0f})")
+    assert page[3] < 1000, page
+
+
+def test_the_history_is_drawn(bench):
+    worker = bench.worker("historian")
+    known = bench.redis("HGET", "haul:{default}:totals", "completed") or "0"
+    for number in range(3):
+        bench.ask("queues/default/jobs", {"url": f"{bench.origin}/h{number}?size=1000", "id": f"history-{number}"})
+    eventually("the ticks", lambda: int(bench.redis("HGET", "haul:{default}:totals", "completed") or 0) >= int(known) + 3)
+    total = int(bench.redis("HGET", "haul:{default}:totals", "completed"))
+    bench.visit("#/default/overview")
+    bench.shows("History", f"completed {total:,}", "in a minute")
+    lines = lambda: [path.get_attribute("d") for path in bench.driver.find_elements(By.CSS_SELECTOR, ".card.full svg.chart path")]
+    assert len(lines()) == 5 and all(line.count("L") == 59 for line in lines()), lines()
+    bench.driver.find_element(By.XPATH, "//label[contains(., 'Shows')]/select/option[2]").click()
+    bench.shows(f"completed {total:,}", "in half an hour")
+    assert all(line.count("L") == 95 for line in lines()), lines()
+    bench.end(worker)
+
+
 def test_a_lost_connection_is_told_and_heals(bench):
     bench.visit("#/some/overview")
     bench.shows("300")

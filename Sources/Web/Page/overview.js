@@ -3,6 +3,7 @@
 import { inQueue } from "./api.js";
 import { el, link, rows, svg, write } from "./dom.js";
 import { bytes, count, duration, speed, time } from "./format.js";
+import { history } from "./history.js";
 
 const states = ["queued", "scheduled", "running", "paused", "completed", "failed", "cancelled"];
 /// What this page has seen of each queue since it was opened: a sample a second, for an hour.
@@ -67,8 +68,8 @@ export function overview({ queue, live, body, path, title }) {
     return [state, { number, item: el("li", {}, link(place, number, state)) }];
   }));
   const facts = Object.fromEntries(["state", "workers", "oldest", "speed"].map((name) => [name, el("dd", {}, "–")]));
-  const [traffic, ended] = [chart("Bytes per second"), chart("Jobs completed each minute")];
-  const [waiting, running] = [chart("Jobs waiting"), chart("Jobs running")];
+  const past = history(queue, () => watch());
+  const [traffic, waiting, running] = [chart("Bytes per second"), chart("Jobs waiting"), chart("Jobs running")];
   const [byError, byHost] = [ranking("Failures by reason"), ranking("Failures by host")];
   body.append(
     el("ul", { class: "counts" }, [...tiles.values()].map((tile) => tile.item)),
@@ -76,10 +77,10 @@ export function overview({ queue, live, body, path, title }) {
       el("section", { class: "card" }, el("h2", {}, "Now"), el("dl", {},
         el("dt", {}, "Queue"), facts.state, el("dt", {}, "Workers"), facts.workers,
         el("dt", {}, "Oldest wait"), facts.oldest, el("dt", {}, "Speed"), facts.speed)),
-      traffic.box, ended.box, waiting.box, running.box, byError.box, byHost.box));
+      past.box, traffic.box, waiting.box, running.box, byError.box, byHost.box));
 
   const samples = seen.get(queue) ?? seen.set(queue, []).get(queue);
-  live.watch([[inQueue(queue), (data) => {
+  function take(data) {
     if (!data) return;
     for (const [state, tile] of tiles) write(tile.number, count(state === "rejected" ? data.rejected : data.counts[state]));
     const limit = data.max_running === undefined ? "" : `, at most ${count(data.max_running)} run at once`;
@@ -95,20 +96,15 @@ export function overview({ queue, live, body, path, title }) {
     const share = data.speed_of < data.counts.running ? `, known of ${count(data.speed_of)} running jobs` : "";
     write(facts.speed, `${speed(data.speed)}${share}`);
     if (!samples.length || samples[samples.length - 1].at < data.now) {
-      // Records go after a day: then the count falls, and nothing was completed by that.
-      const before = samples.findLast((sample) => data.now - sample.at >= 60_000) ?? samples[0];
-      const perMinute = before ? Math.max(0, Math.round(60_000 * (data.counts.completed - before.completed) / (data.now - before.at))) : 0;
-      samples.push({
-        at: data.now, speed: data.speed, waiting: data.counts.queued, running: data.counts.running,
-        completed: data.counts.completed, perMinute,
-      });
+      samples.push({ at: data.now, speed: data.speed, waiting: data.counts.queued, running: data.counts.running });
       if (samples.length > MOST) samples.shift();
     }
     traffic.draw(samples, "speed", bytes);
-    ended.draw(samples, "perMinute", count);
     waiting.draw(samples, "waiting", count);
     running.draw(samples, "running", count);
     byError.fill(data.failures.by_error, data.failures.of, (error) => path("jobs", ["failed"], { error }));
     byHost.fill(data.failures.by_host, data.failures.of, (host) => path("jobs", ["failed"], { host }));
-  }]]);
+  }
+  function watch() { live.watch([[inQueue(queue), take], [past.path(), past.take]]); }
+  watch();
 }

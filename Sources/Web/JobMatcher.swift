@@ -1,0 +1,52 @@
+import HaulBus
+
+/// A filter, ready to look at many jobs: only the fields that decide are read of each, and they are compared as bytes.
+struct JobMatcher: Sendable {
+    /// The fields of a job's hash that decide, in the order in which `matches` is given them.
+    let fields: [String]
+    private let filter: JobFilter
+    private let needle: [UInt8]
+    private let isASCII: Bool
+
+    init(_ filter: JobFilter) {
+        self.filter = filter
+        needle = Array(filter.text.utf8)
+        isASCII = needle.allSatisfy { $0 < 0x80 }
+        var fields: [String] = []
+        if !filter.error.isEmpty { fields.append("error") }
+        if !filter.worker.isEmpty { fields.append("worker") }
+        if !filter.host.isEmpty || !filter.text.isEmpty { fields.append("url") }
+        if !filter.text.isEmpty { fields += ["path", "file", "message"] }
+        self.fields = fields
+    }
+
+    func matches(_ job: ListedJob, _ values: [[UInt8]?]) -> Bool {
+        var rest = values[...]
+        if !filter.error.isEmpty, !Self.isSame(rest.popFirst() ?? nil, filter.error) { return false }
+        if !filter.worker.isEmpty, !Self.isSame(rest.popFirst() ?? nil, filter.worker) { return false }
+        guard !filter.host.isEmpty || !filter.text.isEmpty else { return true }
+        let url = (rest.popFirst() ?? nil) ?? job.maskedURL.map { Array($0.utf8) }
+        if !filter.host.isEmpty, JobJSON.host(of: url.map { String(decoding: $0, as: UTF8.self) }) != filter.host {
+            return false
+        }
+        if filter.text.isEmpty || has(Array(job.id.utf8)) { return true }
+        return ([url] + rest).contains { $0.map(has) ?? false }
+    }
+
+    private static func isSame(_ value: [UInt8]?, _ text: String) -> Bool { value?.elementsEqual(text.utf8) ?? false }
+
+    /// Whether the text is in `value`, whatever its case.
+    private func has(_ value: [UInt8]) -> Bool {
+        guard isASCII else { return String(decoding: value, as: UTF8.self).lowercased().contains(filter.text) }
+        return value.withUnsafeBufferPointer { value in
+            needle.withUnsafeBufferPointer { needle in
+                guard value.count >= needle.count else { return false }
+                return (0...value.count - needle.count).contains { start in
+                    needle.indices.allSatisfy { Self.lowered(value[start + $0]) == needle[$0] }
+                }
+            }
+        }
+    }
+
+    private static func lowered(_ byte: UInt8) -> UInt8 { 65...90 ~= byte ? byte | 32 : byte }
+}
