@@ -52,6 +52,7 @@ import Testing
             claim.run, as: QueueFixture.done, report: RunReport(), worker: worker, next: Token.make())
         #expect(settled.isOurs)
         #expect(try await roles.permits("producer", "BRPOP K:reply:me 1"))
+        #expect(try await roles.permits("producer", #"RPUSH K:jobs {"url":"http://h/2","id":"2"}"#))
         let monitor = try roles.queue("monitor")
         #expect(try await monitor.job("1")?.state == .completed)
         #expect(try await monitor.stats().counts[.completed] == 1)
@@ -75,7 +76,13 @@ import Testing
     @Test("nothing else is permitted") func refused() async throws {
         let roles = try await Roles()
         let commands = [
-            ("producer", "RPUSH K:jobs x"), ("producer", "LRANGE K:jobs 0 -1"), ("producer", "HGETALL K:job:1"),
+            ("producer", "RPOP K:jobs"), ("service", "HGETALL K:spec:1"), ("service", "LRANGE K:rejected 0 -1"),
+            ("service", "HSET K:settings paused 1"), ("service", "HSET K:job:1 state queued"),
+            ("service", "RPOP K:jobs"),
+            ("service", "PUBLISH K:events:1 x"), ("web", "PUBLISH K:events:1 x"), ("web", "HSET K:job:1 state queued"),
+            ("web", "HSET K:spec:1 spec x"), ("web", "BRPOP K:reply:me 1"), ("web", "DEL K:job:1"),
+            ("web", "EVAL return 0"),
+            ("producer", "LRANGE K:jobs 0 -1"), ("producer", "HGETALL K:job:1"),
             ("producer", "LPUSH haul:{other}:jobs x"), ("producer", "HSET K:want 1 cancelled"),
             ("producer", "HGETALL K:spec:1"), ("producer", "PUBLISH K:control 1"), ("producer", "EVAL return 0"),
             ("producer", "PSUBSCRIBE *"),

@@ -1,4 +1,6 @@
 import Foundation
+import HaulClient
+import HaulContract
 import HaulRedis
 import HaulTestSupport
 import Testing
@@ -9,7 +11,8 @@ import Testing
         (
             "monitor",
             [
-                "stats", "list", "list --state running", "list --state failed --json", "show done", "workers",
+                "stats", "stats --history", "list", "list --state running", "list --state failed --json", "show done",
+                "workers",
                 "watch done", "top --once", "list --by host --state completed", "list --sort size",
             ]
         ),
@@ -19,12 +22,12 @@ import Testing
                 "list --state queued", "list --state rejected", "pause waiting", "pause --all", "resume --all",
                 "cancel --all --yes", "retry --all", "remove done --files", "remove --all --yes", "top --once",
                 "queue pause", "queue resume",
-                "queue limit 3", "queue limit none", "stats", "show done", "workers", "watch done",
+                "queue limit 3", "queue limit none", "stats", "stats --history", "show done", "workers", "watch done",
             ]
         ),
         ("inspector", ["check --repair", "check", "queues"]),
         ("deploy", ["load-functions"]),
-        ("producer", ["push http://h/a --reply-to me"]),
+        ("producer", ["push http://h/a --reply-to me"]), ("service", []), ("web", []),
     ]
 
     /// Jobs in several states, and what no worker has seen yet.
@@ -97,6 +100,7 @@ import Testing
         case "producer":
             for command in [
                 ["WAIT", "0", "10"], ["BRPOP", key("reply:me"), "1"], ["RPOP", key("reply:me")],
+                ["RPUSH", key("jobs"), #"{"url":"http://h/urgent","id":"urgent"}"#],
             ] {
                 #expect(try await !roles.cli(role, command).contains("NOPERM"), "\(command)")
             }
@@ -105,9 +109,12 @@ import Testing
                 ["GET", key("tick")], ["HGET", key("job:done"), "seq"], ["HMGET", key("job:done"), "state", "error"],
                 ["HLEN", key("offsets:done")], ["HGETALL", key("offsets:done")], ["EXISTS", key("offsets:done")],
                 ["ZCOUNT", key("failed"), "0", "+inf"], ["ZRANGE", key("workers"), "0", "-1", "WITHSCORES"],
-                ["INFO", "memory"], ["PING"],
+                ["INFO", "memory"], ["PING"], ["HGETALL", key("totals")],
             ] {
                 #expect(try await !roles.cli(role, command).contains("NOPERM"), "\(role): \(command)")
+            }
+            if role == "operator" {
+                #expect(try await !roles.cli(role, ["LINDEX", key("jobs"), "-1"]).contains("NOPERM"))
             }
             let watch = try roles.start(role, ["watch"])
             try await eventually("haul watch to listen") {
@@ -115,13 +122,81 @@ import Testing
             }
             watch.kill(SIGINT)
             _ = try await watch.wait()
+        case "service":
+            try await serve(roles)
+            // As a subscription asks that has heard nothing for a while.
+            #expect(try await roles.cli(role, ["PING"]) == "PONG")
+        case "web": try await browse(roles)
         default: break
         }
     }
 
-    private func expectAsked(_ role: String, _ commands: Set<[String]>, _ roles: Roles) async throws {
+    /// All that the library does.
+    private func serve(_ roles: Roles) async throws {
+        let queue = try HaulQueue(redis: Roles.url("service", of: roles.server))
+        let handle = try await queue.push(Job("http://h/by-service"))
+        // No replica is there: it is pushed all the same.
+        _ = try? await queue.push(Job("http://h/kept"), .replicas(1, within: .milliseconds(10)))
+        try await queue.push(Job("http://h/urgent-too"), to: .front)
+        for state in JobState.allCases { _ = try await queue.ids(in: state) }
+        #expect(try await queue.list(.completed).count == 1)
+        #expect(try await queue.job("done").status()?.state == .completed)
+        _ = try await queue.stats()
+        _ = try await queue.workers()
+        _ = try await queue.reply(to: "service", timeout: .milliseconds(50))
+        _ = try await queue.job("done").result(timeout: .seconds(10))
+        _ = try? await handle.result(timeout: .milliseconds(200))
+        for try await _ in queue.job("done").events {}
+        let listener = Task { for try await _ in queue.events {} }
+        try await eventually("it to listen") {
+            try await roles.admin.send(Command("PUBSUB", "NUMPAT")).int == 1
+        }
+        listener.cancel()
+        try await queue.pause([handle.id])
+        await queue.close()
+    }
+
+    /// All that the page does.
+    private func browse(_ roles: Roles) async throws {
+        let socket = roles.directory.file("web")
+        let web = try roles.start("web", ["web", "--listen", "unix:" + socket])
+        func ask(_ path: String, _ more: String...) async throws -> String {
+            let curl = try ChildProcess(
+                "curl",
+                ["-s", "--max-time", "10", "--unix-socket", socket, "-H", "Content-Type: application/json"] + more
+                    + ["http://localhost" + path])
+            _ = try await curl.wait(within: .seconds(20))
+            return curl.standardOutput
+        }
+        try await eventually("the page") { try await ask("/readyz") == "ready\n" }
+        let queue = "/api/queues/default"
+        var paths = JobState.allCases.map { "/jobs?state=\($0.rawValue)" }
+        paths += ["", "/history", "/workers", "/rejected", "/jobs/done", "/jobs/missing/pushed", "/jobs/done/wait"]
+        for path in paths {
+            let answer = try await ask(queue + path)
+            #expect(
+                answer.hasPrefix("{") && !answer.contains(#""error":"redis""#) && !answer.contains("NOPERM"),
+                "\(path): \(answer)")
+        }
+        #expect(try await ask("/metrics").contains("haul_queue_events_total{queue=\"default\",event=\"completed\"}"))
+        let body = "-d"
+        #expect(try await ask(queue + "/jobs", body, #"{"url":"http://h/by-page"}"#).contains("pushed"))
+        #expect(try await ask(queue + "/control", body, #"{"action":"pause","ids":["waiting"]}"#).contains("requested"))
+        for settings in [#"{"paused":true,"max_running":3}"#, #"{"paused":false,"max_running":null}"#] {
+            #expect(try await ask(queue + "/settings", "-X", "PATCH", body, settings).contains("paused"))
+        }
+        for path in ["/events", "/events?id=done"] {
+            #expect(try await ask(queue + path, "--max-time", "2").contains("subscribed"), "\(path)")
+        }
+        web.kill(SIGTERM)
+        _ = try await web.wait(within: .seconds(20))
+    }
+
+    private func expectAsked(_ role: String, _ asked: Set<[String]>, _ roles: Roles) async throws {
+        // The test's own question.
+        let commands = asked.filter { $0.first != "pubsub" }
         #expect(commands.count > 2)
-        let refused = try await roles.refused(roles.rules[role]!, commands.filter { $0.first != "pubsub" })
+        let refused = try await roles.refused(roles.rules[role]!, commands)
         #expect(refused.isEmpty, "\(role): \(refused.map { $0.prefix(3) })")
         for (right, others) in roles.rights(of: role) {
             #expect(try await !roles.permits(others, commands), "\(role): nobody asks for \(right)")

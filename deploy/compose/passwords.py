@@ -12,7 +12,7 @@ import pathlib
 import re
 import secrets
 
-ROLES = ("worker", "operator", "deploy", "producer", "monitor")
+ROLES = ("worker", "web", "operator", "deploy", "producer", "service", "monitor")
 
 
 def write(path, text, mode, owner):

@@ -82,7 +82,7 @@ systemctl reload haul-worker@1
 six() { [ "$(operator HGET "haul:{default}:worker:$(hostname)-1" slots)" = 6 ]; }
 eventually "six slots" six
 sed -i 's/^slots = 6/slots = 5/' /etc/haul/worker.conf
-echo 'redis://operator:OPERATOR-PASSWORD@127.0.0.1' >/etc/haul/redis-web
+echo 'redis://web:WEB-PASSWORD@127.0.0.1' >/etc/haul/redis-web
 systemctl start haul-web
 exec 3<>/dev/tcp/127.0.0.1/8484
 printf 'GET /readyz HTTP/1.0\r\nHost: localhost\r\n\r\n' >&3

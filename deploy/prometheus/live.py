@@ -110,7 +110,7 @@ class Fleet:
         self.prometheus = free_port()
         self.page = free_port()
         self.start("web", haul, "web", "--listen", f"127.0.0.1:{self.page}", "--auth", str(work / "secrets/users"),
-                   role="operator")
+                   role="web")
 
     def environment(self, role):
         return {**os.environ, "HAUL_REDIS_FILE": str(self.work / "secrets" / role)}
