@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Measures a release build against nginx on loopback, everything through the bus, and prints what docs/performance.md
-# quotes. Arguments choose (default: all): handover small memory many speed segments downloaders cpu bus elements client peers. Needs some
+# quotes. Arguments choose (default: all): handover small memory many watched speed segments downloaders cpu bus elements client peers. Needs some
 # 10 GB in $TMPDIR and a quarter of an hour.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -195,6 +195,65 @@ many() {
     done
 }
 
+# Two pages, as the browser's scripts watch them, and a scrape of each exporter once in 5 seconds.
+watch_all() {
+    local list='watch=queues%2Fdefault%2Fjobs%3Fstate%3Drunning%26limit%3D100' overview='watch=queues%2Fdefault' past='watch=queues%2Fdefault%2Fhistory%3Fminutes%3D60%26step%3D1'
+    curl -sN -o /dev/null "http://127.0.0.1:$1/api/live?$overview&$past" & watchers=("$!")
+    curl -sN -o /dev/null "http://127.0.0.1:$1/api/live?$overview&$list" & watchers+=("$!")
+    { while curl -s -o /dev/null "http://127.0.0.1:$1/metrics" && curl -s -o /dev/null "http://127.0.0.1:$2/metrics"; do sleep 5; done; } & watchers+=("$!")
+}
+unwatch() { kill "${watchers[@]}" && { wait "${watchers[@]}" 2>/dev/null || true; }; }
+# ticks PID: CPU in hundredths of a second. resident PID: MB.
+ticks() { awk '{print $14 + $15}' "/proc/$1/stat"; }
+resident() { awk '/VmRSS/ {printf "%.1f", $2 * 1.024 / 1000}' "/proc/$1/status"; }
+
+# What it costs to be watched: 1,000 downloads really run, and 2,000 small files, in turns with nobody there and with two pages open, metrics
+# scraped and the history kept. Lines of the log are at info all the while.
+watched() {
+    build_pacer
+    local redis web round state page=$((port + 1)) http=$((port + 2)) before of
+    redis="$(cli INFO server | tr -d '\r' | awk -F: '/^process_id/ {print $2}')"
+    "$haul" web --listen "127.0.0.1:$page" 2>>"$work/web.log" & web=$! && pids+=("$web")
+    pacer 20000000 20000 0 100
+    worker watched --slots 1000 --connections 1 --connections-per-host 10000 --http "127.0.0.1:$http" --export-queues
+    seq -f "$url?%.0f" 1000 | sed 's/.*/{"url":"&","path":"t\/","if_exists":"rename"}/' | "$haul" push - >/dev/null
+    within 60 running_are 1000
+    sleep 5
+    for round in 1 2 3; do
+        for state in alone watched; do
+            [ "$state" = alone ] || watch_all "$page" "$http"
+            sleep 3
+            before="$(ticks "$redis") $(ticks "$last") $(ticks "$web")"
+            sleep 15
+            of="$(ticks "$redis") $(ticks "$last") $(ticks "$web")"
+            echo "$before $of" | awk -v s="$state" -v m="$(resident "$last")" -v w="$(resident "$web")" \
+                '{printf "watched: 1,000 running, %s: Redis %.2f %% of a core, the worker %.2f %% and %s MB, haul web %.2f %% and %s MB\n", s, ($4 - $1) / 15, ($5 - $2) / 15, m, ($6 - $3) / 15, w}'
+            [ "$state" = alone ] || unwatch
+        done
+    done
+    kill -9 "$last"
+    wait "$last" 2>/dev/null || true
+    cli FLUSHALL >/dev/null
+    mkdir -p "$work/www/s"
+    for n in $(seq 2000); do head -c 10240 /dev/urandom >"$work/www/s/$n"; done
+    for round in 1 2 3; do
+        for state in alone watched; do
+            [ "$state" = alone ] || watch_all "$page" "$http"
+            for n in $(seq 2000); do echo "LPUSH haul:{default}:jobs '{\"url\":\"$base/s/$n\",\"id\":\"$state-$n\",\"path\":\"$state-$round/$n\"}'"; done | cli >/dev/null
+            sync
+            worker "small-$state-$round" --slots 96 --connections-per-host 16 --durability process --http "127.0.0.1:$http" --export-queues
+            sleep 1
+            within 120 queue_is_done
+            echo "watched: 2,000 small files, $state: $(took "$state") s"
+            [ "$state" = alone ] || unwatch
+            stop "$last"
+            cli FLUSHALL >/dev/null
+        done
+    done
+    kill "$web"
+    rm -rf "$work/www/s"
+}
+
 speed() {
     head -c 2147483648 /dev/urandom >"$work/www/v.bin"
     local round start
@@ -382,5 +441,5 @@ peers() {
 
 uname -rm; nproc
 for part in "${@:-handover}" ; do
-    if [ $# -eq 0 ]; then for each in handover small memory many speed segments downloaders cpu bus elements client peers; do "$each"; done; else "$part"; fi
+    if [ $# -eq 0 ]; then for each in handover small memory many watched speed segments downloaders cpu bus elements client peers; do "$each"; done; else "$part"; fi
 done
