@@ -6,7 +6,7 @@ debian_base() (
     set -euo pipefail
     # shellcheck source=/dev/null
     . /etc/os-release
-    included=systemd,systemd-sysv,dbus,procps,ca-certificates,redis-server,nginx-light,libcurl4,libexpat1,libhiredis0.14,libssl3,libexpat1,libstdc++6
+    included=systemd,systemd-sysv,dbus,procps,ca-certificates,redis-server,nginx-light,libcurl4,libexpat1,libhiredis0.14,libssl3,libstdc++6
     base=.build/debian/$VERSION_CODENAME-$(echo "$included" | sha256sum | head -c 12).tar
     if [ ! -e "$base" ]; then
         echo "a base of Debian $VERSION_CODENAME is made, which takes a minute or two" >&2
