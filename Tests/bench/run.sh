@@ -195,12 +195,12 @@ many() {
     done
 }
 
-# Two pages, as the browser's scripts watch them, and a scrape of each exporter once in 5 seconds.
+# Two pages, as the browser's scripts watch them, and a scrape of each exporter once a second.
 watch_all() {
     local list='watch=queues%2Fdefault%2Fjobs%3Fstate%3Drunning%26limit%3D100' overview='watch=queues%2Fdefault' past='watch=queues%2Fdefault%2Fhistory%3Fminutes%3D60%26step%3D1'
     curl -sN -o /dev/null "http://127.0.0.1:$1/api/live?$overview&$past" & watchers=("$!")
     curl -sN -o /dev/null "http://127.0.0.1:$1/api/live?$overview&$list" & watchers+=("$!")
-    { while curl -s -o /dev/null "http://127.0.0.1:$1/metrics" && curl -s -o /dev/null "http://127.0.0.1:$2/metrics"; do sleep 5; done; } & watchers+=("$!")
+    { while :; do curl -s -o /dev/null "http://127.0.0.1:$1/metrics" -o /dev/null "http://127.0.0.1:$2/metrics" || true; sleep 1; done; } & watchers+=("$!")
 }
 unwatch() { kill "${watchers[@]}" && { wait "${watchers[@]}" 2>/dev/null || true; }; }
 # ticks PID: CPU in hundredths of a second. resident PID: MB.
