@@ -132,7 +132,7 @@ let package = Package(
             dependencies: [
                 "CHaulLinux", "CHaulOpenSSL", "HaulContract", "HaulExecutors", "HaulHTTP", "HaulStorage",
             ],
-            path: "Tests/Support", swiftSettings: settings),
+            path: "Tests/Support", exclude: ["object-server.sh"], swiftSettings: settings),
         tests("ExecutorsTests", ["HaulExecutors"]),
         tests("ContractTests", ["HaulContract"]),
         tests("RedisTests", ["HaulRedis"]),

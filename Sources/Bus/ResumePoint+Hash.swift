@@ -26,7 +26,7 @@ extension ResumePoint {
         let checks = blockChecks.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)" }.joined(separator: " ")
         return entity.fields + [
             ("generation", generation), ("store", store), ("file", file), ("source", source),
-            ("landing", landing), ("mixed", isMixed ? "1" : "0"), ("block_checks", checks),
+            ("landing", landing), ("mixed", isMixed ? "1" : "0"), ("block_checks", checks), ("journal", journal),
         ]
     }
 
@@ -36,7 +36,7 @@ extension ResumePoint {
         }
         self.init(
             generation: generation, store: store, file: file, entity: Entity(hash: hash), source: hash["source"] ?? "",
-            landing: hash["landing"] ?? "", isMixed: hash["mixed"] == "1")
+            landing: hash["landing"] ?? "", isMixed: hash["mixed"] == "1", journal: hash["journal"] ?? "")
         for (start, end) in offsets {
             guard let start = Int64(start), let end = Int64(end), start >= 0, start < end else { continue }
             self.offsets.insert(start..<end)
@@ -53,7 +53,7 @@ extension CompletedFile {
         entity.fields + [
             ("file", file), ("received", String(bytes)), ("store", store), ("inode", String(inode)),
             ("mtime", String(modified)), ("validated", String(validated)), ("checksum", checksum ?? ""),
-            ("source", source), ("generation", ""), ("bytes", ""), ("content_type", contentType ?? ""),
+            ("source", source), ("generation", ""), ("journal", ""), ("bytes", ""), ("content_type", contentType ?? ""),
         ]
     }
 

@@ -20,14 +20,17 @@ package struct ResumePoint: Sendable, Equatable {
     package var offsets: ByteIntervals
     /// crc32c of each interval's last block (at most 4 KiB), by the interval's end: tells a cloned or restored volume.
     package var blockChecks: [Int64: UInt32]
+    /// What else the store that holds the bytes has to know: in its own words, which mean nothing to anybody else.
+    package var journal: String
 
     package init(
         generation: String, store: String, file: String, entity: Entity, source: String, landing: String = "",
-        isMixed: Bool = false, offsets: ByteIntervals = ByteIntervals(), blockChecks: [Int64: UInt32] = [:]
+        isMixed: Bool = false, offsets: ByteIntervals = ByteIntervals(), blockChecks: [Int64: UInt32] = [:],
+        journal: String = ""
     ) {
         (self.generation, self.store, self.file, self.entity, self.source) = (generation, store, file, entity, source)
         (self.landing, self.isMixed) = (landing, isMixed)
-        (self.offsets, self.blockChecks) = (offsets, blockChecks)
+        (self.offsets, self.blockChecks, self.journal) = (offsets, blockChecks, journal)
     }
 }
 

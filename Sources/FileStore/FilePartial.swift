@@ -132,7 +132,7 @@ final class FilePartial: Partial {
 
     // MARK: Its checkpoints
 
-    func checkpoint() async throws(TransferError) -> Checkpoint? {
+    func checkpoint(isLast: Bool) async throws(TransferError) -> Checkpoint? {
         guard let output = opened?.output else { return nil }
         return try await output.checkpoint { durable in
             let isNew = self.state.withLock { state in

@@ -108,6 +108,7 @@ final class EasyHandle {
             set(CURLOPT_NOBODY, 1)
             return
         }
+        if let memory = request.memory { return try setMemory(memory, request) }
         // A server may refuse a POST that does not say how long its body is, though there is none (RFC 9110 section 8.6).
         let body = request.body ?? (["POST", "PUT", "PATCH"].contains(request.method) ? .bytes([]) : nil)
         if let body {
@@ -133,6 +134,18 @@ final class EasyHandle {
             }
         }
         if request.method != "GET" || body != nil { try set(CURLOPT_CUSTOMREQUEST, request.method) }
+    }
+
+    /// A body that is read where it is. The request keeps it for as long as this handle is used for it.
+    private func setMemory(_ memory: RequestMemory, _ request: Request) throws(TransferError) {
+        set(CURLOPT_POST, 1)
+        set(CURLOPT_UPLOAD_BUFFERSIZE, 256 << 10)
+        ccurl_set_offset(raw, CURLOPT_POSTFIELDSIZE_LARGE, memory.bytes.count)
+        ccurl_set_pointer(raw, CURLOPT_POSTFIELDS, UnsafeMutableRawPointer(mutating: memory.bytes.baseAddress))
+        // libcurl would add both of its own accord.
+        try addLine("Expect:")
+        if !request.headers.contains(where: { $0.name.lowercased() == "content-type" }) { try addLine("Content-Type:") }
+        try set(CURLOPT_CUSTOMREQUEST, request.method)
     }
 
     private func addHeader(_ name: String, _ value: String) throws(TransferError) {

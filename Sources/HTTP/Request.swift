@@ -14,6 +14,8 @@ package struct Request: Sendable {
     package var isSentOnce = false
     /// Told of what is sent.
     package var sending: SendingProgress?
+    /// A body that is read where it is, and not copied, in place of `body`.
+    package var memory: RequestMemory?
     /// For the name, the connection and the TLS handshake together.
     package var connectTimeout: Duration = .seconds(15)
     /// Without a byte for this long, not counted while our own limits or the disk hold the reader back, it is `stalled`.

@@ -19,6 +19,12 @@ package protocol Partial: BodyDestination, AnyObject {
     /// Bytes are hashed as they come, which can be slower than the network.
     var isHashing: Bool { get }
 
+    /// Connections are best begun and ended at multiples of it.
+    var alignment: Int64 { get }
+
+    /// So many connections at once are no use to it beyond.
+    var mostSinks: Int { get }
+
     /// Makes it, with room for `total` bytes, and writes `bytes` to its start.
     ///
     /// - Parameter digest: Hashed while the bytes come.
@@ -30,8 +36,11 @@ package protocol Partial: BodyDestination, AnyObject {
     /// Sees that there is room for `total` bytes in one that an earlier run left.
     func reserve(_ total: Int64) async throws(TransferError)
 
-    /// Makes what has come durable, and returns what is; nil if nothing is new since the last time, or it is not open.
-    func checkpoint() async throws(TransferError) -> Checkpoint?
+    /// Makes what has come durable, as far as that is worth it, and returns what is; nil if nothing is new since the last time, or
+    /// it is not open.
+    ///
+    /// - Parameter isLast: This process writes no more to it: all that has come is worth it.
+    func checkpoint(isLast: Bool) async throws(TransferError) -> Checkpoint?
 
     /// Judges the whole, makes it durable and gives it its name.
     func commit(_ whole: WholeFile) async throws(TransferError) -> CommitOutcome
@@ -46,14 +55,21 @@ package protocol Partial: BodyDestination, AnyObject {
     func discard(soon: Bool) async
 }
 
+extension Partial {
+    package var alignment: Int64 { 1 << 20 }
+    package var mostSinks: Int { 16 }
+}
+
 /// What is durable of a partial file.
 package struct Checkpoint: Sendable {
     package let offsets: ByteIntervals
     /// crc32c of each interval's last block, by the interval's end.
     package let blockChecks: [Int64: UInt32]
+    /// What else the store has to know to go on, in words of its own.
+    package let journal: String
 
-    package init(offsets: ByteIntervals, blockChecks: [Int64: UInt32]) {
-        (self.offsets, self.blockChecks) = (offsets, blockChecks)
+    package init(offsets: ByteIntervals, blockChecks: [Int64: UInt32], journal: String = "") {
+        (self.offsets, self.blockChecks, self.journal) = (offsets, blockChecks, journal)
     }
 }
 

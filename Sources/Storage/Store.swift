@@ -11,6 +11,9 @@ package protocol Store: Sendable {
     /// What an operator calls it.
     var name: String { get }
 
+    /// What a job waits for while no job can be done here: one word.
+    var waitsFor: String { get }
+
     /// Why no job can be done here now, whatever it is; nil if nothing is wrong.
     func trouble() async -> String?
 
@@ -48,6 +51,10 @@ package protocol Store: Sendable {
 
     /// Does what was put off until it costs little. To be called every second.
     func runChores() async
+}
+
+extension Store {
+    package var waitsFor: String { "disk" }
 }
 
 /// What earlier runs of a job have left in a store.

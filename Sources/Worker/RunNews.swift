@@ -46,6 +46,7 @@ struct RunNews {
         guard let resume else { return }
         self.resume?.offsets = ByteIntervals()
         self.resume?.blockChecks = [:]
+        self.resume?.journal = ""
         isResumeNew = isResumeNew || !resume.offsets.isEmpty
     }
 

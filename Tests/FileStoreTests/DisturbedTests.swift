@@ -61,7 +61,7 @@ import Testing
         let size = Int64(Self.bytes.count)
         try await partial.open(total: size, hashing: nil, with: [])
         try await receive(0..<2_500_000, into: partial)
-        _ = try await partial.checkpoint()
+        _ = try await partial.checkpoint(isLast: false)
         if act == .cutAtEnd {
             try await receive(2_500_000..<3_000_000, into: partial)
             disturb(act)

@@ -95,8 +95,8 @@ package struct StoreConformance: Sendable {
     private func nothingNew() async throws {
         let partial = try await open(run: 1)
         try await receive(0..<100_000, into: partial)
-        #expect(try await partial.checkpoint() != nil)
-        #expect(try await partial.checkpoint() == nil)
+        #expect(try await partial.checkpoint(isLast: true) != nil)
+        #expect(try await partial.checkpoint(isLast: true) == nil)
     }
 
     private func fenced() async throws {
@@ -184,7 +184,7 @@ package struct StoreConformance: Sendable {
     private func leftover() async throws {
         let partial = try await open(run: 1)
         try await receive(0..<100_000, into: partial)
-        _ = try await partial.checkpoint()
+        _ = try await partial.checkpoint(isLast: true)
         let found = await store.leftovers(olderThan: -1)
         #expect(found.map(\.key) == [Self.key] && found.map(\.generation) == [partial.generation])
         #expect(found.map(\.isPlaced) == [false])
@@ -243,10 +243,11 @@ package struct StoreConformance: Sendable {
     }
 
     private func point(_ partial: any Partial) async throws -> ResumePoint? {
-        guard let checkpoint = try await partial.checkpoint(), let place = partial.place else { return nil }
+        guard let checkpoint = try await partial.checkpoint(isLast: true), let place = partial.place else { return nil }
         return ResumePoint(
             generation: partial.generation, store: store.id, file: place.file, entity: Entity(total: Int64(Self.size)),
-            source: "", offsets: checkpoint.offsets, blockChecks: checkpoint.blockChecks)
+            source: "", offsets: checkpoint.offsets, blockChecks: checkpoint.blockChecks,
+            journal: checkpoint.journal)
     }
 
     private func resume(_ point: ResumePoint, run: Int) async throws -> (any Partial)? {

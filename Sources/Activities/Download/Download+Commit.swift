@@ -41,7 +41,7 @@ extension Download {
     ) -> ActivityOutcome {
         switch outcome {
         case .fenced: return .fenced
-        case .storeIsGone: return .parked("disk")
+        case .storeIsGone: return .parked(context.store.waitsFor)
         case .stored(let file):
             assignment.committed?(.now - begun)
             let seconds = state.withLock { $0.received.seconds }

@@ -85,17 +85,17 @@ package final class Download: Activity {
             for transfer in transfers { await transfer.endCollecting() }
             return nil
         }
-        return await resumePoint(of: generation)
+        return await resumePoint(of: generation, isLast: false)
     }
 
     package func finalCheckpoint() async -> ResumePoint? {
         guard let generation else { return nil }
-        return await resumePoint(of: generation)
+        return await resumePoint(of: generation, isLast: true)
     }
 
-    private func resumePoint(of generation: Generation) async -> ResumePoint? {
+    private func resumePoint(of generation: Generation, isLast: Bool) async -> ResumePoint? {
         // No checkpoint is the worse for a disk that fails now: the run itself hears of it.
-        guard let checkpoint = try? await generation.partial.checkpoint() else { return nil }
+        guard let checkpoint = try? await generation.partial.checkpoint(isLast: isLast) else { return nil }
         // As it is known after the checkpoint: whether it is mixed may be news.
         guard let current = self.generation, current.partial === generation.partial else { return nil }
         return current.resumePoint(checkpoint, in: context.store)
@@ -169,17 +169,19 @@ package final class Download: Activity {
                 if Task.isCancelled { return .stopped }
                 // What the disk did to this job it would do to every other one.
                 let isOfDisk = failure.code == .io || failure.code == .permission
-                return if isOfDisk, await context.store.trouble() != nil { .parked("disk") } else { .failed(failure) }
+                return if isOfDisk, await context.store.trouble() != nil { .parked(context.store.waitsFor) } else {
+                    .failed(failure)
+                }
             }
         }
     }
 
     /// The disk is full. What cannot be continued gives back its room, which may be all there is, and others wait for.
     private func withoutRoom() async -> ActivityOutcome {
-        guard !isResumable else { return .parked("disk") }
+        guard !isResumable else { return .parked(context.store.waitsFor) }
         let (total, count) = state.withLock { ($0.generation?.entity.total, $0.received.ofGeneration) }
         await discard()
-        guard total == nil, count > 0 else { return .parked("disk") }
+        guard total == nil, count > 0 else { return .parked(context.store.waitsFor) }
         // Nobody can say how much room it would have to wait for.
         return .failed(
             Failure(

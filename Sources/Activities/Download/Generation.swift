@@ -29,7 +29,7 @@ struct Generation: Sendable {
             ResumePoint(
                 generation: name, store: store.id, file: place.file, entity: entity, source: source,
                 landing: landing, isMixed: isMixed, offsets: checkpoint?.offsets ?? ByteIntervals(),
-                blockChecks: checkpoint?.blockChecks ?? [:])
+                blockChecks: checkpoint?.blockChecks ?? [:], journal: checkpoint?.journal ?? "")
         }
     }
 }

@@ -26,6 +26,8 @@ struct StoreRefusal: Error, Sendable, Equatable {
         case full
         /// It would be refused again.
         case final
+        /// The task was cancelled.
+        case cancelled
     }
 
     let status: Int
@@ -88,6 +90,8 @@ struct StoreRefusal: Error, Sendable, Equatable {
 
     /// For a person. Holds no secret: what a server says of a signature is left out.
     var words: String {
+        // There was no answer.
+        if status == 0 { return "\(code): \(message)" }
         let isAboutSignature = code == "SignatureDoesNotMatch"
         let said = isAboutSignature || message.isEmpty ? "" : ": \(message.prefix(200))"
         return "\(code) (HTTP \(status))\(said)"
@@ -95,13 +99,29 @@ struct StoreRefusal: Error, Sendable, Equatable {
 
     /// As it stands in a job's hash.
     var failure: Failure {
-        switch meaning {
+        if status == 0 { return Failure(.io, "the object store does not answer, \(words)") }
+        return switch meaning {
         case .denied:
             Failure(.permission, "the object store refuses access, \(words): check the credentials and the policy")
         case .noSuchBucket: Failure(.io, "the object store has no such bucket, \(words)")
         default: Failure(.io, "the object store refused a request, \(words)")
         }
     }
+}
+
+extension StoreRefusal {
+    /// There was no answer, or none that could be read.
+    init(_ error: TransferError) {
+        switch error {
+        case .failed(let failure):
+            self.init(status: 0, code: failure.code.rawValue, message: failure.message, meaning: .passing)
+        case .noSpace: self.init(status: 0, code: "io", message: "no space", meaning: .passing)
+        case .cancelled: self.init(status: 0, code: "cancelled", message: "", meaning: .cancelled)
+        }
+    }
+
+    /// As an activity hears it.
+    var error: TransferError { meaning == .cancelled ? .cancelled : meaning == .full ? .noSpace : .failed(failure) }
 }
 
 /// A checked answer of an object store.

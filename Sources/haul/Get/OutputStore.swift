@@ -78,7 +78,9 @@ final class OutputPartial: Partial {
 
     func reserve(_ total: Int64) async throws(TransferError) {}
 
-    func checkpoint() async throws(TransferError) -> Checkpoint? { Checkpoint(offsets: written, blockChecks: [:]) }
+    func checkpoint(isLast: Bool) async throws(TransferError) -> Checkpoint? {
+        Checkpoint(offsets: written, blockChecks: [:])
+    }
 
     func sink(at offset: Int64, wake: @escaping @Sendable () async -> Bool) -> any BodySink {
         Sink(self, at: offset, wake: wake)

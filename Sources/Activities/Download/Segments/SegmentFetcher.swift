@@ -48,10 +48,10 @@ struct SegmentFetcher {
     init(_ download: Download, _ generation: Generation, total: Int64, refusesRanges: Bool) {
         (self.download, partial, entity, self.total) = (download, generation.partial, generation.entity, total)
         let isWorthIt = total >= 2 * SegmentPlan.smallestPart && download.isResumable && !refusesRanges
-        let limit = isWorthIt ? download.connectionLimit : 1
+        let limit = isWorthIt ? min(download.connectionLimit, partial.mostSinks) : 1
         isMany = limit > 1
         holds = HoldShare(isExpected: partial.isHashing)
-        plan = SegmentPlan(missing: partial.written.gaps(in: total), limit: limit)
+        plan = SegmentPlan(missing: partial.written.gaps(in: total), limit: limit, alignment: partial.alignment)
         floor = download.speedFloor
         failures = ConnectionFailures(written: partial.written.count)
     }

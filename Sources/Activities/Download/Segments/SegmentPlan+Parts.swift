@@ -24,7 +24,7 @@ extension SegmentPlan {
             let sent = sentByAnswer(owner, now)
             if split < sent, end - split < Self.worthTwice * (sent - split) { split = sent }
         }
-        if left > 4 * Self.alignment { split = (split + Self.alignment - 1) / Self.alignment * Self.alignment }
+        if left > 4 * alignment { split = (split + alignment - 1) / alignment * alignment }
         guard end - split >= leastPart(from: owner) else { return nil }
         return (split..<end, id)
     }

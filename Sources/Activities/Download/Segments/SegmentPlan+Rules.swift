@@ -41,5 +41,4 @@ extension SegmentPlan {
     static let worthTwice: Int64 = 8
     /// What a response has brought within so many times of an answer says little of its speed to come.
     static let youth = 6.0
-    static let alignment: Int64 = 1 << 20
 }

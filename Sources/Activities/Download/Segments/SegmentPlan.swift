@@ -22,6 +22,8 @@ struct SegmentPlan {
     var unassigned: ByteIntervals
     var connections: [Int: Connection] = [:]
     var limit: Int
+    /// Parts are cut at multiples of it, where there is enough left.
+    let alignment: Int64
     /// The most connections that the servers were seen to bear: up to as many may ask again as soon as they have ended.
     var borne = 1
     var lastID = 0
@@ -45,8 +47,10 @@ struct SegmentPlan {
     /// - Parameters:
     ///   - missing: The bytes to be fetched.
     ///   - limit: The most connections at once.
-    init(missing: [Range<Int64>], limit: Int) {
+    ///   - alignment: Parts are cut at multiples of it.
+    init(missing: [Range<Int64>], limit: Int, alignment: Int64 = 1 << 20) {
         unassigned = ByteIntervals(missing)
+        self.alignment = alignment
         self.limit = max(1, limit)
     }
 

@@ -1,0 +1,325 @@
+import HaulContract
+import HaulExecutors
+import HaulHTTP
+import HaulStorage
+import Synchronization
+
+// All bytes are in: they become an object under its name.
+extension ObjectPartial {
+    func commit(_ whole: WholeFile) async throws(TransferError) -> CommitOutcome {
+        await workIsDone()
+        if let error { throw error }
+        let (isSingle, isAssembled) = state.withLock { state in
+            let first = state.journal.formula.range(of: 1)
+            return (state.journal.upload == nil && whole.size <= first.upperBound, state.isAssembled)
+        }
+        if isSingle { return try await commitAtOnce(whole) }
+        if !isAssembled { try await uploadRest(whole.size) }
+        return try await complete(whole)
+    }
+
+    // MARK: In one request
+
+    private func commitAtOnce(_ whole: WholeFile) async throws(TransferError) -> CommitOutcome {
+        guard whole.size > 0 else {
+            let nothing = RequestMemory([])
+            let checksum = try await judge(nothing.bytes, whole, keeping: nothing)
+            return try await placeAtOnce(nothing, whole, checksum: checksum)
+        }
+        let buffer = try await buffer(for: 1)
+        try await fill(buffer, 0..<whole.size)
+        let body = buffer.body(0..<whole.size)
+        let checksum = try await judge(body.bytes, whole, keeping: body)
+        let hasHidden = state.withLock { $0.hasHidden }
+        if hasHidden, try await !isStillOwner() { return .fenced }
+        let outcome = try await placeAtOnce(body, whole, checksum: checksum)
+        state.withLock { $0.buffers[1] = nil }
+        store.memory.give(buffer.reservation)
+        return outcome
+    }
+
+    private func isStillOwner() async throws(TransferError) -> Bool {
+        do { return try await isOwner() } catch { throw error.error }
+    }
+
+    /// Compares bytes with what they must be. Returns the digest as it is told.
+    ///
+    /// - Throws: `checksum_mismatch`; nothing is left then.
+    func judge(
+        _ bytes: UnsafeRawBufferPointer, _ whole: WholeFile, keeping body: RequestMemory
+    ) async throws(TransferError) -> String? {
+        guard let wanted = whole.checksum else { return nil }
+        let digest = await store.threads.run {
+            let hash = RunningHash(wanted.algorithm.method, size: wanted.algorithm.hexadecimalDigits / 2)
+            hash.update(body.bytes)
+            return hash.result().hexadecimal
+        }
+        guard digest == wanted.digest else { throw await mismatch(digest, whole) }
+        return "\(wanted.algorithm.rawValue):\(digest)"
+    }
+
+    private func mismatch(_ digest: String, _ whole: WholeFile) async -> TransferError {
+        let wanted = whole.checksum!
+        await discard(soon: false)
+        return .failed(
+            Failure(
+                .checksumMismatch,
+                "the file's \(wanted.algorithm.rawValue) is \(digest), \(whole.authority) says \(wanted.digest)"))
+    }
+
+    /// Puts the whole under the first name that is free, or that may be replaced.
+    func placeAtOnce(
+        _ body: RequestMemory, _ whole: WholeFile, checksum: String?
+    ) async throws(TransferError) -> CommitOutcome {
+        let md5 =
+            body.bytes.count > 64 << 10 ? await store.threads.run { Digest.md5(body.bytes) } : Digest.md5(body.bytes)
+        let mark = newMark
+        var chosen = state.withLock { $0.name }
+        if let own = await completedNameAtOnce(chosen) { chosen = own }
+        var number = 0
+        var mayReplace = false
+        for _ in 0...ObjectName.mostNumber {
+            let name = chosen.numbered(number)
+            state.withLock { $0.name = name }
+            guard await mayName() else { return .fenced }
+            do throws(StoreRefusal) {
+                try await client.put(
+                    client.address.key(name.path), body, md5: md5, mark: mark,
+                    ifAbsent: !mayReplace && store.hasConditions)
+                return stored(ObjectHead(size: whole.size, mark: mark), checksum: checksum)
+            } catch {
+                if error.meaning == .unknownRequest, store.hasConditions {
+                    store.lacksConditions()
+                } else if error.meaning != .precondition {
+                    throw error.error
+                }
+            }
+            guard let head = try await head(name.path) else {
+                // What was in the way has gone, or this server has no conditions.
+                mayReplace = !store.hasConditions
+                continue
+            }
+            switch collision(with: head, isOther: number > 0) {
+            case .isOurs: return stored(head, checksum: checksum)
+            case .replace: mayReplace = true
+            case .renumber: (number, mayReplace) = (number + 1, false)
+            case .refuse: throw name.inTheWay
+            }
+        }
+        throw chosen.inTheWay
+    }
+
+    private func completedNameAtOnce(_ chosen: ObjectName) async -> ObjectName? {
+        guard request.completed != nil, request.mayNumber, let name = try? await freeName(chosen), name != chosen else {
+            return nil
+        }
+        return name.path == request.completed?.file ? name : nil
+    }
+
+    // MARK: As parts
+
+    /// Parts that are whole by tails alone, and the last one of a file whose length was not known.
+    private func uploadRest(_ size: Int64) async throws(TransferError) {
+        let formula = state.withLock { $0.journal.formula }
+        let digest = state.withLock { $0.digest }
+        for number in 1...formula.part(at: max(0, size - 1)) {
+            guard state.withLock({ $0.journal.parts[number] == nil }) else { continue }
+            let range = formula.range(of: number).clamped(to: 0..<size)
+            guard state.withLock({ $0.taken.contains(range) }) else {
+                throw await damaged("bytes of a part are missing")
+            }
+            let buffer = try await buffer(for: number)
+            defer {
+                state.withLock { $0.buffers[number] = nil }
+                store.memory.give(buffer.reservation)
+            }
+            try await uploadNow(buffer, range, digest)
+        }
+    }
+
+    private func complete(_ whole: WholeFile) async throws(TransferError) -> CommitOutcome {
+        let (upload, key, isHidden) = state.withLock { state in
+            (state.journal.upload ?? "", client.address.key(self.uploadKey(state)), state.journal.isHidden)
+        }
+        var checksum: String?
+        var isJudged = whole.checksum == nil
+        if let wanted = whole.checksum, let digest = state.withLock({ $0.digest?.result(of: whole.size) }) {
+            guard digest == wanted.digest else { throw await mismatch(digest, whole) }
+            (checksum, isJudged) = ("\(wanted.algorithm.rawValue):\(digest)", true)
+        }
+        guard await mayName() else { return .fenced }
+        guard try await isStillOwner() else { return .fenced }
+        if !state.withLock({ $0.isAssembled }) {
+            switch try await assemble(upload, key, whole.size) {
+            case .placed(let head) where !isHidden: return stored(head, checksum: checksum)
+            case .placed: state.withLock { $0.isAssembled = true }
+            case .fenced: return .fenced
+            }
+        }
+        if !isJudged, let wanted = whole.checksum {
+            let digest = try await readBack(key, wanted.algorithm, whole.size)
+            guard digest == wanted.digest else { throw await mismatch(digest, whole) }
+            checksum = "\(wanted.algorithm.rawValue):\(digest)"
+        }
+        return try await copyToName(key, whole, checksum: checksum)
+    }
+
+    enum Assembly {
+        case placed(ObjectHead)
+        /// Another run has aborted the upload.
+        case fenced
+    }
+
+    /// Completes the upload. HEAD has the last word.
+    private func assemble(_ upload: String, _ key: String, _ size: Int64) async throws(TransferError) -> Assembly {
+        let etags = state.withLock { $0.etags }
+        let isHidden = state.withLock { $0.journal.isHidden }
+        for attempt in 1...5 {
+            if try await !isListed(upload, key, etags) {
+                return try await verdict(key, size).map(Assembly.placed) ?? .fenced
+            }
+            var ifAbsent = false
+            if !isHidden, let head = try await headNow(key) {
+                switch collision(with: head, isOther: false) {
+                case .isOurs: return .placed(head)
+                case .replace: break
+                case .renumber, .refuse: throw await taken()
+                }
+            } else {
+                ifAbsent = !isHidden && store.hasConditions
+            }
+            guard await mayName() else { return .fenced }
+            let refusal: StoreRefusal?
+            do {
+                try await client.complete(
+                    upload, key, etags.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }, ifAbsent: ifAbsent)
+                refusal = nil
+            } catch { refusal = error }
+            if let head = try await verdict(key, size) { return .placed(head) }
+            switch refusal?.meaning {
+            case .precondition: throw await taken()
+            case .unknownRequest: store.lacksConditions()
+            case .cancelled: throw .cancelled
+            case .denied, .noSuchBucket: throw refusal!.error
+            default: break
+            }
+            if attempt == 5 {
+                throw refusal?.error ?? .failed(Failure(.io, "the object store does not complete an upload"))
+            }
+            do { try await Task.sleep(for: .milliseconds(200 << attempt)) } catch { throw .cancelled }
+        }
+        return .fenced
+    }
+
+    /// Whether the upload has exactly the parts that it must have; false if there is none any more.
+    ///
+    /// - Throws: What is not so. The upload is gone then.
+    private func isListed(_ upload: String, _ key: String, _ etags: [Int: String]) async throws(TransferError) -> Bool {
+        let listed: [ListedPart]
+        do throws(StoreRefusal) { listed = try await client.parts(of: upload, key) } catch {
+            if error.meaning == .noSuchUpload { return false }
+            throw error.error
+        }
+        // Some list a part that was uploaded twice two times.
+        let found = Dictionary(grouping: listed, by: \.number)
+        let isEqual =
+            found.count == etags.count
+            && etags.allSatisfy { number, etag in found[number]?.contains { $0.etag == etag } ?? false }
+        guard isEqual else { throw await damaged("the upload has other parts than were uploaded") }
+        return true
+    }
+
+    /// The object, if it is this generation's; asked for twice, since some show it a moment later.
+    private func verdict(_ key: String, _ size: Int64) async throws(TransferError) -> ObjectHead? {
+        for attempt in 0...1 {
+            if let head = try await headNow(key), head.mark?.generation == generation,
+                head.mark?.job == request.key
+            {
+                guard head.size == size else {
+                    throw .failed(
+                        Failure(.io, "the object store made an object of \(head.size) bytes out of \(size)"))
+                }
+                return head
+            }
+            if attempt == 0 { try? await Task.sleep(for: .milliseconds(100)) }
+        }
+        return nil
+    }
+
+    private func headNow(_ key: String) async throws(TransferError) -> ObjectHead? {
+        do { return try await client.head(key) } catch { throw error.error }
+    }
+
+    /// Somebody has taken the name that the upload is for. The next run chooses another.
+    private func taken() async -> TransferError {
+        let name = state.withLock { $0.name }
+        let mayRename = request.mayNumber
+        await discard(soon: false)
+        guard mayRename else { return name.inTheWay }
+        return .failed(Failure(.io, "\(name.path) came while this was under way: it is fetched again for another name"))
+    }
+
+    // MARK: Under a hidden key
+
+    /// The digest of an object, in hexadecimal.
+    private func readBack(
+        _ key: String, _ algorithm: Job.Checksum.Algorithm, _ size: Int64
+    ) async throws(TransferError) -> String {
+        let digest = InOrderDigest(algorithm)
+        let step: Int64 = 8 << 20
+        for start in stride(from: Int64(0), to: size, by: Int(step)) {
+            if Task.isCancelled { throw .cancelled }
+            let end = min(size, start + step)
+            let bytes: [UInt8]?
+            do throws(StoreRefusal) {
+                bytes = try await client.get(key, start..<end, limit: Int(step) + 1)
+            } catch { throw error.error }
+            guard let bytes, Int64(bytes.count) == end - start else {
+                throw await damaged("the object cannot be read back")
+            }
+            await store.threads.run { bytes.withUnsafeBytes { digest.update($0, at: start) } }
+        }
+        return digest.result(of: size) ?? ""
+    }
+
+    /// Copies what is right to its name, on the server.
+    private func copyToName(
+        _ key: String, _ whole: WholeFile, checksum: String?
+    ) async throws(TransferError) -> CommitOutcome {
+        let mark = newMark
+        let chosen = state.withLock { $0.name }
+        var number = 0
+        while number <= ObjectName.mostNumber {
+            let name = chosen.numbered(number)
+            if let head = try await head(name.path) {
+                switch collision(with: head, isOther: number > 0) {
+                case .isOurs:
+                    state.withLock { $0.name = name }
+                    return stored(head, checksum: checksum)
+                case .replace: break
+                case .refuse: throw name.inTheWay
+                case .renumber:
+                    number += 1
+                    continue
+                }
+            }
+            guard await mayName() else { return .fenced }
+            guard try await isStillOwner() else { return .fenced }
+            state.withLock { $0.name = name }
+            do throws(StoreRefusal) {
+                try await client.copy(key, to: client.address.key(name.path), size: whole.size, mark: mark)
+            } catch {
+                if try await verdict(client.address.key(name.path), whole.size) == nil { throw error.error }
+            }
+            guard let head = try await verdict(client.address.key(name.path), whole.size) else {
+                throw .failed(Failure(.io, "the object store did not copy an object"))
+            }
+            return stored(head, checksum: checksum)
+        }
+        throw chosen.inTheWay
+    }
+}
+
+extension ObjectHead {
+    init(size: Int64, mark: ObjectMark) { (self.size, etag, self.mark) = (size, nil, mark) }
+}

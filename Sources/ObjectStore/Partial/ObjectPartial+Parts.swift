@@ -1,0 +1,291 @@
+import HaulContract
+import HaulExecutors
+import HaulHTTP
+import HaulStorage
+import Synchronization
+
+// Bytes become parts.
+extension ObjectPartial {
+    /// Takes all of the bytes, or none. Called on the engine's thread.
+    func take(
+        _ bytes: UnsafeRawPointer, _ count: Int, at offset: Int64, wake: @escaping @Sendable () async -> Bool
+    ) -> SinkAnswer {
+        let whole = offset..<offset + Int64(count)
+        let (answer, due) = state.withLock { state -> (SinkAnswer, [(PartBuffer, Int)]) in
+            if let error = state.error { return (.failed(error), []) }
+            guard state.phase == .open else { return (.failed(.cancelled), []) }
+            let formula = state.journal.formula
+            let numbers = formula.parts(in: whole)
+            guard numbers.upperBound <= PartFormula.mostParts else {
+                return (.failed(TransferError(.tooLarge, "the file has more bytes than an object may have")), [])
+            }
+            for number in numbers where !state.taken.contains(whole.clamped(to: formula.range(of: number))) {
+                guard makeBuffer(number, &state, wake) else { return (.wait, []) }
+            }
+            var due: [(PartBuffer, Int)] = []
+            for number in numbers {
+                let part = formula.range(of: number)
+                // What has come before stays as it is.
+                let missing = state.taken.missing(in: whole.clamped(to: part))
+                guard !missing.isEmpty, let buffer = state.buffers[number] else { continue }
+                for piece in missing {
+                    buffer.copy(bytes + Int(piece.lowerBound - offset), to: piece)
+                    state.taken.insert(piece)
+                }
+                if !formula.isSingle, state.taken.contains(part) {
+                    buffer.isClosed = true
+                    due.append((buffer, state.work.begin()))
+                }
+            }
+            return (.taken, due)
+        }
+        for (buffer, number) in due {
+            store.memory.leaves(buffer.reservation)
+            let digest = state.withLock { $0.digest }
+            start(number) { [self] in await upload(buffer, digest) }
+        }
+        return answer
+    }
+
+    /// False: there is no memory now, or the part's bytes are on their way elsewhere.
+    private func makeBuffer(
+        _ number: Int, _ state: inout State, _ wake: @escaping @Sendable () async -> Bool
+    ) -> Bool {
+        if let buffer = state.buffers[number] {
+            if buffer.isClosed { store.memory.wait(wake) }
+            return !buffer.isClosed
+        }
+        let range = state.journal.formula.range(of: number)
+        let reservation = store.memory.reserve(
+            range.count, for: owner, spill: { [weak self] in self?.spill(number) }, orCall: wake)
+        guard let reservation else { return false }
+        state.buffers[number] = PartBuffer(number, range, reservation)
+        return true
+    }
+
+    /// A buffer for a part, however long that takes.
+    func buffer(for number: Int) async throws(TransferError) -> PartBuffer {
+        while true {
+            let buffer = state.withLock { state in
+                makeBuffer(number, &state, { true }) ? state.buffers[number] : nil
+            }
+            if let buffer { return buffer }
+            do { try await Task.sleep(for: .milliseconds(20)) } catch { throw .cancelled }
+        }
+    }
+
+    /// Runs what `begin` has given a number to.
+    func start(_ number: Int, _ body: @escaping @Sendable () async -> Void) {
+        let task = Task(executorPreference: client.engine.executor) { [self] in
+            await body()
+            let waiting = state.withLock { $0.work.end(number) }
+            for continuation in waiting { continuation.resume() }
+        }
+        state.withLock { if $0.work.isAny { $0.work.note(task, number) } }
+    }
+
+    /// Returns when nothing is under way.
+    func workIsDone() async {
+        await withCheckedContinuation { continuation in
+            if !state.withLock({ $0.work.wait(continuation) }) { continuation.resume() }
+        }
+    }
+
+    func fail(_ error: TransferError) { state.withLock { $0.error = $0.error ?? error } }
+
+    private func drop(_ buffer: PartBuffer) {
+        state.withLock { if $0.buffers[buffer.number] === buffer { $0.buffers[buffer.number] = nil } }
+        store.memory.give(buffer.reservation)
+    }
+
+    // MARK: A part
+
+    /// Uploads a part that is whole.
+    func upload(_ buffer: PartBuffer, _ digest: InOrderDigest? = nil) async {
+        do throws(TransferError) { try await uploadNow(buffer, buffer.range, digest) } catch { fail(error) }
+        drop(buffer)
+    }
+
+    /// - Parameter range: Of a file whose length was not known the last part ends where the file does.
+    func uploadNow(
+        _ buffer: PartBuffer, _ range: Range<Int64>, _ digest: InOrderDigest?
+    ) async throws(TransferError) {
+        try await fill(buffer, range)
+        let md5 = await store.threads.run {
+            digest?.update(buffer.bytes(range), at: range.lowerBound)
+            return Digest.md5(buffer.bytes(range))
+        }
+        do throws(StoreRefusal) {
+            let upload = try await uploadID()
+            let key = client.address.key(state.withLock { uploadKey($0) })
+            let etag = try await client.put(part: buffer.number, of: upload, key, buffer.body(range), md5: md5)
+            state.withLock { state in
+                state.journal.parts[buffer.number] = PartMark(etag: etag)
+                state.etags[buffer.number] = etag
+                state.journal.tails.removeAll { $0.part == buffer.number }
+            }
+        } catch {
+            throw error.meaning == .noSuchUpload
+                ? .failed(
+                    Failure(.io, "the upload was aborted: by another run of this job, or by a rule of the bucket"))
+                : error.error
+        }
+    }
+
+    /// Where the upload goes.
+    func uploadKey(_ state: State) -> String { state.journal.isHidden ? hidden.whole : state.name.path }
+
+    /// Brings what only tails have of the part.
+    func fill(_ buffer: PartBuffer, _ range: Range<Int64>) async throws(TransferError) {
+        let tails = state.withLock { state in
+            buffer.present.contains(range) ? [] : state.journal.tails.filter { $0.part == buffer.number }
+        }
+        for tail in tails {
+            let bytes: [UInt8]?
+            do throws(StoreRefusal) {
+                bytes = try await client.get(
+                    client.address.key(hidden.tail(tail.name)), limit: Int(tail.bytes.count) + 1)
+            } catch { throw error.error }
+            let isRight = await store.threads.run {
+                bytes.map { Int64($0.count) == tail.bytes.count && Digest.md5($0).hexadecimal == tail.md5 } ?? false
+            }
+            guard isRight, let bytes else { throw await damaged("a tail is gone or has changed") }
+            state.withLock { _ in
+                var position = 0
+                bytes.withUnsafeBytes { all in
+                    for interval in tail.bytes.intervals {
+                        for piece in buffer.present.missing(in: interval) {
+                            let start = position + Int(piece.lowerBound - interval.lowerBound)
+                            buffer.copy(all.baseAddress! + start, to: piece)
+                            buffer.saved.insert(piece)
+                        }
+                        position += interval.count
+                    }
+                }
+            }
+        }
+        guard state.withLock({ _ in buffer.present.contains(range) }) else {
+            throw await damaged("bytes of a part are missing")
+        }
+    }
+
+    /// What is left can never be made whole: it goes, so that the next run begins anew.
+    func damaged(_ why: String) async -> TransferError {
+        let isPlaced = state.withLock { $0.phase == .placed }
+        if !isPlaced { await store.purge(hidden, isCompleted: false) }
+        return .failed(Failure(.io, "\(why): another program has changed what is beneath \(HiddenKeys.root)"))
+    }
+
+    // MARK: The upload
+
+    /// Begins it when it is first needed.
+    func uploadID() async throws(StoreRefusal) -> String {
+        let (known, task) = state.withLock { state -> (String?, Task<Result<String, StoreRefusal>, Never>?) in
+            if let upload = state.journal.upload { return (upload, nil) }
+            if let creating = state.creating { return (nil, creating) }
+            let task = Task { await self.create() }
+            (state.creating, state.hasHidden) = (task, true)
+            return (nil, task)
+        }
+        if let known { return known }
+        return try await task!.value.get()
+    }
+
+    private func create() async -> Result<String, StoreRefusal> {
+        do throws(StoreRefusal) {
+            // The end of older generations is the fence: none of them can be completed any more.
+            if !request.isNew { try await store.purge(job: request.key, but: generation) }
+            try await own()
+            let key = client.address.key(state.withLock { uploadKey($0) })
+            let upload = try await client.create(key, mark: newMark)
+            try await client.put(client.address.key(hidden.upload(upload)), text: key)
+            state.withLock { $0.journal.upload = upload }
+            return .success(upload)
+        } catch {
+            state.withLock { $0.creating = nil }
+            return .failure(error)
+        }
+    }
+
+    var newMark: ObjectMark {
+        ObjectMark(job: request.key, generation: generation, time: UnixTime.milliseconds * 1_000_000)
+    }
+
+    /// Says that this run has the generation, before anything of it is in the store. Who takes it over says so, too.
+    func own() async throws(StoreRefusal) {
+        state.withLock { $0.hasHidden = true }
+        let key = client.address.key(hidden.owner)
+        let bytes = Array(request.run.utf8)
+        do throws(StoreRefusal) {
+            try await client.put(key, RequestMemory(bytes), md5: Digest.md5(bytes), ifAbsent: true)
+        } catch {
+            switch error.meaning {
+            case .precondition:
+                guard try await isOwner() else {
+                    throw StoreRefusal(
+                        status: 412, code: "fenced", message: "another run has the partial file",
+                        meaning: .noSuchUpload)
+                }
+            case .unknownRequest: try await client.put(key, text: request.run)
+            default: throw error
+            }
+        }
+    }
+
+    func isOwner() async throws(StoreRefusal) -> Bool {
+        try await client.get(client.address.key(hidden.owner), limit: 4096).map { $0 == Array(request.run.utf8) }
+            ?? false
+    }
+
+    // MARK: Tails
+
+    /// Puts bytes of a part that no tail has into a new one.
+    func save(_ buffer: PartBuffer) async throws(TransferError) {
+        let fresh = state.withLock { _ in buffer.fresh }
+        guard !fresh.isEmpty else { return }
+        let body = buffer.body(fresh)
+        let md5 = await store.threads.run { Digest.md5(body.bytes) }
+        let name = "\(buffer.number).\(String(UInt64.random(in: 0...(.max)), radix: 16))"
+        do throws(StoreRefusal) {
+            try await own()
+            try await client.put(client.address.key(hidden.tail(name)), body, md5: md5)
+        } catch { throw error.error }
+        state.withLock { state in
+            state.journal.tails.append(
+                .init(part: buffer.number, name: name, bytes: fresh, md5: md5.hexadecimal))
+            for interval in fresh.intervals { buffer.saved.insert(interval) }
+            buffer.since = .now
+        }
+    }
+
+    /// Others need the memory: what has come of a part waits in the store for the rest.
+    private func spill(_ number: Int) {
+        let (buffer, task) = state.withLock { state -> (PartBuffer?, Int) in
+            guard let buffer = state.buffers[number], !buffer.isClosed, state.phase == .open else { return (nil, 0) }
+            buffer.isClosed = true
+            return (buffer, state.work.begin())
+        }
+        guard let buffer else { return }
+        start(task) { [self] in
+            do throws(TransferError) { try await save(buffer) } catch { fail(error) }
+            drop(buffer)
+        }
+    }
+
+    /// Saves parts that are not whole; with `releasing` they leave the memory.
+    func save(_ buffers: [PartBuffer], releasing: Bool) async throws(TransferError) {
+        let results = await withTaskGroup(of: Result<Void, TransferError>.self) { group in
+            for buffer in buffers {
+                group.addTask { [self] in
+                    do throws(TransferError) { try await save(buffer) } catch { return .failure(error) }
+                    if releasing { drop(buffer) }
+                    return .success(())
+                }
+            }
+            var results: [Result<Void, TransferError>] = []
+            for await result in group { results.append(result) }
+            return results
+        }
+        for result in results { try result.get() }
+    }
+}

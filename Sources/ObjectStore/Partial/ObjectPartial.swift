@@ -1,0 +1,176 @@
+import HaulContract
+import HaulHTTP
+import HaulStorage
+import Synchronization
+
+/// The partial file of a bucket: parts of an upload, and what is not yet a part in memory and in tails.
+///
+/// What fits into one part is put at once, under its name. The files beside this one have its parts, its checkpoints and its end.
+final class ObjectPartial: Partial {
+    enum Phase: Sendable { case unopened, open, placed, discarded }
+
+    struct State: Sendable {
+        var phase = Phase.unopened
+        var name: ObjectName
+        /// What the store has acknowledged.
+        var journal: PartsJournal
+        var etags: [Int: String] = [:]
+        var buffers: [Int: PartBuffer] = [:]
+        /// Bytes that are there: in memory, in tails, in parts.
+        var taken = ByteIntervals()
+        var error: TransferError?
+        /// The journal as the last checkpoint returned it.
+        var told: String?
+        var digest: InOrderDigest?
+        var creating: Task<Result<String, StoreRefusal>, Never>?
+        /// Its folder of hidden objects may have something in it.
+        var hasHidden = false
+        /// The upload was completed under its hidden key.
+        var isAssembled = false
+        var work = PartWork()
+    }
+
+    let generation: String
+    let store: ObjectStore
+    let request: FileRequest
+    let owner: UInt64
+    let state: Mutex<State>
+
+    var hidden: HiddenKeys { HiddenKeys(job: request.key, generation: generation) }
+    var client: BucketClient { store.client }
+
+    init(_ store: ObjectStore, _ request: FileRequest, generation: String, suggested: String) {
+        (self.store, self.request, self.generation) = (store, request, generation)
+        owner = store.memory.newOwner()
+        let name = ObjectName(request.path, suggested: suggested)
+        state = Mutex(State(name: name, journal: PartsJournal(total: nil)))
+    }
+
+    /// One that an earlier run left.
+    init(
+        _ store: ObjectStore, _ request: FileRequest, continuing resume: ResumePoint, _ journal: PartsJournal,
+        etags: [Int: String], isAssembled: Bool
+    ) {
+        (self.store, self.request, generation) = (store, request, resume.generation)
+        owner = store.memory.newOwner()
+        var state = State(name: ObjectName(chosen: resume.file, isGiven: request.givesName), journal: journal)
+        (state.phase, state.etags, state.hasHidden, state.isAssembled) = (.open, etags, true, isAssembled)
+        (state.told, state.taken) = (journal.text, journal.offsets)
+        if isAssembled, let total = journal.total { state.taken = ByteIntervals([0..<total]) }
+        self.state = Mutex(state)
+    }
+
+    deinit { for buffer in state.withLock({ $0.buffers.values.map(\.reservation) }) { store.memory.give(buffer) } }
+
+    var place: PartialPlace? {
+        state.withLock { state in
+            guard state.phase != .unopened else { return nil }
+            // What has left nothing hidden is not looked for.
+            let name = state.hasHidden || state.phase == .open ? nil : ObjectStore.nothingHidden
+            return PartialPlace(file: state.name.path, key: request.key, generation: generation, name: name)
+        }
+    }
+
+    var written: ByteIntervals { state.withLock { $0.taken } }
+    var error: TransferError? { state.withLock { $0.error } }
+    var isHashing: Bool { state.withLock { $0.digest != nil } }
+    var alignment: Int64 {
+        let first = state.withLock { $0.journal.formula.range(of: 1) }
+        return max(1 << 20, first.upperBound - first.lowerBound)
+    }
+    /// A kill costs no more than the parts that are on their way.
+    var mostSinks: Int { max(1, store.memory.share / Int(alignment)) }
+
+    func sink(at offset: Int64, wake: @escaping @Sendable () async -> Bool) -> any BodySink {
+        PartSink(self, at: offset, wake: wake)
+    }
+
+    // MARK: Its beginning
+
+    func open(
+        total: Int64?, hashing digest: Job.Checksum.Algorithm?, with bytes: [UInt8]
+    ) async throws(TransferError) {
+        try prepare(total: total)
+        let formula = PartFormula(total: total)
+        if !formula.isSingle {
+            // What is in the way of a short object shows when it is put.
+            let name = try await freeName(state.withLock { $0.name })
+            state.withLock { $0.name = name }
+        }
+        state.withLock { state in
+            state.phase = .open
+            state.journal.isHidden = digest != nil && !formula.isSingle
+            state.digest = formula.isSingle ? nil : digest.map(InOrderDigest.init)
+        }
+        let sink = sink(at: 0) { true }
+        for start in stride(from: 0, to: bytes.count, by: 16 << 10) {
+            let piece = bytes[start..<min(start + 16 << 10, bytes.count)]
+            while true {
+                let answer = piece.withUnsafeBytes { sink.append($0.baseAddress!, $0.count) }
+                if case .taken = answer { break }
+                if case .failed(let error) = answer { throw error }
+                do { try await Task.sleep(for: .milliseconds(20)) } catch { throw .cancelled }
+            }
+        }
+    }
+
+    /// - Throws: That no bucket takes it.
+    private func prepare(total: Int64?) throws(TransferError) {
+        guard total ?? 0 <= ObjectStore.largest else {
+            throw .failed(Failure(.tooLarge, "the file has \(total ?? 0) bytes, an object has 5 TiB at most"))
+        }
+        let path = state.withLock { state in
+            state.journal = PartsJournal(total: total)
+            return state.name.path
+        }
+        guard client.address.key(path).utf8.count <= 1024 else {
+            throw .failed(Failure(.pathForbidden, "the key of the object would be longer than 1024 bytes"))
+        }
+    }
+
+    func reserve(_ total: Int64) async throws(TransferError) {}
+
+    /// All of it is here, and none is in the store: one request.
+    func put(_ bytes: [UInt8], _ whole: WholeFile) async throws(TransferError) -> CommitOutcome {
+        try prepare(total: whole.size)
+        state.withLock { $0.phase = .open }
+        let body = RequestMemory(bytes)
+        let checksum = try await judge(body.bytes, whole, keeping: body)
+        return try await placeAtOnce(body, whole, checksum: checksum)
+    }
+
+    // MARK: What is left of it
+
+    func exists() async -> Bool {
+        let (phase, isInMemory) = state.withLock { state in
+            (state.phase, state.buffers.values.contains { !$0.present.isEmpty } || state.work.isAny)
+        }
+        guard phase == .open else { return false }
+        if isInMemory { return true }
+        // Where that cannot be asked it is there, for all that is known.
+        guard let found = try? await client.list(client.address.key(hidden.folder)) else { return true }
+        return !found.objects.isEmpty
+    }
+
+    func discard(soon: Bool) async {
+        let (isPlaced, mustPurge, work) = state.withLock { state in
+            defer { state.phase = state.phase == .unopened ? .unopened : .discarded }
+            return (state.phase == .placed, state.hasHidden || state.creating != nil, state.work.tasks)
+        }
+        for task in work { task.cancel() }
+        let purge: @Sendable () async -> Void = { [self] in
+            await workIsDone()
+            releaseAll()
+            if mustPurge { await store.purge(hidden, isCompleted: isPlaced) }
+        }
+        if soon { store.later(purge) } else { await purge() }
+    }
+
+    private func releaseAll() {
+        let buffers = state.withLock { state in
+            defer { state.buffers = [:] }
+            return state.buffers.values.map(\.reservation)
+        }
+        for buffer in buffers { store.memory.give(buffer) }
+    }
+}

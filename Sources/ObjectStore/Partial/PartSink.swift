@@ -1,0 +1,27 @@
+import HaulHTTP
+import Synchronization
+
+/// Brings the bytes of one body to the parts that they are of.
+final class PartSink: BodySink {
+    private let partial: ObjectPartial
+    private let position: Mutex<Int64>
+    private let wake: @Sendable () async -> Bool
+
+    init(_ partial: ObjectPartial, at offset: Int64, wake: @escaping @Sendable () async -> Bool) {
+        (self.partial, self.wake) = (partial, wake)
+        position = Mutex(offset)
+    }
+
+    func append(_ bytes: UnsafeRawPointer, _ count: Int) -> SinkAnswer {
+        position.withLock { position in
+            let answer = partial.take(bytes, count, at: position, wake: wake)
+            if case .taken = answer { position += Int64(count) }
+            return answer
+        }
+    }
+
+    func rest() {}
+    func handOver() {}
+    func end() {}
+    func finish() async throws(TransferError) { if let error = partial.error { throw error } }
+}

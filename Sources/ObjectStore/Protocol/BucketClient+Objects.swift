@@ -1,0 +1,273 @@
+import HaulContract
+import HaulHTTP
+
+/// What HEAD tells of an object.
+struct ObjectHead: Sendable {
+    let size: Int64
+    let etag: String?
+    /// Of the job, the generation and the time that put it there; nil for an object that is none of ours.
+    let mark: ObjectMark?
+
+    init?(_ reply: StoreReply) {
+        guard let size = reply.headers["content-length"].flatMap({ Int64($0) }) else { return nil }
+        (self.size, etag, mark) = (size, reply.etag, ObjectMark(reply.headers))
+    }
+}
+
+/// An object of a listing.
+struct ListedObject: Sendable, Equatable {
+    let key: String
+    let size: Int64
+    let etag: String
+    /// Seconds since 1970.
+    let modified: Int64
+}
+
+/// A part as the server lists it.
+struct ListedPart: Sendable, Equatable {
+    let number: Int
+    let etag: String
+    let size: Int64
+}
+
+/// An upload that was begun and not ended.
+struct ListedUpload: Sendable, Equatable {
+    let key: String
+    let id: String
+    /// Seconds since 1970.
+    let begun: Int64
+}
+
+// The requests that are made of a bucket.
+extension BucketClient {
+    /// nil if there is no such object.
+    func head(_ key: String) async throws(StoreRefusal) -> ObjectHead? {
+        do { return ObjectHead(try await send(StoreRequest("HEAD", key))) } catch {
+            if error.meaning == .noSuchObject { return nil }
+            throw error
+        }
+    }
+
+    /// nil if there is no such object.
+    func get(_ key: String, _ range: Range<Int64>? = nil, limit: Int) async throws(StoreRefusal) -> [UInt8]? {
+        var request = StoreRequest("GET", key)
+        request.limit = limit
+        if let range { request.headers = [HeaderField("Range", "bytes=\(range.lowerBound)-\(range.upperBound - 1)")] }
+        do { return try await send(request).body } catch {
+            if error.meaning == .noSuchObject { return nil }
+            throw error
+        }
+    }
+
+    /// Returns the ETag.
+    @discardableResult
+    func put(
+        _ key: String, _ memory: RequestMemory, md5: [UInt8], mark: ObjectMark? = nil, ifAbsent: Bool = false
+    ) async throws(StoreRefusal) -> String? {
+        var request = StoreRequest("PUT", key)
+        request.headers = mark?.fields ?? []
+        if ifAbsent { request.headers.append(HeaderField("If-None-Match", "*")) }
+        request.carry(memory, md5: md5)
+        return try await send(request).etag
+    }
+
+    func put(_ key: String, text: String, tries: Int = RequestPace.tries) async throws(StoreRefusal) {
+        var request = StoreRequest("PUT", key)
+        request.tries = tries
+        request.carry(text)
+        _ = try await send(request)
+    }
+
+    /// Also one that is not there.
+    func delete(_ key: String) async throws(StoreRefusal) {
+        do { _ = try await send(StoreRequest("DELETE", key)) } catch {
+            if error.meaning != .noSuchObject { throw error }
+        }
+    }
+
+    /// All objects whose keys begin so, with the server's time: its listings are pages of 1,000.
+    func list(_ prefix: String) async throws(StoreRefusal) -> (objects: [ListedObject], now: Int64) {
+        var objects: [ListedObject] = []
+        var now = time
+        var token: String?
+        repeat {
+            var request = StoreRequest("GET", "")
+            request.query = [("list-type", "2"), ("prefix", prefix), ("max-keys", "1000")]
+            if let token { request.query.append(("continuation-token", token)) }
+            let reply = try await send(request)
+            guard let xml = reply.xml, xml.name == "ListBucketResult" else { throw Self.unreadable(reply) }
+            if let date = reply.headers["date"].flatMap(HTTPDate.parse) { now = date }
+            for entry in xml.all("Contents") {
+                guard let key = entry.text("Key"), let modified = entry.text("LastModified").flatMap(AmazonTime.seconds)
+                else { continue }
+                objects.append(
+                    ListedObject(
+                        key: key, size: entry.text("Size").flatMap { Int64($0) } ?? 0,
+                        etag: entry.text("ETag").flatMap(StoreReply.unquoted) ?? "", modified: modified))
+            }
+            token = xml.text("IsTruncated") == "true" ? xml.text("NextContinuationToken") : nil
+        } while token != nil
+        return (objects, now)
+    }
+
+    // MARK: Uploads of parts
+
+    /// Returns its id.
+    func create(_ key: String, mark: ObjectMark) async throws(StoreRefusal) -> String {
+        var request = StoreRequest("POST", key)
+        request.query = [("uploads", "")]
+        request.headers = mark.fields
+        let reply = try await send(request)
+        guard let id = reply.xml?.text("UploadId"), !id.isEmpty else { throw Self.unreadable(reply) }
+        return id
+    }
+
+    /// Returns its ETag, which is the MD5 where the server makes it so.
+    func put(
+        part number: Int, of upload: String, _ key: String, _ memory: RequestMemory, md5: [UInt8]
+    ) async throws(StoreRefusal) -> String {
+        var request = StoreRequest("PUT", key)
+        request.query = [("partNumber", "\(number)"), ("uploadId", upload)]
+        request.carry(memory, md5: md5)
+        let reply = try await send(request)
+        guard let etag = reply.etag else { throw Self.unreadable(reply) }
+        // With keys of the server's own it is no MD5.
+        let isEncrypted = reply.headers["x-amz-server-side-encryption"]?.hasPrefix("aws:kms") ?? false
+        let isDigest = etag.utf8.count == 32 && etag.utf8.allSatisfy { Character(UnicodeScalar($0)).isHexDigit }
+        if isDigest, !isEncrypted, etag.lowercased() != md5.hexadecimal {
+            throw StoreRefusal(
+                status: 200, code: "BadDigest", message: "the part's ETag is not the MD5 of what was sent",
+                meaning: .passing)
+        }
+        return etag
+    }
+
+    /// Throws `noSuchUpload` if there is none.
+    func parts(of upload: String, _ key: String) async throws(StoreRefusal) -> [ListedPart] {
+        var parts: [ListedPart] = []
+        var marker: String?
+        repeat {
+            var request = StoreRequest("GET", key)
+            request.query = [("uploadId", upload), ("max-parts", "1000")]
+            if let marker { request.query.append(("part-number-marker", marker)) }
+            let reply: StoreReply
+            do { reply = try await send(request) } catch {
+                // A bucket's word for it may be missing.
+                throw error.meaning == .noSuchObject
+                    ? StoreRefusal(
+                        status: error.status, code: error.code, message: error.message, meaning: .noSuchUpload)
+                    : error
+            }
+            guard let xml = reply.xml, xml.name == "ListPartsResult" else { throw Self.unreadable(reply) }
+            for entry in xml.all("Part") {
+                guard let number = entry.text("PartNumber").flatMap({ Int($0) }),
+                    let etag = entry.text("ETag").flatMap(StoreReply.unquoted)
+                else { continue }
+                parts.append(
+                    ListedPart(number: number, etag: etag, size: entry.text("Size").flatMap { Int64($0) } ?? 0))
+            }
+            let next = xml.text("IsTruncated") == "true" ? xml.text("NextPartNumberMarker") : nil
+            // A server that repeats itself is not asked for ever.
+            marker = next == marker ? nil : next
+        } while marker != nil
+        return parts
+    }
+
+    /// What its answer says is not the last word: HEAD is.
+    func complete(
+        _ upload: String, _ key: String, _ parts: [(number: Int, etag: String)], ifAbsent: Bool
+    ) async throws(StoreRefusal) {
+        var request = StoreRequest("POST", key)
+        request.query = [("uploadId", upload)]
+        (request.tries, request.timeout) = (1, 120)
+        if ifAbsent { request.headers = [HeaderField("If-None-Match", "*")] }
+        let list = parts.map { part in
+            "<Part><PartNumber>\(part.number)</PartNumber><ETag>&quot;\(XMLElement.escape(part.etag))&quot;</ETag></Part>"
+        }
+        request.carry(
+            "<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">\(list.joined())"
+                + "</CompleteMultipartUpload>")
+        _ = try await send(request)
+    }
+
+    /// Aborts it until its parts are gone: one that was on its way may come after the first abort.
+    func abort(_ upload: String, _ key: String) async throws(StoreRefusal) {
+        for _ in 0..<5 {
+            var request = StoreRequest("DELETE", key)
+            request.query = [("uploadId", upload)]
+            do { _ = try await send(request) } catch {
+                if error.meaning == .noSuchUpload || error.meaning == .noSuchObject { return }
+                throw error
+            }
+            do {
+                if try await parts(of: upload, key).isEmpty { return }
+            } catch {
+                if error.meaning == .noSuchUpload { return }
+                throw error
+            }
+            try? await Task.sleep(for: .milliseconds(100))
+        }
+    }
+
+    func uploads(_ prefix: String) async throws(StoreRefusal) -> [ListedUpload] {
+        var uploads: [ListedUpload] = []
+        var markers: (key: String, id: String)?
+        repeat {
+            var request = StoreRequest("GET", "")
+            request.query = [("uploads", ""), ("prefix", prefix), ("max-uploads", "1000")]
+            if let markers {
+                request.query += [("key-marker", markers.key), ("upload-id-marker", markers.id)]
+            }
+            let reply = try await send(request)
+            guard let xml = reply.xml, xml.name == "ListMultipartUploadsResult" else { throw Self.unreadable(reply) }
+            for entry in xml.all("Upload") {
+                guard let key = entry.text("Key"), let id = entry.text("UploadId") else { continue }
+                uploads.append(
+                    ListedUpload(key: key, id: id, begun: entry.text("Initiated").flatMap(AmazonTime.seconds) ?? time))
+            }
+            let next = (key: xml.text("NextKeyMarker") ?? "", id: xml.text("NextUploadIdMarker") ?? "")
+            let isMore = xml.text("IsTruncated") == "true" && !next.key.isEmpty
+            markers = isMore && (markers.map { $0 != next } ?? true) ? next : nil
+        } while markers != nil
+        return uploads
+    }
+
+    /// Copies an object of `size` bytes on the server, with what marks it.
+    func copy(_ source: String, to key: String, size: Int64, mark: ObjectMark) async throws(StoreRefusal) {
+        let place = HeaderField("x-amz-copy-source", URIText.path("/\(address.bucket)/\(source)"))
+        // One request copies at most 5 GiB.
+        guard size > 5 << 30 else {
+            var request = StoreRequest("PUT", key)
+            request.timeout = 300
+            request.headers = [place, HeaderField("x-amz-metadata-directive", "REPLACE")] + mark.fields
+            _ = try await send(request)
+            return
+        }
+        let upload = try await create(key, mark: mark)
+        do throws(StoreRefusal) {
+            var parts: [(number: Int, etag: String)] = []
+            let step = max(Int64(1) << 30, (size + 8_999) / 9_000)
+            for (index, start) in stride(from: 0, to: size, by: Int(step)).enumerated() {
+                var request = StoreRequest("PUT", key)
+                request.timeout = 300
+                request.query = [("partNumber", "\(index + 1)"), ("uploadId", upload)]
+                let end = min(size, start + step)
+                request.headers = [place, HeaderField("x-amz-copy-source-range", "bytes=\(start)-\(end - 1)")]
+                let reply = try await send(request)
+                guard let etag = reply.xml?.text("ETag").flatMap(StoreReply.unquoted) else {
+                    throw Self.unreadable(reply)
+                }
+                parts.append((index + 1, etag))
+            }
+            try await complete(upload, key, parts, ifAbsent: false)
+        } catch {
+            try? await abort(upload, key)
+            throw error
+        }
+    }
+
+    private static func unreadable(_ reply: StoreReply) -> StoreRefusal {
+        StoreRefusal(
+            status: reply.status, code: "unreadable", message: "the answer is not what S3 answers", meaning: .passing)
+    }
+}

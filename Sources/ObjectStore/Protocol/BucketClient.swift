@@ -1,0 +1,158 @@
+import HaulContract
+import HaulExecutors
+import HaulHTTP
+import Synchronization
+
+/// Asks a bucket, and asks again where that may help.
+final class BucketClient: Sendable {
+    private struct State {
+        var skew = ClockSkew()
+        var pace = BucketPace()
+        var region: String
+        var hasMoved = false
+        /// When a request that writes was last served: monotonic seconds.
+        var written: Double?
+        var requests = 0
+    }
+
+    let address: BucketAddress
+    let engine: TransferEngine
+    let credentials: CredentialsChain
+    /// Told what an operator should know.
+    private let tell: @Sendable (String) -> Void
+    private let watch = Stopwatch()
+    private let state: Mutex<State>
+
+    init(
+        _ address: BucketAddress, engine: TransferEngine, credentials: CredentialsChain,
+        tell: @escaping @Sendable (String) -> Void = { _ in }
+    ) {
+        (self.address, self.engine, self.credentials, self.tell) = (address, engine, credentials, tell)
+        state = Mutex(State(region: address.region))
+    }
+
+    /// Requests that were sent.
+    var requests: Int { state.withLock { $0.requests } }
+
+    /// Seconds since a request that writes was served; nil if none was.
+    var secondsSinceWriting: Double? { state.withLock { state in state.written.map { watch.seconds - $0 } } }
+
+    /// Seconds to add to our time.
+    var skew: Int64 { state.withLock { $0.skew.seconds } }
+
+    /// Seconds since 1970 by the server's clock.
+    var time: Int64 { UnixTime.seconds + skew }
+
+    /// - Throws: What the server says to the last try.
+    func send(_ request: StoreRequest) async throws(StoreRefusal) -> StoreReply {
+        var tries = 0
+        var generator = SystemRandomNumberGenerator()
+        let begun = ContinuousClock.now
+        while true {
+            let refusal: StoreRefusal
+            do { return try await sendOnce(request) } catch { refusal = error }
+            tries += 1
+            var isAtOnce = false
+            switch refusal.meaning {
+            case .passing, .throttled: break
+            // `sendOnce` has corrected what could be corrected.
+            case .clock, .expired, .region: isAtOnce = tries < 3
+            default: throw refusal
+            }
+            guard tries < request.tries, ContinuousClock.now - begun < request.patience else { throw refusal }
+            if isAtOnce { continue }
+            guard refusal.isWorthWaiting else { throw refusal }
+            do { try await Task.sleep(for: RequestPace.wait(before: tries, using: &generator)) } catch {
+                throw StoreRefusal(TransferError.cancelled)
+            }
+        }
+    }
+
+    private func sendOnce(_ request: StoreRequest) async throws(StoreRefusal) -> StoreReply {
+        let wait = state.withLock { state in
+            state.requests += 1
+            return state.pace.turn(at: watch.seconds)
+        }
+        if wait > 0 {
+            do { try await Task.sleep(for: .seconds(wait)) } catch { throw StoreRefusal(TransferError.cancelled) }
+        }
+        let credentials = try await credentials.credentials()
+        let reply: StoreReply
+        do throws(TransferError) {
+            let transfer = try await engine.start(signed(request, by: credentials))
+            let body = try await transfer.collect(limit: request.limit)
+            reply = StoreReply(status: transfer.head.status, headers: transfer.head.headers, body: body)
+        } catch { throw StoreRefusal(error) }
+        try await check(reply, request, credentials)
+        return reply
+    }
+
+    private func signed(_ request: StoreRequest, by credentials: Credentials) -> Request {
+        let (region, time) = state.withLock { ($0.region, UnixTime.seconds + $0.skew.seconds) }
+        let place = address.place(of: request.key, region: region)
+        let payload =
+            request.payload ?? (request.memory == nil ? Digest.sha256([]).hexadecimal : Signature.unsignedPayload)
+        let question = Signature.Question(
+            method: request.method, host: place.host, path: place.path, query: request.query,
+            headers: request.headers, payload: payload)
+        let signature = Signature(credentials: credentials, region: region, time: time)
+        let query = request.query.isEmpty ? "" : "?" + URIText.query(request.query)
+        var result = Request(url: place.origin + URIText.path(place.path) + query)
+        (result.method, result.memory) = (request.method, request.memory)
+        // Empty bodies are sent as such: a length is always told.
+        if request.memory == nil, ["PUT", "POST"].contains(request.method) { result.memory = RequestMemory([]) }
+        result.headers = request.headers + signature.fields(for: question)
+        (result.connectTimeout, result.stallTimeout) = (.seconds(10), request.stallTimeout)
+        return result
+    }
+
+    private func check(
+        _ reply: StoreReply, _ request: StoreRequest, _ credentials: Credentials
+    ) async throws(StoreRefusal) {
+        let isFine = (200..<300).contains(reply.status)
+        // A success may have an error in its body (CompleteMultipartUpload, CopyObject).
+        let isXML = isFine && request.method != "GET" && !reply.body.isEmpty
+        let body = !isFine || isXML ? reply.xml : nil
+        if isFine, body?.name != "Error" {
+            return state.withLock { state in
+                state.pace.noteServed()
+                if request.method != "GET", request.method != "HEAD" { state.written = watch.seconds }
+            }
+        }
+        let refusal = StoreRefusal(status: reply.status, headers: reply.headers, body: body)
+        let wasOff = state.withLock { state in
+            if refusal.meaning == .throttled { state.pace.noteThrottled(at: watch.seconds) }
+            return reply.status == 403 || refusal.meaning == .clock
+                ? state.skew.note(date: reply.headers["date"], at: UnixTime.seconds) : false
+        }
+        if wasOff {
+            tell("this machine's clock is \(skew) s behind the object store's: requests are signed by the store's")
+            // Servers have several words for it.
+            throw StoreRefusal(
+                status: refusal.status, code: refusal.code, message: refusal.message, meaning: .clock)
+        }
+        switch refusal.meaning {
+        case .expired: await self.credentials.drop(credentials)
+        case .region(let region?):
+            let isNews = state.withLock { state in
+                guard !state.hasMoved, region != state.region else { return false }
+                (state.region, state.hasMoved) = (region, true)
+                return true
+            }
+            guard isNews else {
+                throw StoreRefusal(
+                    status: refusal.status, code: refusal.code, message: refusal.message, meaning: .final)
+            }
+            tell("the bucket \(address.bucket) is in the region \(region): set --s3-region")
+        case .region(nil):
+            throw StoreRefusal(status: refusal.status, code: refusal.code, message: refusal.message, meaning: .final)
+        default: break
+        }
+        throw refusal
+    }
+}
+
+extension StoreRefusal {
+    /// What the way there did to a request that is too long, or that libcurl does not send, it would do again.
+    fileprivate var isWorthWaiting: Bool { status != 0 || code != "bad_job" && code != "too_large" }
+}

@@ -1,0 +1,44 @@
+import HaulContract
+import HaulHTTP
+import HaulStorage
+
+/// What an object's metadata says of who put it there. It goes when somebody else writes the object: what has it is whole, and the
+/// job's own.
+struct ObjectMark: Sendable, Equatable {
+    /// The job: 40 hexadecimal digits.
+    let job: String
+    let generation: String
+    /// Nanoseconds since 1970: when the generation began.
+    let time: Int64
+
+    init(job: String, generation: String, time: Int64) {
+        (self.job, self.generation, self.time) = (job, generation, time)
+    }
+
+    /// nil if it was not one of us.
+    init?(_ headers: HeaderFields) {
+        guard let job = headers["x-amz-meta-haul-job"], let generation = headers["x-amz-meta-haul-generation"],
+            let time = headers["x-amz-meta-haul-time"].flatMap({ Int64($0) })
+        else { return nil }
+        self.init(job: job, generation: generation, time: time)
+    }
+
+    var fields: [HeaderField] {
+        [
+            HeaderField("x-amz-meta-haul-generation", generation), HeaderField("x-amz-meta-haul-job", job),
+            HeaderField("x-amz-meta-haul-time", String(time)),
+        ]
+    }
+
+    /// In the place of an inode: no other object has it.
+    var identity: UInt64 {
+        Digest.md5("\(job)\n\(generation)\n\(time)".utf8).prefix(8).reduce(0) { $0 << 8 | UInt64($1) }
+    }
+}
+
+extension ObjectHead {
+    func matches(_ identity: FinishedIdentity) -> Bool {
+        guard let mark, mark.identity == identity.inode else { return false }
+        return identity.bytes.map { $0 == size } ?? true && identity.modified.map { $0 == mark.time } ?? true
+    }
+}

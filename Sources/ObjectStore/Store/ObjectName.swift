@@ -1,0 +1,46 @@
+import HaulContract
+import HaulHTTP
+import HaulStorage
+
+/// The path that a finished object is to have.
+struct ObjectName: Sendable, Equatable {
+    /// "" for the store itself, else with a "/" at its end.
+    let folder: String
+    var name: String
+    /// The job gave the path; a name that we chose may be changed.
+    let isGiven: Bool
+
+    /// Of "name (1).ext" and so on.
+    static let mostNumber = 10_000
+
+    var path: String { folder + name }
+
+    init(_ path: String?, suggested: String) {
+        let path = path ?? ""
+        isGiven = !path.isEmpty && path.utf8.last != UInt8(ascii: "/")
+        let parts = (isGiven ? path : path + suggested).pathParts
+        name = parts.last.map { String($0) } ?? "download"
+        folder = parts.dropLast().map { $0 + "/" }.joined()
+    }
+
+    /// A path that was chosen before.
+    init(chosen path: String, isGiven: Bool) {
+        let parts = path.pathParts
+        name = parts.last.map { String($0) } ?? "download"
+        folder = parts.dropLast().map { $0 + "/" }.joined()
+        self.isGiven = isGiven
+    }
+
+    func numbered(_ number: Int) -> ObjectName {
+        var result = self
+        if number > 0 { result.name = FileName.numbered(name, number) }
+        return result
+    }
+
+    var inTheWay: TransferError {
+        .failed(
+            Failure(
+                .fileExists,
+                "\(path) exists and is not this job's: choose another path, or if_exists overwrite or rename"))
+    }
+}

@@ -1,0 +1,112 @@
+package import HaulContract
+package import HaulHTTP
+package import HaulStorage
+
+// What any store does, done with objects.
+extension ObjectStore: Store {
+    package var name: String { client.address.description }
+
+    package var waitsFor: String { "store" }
+
+    /// What was written a moment ago needs no trial.
+    package func trouble() async -> String? {
+        if let seconds = client.secondsSinceWriting, seconds < 5 { return nil }
+        do throws(StoreRefusal) {
+            try await client.put(client.address.key(HiddenKeys.probe), text: "", tries: 2)
+            return nil
+        } catch { return error.failure.message }
+    }
+
+    package func begin(_ request: FileRequest, generation: String, suggested: String) -> any Partial {
+        ObjectPartial(self, request, generation: generation, suggested: suggested)
+    }
+
+    package func resume(_ request: FileRequest, from resume: ResumePoint) async throws(TransferError) -> Remains {
+        do throws(StoreRefusal) { return try await remains(request, resume) } catch { throw error.error }
+    }
+
+    private func remains(_ request: FileRequest, _ resume: ResumePoint) async throws(StoreRefusal) -> Remains {
+        let hidden = HiddenKeys(job: request.key, generation: resume.generation)
+        if !resume.generation.isEmpty {
+            // From here on the runs before this one give no name.
+            try await client.put(client.address.key(hidden.owner), text: request.run)
+            if let placed = try await placed(resume, request) { return .placed(placed) }
+        }
+        let objects = try await client.list(client.address.key(HiddenKeys.prefix(ofJob: request.key))).objects
+        guard let found = try await partial(request, resume, hidden, objects) else {
+            if !resume.generation.isEmpty, let placed = try await placed(resume, request) { return .placed(placed) }
+            try await purge(job: request.key, but: nil)
+            return .nothing
+        }
+        try await purge(job: request.key, but: resume.generation)
+        return .partial(found)
+    }
+
+    /// What a run has named whose end nobody heard of.
+    private func placed(_ resume: ResumePoint, _ request: FileRequest) async throws(StoreRefusal) -> StoredFile? {
+        guard let head = try await client.head(client.address.key(resume.file)), let mark = head.mark,
+            mark.job == request.key, mark.generation == resume.generation
+        else { return nil }
+        return StoredFile(
+            file: resume.file, bytes: head.size, identity: mark.identity, modified: mark.time, checksum: nil)
+    }
+
+    /// What the journal tells of, if all of it is there.
+    private func partial(
+        _ request: FileRequest, _ resume: ResumePoint, _ hidden: HiddenKeys, _ objects: [ListedObject]
+    ) async throws(StoreRefusal) -> ObjectPartial? {
+        guard let journal = PartsJournal(resume.journal), journal.total == resume.entity.total,
+            journal.offsets == resume.offsets
+        else { return nil }
+        let sizes = Dictionary(objects.map { ($0.key, $0.size) }) { $1 }
+        let hasTails = journal.tails.allSatisfy {
+            sizes[client.address.key(hidden.tail($0.name))] == $0.bytes.count
+        }
+        guard hasTails else { return nil }
+        guard let upload = journal.upload else {
+            return ObjectPartial(self, request, continuing: resume, journal, etags: [:], isAssembled: false)
+        }
+        let key = client.address.key(journal.isHidden ? hidden.whole : resume.file)
+        let listed: [ListedPart]
+        do throws(StoreRefusal) { listed = try await client.parts(of: upload, key) } catch {
+            guard error.meaning == .noSuchUpload else { throw error }
+            // It may have been completed, and not yet been copied to its name.
+            guard journal.isHidden, let head = try await client.head(key), head.size == journal.total,
+                head.mark?.generation == resume.generation
+            else { return nil }
+            return ObjectPartial(self, request, continuing: resume, journal, etags: [:], isAssembled: true)
+        }
+        var etags: [Int: String] = [:]
+        for part in listed where journal.parts[part.number] == PartMark(etag: part.etag) {
+            guard part.size == Int64(journal.formula.range(of: part.number).count) else { continue }
+            etags[part.number] = part.etag
+        }
+        guard etags.count == journal.parts.count else { return nil }
+        return ObjectPartial(self, request, continuing: resume, journal, etags: etags, isAssembled: false)
+    }
+
+    package func holds(_ file: CompletedFile, for request: FileRequest, fencing: Bool) async -> Bool {
+        guard let head = try? await client.head(client.address.key(file.file)), head.matches(file.identity) else {
+            return false
+        }
+        if fencing { try? await purge(job: request.key, but: nil) }
+        return true
+    }
+
+    // MARK: What no run holds
+
+    package func discard(_ place: PartialPlace) async {
+        guard place.name != Self.nothingHidden else { return }
+        await purge(HiddenKeys(job: place.key, generation: place.generation), isCompleted: false)
+    }
+
+    package func discardUnplaced(_ places: [PartialPlace]) async { for place in places { await discard(place) } }
+
+    package func delete(_ file: String, _ identity: FinishedIdentity) async {
+        let key = client.address.key(file)
+        guard let head = try? await client.head(key), head.matches(identity) else { return }
+        try? await client.delete(key)
+    }
+
+    package func runChores() async { await chore() }
+}

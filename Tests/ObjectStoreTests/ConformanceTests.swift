@@ -1,0 +1,20 @@
+import HaulStorage
+import HaulTestSupport
+import Testing
+
+@testable import HaulObjectStore
+
+/// A bucket is a store.
+@Suite(
+    .disabled(
+        if: ObjectServer.installed.isEmpty, "neither radosgw nor SeaweedFS is installed: deploy/test.sh does that"))
+struct ConformanceTests {
+    @Test(
+        "a bucket does what a store has to do", arguments: ObjectServer.installed, StoreConformance.Check.allCases)
+    func conforms(_ kind: ObjectServer.Kind, _ check: StoreConformance.Check) async throws {
+        let bucket = try await Bucket(kind)
+        let conformance = StoreConformance(
+            bucket.store, read: { await bucket.read($0) }, write: { await bucket.write($0, $1) })
+        try await conformance.run(check)
+    }
+}

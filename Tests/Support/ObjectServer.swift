@@ -1,0 +1,83 @@
+import Foundation
+import Glibc
+import Testing
+
+/// A real object store on loopback: Ceph's radosgw or SeaweedFS, by `object-server.sh`. It goes with its last reference.
+package final class ObjectServer: Sendable {
+    package enum Kind: String, Sendable, CaseIterable, CustomTestStringConvertible {
+        case rgw, weed
+
+        package var testDescription: String { self == .rgw ? "radosgw" : "SeaweedFS" }
+    }
+
+    /// Those that this machine has: deploy/test.sh installs both.
+    package static let installed: [Kind] = Kind.allCases.filter { kind in
+        switch kind {
+        case .rgw: ["radosgw", "ceph-mon", "ceph-osd"].allSatisfy { ChildProcess.path(of: $0) != nil }
+        case .weed: weed != nil
+        }
+    }
+
+    /// For the tests of one process there is one of each kind: they take a prefix each.
+    package static func shared(_ kind: Kind) async throws -> ObjectServer {
+        switch kind {
+        case .rgw: try await sharedRGW.value
+        case .weed: try await sharedWeed.value
+        }
+    }
+
+    private static let sharedRGW = Task { try await ObjectServer(.rgw) }
+    private static let sharedWeed = Task { try await ObjectServer(.weed) }
+
+    private static let package = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appendingPathComponent(
+        "../..")
+
+    private static let weed: String? = {
+        let own = package.appendingPathComponent(".build/object-servers/bin/weed").path
+        return ProcessInfo.processInfo.environment["HAUL_WEED"] ?? ChildProcess.path(of: "weed")
+            ?? (access(own, X_OK) == 0 ? own : nil)
+    }()
+
+    /// `http://127.0.0.1:PORT`
+    package let endpoint: String
+    package let bucket = "test"
+    /// Who may do everything.
+    package let environment = ["AWS_ACCESS_KEY_ID": "testkey", "AWS_SECRET_ACCESS_KEY": "testsecret"]
+    private let directory = TemporaryDirectory()
+    private let process: ChildProcess
+
+    package init(_ kind: Kind) async throws {
+        let script = Self.package.appendingPathComponent("Tests/Support/object-server.sh").path
+        let process = try ChildProcess(
+            "bash", [script, kind.rawValue, directory.path],
+            environment: Self.weed.map { ["HAUL_WEED": $0] } ?? [:])
+        self.process = process
+        var endpoint: String?
+        try await eventually("the object store to be ready", within: .seconds(90), every: .milliseconds(50)) {
+            guard process.isRunning else { throw ChildProcess.Missing(description: process.standardError) }
+            let line = process.standardOutput.split(whereSeparator: \.isNewline).first { $0.hasPrefix("ready ") }
+            endpoint = line.map { String($0.dropFirst(6)) }
+            return endpoint != nil
+        }
+        self.endpoint = endpoint!
+    }
+
+    deinit { process.kill(SIGTERM) }
+
+    /// Kills the gateway; it is there again after `release`.
+    package func killGateway() throws {
+        _ = FileManager.default.createFile(atPath: directory.file("hold"), contents: nil)
+        if let id = gateway { kill(id, SIGKILL) }
+    }
+
+    package func release() { unlink(directory.file("hold")) }
+
+    /// Stops the gateway, or lets it go on.
+    package func signalGateway(_ number: Int32) { if let id = gateway { kill(id, number) } }
+
+    private var gateway: pid_t? {
+        directory.contents("gateway").flatMap {
+            pid_t(String(decoding: $0, as: UTF8.self).trimmingCharacters(in: .whitespacesAndNewlines))
+        }
+    }
+}

@@ -1,0 +1,171 @@
+#!/usr/bin/env bash
+# object-server.sh rgw|weed DIRECTORY: a real S3 server on loopback with the bucket "test", in the foreground, with all its data in
+# DIRECTORY. It prints "ready ENDPOINT" (key: testkey, secret: testsecret) and runs until it is ended, which ends what it started.
+# Whoever kills the gateway (its process id is in DIRECTORY/gateway) gets a new one with the same data, once DIRECTORY/hold is gone.
+#   rgw    Ceph's radosgw with a monitor and a store of its own: ceph-mon, ceph-osd and radosgw of Debian
+#   weed   SeaweedFS: the program weed ($HAUL_WEED, or in PATH)
+set -euo pipefail
+kind=$1 D=$(mkdir -p "$2" && cd "$2" && pwd -P)
+key=testkey secret=testsecret bucket=test
+mkdir -p "$D/log" "$D/sock"
+
+die() { echo "object-server: $*" >&2; exit 1; }
+
+# free_ports N [OFFSET]: N free ports of loopback; port + OFFSET is free as well.
+free_ports() {
+    python3 - "$1" "${2:-0}" <<'PY'
+import random, socket, sys
+count, offset, found, held = int(sys.argv[1]), int(sys.argv[2]), [], []
+def take(port):
+    s = socket.socket()
+    try:
+        s.bind(("127.0.0.1", port))
+        held.append(s)
+        return True
+    except OSError:
+        return False
+for _ in range(2000):
+    port = random.randint(20000, 31000)  # below those that the kernel gives out
+    if port not in found and take(port) and (not offset or take(port + offset)):
+        found.append(port)
+    if len(found) == count:
+        break
+else:
+    sys.exit("no free ports")
+print(*found)
+PY
+}
+
+answers() { [ "$(curl -s -o /dev/null --max-time 2 -w '%{http_code}' "http://127.0.0.1:$1$2" || true)" != 000 ]; }
+
+s3() { # METHOD PATH [OPTION…]: the status of the answer
+    curl -s -o /dev/null --max-time 10 -w '%{http_code}' --aws-sigv4 aws:amz:us-east-1:s3 -u "$key:$secret" \
+        -H 'x-amz-content-sha256: UNSIGNED-PAYLOAD' -X "$1" "http://127.0.0.1:$port$2" "${@:3}" || true
+}
+
+# until COMMAND…: waits for it, up to half a minute.
+wait_for() {
+    for _ in $(seq 600); do "$@" && return; sleep 0.05; done
+    die "$kind: $* did not come true, see $D/log"
+}
+
+setup_rgw() {
+    local monitor fsid osd
+    read -r monitor port <<<"$(free_ports 2)"
+    fsid=$(cat /proc/sys/kernel/random/uuid) osd=$(cat /proc/sys/kernel/random/uuid)
+    mkdir -p "$D"/{mon,osd,rgw}
+    cat >"$D/ceph.conf" <<CONF
+[global]
+fsid = $fsid
+mon_host = v2:127.0.0.1:$monitor
+ms_bind_msgr1 = false
+ms_bind_ipv6 = false
+public_addr = 127.0.0.1
+cluster_addr = 127.0.0.1
+auth_cluster_required = none
+auth_service_required = none
+auth_client_required = none
+ms_mon_client_mode = crc
+ms_client_mode = crc
+run_dir = $D/sock
+admin_socket = $D/sock/\$name.asok
+log_file = $D/log/\$name.log
+crash_dir = $D/log
+heartbeat_file = $D/sock/\$name.hb
+osd_pool_default_size = 1
+osd_pool_default_min_size = 1
+osd_pool_default_pg_num = 2
+osd_pool_default_pgp_num = 2
+osd_pool_default_pg_autoscale_mode = off
+osd_crush_chooseleaf_type = 0
+mon_allow_pool_size_one = true
+mon_max_pg_per_osd = 1000
+[mon]
+mon_data = $D/mon
+paxos_propose_interval = 0.01
+paxos_min_wait = 0.01
+mon_data_avail_crit = 1
+mon_data_avail_warn = 2
+[osd]
+osd_data = $D/osd
+osd_objectstore = bluestore
+bluestore_block_size = $((40 << 30))
+bluestore_block_create = true
+bluestore_fsck_on_mkfs = false
+bdev_aio_poll_ms = 5
+osd_memory_target = 939524096
+osd_max_object_name_len = 256
+osd_max_object_namespace_len = 64
+[client.rgw.a]
+rgw_data = $D/rgw
+rgw_frontends = beast endpoint=127.0.0.1:$port
+rgw_thread_pool_size = 32
+rgw_enable_usage_log = false
+# What was deleted goes after seconds, not after two hours.
+rgw_gc_obj_min_wait = 5
+rgw_gc_processor_period = 10
+rgw_gc_processor_max_time = 10
+CONF
+    export CEPH_ARGS='' CEPH_CONF=$D/ceph.conf
+    {
+        monmaptool --create --fsid "$fsid" --addv a "[v2:127.0.0.1:$monitor]" "$D/monmap"
+        ceph-mon -i a --mkfs --monmap "$D/monmap"
+    } >"$D/log/setup" 2>&1 || die "the monitor cannot be made, see $D/log/setup"
+    ceph-mon -f -i a </dev/null >"$D/log/mon" 2>&1 &
+    {
+        timeout 30 ceph osd new "$osd"
+        ceph-osd -i 0 --mkfs --osd-uuid "$osd"
+    } >>"$D/log/setup" 2>&1 || die "the store of radosgw cannot be made, see $D/log/setup"
+    ceph-osd -f -i 0 </dev/null >"$D/log/osd" 2>&1 &
+}
+
+gateway_rgw() { exec radosgw -f -n client.rgw.a </dev/null >>"$D/log/gateway" 2>&1; }
+
+user_rgw() {
+    timeout 60 radosgw-admin user create --uid=test --display-name=test --access-key="$key" --secret-key="$secret" \
+        >"$D/log/user" 2>&1 || die "radosgw has made no user, see $D/log/user"
+}
+
+setup_weed() {
+    read -r port master volume filer <<<"$(free_ports 4 10000)"
+    mkdir -p "$D/data"
+    printf '{"identities":[{"name":"test","credentials":[{"accessKey":"%s","secretKey":"%s"}],"actions":["Admin","Read","Write","List","Tagging"]}]}\n' \
+        "$key" "$secret" >"$D/s3.json"
+}
+
+gateway_weed() {
+    cd "$D"
+    GOMEMLIMIT=1500MiB exec "${HAUL_WEED:-weed}" -logtostderr=true server -dir="$D/data" -ip=127.0.0.1 -ip.bind=127.0.0.1 \
+        -master.telemetry=false -master.peers=none -master.port="$master" -volume.port="$volume" -filer \
+        -filer.port="$filer" -filer.localSocket="$D/sock/filer" -s3 -s3.port="$port" -s3.localSocket="$D/sock/s3" \
+        -s3.config="$D/s3.json" -s3.iam=false -s3.port.iceberg=0 -s3.port.lance=0 -s3.autoCreateBucket=false \
+        -master.volumeSizeLimitMB=1024 -volume.max=64 -volume.preStopSeconds=0 </dev/null >>"$D/log/gateway" 2>&1
+}
+
+user_weed() { :; }
+
+has_bucket() { case $(s3 PUT "/$bucket") in 200 | 409) true ;; *) false ;; esac }
+# The first object makes what others go to.
+takes_objects() { [ "$(s3 PUT "/$bucket/.first" --data-binary x)" = 200 ]; }
+
+case $kind in rgw | weed) ;; *) die "rgw or weed, not $kind" ;; esac
+trap 'kill -9 $(jobs -p) 2>/dev/null || true' EXIT
+trap 'exit 0' TERM INT
+"setup_$kind"
+is_ready=no
+while :; do
+    ("gateway_$kind") &
+    gateway=$!
+    echo "$gateway" >"$D/gateway"
+    if [ $is_ready = no ]; then
+        wait_for answers "$port" /
+        "user_$kind"
+        wait_for has_bucket
+        wait_for takes_objects
+        s3 DELETE "/$bucket/.first" >"$D/log/first"
+        is_ready=yes
+        echo "ready http://127.0.0.1:$port"
+    fi
+    wait "$gateway" || true
+    while [ -e "$D/hold" ]; do sleep 0.05; done
+done
