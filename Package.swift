@@ -102,13 +102,14 @@ let package = Package(
             "Worker",
             [
                 "HaulActivities", "HaulBus", "HaulContract", "HaulExecutors", "HaulFileStore", "HaulHTTP",
-                "HaulMetrics", "HaulRedis", "HaulStorage", logging, metrics,
+                "HaulMetrics", "HaulObjectStore", "HaulRedis", "HaulStorage", logging, metrics,
             ]),
         .executableTarget(
             name: "haul",
             dependencies: [
                 "CHaulExpat", "CHaulLinux", "HaulActivities", "HaulBus", "HaulContract", "HaulExecutors",
-                "HaulFileStore", "HaulHTTP", "HaulHTTPServer", "HaulLogs", "HaulRedis", "HaulStorage", "HaulWeb",
+                "HaulFileStore", "HaulHTTP", "HaulHTTPServer", "HaulLogs", "HaulObjectStore", "HaulRedis",
+                "HaulStorage", "HaulWeb",
                 "HaulWorker",
                 argumentParser, logging,
             ],
@@ -146,7 +147,7 @@ let package = Package(
             "WorkerTests",
             [
                 "HaulActivities", "HaulBus", "HaulContract", "HaulExecutors", "HaulFileStore", "HaulHTTP",
-                "HaulMetrics", "HaulRedis", "HaulStorage", "HaulWorker", logging,
+                "HaulMetrics", "HaulObjectStore", "HaulRedis", "HaulStorage", "HaulWorker", logging,
             ]),
         tests("LogsTests", ["HaulContract", "HaulLogs", logging]),
         tests("MetricsTests", ["HaulMetrics", metrics]),

@@ -1,5 +1,7 @@
+import Glibc
 import HaulContract
 import HaulFileStore
+import HaulObjectStore
 import HaulStorage
 import Logging
 
@@ -10,13 +12,26 @@ enum Stores {
     static let keptFree = FileStore.Options().keptFree
 
     /// The store that the configuration names. Throws what is wrong with it, as a sentence for the operator.
-    static func open(_ configuration: WorkerConfiguration) throws(Failure) -> any Store {
+    static func open(_ configuration: WorkerConfiguration, _ log: Logger) throws(Failure) -> any Store {
+        if let bucket = configuration.bucket { return open(bucket, configuration, log) }
         var options = FileStore.Options()
         options.keptFree = configuration.keptFree
         options.durability = configuration.durability
         options.attributes.mode = configuration.fileMode
         options.attributes.keepsRemoteTime = configuration.keepsRemoteTime
         return try FileStore(root: configuration.root, options: options)
+    }
+
+    private static func open(
+        _ bucket: BucketAddress, _ configuration: WorkerConfiguration, _ log: Logger
+    ) -> any Store {
+        var options = ObjectStore.Options()
+        options.memory = configuration.storeMemory
+        options.certificateAuthorities = configuration.certificateAuthorities
+        options.tell = { log.warning("\($0)", metadata: ["root": "\(bucket)"]) }
+        return ObjectStore(
+            bucket, options: options, environment: { name in getenv(name).map { String(cString: $0) } },
+            isThere: { access($0, R_OK) == 0 })
     }
 
     /// A store that workers have used before. Throws if the directory is none.

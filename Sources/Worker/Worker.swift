@@ -41,7 +41,7 @@ package final class Worker: Sendable {
         if let file = configuration.certificateAuthorities { try CertificateStore.check(file) }
         try configuration.clientCertificate?.check()
         if let proxy = configuration.proxy { try TransferEngine.check(proxy: proxy) }
-        store = try Stores.open(configuration)
+        store = try Stores.open(configuration, log)
         var engine = TransferEngine.Configuration()
         engine.policy = configuration.addressPolicy
         engine.proxy = configuration.proxy

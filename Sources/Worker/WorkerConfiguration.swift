@@ -1,6 +1,7 @@
 package import HaulBus
 package import HaulFileStore
 package import HaulHTTP
+package import HaulObjectStore
 package import HaulRedis
 
 /// How a worker works. Durations and sizes have their defaults here and nowhere else.
@@ -8,8 +9,12 @@ package struct WorkerConfiguration: Sendable {
     package var redis: RedisURL
     /// In order of priority; with a weight on any, drawn by weight.
     package var queues: [(name: QueueName, weight: Int?)] = [(.default, nil)]
-    /// The directory that downloads go to.
+    /// The directory that downloads go to, unless they go to a bucket.
     package var root: String
+    /// The bucket that downloads go to.
+    package var bucket: BucketAddress?
+    /// For parts that are on their way to a bucket: bytes.
+    package var storeMemory = ObjectStore.memory
     /// nil: as many as there are jobs.
     package var slots: Int? = 3
     /// Unique in the fleet.
@@ -48,5 +53,10 @@ package struct WorkerConfiguration: Sendable {
 
     package init(redis: RedisURL, root: String, name: String) {
         (self.redis, self.root, self.name) = (redis, root, name)
+    }
+
+    package init(redis: RedisURL, bucket: BucketAddress, name: String) {
+        self.init(redis: redis, root: "", name: name)
+        self.bucket = bucket
     }
 }

@@ -13,6 +13,7 @@ struct Haul: AsyncParsableCommand {
             Workers.self,
             Queues.self,
             Pause.self, Resume.self, Cancel.self, Retry.self, Remove.self, QueueCommand.self, Check.self,
+            StoreCommand.self,
             WebCommand.self, LoadFunctions.self, Health.self, Completions.self, Manual.self,
         ])
 

@@ -6,6 +6,7 @@ import HaulFileStore
 import HaulHTTP
 import HaulHTTPServer
 import HaulLogs
+import HaulObjectStore
 import HaulRedis
 import HaulWorker
 import Logging
@@ -13,13 +14,18 @@ import Logging
 struct WorkerCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "worker", abstract: "Run a worker until SIGTERM, or steer one that runs.",
-        discussion: "Without a command it runs a worker, which takes --root.",
+        discussion: "Without a command it runs a worker, which takes --root or --store.",
         subcommands: [QuietWorker.self, ResumeWorker.self])
 
     @Option(name: .long, help: CommonOptions.redisHelp) var redis: String?
     @Option(name: .long, help: "A queue, NAME or NAME=WEIGHT; the first has priority. May be repeated. [HAUL_QUEUE]")
     var queue: [String] = []
     @Option(help: "The directory that downloads go to.", completion: .directory) var root: String?
+    @Option(help: "The bucket that downloads go to, in place of --root: s3://BUCKET or s3://BUCKET/PREFIX.")
+    var store: String?
+    @OptionGroup var bucket: BucketOptions
+    @Option(help: "Memory for what is on its way to the bucket, 64M or more.") var storeMemory = ByteCount(
+        Int64(ObjectStore.memory))
     @Option(help: "Jobs at once, or unlimited.") var slots = "3"
     @Option(help: "Unique in the fleet; a restart under the same name takes its jobs back at once.") var name: String?
     @Option(help: "disk: completed files survive a loss of power. process: only the death of processes.")
@@ -109,10 +115,7 @@ struct WorkerCommand: AsyncParsableCommand {
         common.queue = nil
         common.json = false
         let url = try common.url()
-        guard let root else {
-            throw ExitStatus.because(.usage, "a worker needs --root, the directory that downloads go to")
-        }
-        var result = WorkerConfiguration(redis: url, root: root, name: name ?? "\(Host.name)-\(Host.processID)")
+        var result = try configuration(url, name: name ?? "\(Host.name)-\(Host.processID)")
         guard JobField.isID(result.name) else {
             throw ExitStatus.because(.usage, "--name must be 1 to 128 of the characters A-Z a-z 0-9 . _ : -")
         }
@@ -181,6 +184,25 @@ struct WorkerCommand: AsyncParsableCommand {
         }
         result.exportsQueues = exportQueues
         return result
+    }
+
+    /// With the place that downloads go to.
+    private func configuration(_ redis: RedisURL, name: String) throws -> WorkerConfiguration {
+        switch (root, store) {
+        case (let root?, nil): return WorkerConfiguration(redis: redis, root: root, name: name)
+        case (nil, let store?):
+            var result = WorkerConfiguration(redis: redis, bucket: try bucket.address(of: store), name: name)
+            guard (64 << 20...1 << 40).contains(storeMemory.bytes) else {
+                throw ExitStatus.because(.usage, "--store-memory must be 64M or more")
+            }
+            result.storeMemory = Int(storeMemory.bytes)
+            return result
+        case (nil, nil):
+            throw ExitStatus.because(
+                .usage,
+                "a worker needs --root, the directory that downloads go to, or --store, a bucket of an object store")
+        default: throw ExitStatus.because(.usage, "--root and --store are two places for downloads: give one")
+        }
     }
 
     private static func queue(_ text: String) throws -> (name: QueueName, weight: Int?) {

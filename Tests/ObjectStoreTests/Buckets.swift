@@ -12,7 +12,11 @@ struct Bucket: Sendable {
     let server: ObjectServer
 
     init(_ kind: ObjectServer.Kind, prefix: String? = nil, memory: Int = ObjectStore.memory) async throws {
-        server = try await .shared(kind)
+        try self.init(try await .shared(kind), prefix: prefix, memory: memory)
+    }
+
+    init(_ server: ObjectServer, prefix: String? = nil, memory: Int = ObjectStore.memory) throws {
+        self.server = server
         let prefix = prefix ?? "t\(UInt64.random(in: 0...(.max)))"
         let address = try BucketAddress("s3://\(server.bucket)/\(prefix)", endpoint: server.endpoint)
         var options = ObjectStore.Options()

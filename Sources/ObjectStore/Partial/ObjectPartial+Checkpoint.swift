@@ -8,12 +8,12 @@ import Synchronization
 extension ObjectPartial {
     /// A part that is not whole after so long is saved, if it has so much more than it had.
     private static let slow = (age: Duration.seconds(30), share: 32, longest: Duration.seconds(300))
-    /// So long the last checkpoint waits for what is under way.
+    /// So long a checkpoint waits for what is under way: parts are told of once the store has them, also when no more bytes come.
     private static let patience = Duration.seconds(8)
 
     func checkpoint(isLast: Bool) async throws(TransferError) -> Checkpoint? {
         guard state.withLock({ $0.phase == .open }) else { return nil }
-        if isLast { await workIsDone(within: Self.patience) }
+        await workIsDone(upTo: state.withLock { isLast ? .max : $0.work.last }, within: Self.patience)
         let due = state.withLock { state -> [PartBuffer] in
             // Of a file whose length nobody knows nothing is continued.
             guard state.journal.total != nil, state.error == nil else { return [] }
@@ -37,10 +37,10 @@ extension ObjectPartial {
         return fresh > 0 && (fresh >= Int64(buffer.range.count / slow.share) || age >= slow.longest)
     }
 
-    /// Returns when nothing is under way, or it is too late.
-    private func workIsDone(within limit: Duration) async {
+    /// Returns when what was begun until `last` is done, or it is too late.
+    private func workIsDone(upTo last: Int, within limit: Duration) async {
         let deadline = ContinuousClock.now + limit
-        while state.withLock({ $0.work.isAny }), ContinuousClock.now < deadline {
+        while state.withLock({ $0.work.isAny(upTo: last) }), ContinuousClock.now < deadline {
             // A task of its own: this one may be cancelled, and no sleep would last.
             await Task.detached { try? await Task.sleep(for: .milliseconds(10)) }.value
         }

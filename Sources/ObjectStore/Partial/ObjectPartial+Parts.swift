@@ -81,7 +81,7 @@ extension ObjectPartial {
             let waiting = state.withLock { $0.work.end(number) }
             for continuation in waiting { continuation.resume() }
         }
-        state.withLock { if $0.work.isAny { $0.work.note(task, number) } }
+        state.withLock { $0.work.note(task, number) }
     }
 
     /// Returns when nothing is under way.
@@ -193,6 +193,8 @@ extension ObjectPartial {
 
     private func create() async -> Result<String, StoreRefusal> {
         do throws(StoreRefusal) {
+            // A run that was stopped for long must not end what came after it.
+            guard await mayName() else { throw Self.fenced }
             // The end of older generations is the fence: none of them can be completed any more.
             if !request.isNew { try await store.purge(job: request.key, but: generation) }
             try await own()
@@ -221,16 +223,15 @@ extension ObjectPartial {
         } catch {
             switch error.meaning {
             case .precondition:
-                guard try await isOwner() else {
-                    throw StoreRefusal(
-                        status: 412, code: "fenced", message: "another run has the partial file",
-                        meaning: .noSuchUpload)
-                }
+                guard try await isOwner() else { throw Self.fenced }
             case .unknownRequest: try await client.put(key, text: request.run)
             default: throw error
             }
         }
     }
+
+    private static let fenced = StoreRefusal(
+        status: 412, code: "fenced", message: "another run has the partial file", meaning: .noSuchUpload)
 
     func isOwner() async throws(StoreRefusal) -> Bool {
         try await client.get(client.address.key(hidden.owner), limit: 4096).map { $0 == Array(request.run.utf8) }

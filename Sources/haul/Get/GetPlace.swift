@@ -16,6 +16,10 @@ enum GetPlace {
     /// The directory's path without links; the directory and those above it are made if they are not there. Throws `.usage`
     /// with a sentence if that cannot be, or nothing can be written there.
     static func absolute(_ path: String) throws -> String {
+        guard !path.hasPrefix("s3://") else {
+            throw ExitStatus.because(
+                .usage, "\(path): haul get has no buckets; push the URL to a worker that was started with --store")
+        }
         makeDirectories(path, mode: 0o777)
         guard let real = realpath(path, nil) else {
             throw ExitStatus.because(

@@ -1,0 +1,196 @@
+import HaulContract
+import HaulHTTP
+
+/// Tries on a bucket what Haul asks of it.
+package struct StoreCheck: Sendable {
+    package enum Verdict: String, Sendable {
+        case good
+        /// Haul works without it.
+        case lacking
+        /// No worker can work there.
+        case bad
+    }
+
+    package struct Finding: Sendable {
+        package let what: String
+        package let verdict: Verdict
+        package let found: String
+        /// What Haul does about it; empty if nothing is to be done.
+        package let consequence: String
+
+        init(_ what: String, _ verdict: Verdict, _ found: String, _ consequence: String = "") {
+            (self.what, self.verdict, self.found, self.consequence) = (what, verdict, found, consequence)
+        }
+    }
+
+    private let store: ObjectStore
+    private var client: BucketClient { store.client }
+    private let folder: String
+
+    package init(_ store: ObjectStore) {
+        self.store = store
+        folder = store.client.address.key(
+            "\(HiddenKeys.root)check-\(String(UInt64.random(in: 0...(.max)), radix: 16))/")
+    }
+
+    /// All that was found. What it made is gone then.
+    package func run() async -> [Finding] {
+        var findings: [Finding] = []
+        do throws(StoreRefusal) {
+            findings += try await basics()
+            findings.append(try await clock())
+            findings += try await conditions()
+            findings.append(try await digests())
+            findings += try await uploads()
+            findings.append(try await copies())
+            findings.append(await lifecycle())
+        } catch {
+            findings.append(
+                Finding("requests", .bad, error.words, "a worker waits (waiting: store) until it is mended"))
+        }
+        await clean()
+        return findings
+    }
+
+    private func key(_ name: String) -> String { folder + name }
+
+    private func put(_ name: String, _ bytes: [UInt8], ifAbsent: Bool = false) async throws(StoreRefusal) {
+        try await client.put(
+            key(name), RequestMemory(bytes), md5: Digest.md5(bytes), mark: mark, ifAbsent: ifAbsent)
+    }
+
+    private var mark: ObjectMark { ObjectMark(job: "check", generation: "check", time: 1) }
+
+    /// The meaning of the refusal; nil if there was none.
+    private func refused(
+        _ body: () async throws(StoreRefusal) -> Void
+    ) async throws(StoreRefusal) -> StoreRefusal? {
+        do {
+            try await body()
+            return nil
+        } catch {
+            // An answer is needed for a verdict.
+            if error.status == 0 { throw error }
+            return error
+        }
+    }
+
+    private func basics() async throws(StoreRefusal) -> [Finding] {
+        try await put("object", [1, 2, 3])
+        let place = await client.credentials.found ?? "nowhere"
+        let head = try await client.head(key("object"))
+        let listed = try await client.list(folder).objects.map(\.key)
+        return [
+            Finding("credentials", .good, place),
+            Finding("write, read, list", listed == [key("object")] ? .good : .bad, "\(listed.count) of 1 listed"),
+            Finding(
+                "metadata", head?.mark == mark ? .good : .bad, head?.mark == mark ? "kept" : "lost",
+                head?.mark == mark ? "" : "finished objects would not be known again"),
+        ]
+    }
+
+    private func clock() async throws(StoreRefusal) -> Finding {
+        let skew = client.skew
+        return Finding(
+            "clock", .good, skew == 0 ? "agrees" : "\(skew) s apart",
+            skew == 0 ? "" : "requests are signed by the store's")
+    }
+
+    private func conditions() async throws(StoreRefusal) -> [Finding] {
+        let again = try await refused { () throws(StoreRefusal) in try await put("object", [4], ifAbsent: true) }
+        let isKept = again?.meaning == .precondition
+        return [
+            Finding(
+                "PUT If-None-Match", isKept ? .good : .lacking, isKept ? "one winner" : again?.words ?? "ignored",
+                isKept
+                    ? "" : "if_exists looks with HEAD before it writes: an object that comes in between is replaced")
+        ]
+    }
+
+    private func digests() async throws(StoreRefusal) -> Finding {
+        let refusal = try await refused { () throws(StoreRefusal) in
+            var request = StoreRequest("PUT", key("damaged"))
+            request.tries = 1
+            request.carry(RequestMemory([1]), md5: Digest.md5([2]))
+            _ = try await client.send(request)
+        }
+        return Finding(
+            "Content-MD5", refusal == nil ? .bad : .good, refusal == nil ? "ignored" : "checked",
+            refusal == nil ? "bytes that change on the way to the store would not be noticed" : "")
+    }
+
+    private func uploads() async throws(StoreRefusal) -> [Finding] {
+        let part = [UInt8](repeating: 7, count: 5 << 20)
+        let memory = RequestMemory(part)
+        let md5 = Digest.md5(part)
+        let upload = try await client.create(key("parts"), mark: mark)
+        let first = try await client.put(part: 1, of: upload, key("parts"), memory, md5: md5)
+        let last = try await client.put(
+            part: 2, of: upload, key("parts"), RequestMemory([9]), md5: Digest.md5([9]))
+        let listed = try await client.parts(of: upload, key("parts"))
+        let isListed = Set(listed.map(\.etag)) == [first, last]
+        let uploads = try await client.uploads(folder)
+        try await put("parts", [1])
+        let refusal = try await refused { () throws(StoreRefusal) in
+            try await client.complete(upload, key("parts"), [(1, first), (2, last)], ifAbsent: true)
+        }
+        let isConditional = refusal?.meaning == .precondition
+        if refusal != nil {
+            try await client.complete(upload, key("parts"), [(1, first), (2, last)], ifAbsent: false)
+        }
+        let head = try await client.head(key("parts"))
+        let isWhole = head?.size == Int64(part.count) + 1 && head?.mark == mark
+        let aborted = try await client.create(key("aborted"), mark: mark)
+        try await client.abort(aborted, key("aborted"))
+        let late = try await refused { () throws(StoreRefusal) in
+            _ = try await client.put(part: 1, of: aborted, key("aborted"), RequestMemory([9]), md5: Digest.md5([9]))
+        }
+        return [
+            Finding(
+                "parts", isListed && isWhole ? .good : .bad,
+                isWhole ? "put, listed and completed" : "the object is not what was put"),
+            Finding(
+                "part's ETag", first == md5.hexadecimal ? .good : .lacking,
+                first == md5.hexadecimal ? "its MD5" : "no MD5",
+                first == md5.hexadecimal ? "" : "parts are checked on their way in only"),
+            Finding(
+                "uploads are listed", uploads.contains { $0.id == upload } ? .good : .lacking, "\(uploads.count) of 1",
+                uploads.isEmpty ? "what a killed worker leaves behind needs a lifecycle rule" : ""),
+            Finding(
+                "complete If-None-Match", isConditional ? .good : .lacking, isConditional ? "refused" : "ignored",
+                isConditional
+                    ? "" : "if_exists looks with HEAD before it completes: an object that comes in between is replaced"),
+            Finding(
+                "abort is a fence", late == nil ? .bad : .good, late?.words ?? "a part was taken after it",
+                late == nil ? "a late worker's parts would stay" : ""),
+        ]
+    }
+
+    private func copies() async throws(StoreRefusal) -> Finding {
+        let other = ObjectMark(job: "check", generation: "copy", time: 2)
+        let refusal = try await refused { () throws(StoreRefusal) in
+            try await client.copy(key("parts"), to: key("copy"), size: (5 << 20) + 1, mark: other)
+        }
+        let isRight = try await client.head(key("copy"))?.mark == other
+        return Finding(
+            "copy on the server", isRight ? .good : .bad, refusal?.words ?? (isRight ? "works" : "metadata lost"),
+            isRight ? "" : "files with a checksum cannot be named")
+    }
+
+    private func lifecycle() async -> Finding {
+        var request = StoreRequest("GET", "")
+        request.query = [("lifecycle", "")]
+        request.tries = 1
+        let reply = try? await client.send(request)
+        let isThere = reply?.xml?.all("Rule").contains { $0["AbortIncompleteMultipartUpload"] != nil } ?? false
+        return Finding(
+            "lifecycle rule", isThere ? .good : .lacking, isThere ? "ends uploads" : "none ends uploads",
+            isThere ? "" : "workers sweep what they know of; a rule longer than the longest pause catches the rest")
+    }
+
+    private func clean() async {
+        guard let objects = try? await client.list(folder).objects else { return }
+        for upload in (try? await client.uploads(folder)) ?? [] { try? await client.abort(upload.id, upload.key) }
+        for object in objects { try? await client.delete(object.key) }
+    }
+}
