@@ -27,10 +27,10 @@ struct UnfinishedFile: Sendable {
         try await partial.open(total: entity.total, hashing: nil, with: [])
         do throws(TransferError) {
             for range in written.intervals { try await copy(range, of: root + "/" + file.file, to: partial) }
-            guard let checkpoint = try await partial.checkpoint() else { throw .cancelled }
+            guard let checkpoint = try await partial.checkpoint(isLast: true) else { throw .cancelled }
             return ResumePoint(
                 generation: partial.generation, store: store.id, file: file.file, entity: entity, source: source,
-                offsets: checkpoint.offsets, blockChecks: checkpoint.blockChecks)
+                offsets: checkpoint.offsets, blockChecks: checkpoint.blockChecks, journal: checkpoint.journal)
         } catch {
             await partial.discard(soon: false)
             throw error
