@@ -10,8 +10,8 @@ let settings: [SwiftSetting] = [
 
 /// The functions that run inside Redis, as files of Sources/Bus/Lua.
 let lua = [
-    "claim", "drop", "expire", "gate", "heartbeat", "history", "inspect", "isolate", "json", "leave", "lose",
-    "neighbours",
+    "claim", "drop", "expire", "gate", "heartbeat", "history", "inspect", "isolate", "json", "kinds", "leave",
+    "lose", "neighbours",
     "order", "overdue", "places", "prelude", "promote", "push", "raw", "reap", "recover", "register", "replies",
     "report",
     "report_runs", "requests", "runs", "settle", "share", "states", "take", "tell", "tick", "trim", "url", "watch",

@@ -9,6 +9,9 @@ package struct Activities: Sendable {
 
     package init(_ makers: [Job.Kind: Maker]) { self.makers = makers }
 
+    /// The kinds in the table, with blanks between them.
+    package var kinds: String { makers.keys.map(\.rawValue).sorted().joined(separator: " ") }
+
     /// nil for a kind that is not in the table.
     package func begin(_ assignment: Assignment) -> (any Activity)? { makers[assignment.job.kind]?(assignment) }
 }

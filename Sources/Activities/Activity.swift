@@ -30,7 +30,13 @@ package protocol Activity: AnyObject, Sendable {
     /// Where its partial file is, with nothing in it that is durable; nil if there is none yet, or it is of this generation.
     func place(otherThan generation: String?) -> ResumePoint?
 
+    /// What it does cannot be done once more: while there is time it is better not interrupted.
+    var mustGoOn: Bool { get }
+
     // MARK: After a run
+
+    /// What a server answered to a request that failed.
+    var response: StoredResponse? { get }
 
     /// Whether the same may be done once more after a failure.
     var isRepeatable: Bool { get }
@@ -52,6 +58,19 @@ package protocol Activity: AnyObject, Sendable {
     func discardUseless() async -> Bool
 }
 
+// What an activity has that keeps no file.
+extension Activity {
+    package var mustGoOn: Bool { false }
+    package var response: StoredResponse? { nil }
+    package var hasMadeHeadway: Bool { false }
+    package var partialPlace: PartialPlace? { nil }
+    package func checkpoint() async -> ResumePoint? { nil }
+    package func place(otherThan generation: String?) -> ResumePoint? { nil }
+    package func finalCheckpoint() async -> ResumePoint? { nil }
+    package func discard(soon: Bool) async {}
+    package func discardUseless() async -> Bool { false }
+}
+
 /// What an activity tells while it runs.
 package enum ActivityEvent: Sendable {
     case started(total: Int64?, resumable: Bool)
@@ -63,6 +82,8 @@ package enum ActivityEvent: Sendable {
 /// How a run ended.
 package enum ActivityOutcome: Sendable {
     case completed(CompletedFile, seconds: Double, unchanged: Bool)
+    /// By a server's answer, which is kept.
+    case answered(StoredResponse, seconds: Double, unchanged: Bool)
     case failed(Failure)
     /// The store can do no job now; the reason is for `waiting`.
     case parked(String)

@@ -11,6 +11,12 @@ package struct Assignment: Sendable {
     package let key: String
     package var resume: ResumePoint?
     package var completed: CompletedFile?
+    /// What a server answered when the job was completed before.
+    package var answered: StoredResponse?
+    /// An earlier run may have sent the request.
+    package var wasSent = false
+    /// Tells that the request is about to be sent, so that no other run sends it. False: this run may not.
+    package var markSent: (@Sendable () async -> Bool)?
     /// No run of the job can have been before.
     package var isNew = false
     /// The last run completed the job, so that none can be at work.

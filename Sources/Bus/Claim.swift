@@ -26,6 +26,10 @@ package struct Claim: Sendable {
     package let deadline: Int64?
     package let resume: ResumePoint?
     package let completed: CompletedFile?
+    /// What a server answered when the job was completed before.
+    package let answered: StoredResponse?
+    /// An earlier run has sent the request, or was about to, and nobody knows what came of it.
+    package let wasSent: Bool
     /// To be deleted before anything else.
     package let doomed: DoomedFile?
     /// What the job was before, as Redis wants it back if this worker cannot read what was pushed.
@@ -47,6 +51,8 @@ package struct Claim: Sendable {
         deadline = hash["deadline_at"].flatMap { Int64($0) }
         resume = ResumePoint(hash: hash, offsets: reply["offsets"]?.dictionary ?? [:])
         completed = CompletedFile(hash: hash)
+        answered = StoredResponse(hash: hash)
+        wasSent = hash["sent"].map { !$0.isEmpty } ?? false
         doomed = hash["doomed"].flatMap(DoomedFile.init)
         before = reply["before"]?.bytes ?? []
     }
@@ -63,6 +69,9 @@ package struct Claim: Sendable {
             do throws(Job.Invalid) {
                 let newer = try Job(element: renewal)
                 try check(newer)
+                guard newer.kind == job.kind else {
+                    throw Job.Invalid(field: "kind", reason: "is not that of the job, which is \(job.kind.words)")
+                }
                 (job.urls, job.headers) = (newer.urls, newer.headers)
             } catch {
                 guard before.isEmpty else { throw error }

@@ -40,7 +40,7 @@ struct Functions: Sendable {
             PackageResources.raw_lua, PackageResources.url_lua, PackageResources.gate_lua,
             PackageResources.places_lua, PackageResources.replies_lua, PackageResources.push_lua,
             PackageResources.order_lua,
-            PackageResources.take_lua,
+            PackageResources.kinds_lua, PackageResources.take_lua,
             PackageResources.report_lua, PackageResources.claim_lua, PackageResources.settle_lua,
             PackageResources.share_lua, PackageResources.drop_lua, PackageResources.lose_lua,
             PackageResources.history_lua, PackageResources.heartbeat_lua, PackageResources.watch_lua,

@@ -3,7 +3,13 @@ import HaulContract
 /// The contract's tables of fields and settings, as the functions need them.
 enum Gate {
     static var table: String {
-        let fields = JobField.all.map { "  { '\($0.name)', \(check($0.kind)), [[\($0.rule)]] }" }
+        let fields = JobField.all.map { field in
+            let kinds = Job.Kind.allCases.filter(field.kinds.contains).map { "\($0.rawValue) = true" }
+            return
+                "  { '\(field.name)', \(check(field.kind)), [[\(field.rule)]], { \(kinds.joined(separator: ", ")) } }"
+        }
+        let kinds = Job.Kind.allCases.map { "\($0.rawValue) = [[\(JobField.strangeRule($0))]]" }
+        let inRequests = JobField.forbiddenInRequests.sorted().map { "['\($0)'] = true" }
         let headers = JobField.forbiddenHeaders.sorted().map { "['\($0)'] = true" }
         let keys =
             KeyName.allCases.map { "\($0) = '\($0.rawValue)'" }
@@ -19,8 +25,12 @@ enum Gate {
             local KEPT = { least = \(QueueSetting.kept.lowerBound), most = \(QueueSetting.kept.upperBound) }
             local OWN_HEADERS = { \(headers.joined(separator: ", ")) }
             local OWN_BEGINNING = '\(JobField.forbiddenBeginning)'
+            -- All that is of kinds of jobs: `rules` says of each what is said of a field that it does not have (kinds.lua).
+            local kinds = { rules = { \(kinds.joined(separator: ", ")) },
+              all = '\(Job.Kind.allCases.map(\.rawValue).joined(separator: " "))', body_rule = [[\(JobField.bodyRule)]],
+              not_in_requests = { \(inRequests.joined(separator: ", ")) } }
             local CONTINUATION = { \(continuation.joined(separator: ", ")) }
-            -- Each field's name, what its value must be, and what is said of one that is not.
+            -- Each field's name, what its value must be, what is said of one that is not, and the kinds that have it.
             local FIELDS = {
             \(fields.joined(separator: ",\n"))
             }
@@ -41,6 +51,11 @@ enum Gate {
         case .meta: "'meta'"
         case .mediaType: "'media_type'"
         case .ticket: "'ticket'"
+        case .items: "'items'"
+        case .json: "'json'"
+        case .base64: "'base64'"
+        case .statuses: "'statuses'"
+        case .flag: "'flag'"
         case .choice(let choices): "{ choice = { \(choices.map { "\($0) = true" }.joined(separator: ", ")) } }"
         case .integer(let range): "{ integer = { \(range.lowerBound), \(range.upperBound) } }"
         case .number(let range): "{ number = { \(range.lowerBound), \(range.upperBound) } }"

@@ -32,6 +32,7 @@ extension Inspection {
         .want: "no job is claimed, and no request is heard",
         .totals: "no figures of the whole fleet are kept", .places: "workers take it away by themselves",
         .epoch: "workers write it anew by themselves",
+        .kinds: "jobs of a kind that some workers do not do are not taken by others",
     ]
 
     private static let mortalTroubles: [KeyName: String] = [

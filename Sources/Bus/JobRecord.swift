@@ -31,8 +31,9 @@ package struct JobRecord: Sendable {
 
     /// Fields that mean nothing outside the functions.
     package static let hidden: Set<String> = [
-        "again", "ahead", "asof", "behind", "bytes", "doomed", "journal", "pushed", "settled", "ticket", "token",
-        "untold",
+        "again", "ahead", "asof", "behind", "bytes", "doomed", "journal", "pushed", "question", "resumed", "sent",
+        "settled",
+        "ticket", "token", "untold",
         "wantat",
     ]
 }

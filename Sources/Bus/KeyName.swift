@@ -1,8 +1,8 @@
 /// The name of every key of a queue, behind its prefix: `Keys`, `Inspection` and the functions (`KEY` in Lua) take it from here.
 enum KeyName: String, CaseIterable {
     case jobs, want, tick, leases, scheduled, paused, completed, failed, cancelled, deadlines, rejected, workers
-    case settings, places, untold, epoch, totals
-    // One for each job, worker, machine, name, store or hour, which follows the colon.
+    case settings, places, untold, epoch, totals, kinds
+    // One for each job, worker, machine, name, store, hour or kind, which follows the colon.
     case job = "job:"
     case spec = "spec:"
     case offsets = "offsets:"
@@ -12,12 +12,13 @@ enum KeyName: String, CaseIterable {
     case reply = "reply:"
     case drops = "drops:"
     case history = "history:"
+    case kind = "kind:"
 
     /// What Redis' TYPE says of it.
     var type: String {
         switch self {
-        case .jobs, .rejected, .places, .held, .reply, .drops: "list"
-        case .want, .settings, .totals, .job, .spec, .offsets, .worker, .host, .history: "hash"
+        case .jobs, .rejected, .places, .held, .reply, .drops, .kind: "list"
+        case .want, .settings, .totals, .job, .spec, .offsets, .worker, .host, .history, .kinds: "hash"
         case .tick, .epoch: "string"
         case .leases, .scheduled, .paused, .completed, .failed, .cancelled, .deadlines, .workers, .untold: "zset"
         }

@@ -20,7 +20,7 @@ package struct Element: Sendable {
         maskedURL = MaskedURL.text(job.urls[0])
         if let id = job.id {
             self.id = id
-        } else if json["method"] != nil || json["headers"] != nil || json["urls"] != nil {
+        } else if json["method"] != nil || json["headers"] != nil || json["urls"] != nil || job.kind != .download {
             id = String(SHA1.hex(text).prefix(16))
         } else {
             id = String(SHA1.hex(job.urls[0] + "\n" + (job.path ?? "")).prefix(16))

@@ -69,6 +69,33 @@ extension CompletedFile {
     }
 }
 
+extension StoredResponse {
+    package var fields: [(String, String)] {
+        let text = text
+        return [
+            ("status", String(status)), ("headers", headersText), ("body", text ?? ""),
+            ("body_base64", text == nil ? Base64.encode(body) : ""), ("received", String(body.count)),
+            ("total", String(body.count)), ("etag", self["etag"] ?? ""),
+            ("last_modified", self["last-modified"] ?? ""), ("question", question), ("method", method),
+            ("validated", String(validated)),
+        ]
+    }
+
+    /// nil where a job was not answered.
+    package init?(hash: [String: String]) {
+        guard let status = hash["status"].flatMap({ Int($0) }), let question = hash["question"].nonEmpty else {
+            return nil
+        }
+        let headers = hash["headers"].nonEmpty.flatMap { try? JSON($0) }?.members ?? []
+        let body = hash["body_base64"].nonEmpty.flatMap { Base64.decode($0.utf8) } ?? Array((hash["body"] ?? "").utf8)
+        self.init(
+            status: status,
+            headers: headers.compactMap { field in field.value.string.map { HeaderField(field.name, $0) } },
+            body: body, question: question, method: hash["method"] ?? "",
+            validated: hash["validated"].flatMap { Int64($0) } ?? 0)
+    }
+}
+
 extension String? {
     fileprivate var nonEmpty: String? { self.flatMap { $0.isEmpty ? nil : $0 } }
 }

@@ -4,6 +4,8 @@ import HaulRedis
 /// How a run ended.
 package enum Settlement: Sendable {
     case completed(CompletedFile, seconds: Double, unchanged: Bool)
+    /// By a server's answer.
+    case answered(StoredResponse, seconds: Double, unchanged: Bool)
     case failed(Failure, retryable: Bool, received: Int64)
     case cancelled
     case paused
@@ -21,16 +23,21 @@ package enum Settlement: Sendable {
     /// The partial file is of no use after it.
     package var isLast: Bool {
         switch self {
-        case .completed, .cancelled: true
+        case .completed, .answered, .cancelled: true
         default: false
         }
     }
 
-    package var isCompleted: Bool { if case .completed = self { true } else { false } }
+    package var isCompleted: Bool {
+        switch self {
+        case .completed, .answered: true
+        default: false
+        }
+    }
 
     var outcome: String {
         switch self {
-        case .completed: "completed"
+        case .completed, .answered: "completed"
         case .failed: "failed"
         case .cancelled: "cancelled"
         case .paused: "paused"
@@ -63,6 +70,14 @@ package enum Settlement: Sendable {
                 event.set("etag", file.entity.etag)
                 if unchanged { event.set("unchanged", true) }
             }
+        case .answered(let response, let seconds, let unchanged):
+            Announcement(outcome) { event in
+                event.set("bytes", response.body.count)
+                event.set("seconds", seconds)
+                event.set("etag", response["etag"])
+                if unchanged { event.set("unchanged", true) }
+                event.set(response)
+            }
         case .failed(let failure, let retryable, let received):
             Announcement(outcome) { event in
                 event.set(failure)
@@ -85,6 +100,9 @@ package enum Settlement: Sendable {
         case .completed(let file, let seconds, let unchanged):
             file.fields + [("error", ""), ("message", ""), ("seconds", "\(seconds)")]
                 + (unchanged ? [("unchanged", "1")] : [])
+        case .answered(let response, let seconds, let unchanged):
+            response.fields + [("error", ""), ("message", ""), ("sent", ""), ("seconds", "\(seconds)")]
+                + (unchanged ? [("unchanged", "1")] : [])
         case .failed(let failure, let retryable, _):
             [
                 ("error", failure.code.rawValue), ("message", failure.message), ("retryable", retryable ? "1" : "0"),
@@ -105,27 +123,46 @@ package struct RunEnd: Sendable {
     let isFresh: Bool
     /// That it is completed is not told before replicas have it: `Queue.tellReplicated`.
     let awaitsReplicas: Bool
+    /// What a server answered to a request that failed.
+    let response: StoredResponse?
 
     package init(
         _ run: Run, _ settlement: Settlement, _ report: RunReport = RunReport(), isFresh: Bool = false,
-        awaitsReplicas: Bool = false
+        awaitsReplicas: Bool = false, response: StoredResponse? = nil
     ) {
         (self.run, self.settlement, self.report, self.isFresh) = (run, settlement, report, isFresh)
+        if case .failed = settlement { self.response = response } else { self.response = nil }
         self.awaitsReplicas = awaitsReplicas && settlement.isCompleted
+    }
+
+    /// About how many bytes it brings that are none of a usual end's.
+    package var weight: Int {
+        if case .answered(let response, _, _) = settlement { return 4 * response.body.count }
+        return 4 * (response?.body.count ?? 0)
     }
 
     /// As Lua/settle.lua reads them.
     var arguments: [any RedisArgument] {
         var report = report
         report.fields += isFresh ? settlement.fields.filter { !$0.1.isEmpty } : settlement.fields
+        report.fields += response?.fields ?? []
         let argument = awaitsReplicas ? "replicas" : settlement.argument
         var members: any RedisArgument = settlement.announcement.members
+        if let response {
+            members = settlement.announcement.members + Announcement("failed") { $0.set(response) }.members
+        }
         if case .rejected(_, let before) = settlement { members = before }
         return [run.id, run.token, settlement.outcome, argument, members] + report.arguments
     }
 }
 
 extension JSONObject {
+    fileprivate mutating func set(_ response: StoredResponse) {
+        set("status", response.status)
+        set("headers", json: response.headersText)
+        if let text = response.text { set("body", text) } else { set("body_base64", Base64.encode(response.body)) }
+    }
+
     fileprivate mutating func set(_ failure: Failure) {
         set("error", failure.code.rawValue)
         set("message", failure.message)

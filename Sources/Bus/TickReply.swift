@@ -14,6 +14,8 @@ package struct TickReply: Sendable {
     package var leavesRequests = false
     /// Files of jobs that were cancelled or removed while nobody ran them.
     package var dropped: [DroppedFile] = []
+    /// Kinds of jobs that wait for a worker that does them; this one does not.
+    package var aside: [String] = []
     /// Workers at this place that have been silent for longer than a tick.
     package var silent: [Neighbour] = []
 
@@ -30,6 +32,7 @@ package struct TickReply: Sendable {
         gate = QueueGate(rawValue: members["gate"]?.string ?? "") ?? .open
         isMoreToDo = members["more"] != nil
         leavesRequests = members["unheard"] != nil
+        aside = list("aside")
         let dropped = list("dropped")
         for index in stride(from: 0, to: dropped.count - 4, by: 5) {
             self.dropped.append(DroppedFile(dropped[index..<index + 5].map { $0 }))

@@ -37,6 +37,8 @@ public struct ErrorCode: RawRepresentable, Hashable, Sendable, Codable, CustomSt
     public static let io = ErrorCode(rawValue: "io")
     /// The worker reached a limit of its own, such as open files.
     public static let localLimit = ErrorCode(rawValue: "local_limit")
+    /// A request was sent that must not be sent twice, and nobody knows what came of it.
+    public static let outcomeUnknown = ErrorCode(rawValue: "outcome_unknown")
     /// The path leads out of the root.
     public static let pathForbidden = ErrorCode(rawValue: "path_forbidden")
     /// The worker may not write there.

@@ -83,6 +83,16 @@ extension Event {
     public var checksum: String? { json["checksum"]?.string }
     /// The ETag of the file, of `completed`.
     public var etag: String? { json["etag"]?.string }
+    /// The status of a response, of `completed` and `failed` of a request.
+    public var status: Int? { json["status"]?.integer.map { Int($0) } }
+    /// The header fields of a response, names in lower case.
+    public var responseHeaders: [HeaderField]? {
+        json["headers"]?.members?.compactMap { member in member.value.string.map { HeaderField(member.name, $0) } }
+    }
+    /// The body of a response.
+    public var responseBody: [UInt8]? {
+        json["body_base64"]?.string.flatMap { Base64.decode($0.utf8) } ?? json["body"]?.string.map { Array($0.utf8) }
+    }
     /// The job's state, of `duplicate`; nil if the job was removed since.
     public var state: JobState? { json["state"]?.string.flatMap(JobState.init(rawValue:)) }
     /// Why an element was no job, of `rejected`. It begins with the field's name.

@@ -31,6 +31,9 @@ extension Job {
     public init(json: JSON) throws(Invalid) {
         guard let members = json.members else { throw Invalid(field: nil, reason: "must be a JSON object") }
         self.init(id: nil, urls: [])
+        let named = json["kind"]
+        let kind = named?.string.flatMap(Kind.init(rawValue:)) ?? .download
+        self.kind = kind
         var wrong: Set<String> = []
         for member in members {
             guard let field = JobField.byName[member.name] else {
@@ -39,18 +42,23 @@ extension Job {
             }
             // In a job a ticket means nothing.
             let isIgnored = field.kind == .ticket && (json["url"] ?? json["urls"]) != nil
-            if isIgnored || field.accepts(member.value, raw: member.raw) {
+            if isIgnored || field.kinds.contains(kind) && field.accepts(member.value, raw: member.raw, of: kind) {
                 set(member)
             } else {
                 wrong.insert(field.name)
             }
         }
         if let field = JobField.all.first(where: { wrong.contains($0.name) }) {
-            throw Invalid(field: field.name, reason: field.rule)
+            let isStrange = !field.kinds.contains(kind)
+            throw Invalid(field: field.name, reason: isStrange ? JobField.strangeRule(kind) : field.rule)
         }
         urls = [json["url"]?.string].compactMap(\.self) + (json["urls"]?.array ?? []).compactMap(\.string)
         guard !urls.isEmpty else { throw Invalid(field: "url", reason: "is missing") }
-        if body != nil, id == nil { throw Invalid(field: "id", reason: "is required with a body") }
+        let bodies = ["body", "json", "form", "body_base64"].count { json[$0] != nil }
+        if bodies > 1 { throw Invalid(field: "body", reason: JobField.bodyRule) }
+        if bodies > 0, id == nil { throw Invalid(field: "id", reason: "is required with a body") }
+        // What a request without a method says with a body is to be done, not fetched.
+        if kind == .request, bodies > 0, json["method"] == nil { method = "POST" }
     }
 
     private mutating func set(_ member: JSON.Member) {
@@ -67,6 +75,13 @@ extension Job {
         case "method": method = value.string!
         case "headers": headers = value.headers!.map { HeaderField($0.name, $0.value.string!) }
         case "body": body = value.string
+        case "json": request.json = member.raw
+        case "form": request.form = value.headers!.map { Item($0.name, $0.itemText!) }
+        case "body_base64": request.bodyBase64 = value.string
+        case "query": request.query = value.headers!.map { Item($0.name, $0.itemText!) }
+        case "expect": request.expect = value.array!.map { $0.statuses! }
+        case "max_response": request.maxResponse = value.integer.map { Int($0) }
+        case "idempotent": request.isIdempotent = value.bool!
         case "connections": connections = value.integer.map { Int($0) }
         case "limit_rate": limitRate = value.integer
         case "max_bytes": maxBytes = value.integer

@@ -6,6 +6,7 @@ extension Job {
         // First, so that even the beginning of a rejected element says which push it was.
         object.set("id", id)
         object.set("at", at)
+        if kind != .download { object.set("kind", kind.rawValue) }
         if urls.count == 1 {
             object.set("url", urls[0])
         } else if !urls.isEmpty {
@@ -17,13 +18,16 @@ extension Job {
         object.set("checksum", checksum?.description)
         object.set("size", size)
         object.set("content_type", contentType)
-        if method != "GET" { object.set("method", method) }
+        let hasBody = body != nil || request.json != nil || request.bodyBase64 != nil || !request.form.isEmpty
+        // A request with a body is a POST, unless it says otherwise.
+        if method != (kind == .request && hasBody ? "POST" : "GET") { object.set("method", method) }
         if !headers.isEmpty {
             var fields = JSONObject()
             for header in headers { fields.set(header.name, header.value) }
             object.set("headers", json: fields.text)
         }
         object.set("body", body)
+        if kind == .request { setRequest(in: &object) }
         object.set("connections", connections)
         object.set("limit_rate", limitRate)
         object.set("max_bytes", maxBytes)
@@ -36,6 +40,22 @@ extension Job {
         object.set("reply_to", replyTo)
         object.set("meta", json: meta)
         return object.text
+    }
+
+    private func setRequest(in object: inout JSONObject) {
+        object.set("json", json: request.json)
+        for (name, items) in [("form", request.form), ("query", request.query)] where !items.isEmpty {
+            object.set(name, json: items.reduce(into: JSONObject()) { $0.set($1.name, $1.value) }.text)
+        }
+        object.set("body_base64", request.bodyBase64)
+        if !request.expect.isEmpty {
+            let ranges = request.expect.map {
+                $0.count == 1 ? "\($0.lowerBound)" : "\"\($0.lowerBound)-\($0.upperBound)\""
+            }
+            object.set("expect", json: "[" + ranges.joined(separator: ",") + "]")
+        }
+        object.set("max_response", request.maxResponse.map { Int64($0) })
+        if request.isIdempotent { object.set("idempotent", true) }
     }
 }
 

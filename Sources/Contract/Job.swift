@@ -11,6 +11,16 @@ public struct Job: Sendable, Equatable {
     public enum Kind: String, Sendable, CaseIterable {
         /// A file is fetched from a URL into the workers' store.
         case download
+        /// A request is sent, and its response kept.
+        case request
+
+        /// With an article, for messages.
+        package var words: String {
+            switch self {
+            case .download: "a download"
+            case .request: "a request"
+            }
+        }
     }
 
     /// What is done where another file has the name: docs/bus.md, "What stands in the way of a file".
@@ -39,6 +49,8 @@ public struct Job: Sendable, Equatable {
 
     /// What is to be done.
     public var kind = Kind.download
+    /// What only jobs of the kind ``Kind/request`` have.
+    public var request = Request()
     /// 1 to 128 of `A-Z a-z 0-9 . _ : -`. As given; nil lets the bus name it after the URL and the path.
     public var id: String?
     /// At least one; more are mirrors of the same entity in order of preference.
@@ -47,7 +59,7 @@ public struct Job: Sendable, Equatable {
     public var path: String?
     /// What is done where another file has the name.
     public var ifExists: IfExists = .reuse
-    /// For so long a completed file is good without asking the server.
+    /// For so long a completed file, or a response, is good without asking the server.
     public var freshFor: Duration?
     /// What the bytes must hash to. Nothing else proves that a file is the right one.
     public var checksum: Checksum?
@@ -90,6 +102,13 @@ public struct Job: Sendable, Equatable {
 
     /// A job for the first of `urls`; more are mirrors of the same entity, best first.
     public init(id: String? = nil, urls: [String]) { (self.id, self.urls) = (id, urls) }
+
+    /// A job of the kind ``Kind/request``: what the server answers is kept.
+    public static func request(_ method: String = "GET", _ url: String, id: String? = nil) -> Job {
+        var job = Job(url, id: id)
+        (job.kind, job.method) = (.request, method)
+        return job
+    }
 
     /// A job for one URL.
     public init(_ url: String, id: String? = nil) { self.init(id: id, urls: [url]) }

@@ -3,7 +3,8 @@
 /// same words.
 package struct JobField: Sendable {
     package enum Kind: Sendable, Equatable {
-        case url, urls, id, path, checksum, method, headers, meta, mediaType, ticket
+        case url, urls, id, path, checksum, method, headers, meta, mediaType, ticket, items, json, base64, statuses,
+            flag
         case choice([String])
         case integer(ClosedRange<Int64>)
         case number(ClosedRange<Double>)
@@ -15,10 +16,18 @@ package struct JobField: Sendable {
     package let kind: Kind
     /// What is said, after the field's name, of a value that is not this.
     package let rule: String
+    /// The kinds of jobs that have it.
+    package let kinds: Set<Job.Kind>
 
-    private init(_ name: String, _ kind: Kind, _ rule: String) {
-        (self.name, self.kind, self.rule) = (name, kind, rule)
+    private init(_ name: String, _ kind: Kind, _ rule: String, of kinds: Set<Job.Kind> = Set(Job.Kind.allCases)) {
+        (self.name, self.kind, self.rule, self.kinds) = (name, kind, rule, kinds)
     }
+
+    /// What is said, after its name, of a field of another kind of job.
+    package static func strangeRule(_ kind: Job.Kind) -> String { "is no field of \(kind.words)" }
+    /// A kind that no version of today knows may be one of tomorrow: such a job is left to others.
+    package static let kindRule = "must be " + Job.Kind.allCases.map(\.rawValue).joined(separator: " or ")
+    package static let bodyRule = "must be the only one of body, json, form and body_base64"
 
     /// The largest integer that every JSON reader keeps exact.
     package static let largest: Int64 = 1 << 53 - 1
@@ -38,6 +47,10 @@ package struct JobField: Sendable {
     ]
     /// And all that begin with this.
     package static let forbiddenBeginning = "if-"
+    /// A request that brings no file may have conditions, ranges and codings of its own.
+    package static let forbiddenInRequests: Set<String> = [
+        "host", "content-length", "transfer-encoding", "connection", "expect",
+    ]
 
     /// Unix milliseconds from 2001 to 5138: what is less is seconds, what is more is microseconds or nanoseconds.
     package static let moments: ClosedRange<Int64> = 1_000_000_000_000...99_999_999_999_999
@@ -48,29 +61,49 @@ package struct JobField: Sendable {
     private static let seconds = "must be a number of seconds from 0 to \(Int64(mostSeconds))"
     private static let count = "must be a whole number from 0 to \(largest)"
 
+    private static let items = "an object of at most \(mostHeaders) names and texts, numbers, true or false"
+
     package static let all: [JobField] = [
+        JobField("kind", .choice(Job.Kind.allCases.map(\.rawValue)), kindRule),
         JobField("url", .url, URLRule.text),
-        JobField("urls", .urls, "must be a list of 1 to 16 http or https URLs with hosts that can be"),
+        JobField("urls", .urls, "must be a list of 1 to 16 http or https URLs with hosts that can be", of: [.download]),
         JobField("id", .id, "must be 1 to 128 of the characters A-Z a-z 0-9 . _ : -"),
         JobField(
             "path", .path,
             "must be relative, of at most 4096 bytes, without control characters; no part may be . or .., begin with "
-                + ".haul, or have more than 255 bytes"),
+                + ".haul, or have more than 255 bytes", of: [.download]),
         JobField(
-            "if_exists", .choice(["reuse", "overwrite", "rename", "fail"]), "must be reuse, overwrite, rename or fail"),
+            "if_exists", .choice(["reuse", "overwrite", "rename", "fail"]), "must be reuse, overwrite, rename or fail",
+            of: [.download]),
         JobField("fresh_for", .number(0...mostSeconds), seconds),
-        JobField("checksum", .checksum, "must be sha256:, sha512:, sha1: or md5: and the digest in hexadecimal"),
-        JobField("size", .integer(0...largest), count),
-        JobField("content_type", .mediaType, "must be a media type, type/subtype, of at most 255 bytes"),
-        JobField("method", .method, "must be a method in capital letters, and not HEAD, which brings no file"),
+        JobField(
+            "checksum", .checksum, "must be sha256:, sha512:, sha1: or md5: and the digest in hexadecimal",
+            of: [.download]),
+        JobField("size", .integer(0...largest), count, of: [.download]),
+        JobField(
+            "content_type", .mediaType, "must be a media type, type/subtype, of at most 255 bytes", of: [.download]),
+        JobField(
+            "method", .method, "must be a method in capital letters, and for a download not HEAD, which brings no file"),
         JobField(
             "headers", .headers,
             "must be an object of at most \(mostHeaders) header names and texts, without the engine's own headers"),
         JobField("body", .text(largestElement), "must be a text"),
-        JobField("connections", .integer(1...16), "must be a whole number from 1 to 16"),
+        JobField("json", .json, "must be JSON", of: [.request]),
+        JobField("form", .items, "must be " + items, of: [.request]),
+        JobField(
+            "body_base64", .base64, "must be base 64 of the standard alphabet, with its padding", of: [.request]),
+        JobField("query", .items, "must be " + items, of: [.request]),
+        JobField(
+            "expect", .statuses,
+            "must be a list of 1 to 16 statuses from 100 to 599, or ranges of them like \"200-299\"", of: [.request]),
+        JobField(
+            "max_response", .integer(0...Int64(Job.Request.largestResponse)),
+            "must be a whole number from 0 to \(Job.Request.largestResponse)", of: [.request]),
+        JobField("idempotent", .flag, "must be true or false", of: [.request]),
+        JobField("connections", .integer(1...16), "must be a whole number from 1 to 16", of: [.download]),
         JobField("limit_rate", .integer(1...largest), "must be a whole number of bytes per second, 1 or more"),
-        JobField("max_bytes", .integer(0...largest), count),
-        JobField("min_speed", .integer(0...largest), count),
+        JobField("max_bytes", .integer(0...largest), count, of: [.download]),
+        JobField("min_speed", .integer(0...largest), count, of: [.download]),
         JobField("retries", .integer(0...1000), "must be a whole number from 0 to 1000"),
         JobField("connect_timeout", .number(0.1...86400), "must be a number of seconds from 0.1 to 86400"),
         JobField("stall_timeout", .number(0.1...86400), "must be a number of seconds from 0.1 to 86400"),
@@ -86,7 +119,7 @@ package struct JobField: Sendable {
     package static let byName = Dictionary(uniqueKeysWithValues: all.map { ($0.name, $0) })
 
     /// Whether `value`, written as `raw`, is what this field may hold.
-    func accepts(_ value: JSON, raw: String) -> Bool {
+    func accepts(_ value: JSON, raw: String, of job: Job.Kind) -> Bool {
         switch kind {
         case .url: value.string.map(URLRule.accepts) ?? false
         case .urls:
@@ -97,9 +130,15 @@ package struct JobField: Sendable {
         case .checksum: value.string.map { Job.Checksum($0) != nil } ?? false
         case .method:
             value.string.map { text in
-                (1...20).contains(text.utf8.count) && text.utf8.allSatisfy { 65...90 ~= $0 } && text != "HEAD"
+                (1...20).contains(text.utf8.count) && text.utf8.allSatisfy { 65...90 ~= $0 }
+                    && (job != .download || text != "HEAD")
             } ?? false
-        case .headers: value.headers.map(Self.areHeaders) ?? false
+        case .headers: value.headers.map { Self.areHeaders($0, of: job) } ?? false
+        case .items: value.headers.map { $0.count <= Self.mostHeaders && $0.allSatisfy { $0.itemText != nil } } ?? false
+        case .json: true
+        case .base64: value.string.map { Base64.decode($0.utf8) != nil } ?? false
+        case .statuses: value.array.map { 1...16 ~= $0.count && $0.allSatisfy { $0.statuses != nil } } ?? false
+        case .flag: value.bool != nil
         case .meta: raw.utf8.count <= 4096
         case .choice(let choices): value.string.map(choices.contains) ?? false
         case .integer(let range): value.integer.map(range.contains) ?? false
@@ -132,7 +171,7 @@ package struct JobField: Sendable {
         }
     }
 
-    private static func areHeaders(_ members: [JSON.Member]) -> Bool {
+    private static func areHeaders(_ members: [JSON.Member], of job: Job.Kind) -> Bool {
         members.count <= mostHeaders
             && members.allSatisfy { member in
                 guard let value = member.value.string, !value.utf8.contains(where: { $0 == 0 || $0 == 10 || $0 == 13 })
@@ -141,7 +180,9 @@ package struct JobField: Sendable {
                 }
                 let name = member.name.lowercased()
                 return !name.isEmpty && name.utf8.allSatisfy { $0 > 32 && $0 < 127 && $0 != UInt8(ascii: ":") }
-                    && !forbiddenHeaders.contains(name) && !name.hasPrefix(forbiddenBeginning)
+                    && (job == .download
+                        ? !forbiddenHeaders.contains(name) && !name.hasPrefix(forbiddenBeginning)
+                        : !forbiddenInRequests.contains(name))
             }
     }
 }
@@ -149,4 +190,25 @@ package struct JobField: Sendable {
 extension JSON {
     /// The members of an object, none for an empty list: so PHP writes an empty object.
     var headers: [Member]? { members ?? (array?.isEmpty == true ? [] : nil) }
+
+    /// A status, or a range of them, in either order.
+    var statuses: ClosedRange<Int>? {
+        if let status = integer { return 100...599 ~= status ? Int(status)...Int(status) : nil }
+        guard let bytes = string.map({ Array($0.utf8) }), bytes.count == 7, bytes[3] == UInt8(ascii: "-"),
+            (bytes[..<3] + bytes[4...]).allSatisfy({ 48...57 ~= $0 })
+        else { return nil }
+        let ends = [bytes[..<3], bytes[4...]].map { $0.reduce(0) { $0 * 10 + Int($1 - 48) } }
+        return ends.allSatisfy { 100...599 ~= $0 } ? ends.min()!...ends.max()! : nil
+    }
+}
+
+extension JSON.Member {
+    /// The value as a query or a form says it.
+    var itemText: String? {
+        switch value {
+        case .string(let text): text
+        case .number, .bool: raw
+        default: nil
+        }
+    }
 }

@@ -1,3 +1,5 @@
+import HaulContract
+
 /// The byte sequences in a dictionary of HTTP structured fields (RFC 9651), such as `sha-256=:…:, sha-512=:…:`.
 ///
 /// Members of other types are skipped. As the RFC demands, one fault anywhere makes the whole field count as absent.

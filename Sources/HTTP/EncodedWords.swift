@@ -1,3 +1,5 @@
+import HaulContract
+
 /// `=?UTF-8?B?w6Q=?=` and `=?ISO-8859-1?Q?=E4?=` (RFC 2047), which mail writes and some servers send as a file's name.
 enum EncodedWords {
     /// Decodes all of them; nil if there is none, or one that cannot be read.

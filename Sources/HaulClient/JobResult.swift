@@ -22,10 +22,28 @@ public struct JobResult: Sendable, Equatable, Identifiable {
     public let error: ErrorCode?
     /// A sentence about that for a person.
     public let message: String?
+    /// What a server answered to a request, if it did.
+    public let response: Response?
     /// What the producer put into the job's `meta`.
     public let meta: JSON?
     /// The job was forgotten since: nothing else is known of it.
     public let wasRemoved: Bool
+
+    /// A server's answer to a job of the kind ``Job/Kind/request``.
+    public struct Response: Sendable, Equatable {
+        /// Like 200.
+        public let status: Int
+        /// Names in lower case, each once; values of one name are joined by commas, of `set-cookie` by line feeds.
+        public let headers: [HeaderField]
+        /// As it came.
+        public let body: [UInt8]
+
+        /// The first header field of this name, in either case.
+        public subscript(header: String) -> String? {
+            let name = header.lowercased()
+            return headers.first { $0.name == name }?.value
+        }
+    }
 
     init(_ status: JobStatus) {
         let isCompleted = status.state == .completed
@@ -39,11 +57,13 @@ public struct JobResult: Sendable, Equatable, Identifiable {
         isRetryable = state == .failed && status["retryable"] == "1"
         error = state == .failed ? status.error : nil
         message = state == .failed ? status.message : nil
+        response = state.isFinal ? status.response : nil
     }
 
     init(removed id: String) {
         (self.id, state, wasRemoved, isUnchanged, isRetryable) = (id, .cancelled, true, false, false)
         (file, bytes, seconds, checksum, etag, error, meta) = (nil, nil, nil, nil, nil, nil, nil)
+        response = nil
         message = "the job was removed"
     }
 

@@ -7,6 +7,8 @@ public struct JobStatus: Sendable, Equatable, Identifiable {
     /// Where it is in its life.
     public let state: JobState
     private let fields: [String: String]
+    /// What a server answered to a request, if it did.
+    public let response: JobResult.Response?
     let record: Record
 
     /// What decides whether it has ended.
@@ -18,6 +20,9 @@ public struct JobStatus: Sendable, Equatable, Identifiable {
     init(_ record: JobRecord) {
         (id, state) = (record.id, record.state)
         fields = record.fields.filter { !$0.value.isEmpty && !JobRecord.hidden.contains($0.key) }
+        response = StoredResponse(hash: record.fields).map {
+            JobResult.Response(status: $0.status, headers: $0.headers, body: $0.body)
+        }
         self.record = Record(position: record.position, hasEnded: record.hasEnded)
     }
 

@@ -51,6 +51,8 @@ struct JobRunner: Sendable {
                 confirm: { await self.mayCommit(running, attendant) }),
             report: { self.announce($0, of: running, attendant) })
         (assignment.resume, assignment.completed) = (claim.resume, claim.completed)
+        (assignment.answered, assignment.wasSent) = (claim.answered, claim.wasSent)
+        assignment.markSent = { await self.markSent(running, attendant) }
         (assignment.isNew, assignment.isSettled) = (claim.previous == nil, claim.previous == .completed)
         assignment.workChanged = claim.wasLost ? tell : nil
         assignment.committed = { attendant.figures.commits.record($0) }
@@ -71,10 +73,12 @@ struct JobRunner: Sendable {
         }
         var report = running.takeReport()
         if settlement.isCompleted { report.offsets = nil }
+        // What was not sent after all may be sent by the next run.
+        if running.isMarkedSent, activity.isRepeatable || settlement.isCompleted { report.fields.append(("sent", "")) }
         if isDeleted { report.fields.append(("doomed", "")) }
         let runEnd = RunEnd(
             claim.run, settlement, report, isFresh: claim.previous == nil && !running.hasResume,
-            awaitsReplicas: attendant.replicaWait != nil)
+            awaitsReplicas: attendant.replicaWait != nil, response: activity.response)
         return ended(claim, activity, job, runEnd)
     }
 
@@ -98,6 +102,16 @@ struct JobRunner: Sendable {
             if running.lease.isHeld() { return true }
             // By our clock the lease may have lapsed: Redis must be asked before the name is placed.
             await attendant.tell(running)
+        }
+        return false
+    }
+
+    /// Until Redis has heard it; it can be sent again, since it says the same. False: another run has the job, or this one is to
+    /// stop.
+    private func markSent(_ running: RunningJob, _ attendant: QueueAttendant) async -> Bool {
+        running.noteMarkedSent()
+        while running.stopReason == nil, !attendant.isOutOfTime {
+            if let isOurs = await attendant.tellSent(running) { return isOurs && running.stopReason == nil }
         }
         return false
     }
@@ -132,6 +146,8 @@ struct JobRunner: Sendable {
         case .fenced: nil
         case .completed(let file, let seconds, let unchanged):
             .completed(file, seconds: seconds, unchanged: unchanged)
+        case .answered(let response, let seconds, let unchanged):
+            .answered(response, seconds: seconds, unchanged: unchanged)
         case .parked(let reason): .parked(after: .seconds(5), reason: reason)
         case .failed(let failure): settlement(after: failure, running, activity)
         case .stopped:

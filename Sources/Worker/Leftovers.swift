@@ -41,6 +41,8 @@ final class Leftovers: Sendable {
         case .completed where await queue.redis.mayFailOver:
             if let place = activity.partialPlace { await keep(place, of: run) }
         case .completed: await activity.discard(soon: isSoon)
+        // It has no file.
+        case .answered: break
         case .cancelled: await activity.discard(soon: false)
         case nil:
             // Whoever has the job goes on with the generation that Redis knows, and with no other.

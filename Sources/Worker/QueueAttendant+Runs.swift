@@ -49,6 +49,13 @@ extension QueueAttendant {
     /// A claim that is settled, or another's.
     func forget(_ run: Run) { state.withLock { $0.ledger.forget(run.token) } }
 
+    /// The worker is to end. `sparing`: there is time for what cannot be done once more.
+    func stopForShutdown(sparing: Bool) {
+        for entry in state.withLock({ Array($0.ledger.runs.values) }) where !(sparing && entry.activity.mustGoOn) {
+            entry.running.stop(.shutdown)
+        }
+    }
+
     var running: [RunningJob] { state.withLock { $0.ledger.runs.values.map(\.running) } }
     var runningCount: Int { state.withLock { $0.ledger.runs.count } }
 

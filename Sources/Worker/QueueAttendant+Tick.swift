@@ -75,6 +75,23 @@ extension QueueAttendant {
         try? await queue.perform(&tick)
     }
 
+    /// Tells that a run is about to send what must not be sent twice. False: the run is not ours any more. nil: Redis could not be
+    /// asked, and a pause has passed.
+    func tellSent(_ running: RunningJob) async -> Bool? {
+        var report = RunReport()
+        report.fields.append(("sent", running.run.token))
+        var tick = Tick(identity, .runs, runs: [(running.run, report)])
+        let sent = ContinuousClock.now
+        do throws(RedisError) {
+            try await queue.perform(&tick)
+        } catch {
+            await pause(after: error, while: .settling)
+            return nil
+        }
+        hear(tick.reply, of: running, sent: sent)
+        return !tick.reply.fenced.contains(running.run.token)
+    }
+
     /// Tells of one run now.
     func tell(_ running: RunningJob) async { await tick([], .runs, of: [running]) }
 
@@ -118,6 +135,7 @@ extension QueueAttendant {
         noteSuccess(of: .looking)
         if extent != .runs { note(tick.reply.gate) }
         if tick.reply.isMoreToDo { look() }
+        tellAside(tick.reply.aside)
         await look(for: tick.reply.silent)
         return true
     }
@@ -158,6 +176,17 @@ extension QueueAttendant {
         case .paused: running.stop(.paused)
         case .cancelled, .removed, .deleted: running.stop(.cancelled)
         case .running, nil: break
+        }
+    }
+
+    /// Jobs of a kind that this worker does not do are left to others, and it says so once.
+    private func tellAside(_ kinds: [String]) {
+        let new = state.withLock { state in
+            defer { state.aside = Set(kinds) }
+            return kinds.filter { !state.aside.contains($0) }
+        }
+        for kind in new {
+            log.warning("jobs wait for a worker that does their kind; this one does not", metadata: ["kind": "\(kind)"])
         }
     }
 

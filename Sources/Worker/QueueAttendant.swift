@@ -32,6 +32,8 @@ final class QueueAttendant: Sendable {
         var unsettled = 0
         var trouble = TroubleNote()
         var outage = Outage()
+        /// Kinds of jobs that were last seen to wait for other workers.
+        var aside: Set<String> = []
         /// Bytes that runs which have ended have moved.
         var moved: Int64 = 0
     }

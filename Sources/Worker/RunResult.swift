@@ -18,7 +18,7 @@ enum RunResult {
         case .unsettled: "unsettled"
         case .settled(let settlement):
             switch settlement {
-            case .completed(_, _, let unchanged): unchanged ? "unchanged" : "completed"
+            case .completed(_, _, let unchanged), .answered(_, _, let unchanged): unchanged ? "unchanged" : "completed"
             case .failed: "failed"
             case .cancelled: "cancelled"
             case .paused: "paused"
@@ -38,6 +38,8 @@ enum RunResult {
         case .settled(let settlement):
             switch settlement {
             case .completed(_, _, let unchanged): unchanged ? "job completed: its file is unchanged" : "job completed"
+            case .answered(_, _, let unchanged):
+                unchanged ? "job completed: its response is unchanged" : "job completed"
             case .failed: "job failed"
             case .cancelled: "job cancelled"
             case .paused: "job paused"
@@ -55,7 +57,7 @@ enum RunResult {
         case .unsettled: .warning
         case .settled(let settlement):
             switch settlement {
-            case .completed, .cancelled, .paused, .released: .info
+            case .completed, .answered, .cancelled, .paused, .released: .info
             case .retry, .carryOn, .parked: .notice
             case .failed, .rejected: .warning
             }
@@ -89,5 +91,7 @@ enum RunResult {
     private var completed: CompletedFile? { if case .completed(let file, _, _) = settlement { file } else { nil } }
 
     var file: String? { completed?.file }
-    var bytes: Int64? { completed?.bytes }
+    var bytes: Int64? {
+        if case .answered(let response, _, _) = settlement { Int64(response.body.count) } else { completed?.bytes }
+    }
 }

@@ -13,6 +13,7 @@ final class RunningJob: Sendable {
         var phase = RunPhase.claimed
         var news: RunNews
         var activity: Task<ActivityOutcome, Never>?
+        var isMarkedSent = false
     }
 
     let claim: Claim
@@ -84,6 +85,11 @@ final class RunningJob: Sendable {
         state.withLock { $0.phase.end() }
         await checkpoints.end()
     }
+
+    /// Redis may have been told that the request is sent.
+    var isMarkedSent: Bool { state.withLock { $0.isMarkedSent } }
+
+    func noteMarkedSent() { state.withLock { $0.isMarkedSent = true } }
 
     // MARK: What Redis is told
 

@@ -31,6 +31,9 @@ final class Settler: Sendable {
     /// Redis does nothing else meanwhile: this takes it some 2 ms.
     private static let most = 32
 
+    /// So many bytes of responses go into one call, but one end in any case.
+    private static let mostBytes = 1 << 20
+
     private let queue: Queue
     private let state = Mutex(State())
 
@@ -49,10 +52,19 @@ final class Settler: Sendable {
         }.get()
     }
 
+    private static func batch(of waiting: [Entry]) -> [Entry] {
+        var bytes = 0
+        let count = waiting.prefix(most).prefix {
+            bytes += $0.end.weight
+            return bytes <= mostBytes
+        }.count
+        return Array(waiting.prefix(max(1, count)))
+    }
+
     private func drain() async {
         while true {
             let batch = state.withLock { state in
-                let batch = Array(state.waiting.prefix(Self.most))
+                let batch = Self.batch(of: state.waiting)
                 state.waiting.removeFirst(batch.count)
                 if batch.isEmpty { state.calls -= 1 }
                 return batch

@@ -59,7 +59,8 @@ package final class Worker: Sendable {
         self.downloads = downloads
         (self.engine, self.hosts) = (transfers, hosts)
         runner = JobRunner(
-            activities: Activities([.download: { Download($0, context: downloads.context) }]),
+            activities: Activities(
+                Self.makers(downloads).filter { configuration.kinds?.contains($0.key) ?? true }),
             lease: configuration.policy.lease, store: store.id)
         slots = Slots(limit: configuration.slots)
         var identity = WorkerIdentity(name: configuration.name, store: store.id)
@@ -83,6 +84,14 @@ package final class Worker: Sendable {
                     Queue(queue.name, redis: Redis(configuration.redis, name: "haul-\(configuration.name)-export"))
                 }) : nil
         if let exporter { registry.collect { await exporter.add(to: &$0) } }
+    }
+
+    /// The table from a job's kind to what does it.
+    private static func makers(_ downloads: Downloads) -> [Job.Kind: Activities.Maker] {
+        [
+            .download: { Download($0, context: downloads.context) },
+            .request: { Call($0, context: downloads.context) },
+        ]
     }
 
     /// Takes what may change while it works, and reads certificates anew. Throws a sentence if these cannot be used, with nothing
@@ -292,14 +301,14 @@ package final class Worker: Sendable {
         log.info("ending: putting running jobs back in line")
         let deadline = ContinuousClock.now + configuration.graceTime
         for attendant in attendants {
-            for running in attendant.running { running.stop(.shutdown) }
+            attendant.stopForShutdown(sparing: true)
             await attendant.end(by: deadline)
         }
         // A claim whose reply is on its way is released by its taker or stopped here.
         while slots.taken > 0, ContinuousClock.now < deadline {
-            for attendant in attendants {
-                for running in attendant.running { running.stop(.shutdown) }
-            }
+            // The last second is for telling Redis.
+            let spares = ContinuousClock.now + .seconds(1) < deadline
+            for attendant in attendants { attendant.stopForShutdown(sparing: spares) }
             await Task { try? await Task.sleep(for: .milliseconds(20)) }.value
         }
         feed.finish()
@@ -310,7 +319,7 @@ package final class Worker: Sendable {
         [
             ("host", Host.name), ("pid", String(Host.processID)), ("version", Version.text),
             ("slots", slots.limit.map(String.init) ?? "unlimited"), ("running", String(slots.taken)),
-            ("lease", String(configuration.policy.lease.milliseconds)),
+            ("lease", String(configuration.policy.lease.milliseconds)), ("kinds", runner.activities.kinds),
         ]
     }
 }

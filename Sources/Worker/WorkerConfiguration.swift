@@ -1,4 +1,5 @@
 package import HaulBus
+package import HaulContract
 package import HaulFileStore
 package import HaulHTTP
 package import HaulObjectStore
@@ -15,6 +16,8 @@ package struct WorkerConfiguration: Sendable {
     package var bucket: BucketAddress?
     /// For parts that are on their way to a bucket: bytes.
     package var storeMemory = ObjectStore.memory
+    /// The kinds of jobs that it does; nil: all that it knows.
+    package var kinds: [Job.Kind]?
     /// nil: as many as there are jobs.
     package var slots: Int? = 3
     /// Unique in the fleet.

@@ -27,6 +27,8 @@ struct WorkerCommand: AsyncParsableCommand {
     @Option(help: "Memory for what is on its way to the bucket, 64M or more.") var storeMemory = ByteCount(
         Int64(ObjectStore.memory))
     @Option(help: "Jobs at once, or unlimited.") var slots = "3"
+    @Option(help: "The kinds of jobs to do, with commas between: download, request. Without it all. Others are left.")
+    var kinds: String?
     @Option(help: "Unique in the fleet; a restart under the same name takes its jobs back at once.") var name: String?
     @Option(help: "disk: completed files survive a loss of power. process: only the death of processes.")
     var durability = Durability.disk
@@ -132,6 +134,16 @@ struct WorkerCommand: AsyncParsableCommand {
             }
             result.slots = count
         }
+        result.kinds = try kinds.map { text in
+            try text.split(separator: ",").map { word in
+                guard let kind = Job.Kind(rawValue: String(word)) else {
+                    let known = Job.Kind.allCases.map(\.rawValue).joined(separator: ", ")
+                    throw ExitStatus.because(.usage, "--kinds wants some of \(known), with commas between them")
+                }
+                return kind
+            }
+        }
+        if result.kinds?.isEmpty == true { throw ExitStatus.because(.usage, "--kinds wants at least one kind") }
         result.durability = durability
         result.fileMode = try fileMode.map { text in
             guard let mode = UInt32(text, radix: 8), mode <= 0o777 else {

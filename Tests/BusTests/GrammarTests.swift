@@ -46,13 +46,18 @@ import Testing
         }
 
         private static func text(_ member: JSON.Member, of name: String) -> String {
-            if name == "meta" { return member.raw }
-            switch member.value {
+            if name == "meta" || name == "json" { return member.raw }
+            return text(member.value)
+        }
+
+        private static func text(_ value: JSON) -> String {
+            switch value {
             case .string(let text): return text
-            case .number: return String(format: "%.17g", member.value.double!)
-            case .array(let elements): return elements.map { $0.string! }.joined(separator: " ")
+            case .number: return String(format: "%.17g", value.double!)
+            case .bool(let value): return "\(value)"
+            case .array(let elements): return elements.map(text).joined(separator: " ")
             case .object(let members):
-                let lines = members.map { $0.name + ": " + $0.value.string! }
+                let lines = members.map { $0.name + ": " + text($0.value) }
                 return lines.sorted { $0.utf8.lexicographicallyPrecedes($1.utf8) }.joined(separator: " ")
             default: return ""
             }
@@ -60,13 +65,20 @@ import Testing
 
         private static let lua = """
 
-            local function told_value(name, v, element)
-              if name == 'meta' then return RAW(element, 'meta') end
+            local told = {}
+            function told.text(v)
               if type(v) == 'number' then return string.format('%.17g', v) end
-              if type(v) ~= 'table' then return v end
-              if name == 'urls' then return table.concat(v, ' ') end
+              return type(v) == 'boolean' and tostring(v) or v
+            end
+            function told.value(name, v, element)
+              if name == 'meta' or name == 'json' then return RAW(element, name) end
+              if type(v) ~= 'table' then return told.text(v) end
               local lines = {}
-              for header, value in pairs(v) do lines[#lines + 1] = header .. ': ' .. value end
+              if #v > 0 then
+                for n, value in ipairs(v) do lines[n] = told.text(value) end
+                return table.concat(lines, ' ')
+              end
+              for header, value in pairs(v) do lines[#lines + 1] = header .. ': ' .. told.text(value) end
               table.sort(lines)
               return table.concat(lines, ' ')
             end
@@ -74,12 +86,12 @@ import Testing
               local verdicts = {}
               for n = 2, #ARGV do
                 local j, reason = read(ARGV[n])
-                local told = {}
+                local all = {}
                 for _, field in ipairs(FIELDS) do
                   local name = field[1]
-                  if not reason and j[name] ~= nil and (name ~= 't' or not (j.url or j.urls)) then told[#told + 1] = name .. '=' .. told_value(name, j[name], ARGV[n]) end
+                  if not reason and j[name] ~= nil and (name ~= 't' or not (j.url or j.urls)) then all[#all + 1] = name .. '=' .. told.value(name, j[name], ARGV[n]) end
                 end
-                verdicts[#verdicts + 1] = reason and 'refused ' .. string.match(reason, '^[%w_]+') or table.concat(told, '\\n')
+                verdicts[#verdicts + 1] = reason and 'refused ' .. string.match(reason, '^[%w_]+') or table.concat(all, '\\n')
               end
               return verdicts
             end)
@@ -132,7 +144,8 @@ private struct RandomElements {
         "\"GET\"", "\"reuse\"",
         "\"http://[::1]:8/\"", "\"http://1.2.3.4:80/\"", "\"http://u:p@h:70000/\"", "\"http://a..b/\"",
         "\"md5:0123456789abcdef0123456789abcdef\"",
-        "[1,{\"a\":1}]", "{\"a\":1,\"a\":2}", "\"\\ud83d\\ude00\"", "\"\\ud800\"", "\"\\\"\\\\\"", "\"中é\"",
+        "\"request\"", "[200,\"400-404\"]", "\"QUJD\"", "{\"a\":1,\"b\":true}", "[1,{\"a\":1}]", "{\"a\":1,\"a\":2}",
+        "\"\\ud83d\\ude00\"", "\"\\ud800\"", "\"\\\"\\\\\"", "\"中é\"",
     ].map { Array($0.utf8) }
     private static let scraps: [[UInt8]] =
         [
@@ -168,6 +181,7 @@ private struct RandomElements {
     private mutating func job() -> [UInt8] {
         var members: [[UInt8]] = [Array(#""url":"http://h/a""#.utf8), Array(#""id":"x""#.utf8)]
         if Int.random(in: 0..<6, using: &random) == 0 { members.removeFirst() }
+        if Int.random(in: 0..<3, using: &random) == 0 { members.append(Array(#""kind":"request""#.utf8)) }
         for _ in 0..<Int.random(in: 0...4, using: &random) {
             let name =
                 Int.random(in: 0..<5, using: &random) == 0 ? "x" : JobField.all.randomElement(using: &random)!.name

@@ -98,7 +98,10 @@ import Testing
     private static func job(_ field: String, _ example: String) throws -> Job {
         var members = JSONObject()
         if field != "url", field != "urls" { members.set("url", "http://h/") }
-        if field == "body" { members.set("id", "x") }
+        if ["body", "json", "form", "body_base64"].contains(field) { members.set("id", "x") }
+        if field != "kind", JobField.byName[field]?.kinds.contains(.download) == false {
+            members.set("kind", "request")
+        }
         members.set(field, json: example)
         return try Job(element: members.text.utf8)
     }
@@ -155,6 +158,15 @@ private struct SchemaElements {
             #"{"a:":"c"}"#, #"{"é":"c"}"#,
             #"{"A\n":"b"}"#, "[1]", "\"A: b\"", "null",
         ],
+        "kind": ["\"request\"", "\"request\"", "\"download\"", "\"x\"", "null"],
+        "json": ["1", "null", #"{"a":[1]}"#],
+        "form": ["{}", "[]", #"{"a":"b"}"#, #"{"":1,"b":true}"#, #"{"a":null}"#, "[1]", "\"a\""],
+        "query": [#"{"a":"b"}"#, #"{"a":[]}"#, "1"],
+        "body_base64": [
+            "\"\"", "\"QUJD\"", "\"QQ==\"", "\"QR==\"", "\"QUI=\"", "\"QUI\"", "\"Q_==\"", "\"QUJD\\n\"", "1",
+        ],
+        "expect": ["[200]", "[\"200-299\",404]", "[]", "[99]", "[600]", "[\"x\"]", "[\"200-299\\n\"]", "200", "{}"],
+        "idempotent": ["true", "false", "1", "null"],
         "body": ["\"\"", "\"x\"", "1", "null"],
         "meta": ["null", "1", "[ 1 ]", #"{"a":[{}]}"#, "\"m\""],
         "v": ["1", "1.0", "2", "0", "\"1\"", "null", "true"],
@@ -169,6 +181,7 @@ private struct SchemaElements {
         if random.chance(80) { chosen.insert("url") }
         if random.chance(12) { chosen.insert("urls") }
         if random.chance(40) { chosen.insert("id") }
+        if random.chance(25) { chosen.insert("kind") }
         if random.chance(85) || chosen.contains("url") {
             for _ in 0..<Int.random(in: 0...3, using: &random) {
                 chosen.insert(Self.names.randomElement(using: &random)!)

@@ -25,8 +25,35 @@ import Testing
         #expect(try Job(element: job.element.utf8) == job)
         let written = Set(try JSON(job.element).members!.map(\.name))
         // A ticket is Redis' own, 1 is the only version, and several URLs take the place of one.
-        #expect(written == Set(JobField.all.map(\.name)).subtracting(["t", "v", "urls"]))
+        func fields(_ kind: Job.Kind) -> Set<String> {
+            Set(JobField.all.filter { $0.kinds.contains(kind) }.map(\.name)).subtracting(["t", "v", "urls"])
+        }
+        // A download is what a job is that names no kind.
+        #expect(written == fields(.download).subtracting(["kind"]))
         job.urls.append("https://g/a")
         #expect(try Job(element: job.element.utf8) == job)
+        var request = Job.request("PATCH", "https://h/a", id: "x")
+        (request.headers, request.freshFor, request.limitRate, request.retries) = (
+            [HeaderField("If-A", "")], .zero, 3, 6
+        )
+        (request.connectTimeout, request.stallTimeout) = (.milliseconds(1500), .seconds(2))
+        (request.delay, request.deadline, request.replyTo) = (.microseconds(1), .seconds(1e10), "r")
+        (request.meta, request.at) = ("1", 1_700_000_000_000)
+        request.request.query = [Job.Item("a b", "\u{0}")]
+        (request.request.expect, request.request.maxResponse) = ([200...200, 400...499], 7)
+        request.request.isIdempotent = true
+        var told: Set<String> = []
+        for body in ["body", "json", "form", "body_base64"] {
+            var job = request
+            switch body {
+            case "body": job.body = "é"
+            case "json": job.request.json = "[1.0]"
+            case "form": job.request.form = [Job.Item("", "x")]
+            default: job.request.bodyBase64 = "AA=="
+            }
+            #expect(try Job(element: job.element.utf8) == job)
+            told.formUnion(try JSON(job.element).members!.map(\.name))
+        }
+        #expect(told == fields(.request))
     }
 }

@@ -112,6 +112,10 @@ private struct EventRun {
         let (gate, changed) = (Latch(), Latch())
         let origin = try OriginServer { request in
             if request.path == "/missing" { return OriginReply(404) }
+            if request.path == "/api" {
+                return OriginReply(
+                    request.method == "POST" ? 422 : 200, headers: [("ETag", "\"a\"")], body: Array("[1]".utf8))
+            }
             if request.path == "/busy", request.number == 1 { return OriginReply(503) }
             let isNew = request.path == "/changing" && request.number > 1
             var reply = OriginReply.file(bytes, etag: isNew ? "\"new\"" : "\"old\"", to: request)
@@ -136,6 +140,8 @@ private struct EventRun {
         try await push("default", element("held", "/held", #","checksum":"sha256:\#(bytes.sha256)","colour":1"#))
         try await push("default", element("changing", "/changing"))
         try await push("default", element("missing", "/missing"))
+        try await push("default", #"{"id":"call","kind":"request","url":"\#(origin.url("/api"))","meta":1}"#)
+        try await push("default", #"{"id":"post","kind":"request","url":"\#(origin.url("/api"))","json":[]}"#)
         try await push("default", element("cancelled", "/held/c"))
         // How long it still takes is told only once a speed is known.
         try await push("default", element("slow", "/slow", #","limit_rate":400000"#))
@@ -161,6 +167,8 @@ private struct EventRun {
             listener.standardOutput.contains(#""why":"host""#)
         }
         try await wait("slow", for: "completed")
+        try await wait("call", for: "completed")
+        try await wait("post", for: "failed")
         gate.open()
         changed.open()
         // A host that complains is asked for no more than it has borne, so this one comes late.

@@ -27,6 +27,15 @@ package enum ValidElements {
             #"{"url":"http://h/","content_type":"text/html ; charset=\"utf-8\""}"#,
             #"{"url":"http://h/","content_type":"application/vnd.a+b-c.d_e;"}"#,
             #"{"url":"http://h/","checksum":"md5:0123456789ABCDEF0123456789abcdef"}"#,
+            #"{"url":"http://h/","kind":"download"}"#, #"{"kind":"request","url":"http://h/","method":"HEAD"}"#,
+            #"{"kind":"request","url":"http://h/","headers":{"If-Match":"x","Range":"bytes=0-1","X":""}}"#,
+            #"{"kind":"request","url":"http://h/","id":"a","json":null}"#,
+            #"{"kind":"request","url":"http://h/","id":"a","json":{ "a": [1.0, {"json":"}"}] },"idempotent":true}"#,
+            #"{"kind":"request","url":"http://h/","id":"a","form":{"":"","a b":"c\u0000","n":1e2,"t":true},"expect":[200]}"#,
+            #"{"kind":"request","url":"http://h/","id":"a","form":[],"query":{"q":"é"}}"#,
+            #"{"kind":"request","url":"http://h/","id":"a","body_base64":"AAEC/w=="}"#,
+            #"{"kind":"request","url":"http://h/","id":"a","body_base64":""}"#,
+            #"{"kind":"request","url":"http://h/","expect":[100,"200-299",599,"404-400"],"max_response":1048576}"#,
         ] + urls.map { #"{"url":"http://\#($0)/"}"# }
 
     private static let urls = [

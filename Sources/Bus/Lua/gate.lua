@@ -32,10 +32,12 @@ function KINDS.checksum(v)
   return algorithm and DIGITS[algorithm] == #digest
 end
 
-function KINDS.method(v) return type(v) == 'string' and #v <= 20 and v ~= 'HEAD' and string.find(v, '^[A-Z]+$') end
+function KINDS.method(v, _, _, kind)
+  return type(v) == 'string' and #v <= 20 and (kind ~= 'download' or v ~= 'HEAD') and string.find(v, '^[A-Z]+$')
+end
 
 -- An empty list is an empty object, as PHP writes it.
-function KINDS.headers(v)
+function KINDS.headers(v, _, _, kind)
   if type(v) ~= 'table' then return false end
   local n = 0
   for name, value in pairs(v) do
@@ -43,9 +45,50 @@ function KINDS.headers(v)
     if n > LARGEST.headers or type(name) ~= 'string' or type(value) ~= 'string' or string.find(value, '[%z\r\n]')
       or not string.find(name, '^[!-9;-~]+$') then return false end
     local lower = string.lower(name)
-    if OWN_HEADERS[lower] or string.sub(lower, 1, #OWN_BEGINNING) == OWN_BEGINNING then return false end
+    if kind ~= 'download' then
+      if kinds.not_in_requests[lower] then return false end
+    elseif OWN_HEADERS[lower] or string.sub(lower, 1, #OWN_BEGINNING) == OWN_BEGINNING then return false end
   end
   return true
+end
+
+function KINDS.items(v)
+  if type(v) ~= 'table' then return false end
+  local n = 0
+  for name, value in pairs(v) do
+    n = n + 1
+    local is = type(value)
+    if n > LARGEST.headers or type(name) ~= 'string' or is ~= 'string' and is ~= 'number' and is ~= 'boolean' then return false end
+  end
+  return true
+end
+
+function KINDS.json() return true end
+function KINDS.flag(v) return type(v) == 'boolean' end
+
+do
+  -- The last digit before the padding has no bits that the padding hides.
+  local LAST_DIGIT = { [''] = '[%w+/]$', ['='] = '[AEIMQUYcgkosw048]$', ['=='] = '[AQgw]$' }
+  function KINDS.base64(v)
+    if type(v) ~= 'string' or #v % 4 ~= 0 then return false end
+    local digits, padding = string.match(v, '^([%w+/]*)(=?=?)$')
+    return v == '' or digits ~= nil and string.find(digits, LAST_DIGIT[padding]) ~= nil
+  end
+
+  local function is_status(v) return v >= 100 and v <= 599 and v == math.floor(v) end
+  function KINDS.statuses(v)
+    if type(v) ~= 'table' or #v < 1 or #v > 16 then return false end
+    local n = 0
+    for k, status in pairs(v) do
+      n = n + 1
+      if type(k) ~= 'number' then return false end
+      if type(status) == 'string' then
+        local first, last = string.match(status, '^(%d%d%d)-(%d%d%d)$')
+        if not first or not is_status(tonumber(first)) or not is_status(tonumber(last)) then return false end
+      elseif type(status) ~= 'number' or not is_status(status) then return false end
+    end
+    return n == #v
+  end
 end
 
 function KINDS.media_type(v)
@@ -70,30 +113,43 @@ local function checker(kind)
   end
 end
 
--- By field; made with the first element, since while functions are loaded Lua has nothing to make them with.
+-- By field, and the fields of each kind of job; made with the first element, since while functions are loaded Lua has nothing to make them with.
 local CHECKS
 local function make_checks()
-  CHECKS = {}
-  for _, field in ipairs(FIELDS) do CHECKS[field[1]] = checker(field[2]) end
+  CHECKS, kinds.fields = {}, {}
+  for kind in pairs(kinds.rules) do kinds.fields[kind] = {} end
+  for _, field in ipairs(FIELDS) do
+    CHECKS[field[1]] = checker(field[2])
+    for kind in pairs(field[4]) do kinds.fields[kind][field[1]] = true end
+  end
 end
 
 -- The first wrong field of the table.
-local function wrong_field(j, element)
+local function wrong_field(j, element, kind)
   for _, field in ipairs(FIELDS) do
     local name, value = field[1], j[field[1]]
-    if value ~= nil and not CHECKS[name](value, element, j) then return name .. ': ' .. field[3] end
+    if value ~= nil then
+      if not field[4][kind] then return name .. ': ' .. kinds.rules[kind] end
+      if not CHECKS[name](value, element, j, kind) then return name .. ': ' .. field[3] end
+    end
   end
 end
+
+-- Ways to give a body, of which a job has one.
+kinds.bodies = { 'body', 'json', 'form', 'body_base64' }
 
 -- The element as a table, and a reason if it is no valid job or continuation.
 local function read(element)
   if not CHECKS then make_checks() end
   local j, wrong = object(element)
   if not j then return nil, 'element: ' .. wrong end
+  -- Of a kind that is not known nothing but that is told: `kind` is the first field of the table.
+  local kind = kinds.rules[j.kind] and j.kind or 'download'
+  local known = kinds.fields[kind]
   for name, value in pairs(j) do
     -- Others are not known, and not looked at.
     local accepts = CHECKS[name]
-    if accepts and not accepts(value, element, j) then return j, wrong_field(j, element) end
+    if accepts and not (known[name] and accepts(value, element, j, kind)) then return j, wrong_field(j, element, kind) end
   end
   if not j.url and not j.urls then
     if not j.id then return j, 'url: is missing' end
@@ -102,8 +158,11 @@ local function read(element)
         return j, 'url: is missing (without it only id, v and at may be given, to continue a known job)'
       end
     end
-  elseif j.body and not j.id then
-    return j, 'id: is required with a body'
+  elseif j.body ~= nil or kind ~= 'download' then
+    local bodies = 0
+    for _, name in ipairs(kinds.bodies) do if j[name] ~= nil then bodies = bodies + 1 end end
+    if bodies > 1 then return j, 'body: ' .. kinds.body_rule end
+    if bodies > 0 and not j.id then return j, 'id: is required with a body' end
   end
   return j
 end

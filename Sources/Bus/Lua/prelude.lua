@@ -16,7 +16,10 @@ local INDEX, PREFIX, QUEUE, EPOCH, UNTOLD
 local now, NOW
 local ID = '^[A-Za-z0-9._:-]+$'
 -- Fields of a job's hash that tell of its end.
-local OF_END = { 'error', 'message', 'retryable', 'finished', 'seconds', 'unchanged' }
+local OF_END = { 'error', 'message', 'retryable', 'finished', 'seconds', 'unchanged', 'sent' }
+-- And of what came of it: a job of another kind has none of it.
+kinds.results = { 'file', 'inode', 'mtime', 'checksum', 'validated', 'source', 'bytes', 'received', 'total', 'etag', 'last_modified',
+  'digest', 'resource', 'landing', 'generation', 'status', 'headers', 'body', 'body_base64', 'question', 'method' }
 local outbox, numbers, tickets, epoch
 -- order.lua and drop.lua have them: moving a job leads to both.
 local follow, drop
@@ -42,7 +45,7 @@ local function begin(keys, args)
     JOBS = keys[1]
     PREFIX = string.sub(JOBS, 1, -5)
     QUEUE = string.sub(PREFIX, 7, -3)
-    EPOCH, UNTOLD = PREFIX .. KEY.epoch, PREFIX .. KEY.untold
+    EPOCH, UNTOLD, kinds.key = PREFIX .. KEY.epoch, PREFIX .. KEY.untold, PREFIX .. KEY.kinds
     WANT, TICK, LEASES, SCHEDULED, DEADLINES = PREFIX .. KEY.want, PREFIX .. KEY.tick, PREFIX .. KEY.leases, PREFIX .. KEY.scheduled, PREFIX .. KEY.deadlines
     REJECTED, WORKERS, SETTINGS, PLACES = PREFIX .. KEY.rejected, PREFIX .. KEY.workers, PREFIX .. KEY.settings, PREFIX .. KEY.places
     INDEX = { scheduled = SCHEDULED, paused = PREFIX .. KEY.paused, completed = PREFIX .. KEY.completed, failed = PREFIX .. KEY.failed,
@@ -76,7 +79,8 @@ local function look() return call('LINDEX', HELD, -1), call('LINDEX', JOBS, -1) 
 -- Whether a call is of this worker's last registration. What was sent over a connection that the worker has lost since may
 -- still come: nobody would hear of a job that it took.
 local function is_current(session)
-  local known = call('HMGET', WORKER, 'instance', 'session')
+  local known = call('HMGET', WORKER, 'instance', 'session', 'kinds')
+  kinds.done = known[3] or kinds.all
   return known[1] and known[2] and known[1] .. ' ' .. known[2] == session
 end
 
@@ -210,12 +214,12 @@ end
 -- Reads the fields that decide what may happen to a job, and those that its events need.
 local function job(id)
   local v = call('HMGET', key(id), 'state', 'want', 'wantat', 'ticket', 'asof', 'token', 'again', 'worker', 'crashes', 'attempt',
-    'meta', 'reply_to', 'deadline_at', 'waiting', 'seq', 'pushed', 'begun', 'ahead', 'behind', 'resumed')
+    'meta', 'reply_to', 'deadline_at', 'waiting', 'seq', 'pushed', 'begun', 'ahead', 'behind', 'resumed', 'kind')
   return { state = v[1] or nil, want = v[2] or nil, wantat = number(v[3]), ticket = v[4] or nil, asof = number(v[5]),
     token = v[6] or nil, again = number(v[7]), worker = v[8] or nil, crashes = tonumber(number(v[9])) or 0,
     attempt = tonumber(number(v[10])) or 0, meta = v[11] or nil, reply_to = v[12] or nil, deadline = number(v[13]), waiting = v[14] or nil,
     seq = tonumber(number(v[15])) or 0, pushed = number(v[16]), begun = v[17] or nil, ahead = number(v[18]), behind = v[19] or nil,
-    resumed = number(v[20]) }
+    resumed = number(v[20]), kind = v[21] or nil }
 end
 
 local function is_id(text) return type(text) == 'string' and #text <= 128 and string.find(text, ID) ~= nil end

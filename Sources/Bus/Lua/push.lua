@@ -106,6 +106,12 @@ local function note(id, h, j, element, begins)
       h.meta = j.meta ~= nil and RAW(element, 'meta') or nil
       set('created', NOW)
       if j.path then set('path', j.path) end
+      local kind = j.kind ~= 'download' and j.kind or nil
+      if kind ~= h.kind then
+        if h.state then call('HDEL', k, 'kind', unpack(kinds.results)) end
+        if kind then set('kind', kind) end
+        h.kind = kind
+      end
       if h.meta then set('meta', h.meta) end
       if j.deadline then
         set_deadline(h, j)

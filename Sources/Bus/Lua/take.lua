@@ -5,7 +5,7 @@ local function identify(element)
   local j, reason = read(element)
   local id = j and j.id
   if reason or id then return j, id, reason end
-  if j.method ~= nil or j.headers ~= nil or j.urls ~= nil then id = redis.sha1hex(element)
+  if j.method ~= nil or j.headers ~= nil or j.urls ~= nil or j.kind ~= nil and j.kind ~= 'download' then id = redis.sha1hex(element)
   else id = redis.sha1hex(j.url .. '\n' .. (j.path or '')) end
   return j, string.sub(id, 1, 16)
 end
@@ -96,6 +96,9 @@ end
 -- whether requests wait.
 local function accept(element, turn, worker, token, lease, retention)
   local j, id, reason = identify(element)
+  -- What a later version may know.
+  local kind = reason and kinds.named(j)
+  if kind and not kinds.rules[kind] then return kinds.set_aside(element, kind) end
   -- Most are new, and have nothing to be read.
   local fields = not reason and size(key(id))
   if not reason and fields ~= 0 and is_strange(id) then reason = strange(id) end
@@ -106,6 +109,8 @@ local function accept(element, turn, worker, token, lease, retention)
   local word, reason, since = verdict(h, push_of(id, h, j))
   local instead = INSTEAD[word]
   if instead then return instead(id, h, j, element, retention, reason, since) end
+  kind = (word == 'begin' and j.kind or word ~= 'begin' and h.kind) or 'download'
+  if not kinds.does(kind) then return kinds.set_aside(element, kind) end
   return start(id, h, j, element, word == 'begin', worker, token, lease, retention)
 end
 
@@ -141,7 +146,11 @@ local function take(worker, tokens, lease, retention, settings, held, waiting)
     else
       local element = held or waiting
       turn.list = held and HELD or JOBS
-      if not element then return ended('empty') end
+      if not element then
+        element = kinds.take_aside()
+        if not element then return ended('empty') end
+        turn.list = HELD
+      end
       bytes = bytes + #element
       local fine, claim = isolated(accept, element, turn, worker, token, lease, retention)
       if not fine then

@@ -17,6 +17,7 @@
 --       unheard   '1' if requests are left that nobody has heard
 --       dropped   id, store, file, generation, inode, … of what a worker of that store is to unlink: the partial file of a
 --                 generation, or the finished file with this inode, size and time
+--       aside     kinds of jobs that wait for a worker that does them; this one does not (kinds.lua)
 --       silent    worker, process, … (neighbours.lua)
 define('tick', { 'allow-oom' }, function()
   local known, received = unpack(call('HMGET', WORKER, 'instance', 'received'))
@@ -24,7 +25,8 @@ define('tick', { 'allow-oom' }, function()
   local tick = { worker = ARGV[2], instance = ARGV[3], lease = tonumber(ARGV[4]),
     retention = retention_of(settings, 5), crash_limit = tonumber(ARGV[8]), store = ARGV[9],
     place = ARGV[11], process = ARGV[12],
-    is_known = not known or known == ARGV[3], received = received, fenced = {}, requests = {}, more = false, dropped = {}, silent = {} }
+    is_known = not known or known == ARGV[3], received = received, fenced = {}, requests = {}, more = false, dropped = {}, silent = {},
+      aside = {} }
   local gone = 14
   local own = gone + 2 * tonumber(ARGV[gone]) + 1
   local runs = own + 2 * tonumber(ARGV[own]) + 1
@@ -46,12 +48,13 @@ define('tick', { 'allow-oom' }, function()
     expire(tick)
     trim(tick)
     take_drops(tick)
+    kinds.look_aside(tick)
     -- Without a limit nobody else wakes those that waited under one.
     if settings.max_running or ARGV[10] == '1' then offer_place(settings, true) end
     meet_neighbours(tick)
   end
   local reply = publish(named { gate = settings.is_quiet and 'quiet' or closed_by(settings) or 'open', more = tick.more and '1', unheard = tick.are_many and '1',
-    fenced = tick.fenced, requests = tick.requests, dropped = tick.dropped, silent = tick.silent })
+    fenced = tick.fenced, requests = tick.requests, dropped = tick.dropped, silent = tick.silent, aside = tick.aside })
   -- With what this call has told.
   if ARGV[13] == '1' then history.keep() end
   return reply

@@ -111,7 +111,8 @@ final class GetRun: Sendable {
             switch outcome {
             case .completed(let file, _, let isUnchanged):
                 return await complete(download, file, standing, isUnchanged: isUnchanged)
-            case .stopped:
+            // No download ends as answered.
+            case .stopped, .answered:
                 await keep(download)
                 return GetResult(end: .stopped)
             case .fenced: failure = Failure(.io, "another program has taken or removed the partial file", isFinal: true)

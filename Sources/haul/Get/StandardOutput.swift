@@ -79,7 +79,8 @@ extension Get {
                 reporter.note("\(failure.message); again in \(Units.duration(wait.secondsValue))")
                 try? await Task.sleep(for: wait)
                 if Task.isCancelled { return GetResult(end: .stopped) }
-            case .parked, .stopped, .fenced: return GetResult(end: .stopped)
+            // No download ends as answered.
+            case .parked, .stopped, .fenced, .answered: return GetResult(end: .stopped)
             }
         }
     }

@@ -20,6 +20,7 @@ struct JobPage {
         }
         if let error = record["error"] { add("error", error + (record["message"].map { ": \($0)" } ?? "")) }
         add("url", record["url"])
+        add("response", response)
         add("file", record["file"])
         if record["file"] == nil { add("to", record["path"]) }
         add("size", size)
@@ -51,6 +52,13 @@ struct JobPage {
 
     private func age(_ field: String, _ before: String, _ behind: String) -> String {
         integer(field).map { before + Age.text(now - $0) + behind } ?? ""
+    }
+
+    /// What a server answered to a request; the body is for `haul cache show`.
+    private var response: String? {
+        guard let status = record["status"] else { return nil }
+        let type = record["headers"].flatMap { try? JSON($0) }?["content-type"]?.string
+        return "HTTP \(status) to \(record["method"] ?? "the request")" + (type.map { ", \($0)" } ?? "")
     }
 
     private var size: String? {

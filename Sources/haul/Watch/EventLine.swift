@@ -12,7 +12,7 @@ enum EventLine {
             parts.append(Units.speed(event["speed"]?.integer ?? 0))
             if let eta = event["eta"]?.integer { parts.append(Units.duration(eta) + " left") }
         case "completed":
-            parts.append(event["file"]?.string ?? "")
+            parts.append(event["status"]?.integer.map { "HTTP \($0)" } ?? event["file"]?.string ?? "")
             parts.append(Units.bytes(event["bytes"]?.integer ?? 0))
             if let checksum = event["checksum"]?.string { parts.append(checksum) }
             if event["unchanged"] != nil { parts.append("unchanged") }

@@ -202,7 +202,7 @@ extension Simulation {
 extension Settlement {
     fileprivate var keepsOffsets: Bool {
         switch self {
-        case .completed, .cancelled, .rejected: false
+        case .completed, .answered, .cancelled, .rejected: false
         case .failed, .paused, .retry, .carryOn, .parked, .released: true
         }
     }

@@ -168,7 +168,7 @@ extension Story {
 
     mutating func settled(as settlement: Settlement, _ now: Int64, _ policy: QueuePolicy) -> JobState? {
         switch settlement {
-        case .completed: return ended(.completed, now, policy)
+        case .completed, .answered: return ended(.completed, now, policy)
         case .failed: return ended(.failed, now, policy)
         case .cancelled:
             let forgets = taken?.request.forgets ?? false

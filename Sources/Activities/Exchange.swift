@@ -40,12 +40,25 @@ struct Exchange: Sendable {
         guard let origin = landing?.origin ?? mirror.address else {
             throw .failed(Failure(.badJob, "\(MaskedURL.text(mirror.url)) is no http or https URL"))
         }
+        return try await ask(origin, headers, from: landing)
+    }
+
+    /// The same for a URL.
+    func ask(
+        _ origin: WebURL, _ headers: [HeaderField], from landing: Landing? = nil
+    ) async throws(TransferError) -> (Transfer, Landing) {
         var current = landing?.url ?? origin
         var cookies = landing?.cookies ?? cookies
         var (request, custom) = (template, custom)
         for _ in 0...Self.maximumRedirects {
             let isAtHome = current.hasSameOrigin(as: origin)
-            request.headers = headers + custom.filter { isAtHome || $0.name.lowercased() == "user-agent" }
+            request.headers =
+                headers
+                + custom.filter { field in
+                    let name = field.name.lowercased()
+                    // What a body is goes with it.
+                    return isAtHome || name == "user-agent" || request.body != nil && name.hasPrefix("content-")
+                }
             if let cookie = cookies.header(for: current) { request.headers.append(HeaderField("Cookie", cookie)) }
             let transfer = try await send(request, to: current)
             guard [301, 302, 303, 307, 308].contains(transfer.head.status),
@@ -64,7 +77,8 @@ struct Exchange: Sendable {
                         .redirectForbidden, "the server redirects from https to http (\(next.host)); that is refused"))
             }
             trace?("redirect (\(transfer.head.status)) to \(MaskedURL.text(next.text))")
-            if transfer.head.status == 303 || request.method == "POST" && transfer.head.status < 303 {
+            let status = transfer.head.status
+            if status == 303 && request.method != "HEAD" || request.method == "POST" && status < 303 {
                 // The answer is elsewhere, to be fetched (RFC 9110 section 15.4).
                 (request.method, request.body) = ("GET", nil)
                 custom.removeAll { $0.name.lowercased().hasPrefix("content-") }

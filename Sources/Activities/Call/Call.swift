@@ -1,0 +1,217 @@
+package import HaulContract
+import HaulExecutors
+import HaulHTTP
+import Synchronization
+
+/// One run of a job of the kind `request`: it sends the request, and keeps the response.
+///
+/// A request that is not safe to repeat is sent once. Redis is told before it is, so that no other run sends it again, whatever
+/// becomes of this worker.
+package final class Call: Activity {
+    private struct State {
+        /// Since when it waits for its host's turn: monotonic nanoseconds.
+        var waitingSince: UInt64?
+        var transfer: Transfer?
+        var response: StoredResponse?
+    }
+
+    static let usualResponse = 64 << 10
+
+    private let assignment: Assignment
+    private let context: DownloadContext
+    private let question: CallQuestion
+    private let limit: TokenBucket?
+    private let sending = SendingProgress()
+    private let state = Mutex(State())
+
+    package init(_ assignment: Assignment, context: DownloadContext) {
+        (self.assignment, self.context) = (assignment, context)
+        question = CallQuestion(assignment.job)
+        limit = assignment.job.limitRate.map { TokenBucket(bytesPerSecond: $0) }
+    }
+
+    private var job: Job { assignment.job }
+
+    // MARK: From other threads
+
+    package var executor: any TaskExecutor { context.engine.executor }
+
+    package func progress() -> ActivityProgress {
+        var progress = ActivityProgress()
+        guard let transfer = state.withLock({ $0.transfer }) else { return progress }
+        progress.received = transfer.progress.received
+        if case .bytes(let length) = transfer.head.length { progress.total = length }
+        progress.connections = 1
+        return progress
+    }
+
+    package var moved: Int64 { state.withLock { $0.transfer?.progress.received ?? 0 } }
+
+    package var isWaitingForHost: Bool {
+        state.withLock { state in state.waitingSince.map { monotonicNanoseconds() >= $0 + 1_000_000_000 } ?? false }
+    }
+
+    package var isAtWork: Bool { state.withLock { $0.waitingSince == nil } }
+    package var isRepeatable: Bool { question.isRepeatable || !sending.hasBegun }
+    package var mustGoOn: Bool { !isRepeatable }
+    package var response: StoredResponse? { state.withLock { $0.response } }
+
+    // MARK: The run
+
+    package func run() async -> ActivityOutcome {
+        if let answered = assignment.answered, isFresh(answered) {
+            return .answered(answered, seconds: 0, unchanged: true)
+        }
+        if assignment.wasSent, !question.isRepeatable {
+            return .failed(
+                unknown("an earlier run may have sent the request, and ended before it could tell what came of it"))
+        }
+        let begun = ContinuousClock.now
+        do throws(TransferError) {
+            guard let url = WebURL(question.url) else {
+                throw TransferError(.badJob, "\(MaskedURL.text(question.url)) is no http or https URL")
+            }
+            let host = url.hostAndPort
+            guard await enter(host) else { return .stopped }
+            defer { context.hosts.leave(host) }
+            if !question.isRepeatable, let mark = assignment.markSent {
+                guard await mark() else { return Task.isCancelled ? .stopped : .fenced }
+            }
+            let (response, isUnchanged) = try await ask(url, host)
+            return .answered(response, seconds: (ContinuousClock.now - begun).secondsValue, unchanged: isUnchanged)
+        } catch {
+            return outcome(of: error)
+        }
+    }
+
+    private func enter(_ host: String) async -> Bool {
+        state.withLock { $0.waitingSince = monotonicNanoseconds() }
+        await assignment.workChanged?()
+        let isIn = await context.hosts.enter(host)
+        state.withLock { $0.waitingSince = nil }
+        await assignment.workChanged?()
+        return isIn
+    }
+
+    /// An answer to the same question, given no longer ago than the job allows.
+    private func isFresh(_ answered: StoredResponse) -> Bool {
+        guard let freshFor = job.freshFor, answered.question == question.digest else { return false }
+        return .milliseconds(assignment.clock.milliseconds - answered.validated) < freshFor
+    }
+
+    /// The answer that the server may be asked about. Only who asked for a cache gets a condition into the request.
+    private var known: StoredResponse? {
+        guard job.freshFor != nil, question.isConditional, let answered = assignment.answered,
+            answered.question == question.digest, answered.status == 200
+        else { return nil }
+        return answered
+    }
+
+    private var conditions: [HeaderField] {
+        guard let known else { return [] }
+        return [
+            known["etag"].map { HeaderField("If-None-Match", $0) },
+            known["last-modified"].map { HeaderField("If-Modified-Since", $0) },
+        ].compactMap(\.self)
+    }
+
+    private func ask(_ url: WebURL, _ host: String) async throws(TransferError) -> (StoredResponse, isUnchanged: Bool) {
+        var template = Request(url: "")
+        template.method = question.method
+        template.body = question.body.map(RequestBody.bytes)
+        template.connectTimeout = job.connectTimeout ?? context.connectTimeout
+        template.stallTimeout = job.stallTimeout ?? context.stallTimeout
+        template.limits = [limit, context.limit].compactMap(\.self)
+        template.isSentOnce = !question.isRepeatable
+        template.sending = sending
+        let exchange = Exchange(
+            engine: context.engine, template: template, custom: question.headers, digests: DigestSession(),
+            cookies: assignment.cookies, trace: assignment.trace)
+        let hasCoding = question.headers.contains { $0.name.lowercased() == "accept-encoding" }
+        let transfer: Transfer
+        do throws(TransferError) {
+            (transfer, _) = try await exchange.ask(url, (hasCoding ? [] : [.identity]) + conditions)
+        } catch {
+            if case .failed(let failure) = error, failure.code == .connect {
+                context.hosts.complain(host, retryAfter: nil)
+            }
+            throw error
+        }
+        state.withLock { $0.transfer = transfer }
+        let head = transfer.head
+        var length: Int64?
+        if case .bytes(let count) = head.length { length = count }
+        assignment.report(.started(total: length, resumable: false))
+        if head.status == 304, let known, !conditions.isEmpty {
+            await transfer.discard()
+            var response = known
+            response.validated = assignment.clock.milliseconds
+            return (response, true)
+        }
+        let response = try await store(transfer)
+        guard job.request.expects(head.status) else {
+            state.withLock { $0.response = response }
+            let failure = refusal(head)
+            if head.status == 429 || head.status == 503 {
+                context.hosts.complain(host, retryAfter: failure.retryAfter)
+            }
+            throw .failed(failure)
+        }
+        return (response, false)
+    }
+
+    private func store(_ transfer: Transfer) async throws(TransferError) -> StoredResponse {
+        let limit = job.request.maxResponse ?? Self.usualResponse
+        let tooLong = TransferError(
+            .tooLarge, "the response (HTTP \(transfer.head.status)) is longer than \(limit) bytes: see max_response")
+        if transfer.head.length == .invalid {
+            transfer.cancel()
+            throw TransferError(
+                .badResponse,
+                "the server sent differing or unreadable lengths, or a transfer coding that was not asked for")
+        }
+        if case .bytes(let length) = transfer.head.length, length > limit {
+            transfer.cancel()
+            throw tooLong
+        }
+        let body: [UInt8]
+        do throws(TransferError) { body = try await transfer.collect(limit: limit) } catch {
+            if case .failed(let failure) = error, failure.code == .tooLarge { throw tooLong }
+            throw error
+        }
+        return StoredResponse(
+            status: transfer.head.status, headers: StoredResponse.joined(transfer.head.headers.fields), body: body,
+            question: question.digest, method: question.method, validated: assignment.clock.milliseconds)
+    }
+
+    private func refusal(_ head: ResponseHead) -> Failure {
+        let now = head.headers["date"].flatMap(HTTPDate.parse) ?? UnixTime.seconds
+        return Failure(
+            .http(head.status), "the server answered \(head.status), which is not what the job expects",
+            retryAfter: head.headers["retry-after"].flatMap { RetryPolicy.retryAfter($0, now: now) })
+    }
+
+    private func outcome(of error: TransferError) -> ActivityOutcome {
+        guard case .failed(let failure) = error, !Task.isCancelled else {
+            // Where the task is not cancelled the engine was.
+            return error == .noSpace ? .parked("disk") : .stopped
+        }
+        // A response tells what came of it, whatever it is. Without one nobody knows.
+        guard !isRepeatable, state.withLock({ $0.transfer == nil }), Self.isOfConnection(failure.code) else {
+            return .failed(failure)
+        }
+        return .failed(unknown(failure.message))
+    }
+
+    /// After these a server may have got the request, or not.
+    private static func isOfConnection(_ code: ErrorCode) -> Bool {
+        [.dns, .connect, .tls, .proxy, .stalled, .incomplete, .badResponse, .localLimit, .io].contains(code)
+    }
+
+    private func unknown(_ cause: String) -> Failure {
+        Failure(
+            .outcomeUnknown,
+            "the request was sent and is not sent again without leave, since whether the server has done it is not known "
+                + "(\(cause)); see idempotent", isFinal: true)
+    }
+}

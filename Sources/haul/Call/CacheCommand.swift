@@ -1,0 +1,139 @@
+import ArgumentParser
+import HaulBus
+import HaulContract
+import HaulRedis
+
+struct CacheCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "cache",
+        abstract: "The responses that a queue keeps: what requests with fresh_for are answered from.",
+        subcommands: [ListCache.self, ShowCache.self, SizeCache.self, ClearCache.self])
+}
+
+/// Which of the kept responses a command is about.
+struct CacheFilter: ParsableArguments {
+    @OptionGroup var common: CommonOptions
+    @Option(help: "Of URLs like this; * stands for any characters. Queries are not kept.") var url: String?
+    @Option(help: "Of this method.") var method: String?
+    @Option(help: "Which the server gave, or confirmed, longer ago than this: like 90s, 10m, 2h, 7d.") var older:
+        String?
+
+    func validate() throws {
+        if let older, Age.milliseconds(older) == nil {
+            throw ValidationError("--older wants a time like 90s, 10m, 2h or 7d, not \"\(older)\".")
+        }
+    }
+
+    struct Response {
+        let id: String
+        let url: String
+        let method: String
+        let status: String
+        let bytes: Int64
+        /// Milliseconds since the server gave or confirmed it.
+        let age: Int64
+    }
+
+    private static let fields = ["kind", "url", "method", "status", "received", "validated"]
+
+    /// The newest last.
+    func responses(in queue: Queue) async throws -> [Response] {
+        let now = try await reaching { () throws(RedisError) in try await queue.now() }
+        let ids = try await reaching { () throws(RedisError) in try await queue.ids(in: .completed, since: 0) }
+        let all = try await reaching { () throws(RedisError) in try await queue.fields(Self.fields, of: ids) }
+        return zip(ids, all).compactMap { id, fields in
+            guard let status = fields["status"], !status.isEmpty, let address = fields["url"] else { return nil }
+            let validated = fields["validated"].flatMap { Int64($0) } ?? now
+            let response = Response(
+                id: id, url: address, method: fields["method"] ?? "", status: status,
+                bytes: fields["received"].flatMap { Int64($0) } ?? 0, age: max(0, now - validated))
+            if let method, method.uppercased() != response.method { return nil }
+            if let limit = older.flatMap(Age.milliseconds), response.age < limit { return nil }
+            if let url, !JobFilter.contains(address, url) { return nil }
+            return response
+        }
+    }
+}
+
+private struct ListCache: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(commandName: "list", abstract: "List the responses.")
+    @OptionGroup var filter: CacheFilter
+
+    func run() async throws {
+        let queue = try await filter.common.connect()
+        let responses = try await filter.responses(in: queue)
+        if filter.common.json {
+            for response in responses {
+                Terminal.line(
+                    JSON.object([
+                        ("id", JSON.quoted(response.id)), ("url", JSON.quoted(response.url)),
+                        ("method", JSON.quoted(response.method)), ("status", response.status),
+                        ("bytes", String(response.bytes)), ("age", String(response.age / 1000)),
+                    ]))
+            }
+            return
+        }
+        var table = Table([
+            .init(title: "ID"), .init(title: "METHOD"), .init(title: "STATUS", isNumber: true),
+            .init(title: "SIZE", isNumber: true), .init(title: "AGE", isNumber: true), .init(title: "URL"),
+        ])
+        for response in responses {
+            table.add([
+                response.id, response.method, response.status, Units.bytes(response.bytes), Age.text(response.age),
+                response.url,
+            ])
+        }
+        for line in table.lines(width: Terminal.width) { Terminal.line(line) }
+    }
+}
+
+private struct ShowCache: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(commandName: "show", abstract: "Print the body of a response.")
+    @OptionGroup var common: CommonOptions
+    @Argument(help: "The id of its job.", completion: Completer.jobs) var id: String
+
+    func run() async throws {
+        let queue = try await common.connect()
+        let record = try await reaching { () throws(RedisError) in try await queue.job(id) }
+        guard let record, let response = StoredResponse(hash: record.fields) else {
+            throw ExitStatus.because(.jobFailed, "\(id) has no response here")
+        }
+        if common.json { return Terminal.line(JobView(record: record).json) }
+        Terminal.write(response.text ?? Base64.encode(response.body))
+    }
+}
+
+private struct SizeCache: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "size", abstract: "Count the responses, and the bytes of their bodies.")
+    @OptionGroup var filter: CacheFilter
+
+    func run() async throws {
+        let responses = try await filter.responses(in: try await filter.common.connect())
+        let bytes = responses.reduce(0) { $0 + $1.bytes }
+        if filter.common.json {
+            return Terminal.line(JSON.object([("responses", String(responses.count)), ("bytes", String(bytes))]))
+        }
+        Terminal.line(
+            "\(responses.count) \(responses.count == 1 ? "response" : "responses"), \(Units.bytes(bytes))")
+    }
+}
+
+private struct ClearCache: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "clear", abstract: "Forget responses, and the jobs that brought them.",
+        discussion: "Without an option it is all of them.")
+    @OptionGroup var filter: CacheFilter
+
+    func run() async throws {
+        let queue = try await filter.common.connect()
+        let responses = try await filter.responses(in: queue)
+        try await reaching { () throws(RedisError) in
+            try await queue.request(.removed, of: responses.map(\.id))
+        }
+        if filter.common.json {
+            return Terminal.line(JSON.object([("cleared", String(responses.count))]))
+        }
+        Terminal.line("\(responses.count) cleared")
+    }
+}

@@ -1,0 +1,57 @@
+import Glibc
+import HaulContract
+
+/// The body of a call, as curl's options give it.
+struct CallBody {
+    /// Texts that follow each other: the form that a browser would send.
+    var data: [String] = []
+    /// Parts that are encoded.
+    var encoded: [String] = []
+    var json: String?
+    var binary: String?
+
+    /// The members of a job that say it.
+    func members() throws -> [(name: String, value: String)] {
+        let given = [!data.isEmpty, !encoded.isEmpty, json != nil, binary != nil].count { $0 }
+        if given > 1 { throw Self.wrong("only one of --data, --data-urlencode, --json and --data-binary may be given") }
+        if let json {
+            let text = String(decoding: try Self.bytes(json), as: UTF8.self)
+            guard (try? JSON(text)) != nil else { throw Self.wrong("--json wants JSON") }
+            return [("json", text)]
+        }
+        if let binary { return [("body_base64", JSON.quoted(Base64.encode(try Self.bytes(binary))))] }
+        if !encoded.isEmpty {
+            return [("form", JSON.object(try encoded.map { try Self.pair($0) }.map { ($0.0, JSON.quoted($0.1)) }))]
+        }
+        guard !data.isEmpty else { return [] }
+        let text = try data.map { String(decoding: try Self.bytes($0), as: UTF8.self) }.joined(separator: "&")
+        return [("body", JSON.quoted(text))]
+    }
+
+    static func pair(_ text: String) throws -> (String, String) {
+        guard let equals = text.firstIndex(of: "=") else { throw wrong("\(text) wants the form NAME=VALUE") }
+        return (String(text[..<equals]), String(text[text.index(after: equals)...]))
+    }
+
+    /// `@FILE`, `@-` for standard input, or the text itself.
+    private static func bytes(_ text: String) throws -> [UInt8] {
+        guard text.hasPrefix("@") else { return Array(text.utf8) }
+        let path = String(text.dropFirst())
+        let descriptor = path == "-" ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else { throw wrong("\(path) cannot be read: \(String(cString: strerror(errno)))") }
+        defer { if path != "-" { close(descriptor) } }
+        var bytes: [UInt8] = []
+        var buffer = [UInt8](repeating: 0, count: 16 << 10)
+        // An element of the line has no room for more.
+        while bytes.count <= JobField.largestElement {
+            let count = read(descriptor, &buffer, buffer.count)
+            if count < 0, errno == EINTR { continue }
+            guard count >= 0 else { throw wrong("\(path) cannot be read: \(String(cString: strerror(errno)))") }
+            if count == 0 { return bytes }
+            bytes += buffer[..<count]
+        }
+        throw wrong("\(path) is too long: a job has at most \(JobField.largestElement) bytes in all")
+    }
+
+    private static func wrong(_ sentence: String) -> ExitStatus { .because(.usage, "\(sentence). Nothing was pushed.") }
+}

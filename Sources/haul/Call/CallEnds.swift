@@ -1,0 +1,75 @@
+import HaulBus
+import HaulContract
+import HaulRedis
+
+/// Waits for the ends of calls.
+struct CallEnds {
+    let queue: Queue
+    /// When they were pushed, by their ids.
+    let pushed: [String: Int64]
+
+    /// Why there is no record of a call.
+    enum Absence: Error {
+        case rejected(String)
+        case removed
+    }
+
+    private enum Input: Sendable {
+        case look
+        case rejected(String, reason: String)
+    }
+
+    /// What became of each call, by its id.
+    func wait() async throws -> [String: Result<JobRecord, Absence>] {
+        var ends: [String: Result<JobRecord, Absence>] = [:]
+        let subscription = queue.events(of: Array(pushed.keys))
+        let (inputs, feed) = AsyncStream<Input>.makeStream()
+        let reader = Task {
+            for await element in subscription {
+                guard case .message(_, let payload) = element else {
+                    feed.yield(.look)
+                    continue
+                }
+                guard let event = Event(payload) else { continue }
+                if event.kind == .rejected {
+                    feed.yield(.rejected(event.id, reason: event.reason ?? ""))
+                } else if event.finalState != nil || event.kind == .duplicate {
+                    feed.yield(.look)
+                }
+            }
+        }
+        // In case that a message is lost.
+        let clock = Task {
+            while !Task.isCancelled {
+                try? await Task.sleep(for: .seconds(2))
+                feed.yield(.look)
+            }
+        }
+        defer {
+            reader.cancel()
+            clock.cancel()
+        }
+        var isServed = await tellService(before: true)
+        for await input in inputs {
+            if case .rejected(let id, let reason) = input { ends[id] = .failure(.rejected(reason)) }
+            isServed = await tellService(before: isServed)
+            let open = pushed.filter { ends[$0.key] == nil }
+            for record in try await reaching({ () throws(RedisError) in try await queue.jobs(Array(open.keys)) })
+            where record.hasEnded(since: open[record.id] ?? 0) {
+                ends[record.id] = .success(record)
+            }
+            let left = open.filter { ends[$0.key] == nil }
+            for id in try await reaching({ () throws(RedisError) in try await queue.removed(left) }) {
+                ends[id] = .failure(.removed)
+            }
+            if ends.count == pushed.count { break }
+        }
+        return ends
+    }
+
+    private func tellService(before wasServed: Bool) async -> Bool {
+        guard let count = try? await queue.workerCount() else { return true }
+        if count == 0, wasServed { Terminal.complain("haul: \(Stats.unserved(queue)); waiting") }
+        return count > 0
+    }
+}

@@ -1,0 +1,145 @@
+import HaulContract
+import HaulRedis
+import HaulTestSupport
+import Testing
+
+@testable import HaulBus
+
+@Suite("Kinds of jobs in a queue")
+struct KindTests {
+    private static let response = StoredResponse(
+        status: 201, headers: [HeaderField("etag", "\"e\""), HeaderField("x", "a \"b\"")],
+        body: Array("{\"é\":\n1}".utf8), question: "q", method: "POST", validated: 5)
+
+    /// A queue with a worker that does downloads alone, beside w1, which does everything.
+    private func fixture() async throws -> QueueFixture {
+        let f = try await QueueFixture()
+        let old = WorkerIdentity(name: "old", store: "s", instance: "old")
+        _ = try await f.queue.register(old, fields: [("kinds", "download")], known: [])
+        return f
+    }
+
+    private func length(_ kind: String, _ f: QueueFixture) async throws -> Int? {
+        try await f.redis.send(Command("LLEN", "haul:{default}:kind:\(kind)")).int
+    }
+
+    @Test("what a worker does not do waits, in its order, for one that does") func aside() async throws {
+        let f = try await fixture()
+        try await f.push(#"{"id":"r1","kind":"request","url":"http://h/1"}"#)
+        try await f.push(#"{"id":"d1","url":"http://h/2"}"#)
+        try await f.push(#"{"id":"r2","kind":"request","url":"http://h/3"}"#)
+        #expect(try await f.claim("old")?.run.id == "d1")
+        #expect(try await f.claim("old") == nil)
+        #expect(try await length("request", f) == 2)
+        let old = WorkerIdentity(name: "old", store: "s", instance: "old")
+        #expect(try await f.queue.tick(old, runs: []).aside == ["request"])
+        #expect(try await f.tick().aside.isEmpty)
+        let first = try #require(try await f.claim())
+        #expect(first.run.id == "r1")
+        #expect(try first.job().kind == .request)
+        // What has run and goes back into the line is as strange to the other worker as before.
+        try await f.settle(first, .released(why: "shutdown"))
+        #expect(try await f.claim("old") == nil)
+        let next = [try await f.claim()?.run.id, try await f.claim()?.run.id].compactMap(\.self)
+        #expect(Set(next) == ["r1", "r2"])
+        #expect(try await f.claim() == nil)
+        #expect(try await f.redis.send(Command("EXISTS", "haul:{default}:kinds")).int == 0)
+        try await f.expectOrder()
+    }
+
+    @Test("what waits is not forgotten while the line is never empty") func busy() async throws {
+        let f = try await fixture()
+        try await f.push(#"{"id":"r1","kind":"request","url":"http://h/1"}"#)
+        #expect(try await f.claim("old") == nil)
+        try await f.push(#"{"id":"d1","url":"http://h/2"}"#)
+        try await f.tick()
+        #expect(try await length("request", f) == 0)
+        #expect(try await f.claim()?.run.id == "r1")
+        #expect(try await f.claim()?.run.id == "d1")
+    }
+
+    @Test("a kind that nobody knows today waits; what cannot be a kind is rejected") func unknown() async throws {
+        let f = try await fixture()
+        try await f.push(#"{"id":"n","kind":"transcode","what":[1]}"#)
+        try await f.push(#"{"id":"x","kind":"Trans code","url":"http://h/"}"#)
+        #expect(try await f.claim() == nil)
+        #expect(try await length("transcode", f) == 1)
+        #expect(try await f.queue.rejected(limit: 9).count == 1)
+        #expect(try await f.tick().aside == ["transcode"])
+        // A worker of a later version would take it as it was pushed.
+        let element = try await f.redis.send(Command("LINDEX", "haul:{default}:kind:transcode", -1)).string
+        #expect(element == #"{"id":"n","kind":"transcode","what":[1]}"#)
+        try await f.expectOrder()
+    }
+
+    @Test("other types in place of the keys stop no job") func strange() async throws {
+        let f = try await fixture()
+        try await f.redis.send(Command("SET", "haul:{default}:kinds", "x"))
+        try await f.push(#"{"id":"r1","kind":"request","url":"http://h/1"}"#)
+        try await f.push(#"{"id":"d1","url":"http://h/2"}"#)
+        #expect(try await f.claim("old")?.run.id == "d1")
+        #expect(try await f.claim() == nil)
+        try await f.tick()
+        try await f.redis.send(Command("DEL", "haul:{default}:kinds"))
+        try await f.redis.send(Command("HSET", "haul:{default}:kinds", "request", "1"))
+        #expect(try await f.claim()?.run.id == "r1")
+    }
+
+    @Test("a response is in the hash, in the event, and in every reply") func response() async throws {
+        let f = try await fixture()
+        try await f.push(#"{"id":"r","kind":"request","url":"http://h/?secret","method":"POST","reply_to":"a"}"#)
+        let claim = try #require(try await f.claim())
+        try await f.settle(claim, .answered(Self.response, seconds: 1.5, unchanged: false))
+        let record = try #require(try await f.queue.job("r"))
+        #expect(record.state == .completed && record["kind"] == "request" && record["status"] == "201")
+        #expect(StoredResponse(hash: record.fields) == Self.response)
+        try await f.push(#"{"id":"r","kind":"request","url":"http://h/?secret","at":1763712000000,"reply_to":"b"}"#)
+        #expect(try await f.claim() == nil)
+        for name in ["a", "b"] {
+            let text = try #require(try await f.redis.send(Command("LPOP", "haul:{default}:reply:\(name)")).bytes)
+            let event = try #require(Event(text))
+            #expect(event.kind == .completed && event.status == 201 && event.bytes == Int64(Self.response.body.count))
+            #expect(event.responseBody == Self.response.body && event.responseHeaders == Self.response.headers)
+            #expect(event.etag == "\"e\"")
+        }
+        // The next run knows it, and a job of another kind does not have it.
+        try await f.push(#"{"id":"r","kind":"request","url":"http://h/","fresh_for":10}"#)
+        let again = try #require(try await f.claim())
+        #expect(again.answered == Self.response && !again.wasSent)
+        try await f.settle(again, .answered(Self.response, seconds: 0, unchanged: true))
+        try await f.push(#"{"id":"r","url":"http://h/"}"#)
+        let download = try #require(try await f.claim())
+        #expect(download.answered == nil && download.completed == nil)
+        try await f.settle(download, QueueFixture.done)
+        let last = try #require(try await f.queue.job("r"))
+        #expect(last["status"] == nil && last["body"] == nil && last["kind"] == nil && last["file"] == "f")
+        try await f.expectOrder()
+    }
+
+    @Test("bytes that are no text, and what answered a failed job, are told as well") func binary() async throws {
+        let f = try await fixture()
+        try await f.push(#"{"id":"r","kind":"request","url":"http://h/","reply_to":"a"}"#)
+        let claim = try #require(try await f.claim())
+        var response = Self.response
+        response.body = [0, 1, 255]
+        let end = RunEnd(
+            claim.run, .failed(Failure(.http(422), "no"), retryable: false, received: 3), response: response)
+        _ = try await f.queue.settle([end], worker: f.worker, next: [])
+        let text = try #require(try await f.redis.send(Command("LPOP", "haul:{default}:reply:a")).bytes)
+        let event = try #require(Event(text))
+        #expect(event.kind == .failed && event.status == 201)
+        #expect(event["body_base64"]?.string == "AAH/" && event.responseBody == response.body)
+        #expect(try await f.queue.job("r").flatMap { StoredResponse(hash: $0.fields) } == response)
+    }
+
+    @Test("a newer push of another kind does not change a job that has not ended") func renewed() async throws {
+        let f = try await fixture()
+        try await f.push(#"{"id":"r","kind":"request","url":"http://h/1","delay":100}"#)
+        #expect(try await f.claim() == nil)
+        try await f.push(#"{"id":"r","url":"http://h/2"}"#)
+        #expect(try await f.claim() == nil)
+        try await f.redis.send(Command("RPUSH", f.queue.keys.jobs, #"{"id":"r"}"#))
+        let claim = try #require(try await f.claim())
+        #expect(throws: Job.Invalid.self) { _ = try claim.read { _ in } }
+    }
+}

@@ -1,0 +1,120 @@
+import Foundation
+import Glibc
+import HaulTestSupport
+import Testing
+
+/// Requests through real workers, which are killed, and `haul call`.
+@Suite(.timeLimit(.minutes(3))) struct CallTests {
+    /// Where a worker is when it is killed.
+    enum Stage: CaseIterable {
+        /// It waits for its host's turn: nothing is sent.
+        case waiting
+        /// The server has the request, and has not answered.
+        case sent
+        /// The server has answered, and Redis has not heard of it.
+        case answered
+    }
+
+    @Test("a POST is sent once, whenever its worker is killed", arguments: Stage.allCases)
+    func killed(_ stage: Stage) async throws {
+        let latch = Latch()
+        let origin = try OriginServer { request in
+            if request.path == "/blocker" || stage != .waiting && request.path == "/post" { latch.wait() }
+            return OriginReply(body: Array("ok".utf8))
+        }
+        let fleet = try await ProcessFleet()
+        let one = try ChildProcess("haul", fleet.arguments("one") + ["--connections-per-host", "1"])
+        if stage == .waiting {
+            try await fleet.push(origin.url("/blocker"), as: "blocker", more: #","kind":"request""#)
+            try await eventually("the other request") { origin.requests.contains { $0.path == "/blocker" } }
+        }
+        try await fleet.push(origin.url("/post"), as: "post", more: #","kind":"request","method":"POST","retries":9"#)
+        switch stage {
+        case .waiting: try await fleet.wait("post", for: "running")
+        case .sent: try await eventually("the request") { origin.requests.contains { $0.path == "/post" } }
+        case .answered:
+            try await eventually("the request") { origin.requests.contains { $0.path == "/post" } }
+            // From now on Redis hears nothing.
+            fleet.server.signal(SIGSTOP)
+            latch.open()
+            try await eventually("the answer") { origin.bytesSent("/post") == 2 }
+        }
+        one.kill(SIGKILL)
+        _ = try? await one.wait()
+        latch.open()
+        if stage == .answered { fleet.server.signal(SIGCONT) }
+        let two = try fleet.worker("two")
+        let end = stage == .waiting ? "completed" : "failed"
+        try await eventually("the job to end", within: .seconds(40), every: .milliseconds(50)) {
+            ["completed", "failed"].contains(try await fleet.field("state", of: "post"))
+        }
+        // The settle may have been heard before Redis was stopped.
+        if stage != .answered { #expect(try await fleet.field("state", of: "post") == end) }
+        if try await fleet.field("state", of: "post") == "failed" {
+            #expect(try await fleet.field("error", of: "post") == "outcome_unknown")
+        }
+        #expect(origin.requests.filter { $0.path == "/post" }.count == 1)
+        two.kill(SIGTERM)
+        #expect(try await two.wait() == 0)
+    }
+
+    @Test("haul call prints what the server answers, and ends as it does") func command() async throws {
+        let bench = try await CommandBench()
+        let origin = try OriginServer { request in
+            switch request.path {
+            case "/missing": OriginReply(404, body: Array("no such thing".utf8))
+            case "/echo": OriginReply(201, headers: [("X-Method", request.method)], body: request.body.bytes)
+            default: OriginReply(headers: [("ETag", "\"e\"")], body: Array("n\(request.number)".utf8))
+            }
+        }
+        let worker = try bench.worker("one")
+        let plain = try await bench.haul("call", origin.url("/a"), origin.url("/b"))
+        #expect(plain.status == 0 && plain.out == "n1n1", "\(plain.err)")
+        let echo = try await bench.haul(
+            "call", "-i", origin.url("/echo"), "-d", "a=1", "-d", "@-", "-H", "X-A: b", "-u", "me:p@ss", input: "b=2")
+        #expect(echo.status == 0 && echo.out.hasPrefix("HTTP 201\n") && echo.out.hasSuffix("\n\na=1&b=2"))
+        let seen = try #require(origin.requests.last)
+        #expect(seen.method == "POST" && seen.headers["x-a"] == "b")
+        #expect(seen.headers["content-type"] == "application/x-www-form-urlencoded")
+        #expect(seen.headers["authorization"] == "Basic bWU6cEBzcw==")
+        let json = try await bench.haul(
+            "call", origin.url("/echo"), "--json", "{\"a\": 1}", "-X", "PUT", "--query", "q=a b")
+        #expect(json.out == "{\"a\": 1}" && origin.requests.last?.path == "/echo?q=a+b" || json.status == 0)
+        let missing = try await bench.haul("call", origin.url("/missing"))
+        #expect(missing.status == 1 && missing.out == "no such thing" && missing.err.contains("http_404"))
+        #expect(try await bench.haul("call", origin.url("/missing"), "--expect", "200-299,404").status == 0)
+        let file = bench.root.file("body")
+        #expect(try await bench.haul("call", origin.url("/echo"), "--data-binary", "x", "-o", file).out == "")
+        #expect(FileManager.default.contents(atPath: file) == Data("x".utf8))
+        // A cache answers without the server.
+        for _ in 1...2 {
+            let fresh = try await bench.haul("call", "--fresh-for", "100", origin.url("/fresh"))
+            #expect(fresh.out == "n1" && fresh.status == 0)
+        }
+        #expect(try await bench.haul("cache", "size", "--url", "*/fresh").out == "1 response, 2 B\n")
+        let list = try await bench.haul("cache", "list", "--json", "--url", "*/fresh", "--method", "get")
+        let id =
+            try #require(try JSONSerialization.jsonObject(with: Data(list.out.utf8)) as? [String: Any])["id"] as? String
+        #expect(try await bench.haul("cache", "show", try #require(id)).out == "n1")
+        #expect(try await bench.haul("cache", "size", "--older", "1h").out == "0 responses, 0 B\n")
+        #expect(try await bench.haul("cache", "clear", "--url", "*/fresh").out == "1 cleared\n")
+        try await eventually("it to be cleared") {
+            try await bench.haul("cache", "list", "--json", "--url", "*/fresh").out.isEmpty
+        }
+        for (arguments, words) in [
+            (["call", origin.url("/a"), "-d", "x", "--json", "1"], "only one of"),
+            (["call", "ftp://h/"], "url: must be"),
+            (["call", origin.url("/a"), "--expect", "2xx"], "expect: must be"),
+            (["call", "http://h/", "--json", "{"], "wants JSON"),
+            (["call", origin.url("/a"), "-H", "x"], "Name: value"),
+            (["call", origin.url("/a"), "-d", "@/no/such"], "cannot be read"),
+            (["cache", "list", "--older", "x"], "--older"), (["worker", "--root", "/tmp", "--kinds", "x"], "--kinds"),
+        ] {
+            let process = try bench.start(arguments)
+            #expect(try await process.wait() == 2, "\(arguments)")
+            #expect(process.standardError.contains(words), "\(arguments): \(process.standardError)")
+        }
+        worker.kill(SIGTERM)
+        #expect(try await worker.wait() == 0)
+    }
+}
