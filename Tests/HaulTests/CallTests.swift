@@ -44,6 +44,7 @@ import Testing
         latch.open()
         if stage == .answered { fleet.server.signal(SIGCONT) }
         let two = try fleet.worker("two")
+        try await eventually("the other worker to work", within: .seconds(40)) { two.standardError.contains("working") }
         let end = stage == .waiting ? "completed" : "failed"
         try await eventually("the job to end", within: .seconds(40), every: .milliseconds(50)) {
             ["completed", "failed"].contains(try await fleet.field("state", of: "post"))
