@@ -9,13 +9,13 @@ extension Job {
         public init(_ name: String, _ value: String) { (self.name, self.value) = (name, value) }
     }
 
-    /// What a job of the kinds ``Kind/request`` and ``Kind/upload`` asks of a server, beside its method, headers and ``Job/body``.
+    /// What a job of the kind ``Kind/request`` asks of a server, beside its method, headers and ``Job/body``.
     public struct Request: Sendable, Equatable {
         /// Added to the URL's query.
         public var query: [Item] = []
         /// The body as JSON text: never re-encoded.
         public var json: String?
-        /// The body as a form. Of an upload: the fields beside its files.
+        /// The body as a form.
         public var form: [Item] = []
         /// The body in base 64, for bytes that are no text.
         public var bodyBase64: String?
