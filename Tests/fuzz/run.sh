@@ -33,7 +33,7 @@ for target in "${targets[@]}"; do
     mkdir -p "$work/corpus/$target" "$work/found"
     seeds=(Tests/fuzz/seeds/"$target")
     if FUZZ_TARGET=$target timeout $((seconds + 60)) "$work/fuzz" "$work/corpus/$target" "${seeds[@]}" \
-        -max_total_time="$seconds" -timeout=30 -rss_limit_mb=2048 -max_len=4096 -artifact_prefix="$work/found/$target-" \
+        -max_total_time="$seconds" -timeout=5 -rss_limit_mb=2048 -max_len=4096 -artifact_prefix="$work/found/$target-" \
         </dev/null >"$work/$target.log" 2>&1; then
         echo "$target: $(grep -oE 'Done [0-9]+ runs' "$work/$target.log"), $(grep -oE 'cov: [0-9]+' "$work/$target.log" | tail -1)"
     else

@@ -9,8 +9,6 @@ import Synchronization
 /// becomes of this worker.
 package final class Call: Activity {
     private struct State {
-        /// Since when it waits for its host's turn: monotonic nanoseconds.
-        var waitingSince: UInt64?
         var transfer: Transfer?
         var response: StoredResponse?
     }
@@ -22,11 +20,13 @@ package final class Call: Activity {
     private let question: CallQuestion
     private let limit: TokenBucket?
     private let sending = SendingProgress()
+    private let turn: HostTurn
     private let state = Mutex(State())
 
     package init(_ assignment: Assignment, context: DownloadContext) {
         (self.assignment, self.context) = (assignment, context)
         question = CallQuestion(assignment.job)
+        turn = HostTurn(context.hosts, workChanged: assignment.workChanged)
         limit = assignment.job.limitRate.map { TokenBucket(bytesPerSecond: $0) }
     }
 
@@ -47,11 +47,8 @@ package final class Call: Activity {
 
     package var moved: Int64 { state.withLock { $0.transfer?.progress.received ?? 0 } }
 
-    package var isWaitingForHost: Bool {
-        state.withLock { state in state.waitingSince.map { monotonicNanoseconds() >= $0 + 1_000_000_000 } ?? false }
-    }
-
-    package var isAtWork: Bool { state.withLock { $0.waitingSince == nil } }
+    package var isWaitingForHost: Bool { turn.isAwaitedLong }
+    package var isAtWork: Bool { !turn.isAwaited }
     package var isRepeatable: Bool { question.isRepeatable || !sending.hasBegun }
     package var mustGoOn: Bool { !isRepeatable }
     package var response: StoredResponse? { state.withLock { $0.response } }
@@ -72,7 +69,7 @@ package final class Call: Activity {
                 throw TransferError(.badJob, "\(MaskedURL.text(question.url)) is no http or https URL")
             }
             let host = url.hostAndPort
-            guard await enter(host) else { return .stopped }
+            guard await turn.enter(host) else { return .stopped }
             defer { context.hosts.leave(host) }
             if !question.isRepeatable, let mark = assignment.markSent {
                 guard await mark() else { return Task.isCancelled ? .stopped : .fenced }
@@ -82,15 +79,6 @@ package final class Call: Activity {
         } catch {
             return outcome(of: error)
         }
-    }
-
-    private func enter(_ host: String) async -> Bool {
-        state.withLock { $0.waitingSince = monotonicNanoseconds() }
-        await assignment.workChanged?()
-        let isIn = await context.hosts.enter(host)
-        state.withLock { $0.waitingSince = nil }
-        await assignment.workChanged?()
-        return isIn
     }
 
     /// An answer to the same question, given no longer ago than the job allows.

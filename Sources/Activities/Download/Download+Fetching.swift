@@ -81,7 +81,7 @@ extension Download {
         state.withLock { $0.received.beginGeneration() }
         let mirrors = mirrors
         let (mirror, host) = (mirrors.current, mirrors[mirrors.current].host)
-        guard await enter(host) else { throw .cancelled }
+        guard await turn.enter(host) else { throw .cancelled }
         do {
             let condition = assignment.existing?.modifiedSince.map { HeaderField("If-Modified-Since", $0) }
             let (transfer, landing) = try await exchange.ask(

@@ -14,8 +14,6 @@ package final class Download: Activity {
         var received = Received()
         /// One response from one mirror only: joined bytes did not have the checksum, or nothing proves what parts are of.
         var isAlone = false
-        /// Since when it waits for its host's turn: monotonic nanoseconds.
-        var waitingSince: UInt64?
     }
 
     /// New generations within one run; after that the remote file changes faster than it can be fetched.
@@ -27,10 +25,12 @@ package final class Download: Activity {
     private let limit: TokenBucket?
     let headers: [HeaderField]
     let digests = DigestSession()
+    let turn: HostTurn
     let state: Mutex<State>
 
     package init(_ assignment: Assignment, context: DownloadContext) {
         (self.assignment, self.context) = (assignment, context)
+        turn = HostTurn(context.hosts, workChanged: assignment.workChanged)
         let job = assignment.job
         headers = job.requestHeaders
         limit = job.limitRate.map { TokenBucket(bytesPerSecond: $0) }
@@ -60,21 +60,8 @@ package final class Download: Activity {
         }
     }
 
-    package var isWaitingForHost: Bool {
-        state.withLock { state in state.waitingSince.map { monotonicNanoseconds() >= $0 + 1_000_000_000 } ?? false }
-    }
-
-    package var isAtWork: Bool { state.withLock { $0.waitingSince == nil } }
-
-    /// Waits for the host's turn. False if the task was cancelled meanwhile.
-    func enter(_ host: String) async -> Bool {
-        state.withLock { $0.waitingSince = monotonicNanoseconds() }
-        await assignment.workChanged?()
-        let isIn = await context.hosts.enter(host)
-        state.withLock { $0.waitingSince = nil }
-        await assignment.workChanged?()
-        return isIn
-    }
+    package var isWaitingForHost: Bool { turn.isAwaitedLong }
+    package var isAtWork: Bool { !turn.isAwaited }
 
     package var moved: Int64 { state.withLock { $0.received.inAll } }
 

@@ -170,7 +170,7 @@ struct SegmentFetcher {
         let question = PartQuestion(range: range, entity: entity, total: total, mirror: mirror, isOnly: isOnly)
         let download = download
         group.addTask {
-            if isOnly, await !download.enter(host) { return .turnedAway(id) }
+            if isOnly, await !download.turn.enter(host) { return .turnedAway(id) }
             do throws(TransferError) {
                 return .opened(id, .success(try await question.ask(download)))
             } catch {
