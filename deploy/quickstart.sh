@@ -58,7 +58,7 @@ events { worker_connections 64; }
 http {
     access_log off; client_body_temp_path $work/t1; proxy_temp_path $work/t2; fastcgi_temp_path $work/t3;
     uwsgi_temp_path $work/t4; scgi_temp_path $work/t5;
-    server { listen 127.0.0.1:$port; root $work/www; limit_rate 12m; }
+    server { listen 127.0.0.1:$port; root $work/www; limit_rate 3m; }
 }
 CONF
 [ "$(id -u)" -ne 0 ] || sed -i '1i user root;' "$work/nginx.conf"
@@ -77,12 +77,17 @@ show "$haul" workers
 say "2. Any service enqueues with one LPUSH"
 show redis-cli -s "$work/redis.sock" LPUSH 'haul:{default}:jobs' "{\"url\":\"http://127.0.0.1:$port/demo.bin\",\"id\":\"demo\"}"
 "$haul" watch demo & watcher=$!
-sleep 2.5
+for _ in $(seq 600); do
+    received="$(redis-cli -s "$work/redis.sock" HGET 'haul:{default}:job:demo' received)"
+    [ "${received:-0}" -lt 64000000 ] || break
+    sleep 0.05
+done
 
 say "3. Pause it; its bytes are on disk and its offsets in Redis"
 first="$(redis-cli -s "$work/redis.sock" HGET 'haul:{default}:job:demo' worker)"
 show "$haul" pause demo
 for _ in $(seq 60); do [ "$(redis-cli -s "$work/redis.sock" HGET 'haul:{default}:job:demo' state)" = paused ] && break; sleep 0.05; done
+[ "$(redis-cli -s "$work/redis.sock" HGET 'haul:{default}:job:demo' state)" = paused ] || { echo "quickstart.sh: the job is not paused" >&2; exit 1; }
 show redis-cli -s "$work/redis.sock" HGETALL 'haul:{default}:offsets:demo'
 
 say "4. Worker $first ends; the other one continues"

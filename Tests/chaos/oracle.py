@@ -15,7 +15,7 @@ INFINITY = 1 << 62
 @dataclass
 class Act:
     """`kind` is push, continuation, or a request's word. In unix ms by Redis' clock: what is sent is sent after `began`, has
-    arrived by `ended`, and was taken or heard by `done`."""
+    arrived by `ended`, and was taken or heard by `done`. What is sent in one millisecond has no order that these tell."""
     kind: str
     began: int
     number: int
@@ -157,12 +157,12 @@ def with_file_gone(standing):
 def may_be_overtaken(request, later):
     """Whether a newer push may have been taken before the request was heard, which changes nothing then: who takes an element
     of the job hears the request first, if it is there."""
-    return request.kind != "running" and any(act.is_push and act.began < request.ended for act in later)
+    return request.kind != "running" and any(act.is_push and act.began <= request.ended for act in later)
 
 
 def may_be_late(push, later):
     """Whether a newer push may have been taken before this one, which changes nothing then."""
-    return push.at is not None and any(act.kind == "push" and act.began < push.done for act in later)
+    return push.at is not None and any(act.kind == "push" and act.began <= push.done for act in later)
 
 
 def after(standings, act, later):
@@ -181,7 +181,7 @@ def after(standings, act, later):
     elif act.kind == "push" and act.at is None:
         # One that arrived before the request, whenever that was made, has nothing to wait for.
         result |= {Standing(ACTIVE, begun_by=act.number, file=standing.file) for standing in standings
-                   if standing.stub and standing.stub_ended > act.began}
+                   if standing.stub and standing.stub_ended >= act.began}
     return result
 
 
