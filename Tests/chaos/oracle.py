@@ -208,6 +208,9 @@ def outcomes(acts, is_quick):
                 standings |= {each for standing in before for each in (
                     Standing(ACTIVE, begun_by=act.number, file=standing.file),
                     *(stopped(standing, word, act) for word in stops))}
+            if is_quick and act.kind == "removed":
+                # The run goes on until its worker hears of it, and may have named its file by then.
+                standings |= {replace(standing, file=FOREIGN) for standing in standings if standing.is_removed}
             if is_quick:
                 standings |= {standing.end for standing in standings if standing.state == ACTIVE}
         if is_quick:
