@@ -8,7 +8,8 @@ import Testing
     private static let repository = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
         .deletingLastPathComponent().deletingLastPathComponent()
 
-    @Test("the examples of a page work", arguments: ["README.md", "docs/bus.md", "docs/operations.md"])
+    @Test(
+        "the examples of a page work", arguments: ["README.md", "docs/bus.md", "docs/operations.md", "docs/get.md"])
     func page(_ name: String) async throws {
         let text = try String(contentsOf: Self.repository.appendingPathComponent(name), encoding: .utf8)
         let blocks = Self.blocks(text)
@@ -38,17 +39,19 @@ import Testing
             try await bench.server.cli("ZCARD", "haul:{default}:workers") == "2"
         }
         // redis-cli and haul as the page writes them.
-        let haul = try #require(ChildProcess.path(of: "haul"))
+        let (haul, place) = (try #require(ChildProcess.path(of: "haul")), TemporaryDirectory())
         let functions = """
             redis-cli() { command redis-cli -s \(bench.server.socket) "$@"; }
             haul() { \(haul) "$@"; }
             set -euo pipefail
+            cd '\(place.path)'
 
             """
         let session = blocks.joined(separator: "\n").replacingOccurrences(
             of: "https://example.org", with: origin.url(""))
         let shell = try ChildProcess(
-            "bash", ["-c", functions + session], environment: ["HAUL_REDIS": bench.server.url])
+            "bash", ["-c", functions + session],
+            environment: ["HAUL_REDIS": bench.server.url, "XDG_STATE_HOME": place.file(".state")])
         let status = try await shell.wait(within: .seconds(90))
         // A page says itself in which state its jobs are to be.
         pausing.cancel()
