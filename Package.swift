@@ -8,27 +8,19 @@ let settings: [SwiftSetting] = [
     .treatAllWarnings(as: .error),
 ]
 
-/// The functions that run inside Redis, as files of Sources/Bus/Lua.
-let lua = [
-    "claim", "drop", "expire", "gate", "heartbeat", "history", "inspect", "isolate", "json", "kinds", "leave",
-    "lose", "neighbours",
-    "order", "overdue", "places", "prelude", "promote", "push", "raw", "reap", "recover", "register", "replies",
-    "report",
-    "report_runs", "requests", "runs", "settle", "share", "states", "take", "tell", "tick", "trim", "url", "watch",
-]
-
-/// The page that `haul web` serves, as files of Sources/Web/Page.
-let page = [
-    "api.js", "app.css", "dom.js", "format.js", "history.js", "icon.svg", "index.html", "job.js", "jobs.js", "live.js",
-    "main.js",
-    "openapi.json", "overview.js", "push.js", "settings.js", "tables.js",
-]
+/// Files that are compiled into the program, and written in another language: a C target embeds them, and lists them.
+func embedded(_ folder: String) -> Target {
+    // `#embed` is C23. Clang has it in every language mode, and says so.
+    .target(
+        name: "CHaul\(folder.dropFirst())", path: "Sources/\(folder)",
+        cSettings: [.treatAllWarnings(as: .error), .disableWarning("c23-extensions")])
+}
 
 /// A room of the house: the target `Haul<folder>`, so that no module of ours is called as another package's may be.
-func room(_ folder: String, _ dependencies: [Target.Dependency], resources: [Resource] = []) -> Target {
+func room(_ folder: String, _ dependencies: [Target.Dependency], exclude: [String] = []) -> Target {
     .target(
-        name: "Haul\(folder.split(separator: "/").last!)", dependencies: dependencies, path: "Sources/\(folder)",
-        resources: resources, swiftSettings: settings)
+        name: "Haul\(folder)", dependencies: dependencies, path: "Sources/\(folder)", exclude: exclude,
+        swiftSettings: settings)
 }
 
 /// The tests of one room, and what they share.
@@ -69,7 +61,8 @@ let package = Package(
         // The bus: what a job is, and how it moves through Redis.
         room("Contract", []),
         room("Redis", ["CHaulHiredis", "CHaulOpenSSL", "HaulExecutors"]),
-        room("Bus", ["HaulContract", "HaulRedis"], resources: lua.map { .embedInCode("Lua/\($0).lua") }),
+        embedded("CLua"),
+        room("Bus", ["CHaulLua", "HaulContract", "HaulRedis"], exclude: ["Lua"]),
         .target(
             name: "HaulClient", dependencies: ["HaulBus", "HaulContract", "HaulRedis"], swiftSettings: settings),
 
@@ -92,10 +85,15 @@ let package = Package(
 
         // A page and an API for browsers, over the bus.
         room("HTTPServer", ["CHaulLinux", "HaulExecutors"]),
+        embedded("CPage"),
         room(
             "Web",
-            ["CHaulOpenSSL", "HaulBus", "HaulContract", "HaulExecutors", "HaulHTTPServer", "HaulMetrics", "HaulRedis"],
-            resources: page.map { .embedInCode("Page/\($0)") }),
+            [
+                "CHaulOpenSSL", "CHaulPage", "HaulBus", "HaulContract", "HaulExecutors", "HaulHTTPServer",
+                "HaulMetrics",
+                "HaulRedis",
+            ],
+            exclude: ["Page"]),
 
         // Where bus and engine meet, and the command.
         room(

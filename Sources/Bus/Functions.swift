@@ -1,6 +1,7 @@
+import CHaulLua
 import HaulRedis
 
-/// The bus' Lua, put together from the files in Lua/ to one library of Redis functions.
+/// The bus' Lua, put together from the files in Lua/, which CLua lists, to one library of Redis functions.
 struct Functions: Sendable {
     let all: Library
     let claim: Function
@@ -33,24 +34,10 @@ struct Functions: Sendable {
     /// All of the Lua.
     static func body(clock: String? = nil, server: String? = nil) -> String {
         let parts = [
-            Array(Gate.table.utf8), PackageResources.prelude_lua,
-            clock.map { Array("clock = function() \($0) end".utf8) } ?? [],
-            server.map { Array("identity = function() \($0) end".utf8) } ?? [],
-            PackageResources.isolate_lua, PackageResources.states_lua, PackageResources.json_lua,
-            PackageResources.raw_lua, PackageResources.url_lua, PackageResources.gate_lua,
-            PackageResources.places_lua, PackageResources.replies_lua, PackageResources.push_lua,
-            PackageResources.order_lua,
-            PackageResources.kinds_lua, PackageResources.take_lua,
-            PackageResources.report_lua, PackageResources.claim_lua, PackageResources.settle_lua,
-            PackageResources.share_lua, PackageResources.drop_lua, PackageResources.lose_lua,
-            PackageResources.history_lua, PackageResources.heartbeat_lua, PackageResources.watch_lua,
-            PackageResources.requests_lua,
-            PackageResources.runs_lua, PackageResources.report_runs_lua, PackageResources.reap_lua,
-            PackageResources.neighbours_lua, PackageResources.promote_lua, PackageResources.overdue_lua,
-            PackageResources.expire_lua, PackageResources.trim_lua, PackageResources.tick_lua,
-            PackageResources.register_lua, PackageResources.leave_lua, PackageResources.tell_lua,
-            PackageResources.inspect_lua, PackageResources.recover_lua,
+            Gate.table, String(cString: chaul_lua_prelude()),
+            clock.map { "clock = function() \($0) end" }, server.map { "identity = function() \($0) end" },
+            String(cString: chaul_lua_functions()),
         ]
-        return parts.map { String(decoding: $0, as: UTF8.self) }.joined(separator: "\n")
+        return parts.compactMap(\.self).joined(separator: "\n")
     }
 }

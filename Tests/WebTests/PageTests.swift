@@ -1,3 +1,4 @@
+import Foundation
 import HaulBus
 import HaulHTTPServer
 import HaulRedis
@@ -22,6 +23,17 @@ import Testing
         #expect(await fixture.get("/").text.contains("<html lang=\"en\">"))
         #expect(await fixture.get("/../../etc/passwd").status == 404)
         #expect(await fixture.get("/main.js.map").status == 404)
+    }
+
+    /// A file that CPage does not list would be answered with 404, and only a browser would say so.
+    @Test func eachFileIsServedAsItIs() throws {
+        let folder = SchemaValidator.repository.appending(path: "Sources/Web/Page")
+        let names = try FileManager.default.contentsOfDirectory(atPath: folder.path)
+        #expect(Set(PageFiles.all.map { $0.name.split(separator: "/").last.map(String.init) }) == Set(names))
+        for (name, bytes) in PageFiles.all {
+            let file = try Data(contentsOf: folder.appending(path: name.split(separator: "/").last ?? ""))
+            #expect(bytes == Array(file), "\(name)")
+        }
     }
 
     @Test func itMovesBehindAPrefix() async throws {

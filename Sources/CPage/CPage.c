@@ -1,0 +1,60 @@
+// The files of Sources/Web/Page, embedded, and the names under which they are served: this is the one list of them. All are text. As
+// arrays of bytes in Swift they took the compiler longer than the rest of Web.
+
+#include "CPage.h"
+
+#include <stddef.h>
+
+static const struct chaul_page_file files[] = {
+    {"api.js", (const char[]) {
+#embed "../Web/Page/api.js" suffix(, 0)
+    }},
+    {"app.css", (const char[]) {
+#embed "../Web/Page/app.css" suffix(, 0)
+    }},
+    {"dom.js", (const char[]) {
+#embed "../Web/Page/dom.js" suffix(, 0)
+    }},
+    {"format.js", (const char[]) {
+#embed "../Web/Page/format.js" suffix(, 0)
+    }},
+    {"history.js", (const char[]) {
+#embed "../Web/Page/history.js" suffix(, 0)
+    }},
+    {"icon.svg", (const char[]) {
+#embed "../Web/Page/icon.svg" suffix(, 0)
+    }},
+    {"index.html", (const char[]) {
+#embed "../Web/Page/index.html" suffix(, 0)
+    }},
+    {"job.js", (const char[]) {
+#embed "../Web/Page/job.js" suffix(, 0)
+    }},
+    {"jobs.js", (const char[]) {
+#embed "../Web/Page/jobs.js" suffix(, 0)
+    }},
+    {"live.js", (const char[]) {
+#embed "../Web/Page/live.js" suffix(, 0)
+    }},
+    {"main.js", (const char[]) {
+#embed "../Web/Page/main.js" suffix(, 0)
+    }},
+    {"overview.js", (const char[]) {
+#embed "../Web/Page/overview.js" suffix(, 0)
+    }},
+    {"push.js", (const char[]) {
+#embed "../Web/Page/push.js" suffix(, 0)
+    }},
+    {"settings.js", (const char[]) {
+#embed "../Web/Page/settings.js" suffix(, 0)
+    }},
+    {"tables.js", (const char[]) {
+#embed "../Web/Page/tables.js" suffix(, 0)
+    }},
+    {"api/openapi.json", (const char[]) {
+#embed "../Web/Page/openapi.json" suffix(, 0)
+    }},
+    {NULL, NULL},
+};
+
+const struct chaul_page_file *chaul_page_files(void) { return files; }
