@@ -3,6 +3,7 @@ package enum FileName {
     /// At most 255 bytes of valid UTF-8, without a path, control characters, leading dots or spaces, or a name that
     /// means something to this or another system; nil if nothing is left.
     package static func sanitise(_ name: String) -> String? {
+        if isPlain(name) { return name }
         // By scalars, not by characters: to Swift a "/" beside a combining or invisible one is another character.
         let wanted = name.unicodeScalars.filter { !isUnwanted($0) }.map { $0 == "\u{FFFD}" ? "_" : $0 }
         // What looks like a path keeps its last component, by the rules of any system.
@@ -11,6 +12,19 @@ package enum FileName {
         guard !result.isEmpty else { return nil }
         let stem = String(result.unicodeScalars.prefix { $0 != "." }).lowercased()
         return shorten(reserved.contains(stem) ? "_" + result : result)
+    }
+
+    /// Whether it is ASCII that no rule changes. Most names are, and the rules would take longer than the rest of what is done for
+    /// a small file's name.
+    private static func isPlain(_ name: String) -> Bool {
+        let bytes = name.utf8
+        let edges = [UInt8(ascii: "."), UInt8(ascii: " ")]
+        guard let first = bytes.first, let last = bytes.last, bytes.count <= 255, !edges.contains(first),
+            !edges.contains(last),
+            bytes.allSatisfy({ 0x20...0x7E ~= $0 && $0 != UInt8(ascii: "/") && $0 != UInt8(ascii: "\\") })
+        else { return false }
+        // The names that mean something to another system have three or four bytes before the dot.
+        return !(3...4 ~= bytes.prefix { $0 != UInt8(ascii: ".") }.count)
     }
 
     /// `name (1).ext`, `name (2).ext`, … within 255 bytes.

@@ -6,7 +6,7 @@ import HaulWorker
 
 struct Check: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Look whether the queue keeps the rules of the bus.",
+        commandName: "check", abstract: "Look whether the queue keeps the rules of the bus.",
         discussion: "The queue may be in use. Exit status 1 if anything is wrong and was not repaired.")
     @OptionGroup var common: CommonOptions
     @Flag(help: "Put right what can be.") var repair = false

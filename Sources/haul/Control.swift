@@ -79,7 +79,8 @@ struct ControlVerb {
 }
 
 struct Pause: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(abstract: "Pause jobs; what they have is kept.")
+    static let configuration = CommandConfiguration(
+        commandName: "pause", abstract: "Pause jobs; what they have is kept.")
     @OptionGroup var selection: Selection
     func run() async throws {
         try await selection.request(
@@ -90,7 +91,8 @@ struct Pause: AsyncParsableCommand {
 }
 
 struct Resume: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(abstract: "Resume paused jobs, at the front of the line.")
+    static let configuration = CommandConfiguration(
+        commandName: "resume", abstract: "Resume paused jobs, at the front of the line.")
     @OptionGroup var selection: Selection
     func run() async throws {
         // A running one may have a pause before it; a scheduled one need not wait for its time.
@@ -101,7 +103,8 @@ struct Resume: AsyncParsableCommand {
 
 struct Cancel: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Cancel jobs; their partial files are removed.", discussion: "With --all it asks first.")
+        commandName: "cancel", abstract: "Cancel jobs; their partial files are removed.",
+        discussion: "With --all it asks first.")
     @OptionGroup var selection: Selection
     @Flag(help: "Do not ask.") var yes = false
     func run() async throws {
@@ -113,7 +116,8 @@ struct Cancel: AsyncParsableCommand {
 }
 
 struct Retry: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(abstract: "Run failed jobs again, from where they got to.")
+    static let configuration = CommandConfiguration(
+        commandName: "retry", abstract: "Run failed jobs again, from where they got to.")
     @OptionGroup var selection: Selection
     func run() async throws {
         try await selection.request(
@@ -123,6 +127,7 @@ struct Retry: AsyncParsableCommand {
 
 struct Remove: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
+        commandName: "remove",
         abstract: "Forget jobs; what has not ended is cancelled first. Finished files stay, unless --files is given.",
         discussion: "With --all: completed, failed and cancelled ones; it asks first.")
     @OptionGroup var selection: Selection

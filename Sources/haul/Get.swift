@@ -6,7 +6,7 @@ import Synchronization
 
 struct Get: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Download here and now, without any Redis.",
+        commandName: "get", abstract: "Download here and now, without any Redis.",
         discussion: """
             Run again after Ctrl-C, or after anything else, it continues: name the same URL, or --continue. \
             Another file that is in the way is left as it is.

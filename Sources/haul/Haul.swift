@@ -4,6 +4,7 @@ import HaulWorker
 @main
 struct Haul: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
+        // Each command says its own name: the parser asks for all of them again and again, and would make them of the types.
         commandName: "haul",
         abstract: "Downloads through a fleet of workers on Redis.",
         discussion: "Exit status: 0 all well, 1 a job failed, 2 usage, 3 Redis cannot be used, 130 interrupted.",

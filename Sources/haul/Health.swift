@@ -4,7 +4,7 @@ import Glibc
 /// For a container's health check, in an image that has no other client.
 struct Health: ParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Ask a worker how it is.",
+        commandName: "health", abstract: "Ask a worker how it is.",
         discussion:
             "Exit status: 0 if it is well, 1 if not or if it does not answer. docs/metrics.md says what is asked.")
 

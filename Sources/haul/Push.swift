@@ -6,7 +6,7 @@ import HaulRedis
 
 struct Push: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Put downloads in line; prints their ids.",
+        commandName: "push", abstract: "Put downloads in line; prints their ids.",
         discussion: "With - the jobs come on standard input: a URL or a JSON object on each line.")
 
     @OptionGroup var common: CommonOptions

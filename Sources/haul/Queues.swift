@@ -5,7 +5,7 @@ import HaulRedis
 
 struct Queues: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "List the queues of this Redis.",
+        commandName: "queues", abstract: "List the queues of this Redis.",
         discussion: "They are found by their keys, in pages (SCAN): with millions of keys this takes some seconds.")
 
     @OptionGroup var common: CommonOptions

@@ -4,7 +4,8 @@ import HaulContract
 import HaulRedis
 
 struct Show: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(abstract: "Show one job; secrets are left out.")
+    static let configuration = CommandConfiguration(
+        commandName: "show", abstract: "Show one job; secrets are left out.")
 
     @OptionGroup var common: CommonOptions
     @Argument(help: "A job's id.", completion: Completer.jobs) var id: String

@@ -4,7 +4,7 @@ import HaulContract
 import HaulRedis
 
 struct Stats: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(abstract: "Count the jobs by state.")
+    static let configuration = CommandConfiguration(commandName: "stats", abstract: "Count the jobs by state.")
 
     @Flag(help: "What became of jobs in the last two days.") var history = false
     @OptionGroup var common: CommonOptions

@@ -5,7 +5,7 @@ import HaulRedis
 
 struct Workers: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "List the workers.",
+        commandName: "workers", abstract: "List the workers.",
         discussion: "A worker that was not heard of for a lease is lost: its jobs run elsewhere.")
 
     /// "unlimited" slots are none.

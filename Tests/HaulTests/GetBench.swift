@@ -40,15 +40,15 @@ struct GetBench {
 
     /// Bytes that some record tells of.
     var recorded: Int64 {
-        let folder = home.file("haul/get")
-        let names = (try? FileManager.default.contentsOfDirectory(atPath: folder)) ?? []
-        return names.filter { $0.hasSuffix(".json") }.reduce(0) { sum, name in
-            // The last line is the record that counts.
-            guard let line = FileManager.default.contents(atPath: folder + "/" + name)?.split(separator: 10).last,
-                let offsets = (try? JSON(Array(line)))?["offsets"]?.members
-            else { return sum }
-            return sum
-                + offsets.reduce(0) { $0 + (Int64($1.value.string ?? "") ?? 0) - (Int64($1.name) ?? 0) }
+        let text = FileManager.default.contents(atPath: home.file("haul/get/journal")) ?? Data()
+        // The last line of a download is the record that counts.
+        let last = Dictionary(
+            text.split(separator: 10).compactMap { try? JSON(Array($0)) }.map { ($0["key"]?.string ?? "", $0) },
+            uniquingKeysWith: { $1 })
+        return last.values.reduce(0) { sum, record in
+            (record["offsets"]?.members ?? []).reduce(sum) {
+                $0 + (Int64($1.value.string ?? "") ?? 0) - (Int64($1.name) ?? 0)
+            }
         }
     }
 

@@ -11,13 +11,12 @@ import Testing
     private let item: GetItem
 
     init() throws {
-        let text = #"{"url":"http://127.0.0.1/a"}"#
-        item = GetItem(
-            job: try Job(json: JSON(Array(text.utf8))), root: "/r", members: [("url", #""http://127.0.0.1/a""#)])
+        item = try Self.item("http://127.0.0.1/a")
     }
 
     private func record(run: String) -> GetRecord { GetRecord(item, run: run, completed: nil) }
-    private var name: String { item.key + ".json" }
+    private let name = "journal"
+    private var files: [String] { place.names.sorted() }
 
     @Test("the last record counts, in this run and in the next one") func last() async throws {
         let journal = try Journal(in: place.path)
@@ -26,28 +25,117 @@ import Testing
         #expect(try await Journal(in: place.path).unended().map(\.run) == ["three"])
         await journal.remove(item.key)
         #expect(await journal.read(item.key) == nil)
+        #expect(try await Journal(in: place.path).unended().isEmpty)
+    }
+
+    @Test("two runs at once see each other's records") func shared() async throws {
+        let (one, other) = (try Journal(in: place.path), try Journal(in: place.path))
+        #expect(await other.read(item.key) == nil)
+        for run in 0..<20 {
+            let (writer, reader) = run % 2 == 0 ? (one, other) : (other, one)
+            await writer.write(record(run: "\(run)"), isDurable: false)
+            #expect(await reader.claim(item.key)?.record?.run == "\(run)")
+        }
+        await one.remove(item.key)
+        #expect(await other.read(item.key) == nil)
     }
 
     @Test("a record that was cut off counts for nothing, and spoils neither the one before it nor the next one")
     func torn() async throws {
-        let journal = try Journal(in: place.path)
-        await journal.write(record(run: "one"), isDurable: false)
+        await (try Journal(in: place.path)).write(record(run: "one"), isDurable: false)
         let whole = try #require(place.contents(name))
-        await journal.write(record(run: "two"), isDurable: false)
+        var second = record(run: "two")
+        second.resume = ResumePoint(
+            generation: "g", store: "s", file: "a", entity: Entity(), source: "u", offsets: ByteIntervals([0..<5]))
+        second.completed = CompletedFile(
+            file: "a", bytes: 1, store: "s", inode: 1, modified: 1, entity: Entity(), source: "u", checksum: nil,
+            validated: 1)
+        await (try Journal(in: place.path)).write(second, isDurable: false)
         let both = try #require(place.contents(name))
         for length in whole.count..<both.count {
             try Data(both[..<length]).write(to: URL(fileURLWithPath: place.file(name)))
+            let journal = try Journal(in: place.path)
             #expect(await journal.read(item.key)?.run == "one", "\(length) of \(both.count) bytes")
+            await journal.write(record(run: "three"), isDurable: false)
+            #expect(await journal.read(item.key)?.run == "three")
+            #expect(try await Journal(in: place.path).unended().map(\.run) == ["three"])
         }
-        await journal.write(record(run: "three"), isDurable: false)
-        #expect(await journal.read(item.key)?.run == "three")
     }
 
-    @Test("the records of a long download take little room, and no second file stays") func bounded() async throws {
+    @Test("the records of a long download take little room, and no other file stays") func bounded() async throws {
+        let room = 16 << 10
+        let journal = try Journal(in: place.path, room: room)
+        for run in 0..<1000 { await journal.write(record(run: "\(run)"), isDurable: false) }
+        #expect(await journal.read(item.key)?.run == "999")
+        #expect(try #require(place.contents(name)).count < 3 * room)
+        #expect(files == ["journal", "journal.lock"])
+    }
+
+    @Test("the file is not written anew while another run has it open, and loses nothing of either") func busy()
+        async throws
+    {
+        let room = 4 << 10
+        let journal = try Journal(in: place.path, room: room)
+        do {
+            let other = try Journal(in: place.path, room: room)
+            await other.write(record(run: "other's"), isDurable: false)
+            for run in 0..<200 { await journal.write(try another(run: "\(run)"), isDurable: false) }
+            #expect(try #require(place.contents(name)).count > 5 * room)
+            await other.write(record(run: "other's last"), isDurable: false)
+        }
+        for run in 200..<300 { await journal.write(try another(run: "\(run)"), isDurable: false) }
+        #expect(try #require(place.contents(name)).count < 3 * room)
+        #expect(try await Set(Journal(in: place.path).unended().map(\.run)) == ["other's last", "299"])
+    }
+
+    @Test("what is finished is remembered for a month") func old() async throws {
+        // It has the file open no longer when the next one looks.
+        for (name, age) in [("new", Int64(29)), ("old", 31)] {
+            var record = GetRecord(try Self.item("http://127.0.0.1/\(name)"), run: name, completed: nil)
+            record.isOpen = false
+            record.completed = CompletedFile(
+                file: name, bytes: 1, store: "s", inode: 1, modified: 1, entity: Entity(), source: "u", checksum: nil,
+                validated: UnixTime.milliseconds - age * 86_400_000)
+            for _ in 0..<3 { await (try Journal(in: place.path)).write(record, isDurable: false) }
+        }
+        let next = try Journal(in: place.path, room: 1)
+        #expect(await next.read(try Self.item("http://127.0.0.1/new").key)?.run == "new")
+        #expect(await next.read(try Self.item("http://127.0.0.1/old").key) == nil)
+    }
+
+    @Test("the records of versions that had a file for each are taken over") func takenOver() async throws {
+        let old =
+            #"{"v":1,"key":"\#(item.key)","root":"/r","run":"old","job":{"url":"http://127.0.0.1/a"},"open":true}"#
+        try Data((old + "\n{\"v\":1,\"ke").utf8).write(to: URL(fileURLWithPath: place.file(item.key + ".json")))
         let journal = try Journal(in: place.path)
-        for run in 0..<2000 { await journal.write(record(run: "\(run)"), isDurable: false) }
-        #expect(await journal.read(item.key)?.run == "1999")
-        #expect(try #require(place.contents(name)).count < 80 << 10)
-        #expect(place.names == [name])
+        #expect(await journal.unended().map(\.run) == ["old"])
+        #expect(files == ["journal", "journal.lock"])
+        #expect(try await Journal(in: place.path).read(item.key)?.item?.urls == ["http://127.0.0.1/a"])
+    }
+
+    @Test("many records at once go out in few writes") func together() async throws {
+        let journal = try Journal(in: place.path)
+        let items = try (0..<200).map { try Self.item("http://127.0.0.1/\($0)") }
+        await withTaskGroup(of: Void.self) { group in
+            for item in items {
+                group.addTask {
+                    await journal.write(GetRecord(item, run: "r", completed: nil), isDurable: false)
+                }
+            }
+        }
+        #expect(await journal.unended().count == items.count)
+        // Each write begins with an empty line, and each record ends with its own newline.
+        let lines = String(decoding: try #require(place.contents(name)), as: UTF8.self)
+        let writes = lines.split(separator: "\n", omittingEmptySubsequences: false).filter(\.isEmpty).count - 1
+        #expect(writes < items.count)
+    }
+
+    private func another(run: String) throws -> GetRecord {
+        GetRecord(try Self.item("http://127.0.0.1/b"), run: run, completed: nil)
+    }
+
+    private static func item(_ url: String) throws -> GetItem {
+        GetItem(
+            job: try Job(json: JSON(Array("{\"url\":\"\(url)\"}".utf8))), root: "/r", members: [("url", "\"\(url)\"")])
     }
 }

@@ -41,6 +41,8 @@ struct GetItem: Sendable {
     /// Names the record and the partial file. A download is continued under the same name, or where none was given under the same
     /// URL: two URLs that differ in their query only may be two files.
     let key: String
+    /// The file's path in `root` as far as it is known before the server was asked.
+    let likelyPath: String?
 
     /// `job` is as it was named, before the command's options add anything.
     init(job: Job, root: String, members: [(String, String)]) {
@@ -48,14 +50,13 @@ struct GetItem: Sendable {
         let hasName = job.path.map { !$0.hasSuffix("/") } ?? false
         let name = hasName ? ["path", job.path ?? ""] : ["urls", job.path ?? ""] + job.urls
         key = Job.Checksum.Algorithm.sha1.hexadecimal(of: ([root] + name).joined(separator: "\n"))
+        likelyPath = hasName ? job.path : Self.path(of: job)
     }
 
     /// The file's name was given, and is not left to the URL or the server.
     var hasName: Bool { job.path.map { !$0.isEmpty && $0.utf8.last != UInt8(ascii: "/") } ?? false }
 
-    /// The file's path in `root` as far as it is known before the server was asked.
-    var likelyPath: String? {
-        if hasName { return job.path }
+    private static func path(of job: Job) -> String? {
         let name = job.urls.first.flatMap(WebURL.init).flatMap { FileName.sanitise($0.lastComponent) }
         return name.map { (job.path ?? "") + $0 }
     }

@@ -1,7 +1,7 @@
 import HaulBus
 import HaulContract
 
-/// What is kept of one download, in a file of its own beneath the state directory.
+/// What is kept of one download: a line of the journal.
 struct GetRecord: Sendable {
     /// The download's `GetItem.key`.
     let key: String
@@ -44,6 +44,13 @@ struct GetRecord: Sendable {
 
     private static let version: Int64 = 1
 
+    /// What each line begins with.
+    static let start = "{\"v\":\(version),\"key\":\""
+
+    /// The same with the key of a download, which nothing has to be quoted in.
+    static func start(of key: String) -> String { "\(start)\(key)\"" }
+
+    /// The member `open` is the last: a line that ends with it is whole.
     var text: String {
         var object = JSONObject()
         object.set("v", Self.version)
@@ -53,7 +60,6 @@ struct GetRecord: Sendable {
         object.set("job", json: job)
         if ifExists != .reuse { object.set("if_exists", ifExists.rawValue) }
         if isOnlyNewer { object.set("newer", true) }
-        object.set("open", isOpen)
         if let resume {
             object.set("resume", json: Self.object(resume.fields))
             object.set(
@@ -63,6 +69,7 @@ struct GetRecord: Sendable {
         }
         if let completed { object.set("completed", json: Self.object(completed.fields)) }
         if let unfinished { object.set("unfinished", json: Self.object(unfinished.fields)) }
+        object.set("open", isOpen)
         return object.text
     }
 

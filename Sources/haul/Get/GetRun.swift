@@ -63,11 +63,10 @@ final class GetRun: Sendable {
 
     /// Runs to its end. Cancelling the task stops it, and leaves what can be continued.
     func run() async -> GetResult {
-        guard let lock = await waitForLock() else { return GetResult(end: .stopped) }
+        guard let (lock, before) = await claim() else { return GetResult(end: .stopped) }
         defer { withExtendedLifetime(lock) {} }
         let store: FileStore
         do { store = try await settings.stores.store(item.root) } catch { return GetResult(end: .failed(error)) }
-        let before = await journal.read(item.key)
         // A file from one URL says nothing of another URL's file, though both have one name.
         let isSame = before?.item?.urls == item.urls
         let own = isSame ? before?.completed : nil
@@ -88,11 +87,11 @@ final class GetRun: Sendable {
         return result
     }
 
-    /// nil if the task was cancelled meanwhile.
-    private func waitForLock() async -> Journal.Lock? {
+    /// Waits for the lock. nil if the task was cancelled meanwhile.
+    private func claim() async -> (lock: Journal.Lock, record: GetRecord?)? {
         var isSaid = false
         while !Task.isCancelled {
-            if let lock = await journal.lock(item.key) { return lock }
+            if let claim = await journal.claim(item.key) { return claim }
             if !isSaid { reporter.note("\(item.label): another haul get is downloading it; waiting for that") }
             isSaid = true
             state.withLock { $0.view.phase = .waiting("waiting for another haul get") }

@@ -31,7 +31,8 @@ final class GetRunner: Sendable {
             for (index, item) in items.enumerated() {
                 if index >= parallel { await group.next() }
                 if Task.isCancelled { break }
-                group.addTask { await self.work(index, item) }
+                // Next to libcurl: to wake another thread for each step would cost more than most steps do.
+                group.addTask(executorPreference: settings.executor) { await self.work(index, item) }
             }
             await group.waitForAll()
         }

@@ -49,6 +49,9 @@ struct GetSettings: Sendable {
         stores = GetStores(transfer)
     }
 
+    /// The thread of all downloads.
+    var executor: any TaskExecutor { engine.executor }
+
     /// Whether what is told of a file outlives a loss of power.
     var isDurable: Bool { transfer.durability == .disk }
 
@@ -89,8 +92,9 @@ final class GetStores: Sendable {
     }
 
     func store(_ root: String) async throws(Failure) -> FileStore {
+        if let store = known.withLock({ $0[root] }) { return store }
         // One thread opens them, one after the other.
-        try await pool.run { () throws(Failure) in
+        return try await pool.run { () throws(Failure) in
             if let store = self.known.withLock({ $0[root] }) { return store }
             var options = self.options
             // Only this user's records speak of it: nothing is left in the directory to tell its name.

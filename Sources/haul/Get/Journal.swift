@@ -1,16 +1,27 @@
 import CHaulLinux
 import Glibc
 import HaulExecutors
+import Synchronization
 
 /// The records of downloads, for this and later runs of `haul get`, and the locks that keep two of them from the same one.
 ///
-/// A record is a line behind the earlier ones of its download, and the last whole line counts: to append costs a fraction of what a
-/// rename over a file does. It is written after the bytes that it tells of are durable. If it is lost, a download begins anew: it is
-/// never wrong. No call blocks the caller's thread.
+/// All records are in one file (`JournalFile`), since a file for each costs more than a small download itself. A record is
+/// written after the bytes that it tells of are durable. If it is lost, a download begins anew: it is never wrong. No call
+/// blocks the caller's thread.
 final class Journal: Sendable {
     /// `$XDG_STATE_HOME/haul/get`, only for its owner.
     let directory: String
-    private let pool = BlockingPool(name: "journal", limit: 2)
+    private let pool = BlockingPool(name: "journal", limit: 1)
+    /// Used by the thread of `pool` alone.
+    private let file: Mutex<JournalFile>
+    private let gathered = Mutex(Gathered())
+
+    /// Lines that wait for the next write. Those of many downloads go out in one.
+    private struct Gathered {
+        var text: [UInt8] = []
+        var isDurable = false
+        var waiting: [CheckedContinuation<Void, Never>] = []
+    }
 
     /// The user's own. Throws `.usage` with a sentence if its directory cannot be made.
     convenience init() throws {
@@ -25,8 +36,10 @@ final class Journal: Sendable {
         try self.init(in: home + "/haul/get")
     }
 
-    init(in directory: String) throws {
+    /// - Parameter room: Bytes of the file from which on it is kept short.
+    init(in directory: String, room: Int = 1 << 20) throws {
         self.directory = directory
+        file = Mutex(JournalFile(in: directory, room: room))
         GetPlace.makeDirectories(directory, mode: 0o700)
         guard access(directory, W_OK) == 0 else {
             throw ExitStatus.because(
@@ -34,6 +47,10 @@ final class Journal: Sendable {
                 "\(directory) cannot be written (\(String(cString: strerror(errno)))): set XDG_STATE_HOME to a directory that can"
             )
         }
+    }
+
+    private func visit<T: Sendable>(_ body: @escaping @Sendable (inout JournalFile) -> T) async -> T {
+        await pool.run { self.file.withLock { body(&$0) } }
     }
 
     // MARK: Locks
@@ -48,112 +65,62 @@ final class Journal: Sendable {
     }
 
     /// nil while another run, or another download of this one, has it.
-    func lock(_ key: String) async -> Lock? {
-        await pool.run { [directory] in
-            let descriptor = open(directory + "/lock", O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
-            guard descriptor >= 0 else { return nil }
-            // One byte for each: 60 bits of the key. A file system that knows no locks gives none.
-            let position = off_t(key.prefix(15), radix: 16) ?? 0
-            let code = clinux_lock_byte(descriptor, position)
-            guard code == EAGAIN || code == EACCES else { return Lock(owning: descriptor) }
-            close(descriptor)
-            return nil
-        }
+    func lock(_ key: String) async -> Lock? { await pool.run { self.lockNow(key) } }
+
+    /// The lock, and what is recorded of the download. nil while another one has it.
+    func claim(_ key: String) async -> (lock: Lock, record: GetRecord?)? {
+        await visit { file in self.lockNow(key).map { ($0, file.record(key)) } }
+    }
+
+    /// Blocks.
+    private func lockNow(_ key: String) -> Lock? {
+        let descriptor = open(directory + "/lock", O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
+        guard descriptor >= 0 else { return nil }
+        // One byte for each: 60 bits of the key. A file system that knows no locks gives none.
+        let position = off_t(key.prefix(15), radix: 16) ?? 0
+        let code = clinux_lock_byte(descriptor, position)
+        guard code == EAGAIN || code == EACCES else { return Lock(owning: descriptor) }
+        close(descriptor)
+        return nil
     }
 
     // MARK: Records
 
-    func read(_ key: String) async -> GetRecord? { await pool.run { self.readNow(key + Self.suffix) } }
+    func read(_ key: String) async -> GetRecord? { await visit { $0.record(key) } }
 
     /// - Parameter isDurable: It outlives a loss of power.
-    func write(_ record: GetRecord, isDurable: Bool) async {
-        await pool.run { [directory] in
-            let path = "\(directory)/\(record.key)\(Self.suffix)"
-            let descriptor = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0o600)
-            guard descriptor >= 0 else { return }
-            let length = lseek(descriptor, 0, SEEK_END)
-            // A line that was cut off ends here at the latest.
-            if length < Self.longest {
-                Self.write((length > 0 ? "\n" : "") + record.text, to: descriptor, isDurable: isDurable)
-                return
+    func write(_ record: GetRecord, isDurable: Bool) async { await append(record.text, isDurable: isDurable) }
+
+    func remove(_ key: String) async { await append(JournalFile.removal(of: key), isDurable: false) }
+
+    private func append(_ line: String, isDurable: Bool) async {
+        await withCheckedContinuation { continuation in
+            let isFirst = gathered.withLock { gathered in
+                gathered.text += line.utf8
+                gathered.text.append(UInt8(ascii: "\n"))
+                gathered.isDurable = gathered.isDurable || isDurable
+                gathered.waiting.append(continuation)
+                return gathered.waiting.count == 1
             }
-            close(descriptor)
-            let temporary = path + ".new"
-            let fresh = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
-            guard fresh >= 0 else { return }
-            if Self.write(record.text, to: fresh, isDurable: isDurable) {
-                rename(temporary, path)
-            } else {
-                unlink(temporary)
-            }
+            if isFirst { pool.submit { self.writeGathered() } }
         }
     }
 
-    /// Writes `text`, and closes. Whether all of it is there.
-    @discardableResult
-    private static func write(_ text: String, to descriptor: Int32, isDurable: Bool) -> Bool {
-        defer { close(descriptor) }
-        let bytes = Array(text.utf8)
-        return Glibc.write(descriptor, bytes, bytes.count) == bytes.count && (!isDurable || fdatasync(descriptor) == 0)
+    /// Blocks.
+    private func writeGathered() {
+        let gathered = gathered.withLock { exchange(&$0, with: Gathered()) }
+        file.withLock { $0.append(gathered.text, isDurable: gathered.isDurable) }
+        for continuation in gathered.waiting { continuation.resume() }
     }
 
-    func remove(_ key: String) async {
-        await pool.run { [directory] in _ = unlink("\(directory)/\(key)\(Self.suffix)") }
-    }
-
-    /// Those of downloads that have begun and not ended, whoever is at work on them. Forgets what is older than a month.
+    /// Those of downloads that have begun and not ended, whoever is at work on them.
     func unended() async -> [GetRecord] {
-        await pool.run { [directory] in
-            var found: [GetRecord] = []
-            for name in self.names() where name.hasSuffix(Self.suffix) || name.hasSuffix(".new") {
-                let record = name.hasSuffix(Self.suffix) ? self.readNow(name) : nil
-                if record?.isOpen == true {
-                    found += [record].compactMap(\.self)
-                } else if self.isOld(name) {
-                    unlink("\(directory)/\(name)")
-                }
-            }
-            return found.sorted { ($0.root, $0.key) < ($1.root, $1.key) }
-        }
+        await visit { file in file.openRecords().sorted { ($0.root, $0.key) < ($1.root, $1.key) } }
     }
 
     /// Removes all of it, and the directory.
     func removeAll() {
-        for name in names() { unlink("\(directory)/\(name)") }
+        for name in JournalFile.names(in: directory) { unlink("\(directory)/\(name)") }
         rmdir(directory)
-    }
-
-    private func names() -> [String] {
-        guard let stream = opendir(directory) else { return [] }
-        defer { closedir(stream) }
-        var names: [String] = []
-        while let entry = readdir(stream) {
-            let name = withUnsafePointer(to: &entry.pointee.d_name) {
-                $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
-            }
-            if name != ".", name != ".." { names.append(name) }
-        }
-        return names
-    }
-
-    private static let suffix = ".json"
-    private static let longestAge = 30 * 86_400
-    /// Bytes of a file to which no more lines are appended.
-    private static let longest = 64 << 10
-
-    private func isOld(_ name: String) -> Bool {
-        var status = stat()
-        return stat("\(directory)/\(name)", &status) == 0 && status.st_mtim.tv_sec < time(nil) - Self.longestAge
-    }
-
-    /// Blocks.
-    private func readNow(_ name: String) -> GetRecord? {
-        let descriptor = Glibc.open("\(directory)/\(name)", O_RDONLY | O_CLOEXEC)
-        guard descriptor >= 0 else { return nil }
-        defer { close(descriptor) }
-        var bytes: [UInt8] = []
-        var piece = [UInt8](repeating: 0, count: 16 << 10)
-        while case let count = Glibc.read(descriptor, &piece, piece.count), count > 0 { bytes += piece[..<count] }
-        return bytes.split(separator: UInt8(ascii: "\n")).reversed().lazy.compactMap { GetRecord(Array($0)) }.first
     }
 }

@@ -5,7 +5,7 @@ import HaulRedis
 
 struct List: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "List jobs: filter, sort and group them.",
+        commandName: "list", abstract: "List jobs: filter, sort and group them.",
         discussion: """
             Failed, completed, cancelled and paused jobs come newest first, queued and scheduled ones in the order of their \
             turns. What a limit leaves out is said on standard error.

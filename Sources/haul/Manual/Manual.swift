@@ -6,7 +6,7 @@ import HaulWorker
 /// The manual, made from what `--help` says.
 struct Manual: ParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Print a manual page, or write all of them into a directory.",
+        commandName: "manual", abstract: "Print a manual page, or write all of them into a directory.",
         discussion: "haul manual push | man -l - shows a page. The pages are made from the same texts as --help.")
     @Argument(help: "A command; without one, the page of haul itself.", completion: .list(Haul.verbs))
     var command: String?

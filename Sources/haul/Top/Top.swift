@@ -6,7 +6,7 @@ import HaulRedis
 
 struct Top: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Show a queue live, on the whole screen.",
+        commandName: "top", abstract: "Show a queue live, on the whole screen.",
         discussion: """
             Press ? for the keys. Without a terminal, or with --once, it prints one screen and ends. NO_COLOR is obeyed. \
             Each refresh asks Redis for some hundreds of jobs at most, however many run.

@@ -4,7 +4,7 @@ import HaulRedis
 
 struct Watch: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Follow jobs as they go; without ids, all of them.",
+        commandName: "watch", abstract: "Follow jobs as they go; without ids, all of them.",
         discussion: """
             Ends when all named jobs have ended, with status 1 if one did not complete. At most 20 running jobs have a line \
             at a time; haul top shows all.
