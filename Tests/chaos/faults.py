@@ -25,6 +25,8 @@ class Faults:
         }
         for kind, (weight, body) in run.topology.faults.items():
             self.kinds[kind] = (weight, lambda kind=kind, body=body: self.redis_fault(kind, body))
+        for kind, (weight, body) in run.store.faults.items():
+            self.kinds[kind] = (weight, lambda kind=kind, body=body: self.store_fault(kind, body))
         # In a short run, too, each kind has its turn.
         self.due = self.random.sample(list(self.kinds), len(self.kinds))
 
@@ -151,6 +153,24 @@ class Faults:
             finally:
                 over()
                 self.redis_lock.release()
+
+        self.later(guarded)
+        return False
+
+    # The store.
+
+    def store_fault(self, kind, body):
+        """Any number at a time; counted when a request was met."""
+
+        def guarded():
+            try:
+                if body():
+                    self.injected[kind] += 1
+                elif not self.injected[kind]:
+                    # Nothing came that it could have met: its turn is still to come.
+                    self.due.insert(0, kind)
+            except (RuntimeError, OSError) as error:
+                self.broken.append(f"{kind}: {error}")
 
         self.later(guarded)
         return False

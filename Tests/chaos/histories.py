@@ -18,13 +18,13 @@ from history import History, Q
 from mutations import MUTATIONS, mutate
 from processes import Origin, RedisServer, Worker
 from resp import Redis, RedisError
+from stores import Directory
 
 
 class Bench:
     def __init__(self, options, directory):
         self.options, self.directory = options, directory
         self.root = os.path.join(directory, "root")
-        os.mkdir(self.root)
         blob = os.path.join(directory, "blob")
         origin_module.make_blob(blob, options.seed)
         self.server, self.origin = RedisServer(directory, "redis"), Origin(directory, blob)
@@ -32,7 +32,7 @@ class Bench:
         self.random, self.kills, self.ending = random.Random(options.seed), 0, threading.Event()
 
     def worker(self, name, root):
-        worker = Worker(self.options.haul, None, self.directory, name, self.server.url, root, 400, self.options.lease)
+        worker = Worker(self.options.haul, None, self.directory, name, self.server.url, Directory(root), 1, 400, self.options.lease)
         worker.command += ["--connections-per-host", "2000", "--connections", "1"]
         return worker
 

@@ -1,8 +1,5 @@
 """What was promised and what became of it: every accepted push, every file, every byte that the origin sent."""
-import hashlib
 import json
-import mmap
-import os
 import threading
 import time
 from collections import Counter
@@ -27,11 +24,8 @@ class Job:
 
 
 class Ledger:
-    def __init__(self, topology, root, blob, lease):
-        self.topology, self.root, self.lease, self.away = topology, root, lease, root + "-away"
-        os.mkdir(self.away)
-        with open(blob, "rb") as file:
-            self.blob = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    def __init__(self, topology, store, lease):
+        self.topology, self.store, self.lease = topology, store, lease
         self.lock = threading.Lock()
         self.jobs, self.wrong, self.ahead = {}, [], []
         self.events, self.samples = Counter(), 0
@@ -88,45 +82,29 @@ class Ledger:
                 self.lost_with.pop(id, None)
 
     def sample_offsets(self, redis, id):
-        """Offsets in Redis must not be ahead of the partial file that they speak of."""
+        """Offsets in Redis must not be ahead of the store that they speak of."""
         job = self.jobs.get(id)
         replies = redis.calls([
-            ("MULTI",), ("HGET", Q + "job:" + id, "generation"), ("HGETALL", Q + "offsets:" + id), ("EXEC",)])
-        if not job or not isinstance(replies[3], list) or not replies[3][0]:
+            ("MULTI",), ("HGETALL", Q + "job:" + id), ("HGETALL", Q + "offsets:" + id), ("EXEC",)])
+        if not job or not isinstance(replies[3], list):
             return
-        generation, offsets = replies[3]
-        key = hashlib.sha1(f"default\n{id}".encode()).hexdigest()
-        name = os.path.join(self.root, os.path.dirname(job.path), f".haul-{key}-{generation}")
-        try:
-            file = open(name, "rb")
-        except FileNotFoundError:
-            return  # Committed, or a new generation has been opened since.
-        with file:
-            for first, end in pairs(offsets).items():
-                first, end = int(first), int(end)
-                tail = max(first, end - (256 << 10))
-                file.seek(tail)
-                if file.read(end - tail) != self.blob[job.offset + tail:job.offset + end]:
-                    self.ahead.append(f"{id}: {first} → {end} is not in {os.path.basename(name)}")
-                self.samples += 1
+        fields, offsets = map(pairs, replies[3])
+        if not fields.get("generation"):
+            return
+        found = self.store.sample(job, fields, [(int(first), int(end)) for first, end in offsets.items()])
+        if found is None:
+            return
+        ahead, count = found
+        self.samples += count
+        # A run may have begun anew while this was compared.
+        if ahead and redis.call("HMGET", Q + "job:" + id, "token", "generation") == [
+                fields.get("token"), fields["generation"]]:
+            self.ahead += ahead
 
     def verify(self, job):
-        """A completed file, byte for byte. Large ones are taken away and emptied, and must not come back."""
-        path = os.path.join(self.root, job.path)
-        try:
-            with open(path, "rb") as file:
-                right = os.fstat(file.fileno()).st_size == job.size and all(
-                    file.read(1 << 20) == self.blob[at:min(at + (1 << 20), job.offset + job.size)]
-                    for at in range(job.offset, job.offset + job.size, 1 << 20))
-        except FileNotFoundError:
-            right = False
-        if not right:
+        if not self.store.is_right(job):
             self.wrong.append(f"{job.id}: {job.path} is not what the origin has")
         job.verified = True
-        if right and job.size > 1 << 20:
-            away = os.path.join(self.away, job.id)
-            os.rename(path, away)
-            os.truncate(away, 0)
 
     # At the end.
 
@@ -134,7 +112,7 @@ class Ledger:
         """Returns the violations by kind, and the figures."""
         redis = Redis(self.topology.locate)
         accepted = [job for job in self.jobs.values() if job.accepted]
-        states, lost, unasked, results = Counter(), [], [], self.results(redis)
+        states, lost, unasked, unfinished, results = Counter(), [], [], [], self.results(redis)
         excess = Counter()
         for job in accepted:
             fields = pairs(redis.call("HGETALL", Q + "job:" + job.id))
@@ -149,20 +127,21 @@ class Ledger:
             elif state == "completed":
                 if not job.verified or job.size <= 1 << 20:
                     self.verify(job)
-                elif os.path.exists(os.path.join(self.root, job.path)):
+                elif self.store.is_there(job):
                     self.wrong.append(f"{job.id}: {job.path} came back after its end")
                 excess[job.id] = sent.get(job.source, 0) - job.size
+            if state == "failed":
+                unfinished.append(job.id)
             told = results.get(job.id, [])
             if state in ("completed", "failed") and told.count(state) != 1 or told[-1:] != [state]:
                 unasked.append(f"{job.id}: {state}, but told {told}")
         left = [key for key in redis.call("KEYS", "*") if not self.may_stay(redis, key)]
-        partials = [os.stat(os.path.join(place, name)).st_nlink for place, _, names in os.walk(self.root) for name in names
-                    if name.startswith(".haul-") and name != ".haul-store"]
         return {
-            "lost": lost, "wrong": self.wrong, "not as asked": unasked, "offsets ahead of the disk": self.ahead,
+            "lost": lost, "wrong": self.wrong, "not as asked": unasked,
+            f"offsets ahead of {self.store.NAME}": self.ahead, "names given before the file was whole": self.store.early,
             "keys left behind": left,
         }, {
-            "accepted": len(accepted), "states": states, "excess": excess, "partials": partials,
+            "accepted": len(accepted), "states": states, "excess": excess, "unfinished": unfinished,
             "bytes": sum(job.size for job in accepted if job.id in excess),
         }
 

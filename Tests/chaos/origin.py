@@ -48,10 +48,10 @@ def receive_queues():
     return queues
 
 
-def make_blob(path, seed):
+def make_blob(path, seed, size=BLOB):
     generator = random.Random(seed)
     with open(path, "wb") as file:
-        for _ in range(BLOB >> 20):
+        for _ in range(size >> 20):
             file.write(generator.randbytes(1 << 20))
 
 
@@ -92,7 +92,7 @@ class Handler(BaseHTTPRequestHandler):
                 except OSError:
                     pass
             return self.text(str(len(chosen)))
-        place = re.fullmatch(r"/f/(\d+)/(\d+)/(\d+)", self.path)
+        place = re.fullmatch(r"/f/(\d+)/(\d+)/(\d+)(?:\?.*)?", self.path)
         if not place:
             return self.send_error(404)
         self.file(*map(int, place.groups()))
@@ -147,6 +147,6 @@ class Handler(BaseHTTPRequestHandler):
 if __name__ == "__main__":
     blob = open(sys.argv[1], "rb")
     ThreadingHTTPServer.request_queue_size = 256
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer((sys.argv[2] if len(sys.argv) > 2 else "127.0.0.1", 0), Handler)
     print(server.server_address[1], flush=True)
     server.serve_forever()

@@ -6,9 +6,11 @@ import struct
 import subprocess
 import sys
 import time
+import urllib.parse
 import urllib.request
 
 from resp import Redis, RedisError
+from s3 import S3
 
 
 class Process:
@@ -95,9 +97,9 @@ class Sentinel(RedisServer):
 
 
 class Origin(Process):
-    def __init__(self, directory, blob):
+    def __init__(self, directory, blob, address="127.0.0.1"):
         script = os.path.join(os.path.dirname(__file__), "origin.py")
-        super().__init__([sys.executable, script, blob], os.path.join(directory, "origin.log"),
+        super().__init__([sys.executable, script, blob, address], os.path.join(directory, "origin.log"),
                          stdout=subprocess.PIPE)
 
     def start(self):
@@ -108,16 +110,77 @@ class Origin(Process):
         return urllib.request.urlopen(self.url + path, timeout=10).read().decode()
 
 
-class Worker(Process):
-    """With a shim its wall clock is a file's content away from ours."""
+class StoreServer(Process):
+    """A real object store: object-server.sh of the tests' support."""
 
-    def __init__(self, haul, shim, directory, name, redis, root, slots, lease):
+    def __init__(self, directory, kind):
+        self.place = os.path.join(directory, "store")
+        script = os.path.join(os.path.dirname(__file__), "..", "Support", "object-server.sh")
+        super().__init__(["bash", script, kind, self.place], os.path.join(directory, "store.log"), stdout=subprocess.PIPE)
+
+    def start(self):
+        super().start()
+        line = self.child.stdout.readline().decode().split()
+        if line[:1] != ["ready"]:
+            raise RuntimeError("the object store does not start: see " + self.log)
+        self.host = line[1].removeprefix("http://")
+
+    def end(self, number=signal.SIGTERM, within=20):
+        # By SIGKILL it would leave its children.
+        super().end(signal.SIGTERM, within)
+
+    def signal_gateway(self, number):
+        with open(os.path.join(self.place, "gateway")) as file:
+            os.kill(int(file.read()), number)
+
+    def kill_gateway(self, seconds):
+        """It is there again after so long, and is waited for."""
+        hold = os.path.join(self.place, "hold")
+        open(hold, "w").close()
+        self.signal_gateway(signal.SIGKILL)
+        time.sleep(seconds)
+        os.unlink(hold)
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            try:
+                # An answer to what needs the whole of it: nobody may read this without a signature.
+                if S3(self.host, 2).ask("GET", "")[0] == 200:
+                    return
+            except ConnectionError:
+                pass
+            time.sleep(0.05)
+        raise RuntimeError("the gateway does not come back: see " + self.log)
+
+
+class Proxy(Origin):
+    """Between the workers and the store: gateway.py. Its place is known before it is started."""
+
+    def __init__(self, directory, server, port, address="127.0.0.1"):
+        self.server, self.port, self.address = server, port, address
+        self.url = f"http://127.0.0.1:{port}"
+        Process.__init__(self, [], os.path.join(directory, "proxy.log"), stdout=subprocess.PIPE)
+
+    def start(self):
+        self.command = [sys.executable, os.path.join(os.path.dirname(__file__), "gateway.py"), self.server.host,
+                        str(self.port), self.address]
+        super().start()
+
+    def ask(self, path):
+        return super().ask(urllib.parse.quote(path))
+
+
+class Worker(Process):
+    """With a shim its wall clock is a file's content away from ours. `place` is where its files go; of its `number` are its
+    credentials."""
+
+    def __init__(self, haul, shim, directory, name, redis, place, number, slots, lease):
         self.name, self.clock = name, os.path.join(directory, name + ".clock")
         self.set_clock(0)
-        environment = os.environ | ({"LD_PRELOAD": shim, "CHAOS_CLOCK": self.clock} if shim else {})
+        environment = os.environ | place.environment(number)
+        environment |= {"LD_PRELOAD": shim, "CHAOS_CLOCK": self.clock} if shim else {}
         super().__init__(
-            [haul, "worker", "--redis", redis, "--root", root, "--name", name, "--slots", str(slots),
-             "--lease", str(lease), "--allow-address", "127.0.0.0/8"],
+            [*place.prefix, haul, "worker", "--redis", redis, *place.options(number), "--name", name,
+             "--slots", str(slots), "--lease", str(lease), "--allow-address", "127.0.0.0/8"],
             os.path.join(directory, name + ".log"), env=environment)
 
     def set_clock(self, seconds):

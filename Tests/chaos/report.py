@@ -8,6 +8,8 @@ def report(run, check):
     violations["invariants"] = check or []
     bad_ends = [f"exit status {status}, {count} times" for status, count in run.died.items() if status != 3]
     violations["workers that died by themselves"] = bad_ends
+    left, unswept = run.store.leftovers(run, figures["unfinished"])
+    violations["left after a sweep"] = unswept
     violations["faults that did not end"] = run.faults.broken
     violations["fetched again beyond the bound"] = run.ledger.refetched.beyond
     violations["SIGTERM not obeyed in time"] = ["…"] * run.faults.overdue
@@ -29,7 +31,7 @@ def report(run, check):
     for kind, found in violations.items():
         line(kind, "not checked: no haul check" if kind == "invariants" and check is None else len(found))
     line("events heard", ", ".join(f"{n} {e}" for e, n in run.ledger.events.most_common() if e != "progress"))
-    line("offsets compared with the disk", run.ledger.samples)
+    line("offsets compared with " + run.store.NAME, run.ledger.samples)
     line("runs fenced, as the workers' logs say", sum(w.said(r"fenced: |fenced while") for w in logs))
     line("recovery, worker lost → runs again", percentiles(run.ledger.recoveries, "s"))
     line("  the same " + run.topology.TROUBLE, percentiles(run.ledger.disturbed_recoveries, "s"))
@@ -42,8 +44,7 @@ def report(run, check):
     line("bytes of completed files", f"{figures['bytes'] / 1048576:.1f} MiB")
     line("sent twice, for whatever reason", f"{sum(max(0, n) for n in excess.values()) / 1048576:.1f} MiB, by "
          f"{sum(n > 0 for n in excess.values())} jobs, most by one {max(excess.values(), default=0) / 1048576:.1f} MiB")
-    line("partial files left, finished and not", f"{sum(links > 1 for links in figures['partials'])}, "
-         f"{sum(links == 1 for links in figures['partials'])}")
+    line(*left)
     line("drained in", f"{run.drained:.1f} s" if run.drained is not None else "never")
     for kind, found in violations.items():
         for text in found[:10]:

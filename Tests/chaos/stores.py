@@ -1,0 +1,271 @@
+"""Where the files go: a directory that the workers share, or a bucket and nothing else.
+
+Both have: `options(number)` and `environment(number)` for a worker, `prefix` for its command, `faults` (kind → weight and what does
+it), `sample` for what is half done, `is_right` for what is finished, and what is left at the end.
+"""
+import hashlib
+import os
+import random
+import signal
+import threading
+import time
+import urllib.parse
+
+from processes import Proxy, StoreServer
+from s3 import KEY, S3, SECRET
+from topology import free_ports
+
+
+class Directory:
+    NAME = "the disk"
+
+    def __init__(self, root, blob=None):
+        self.root, self.blob = root, blob
+        self.away = self.root + "-away"
+        for place in (self.root, self.away):
+            os.makedirs(place, exist_ok=True)
+        self.processes, self.faults, self.prefix, self.early = [], {}, [], []
+
+    def start(self):
+        pass
+
+    @staticmethod
+    def sizes(pick):
+        """The least and the most bytes of a job's file."""
+        return 1024, 4 << 20 if pick.random() < 0.8 else 50 << 20
+
+    def options(self, number):
+        return ["--root", self.root]
+
+    def environment(self, number):
+        return {}
+
+    def sample(self, job, fields, offsets):
+        """What is told of a half-done file and not true, and how much was compared; None if it has gone meanwhile."""
+        key = hashlib.sha1(f"default\n{job.id}".encode()).hexdigest()
+        name = os.path.join(self.root, os.path.dirname(job.path), f".haul-{key}-{fields['generation']}")
+        try:
+            file = open(name, "rb")
+        except FileNotFoundError:
+            return None  # Committed, or a new generation has been opened since.
+        ahead = []
+        with file:
+            for first, end in offsets:
+                tail = max(first, end - (256 << 10))
+                file.seek(tail)
+                if file.read(end - tail) != self.blob[job.offset + tail:job.offset + end]:
+                    ahead.append(f"{job.id}: {first} → {end} is not in {os.path.basename(name)}")
+        return ahead, len(offsets)
+
+    def is_right(self, job):
+        """A completed file, byte for byte. Large ones are taken away and emptied, and must not come back."""
+        path = os.path.join(self.root, job.path)
+        try:
+            with open(path, "rb") as file:
+                right = os.fstat(file.fileno()).st_size == job.size and all(
+                    file.read(1 << 20) == self.blob[at:min(at + (1 << 20), job.offset + job.size)]
+                    for at in range(job.offset, job.offset + job.size, 1 << 20))
+        except FileNotFoundError:
+            right = False
+        if right and job.size > 1 << 20:
+            away = os.path.join(self.away, job.id)
+            os.rename(path, away)
+            os.truncate(away, 0)
+        return right
+
+    def is_there(self, job):
+        return os.path.exists(os.path.join(self.root, job.path))
+
+    def look(self, jobs):
+        """Nothing: a name is given to a file that is whole, or the offsets would be wrong."""
+
+    def leftovers(self, run, unfinished):
+        """A line for the report, and what should not be there."""
+        links = [os.stat(os.path.join(place, name)).st_nlink for place, _, names in os.walk(self.root) for name in names
+                 if name.startswith(".haul-") and name != ".haul-store"]
+        return ("partial files left, finished and not",
+                f"{sum(n > 1 for n in links)}, {sum(n == 1 for n in links)}"), []
+
+
+class Bucket:
+    """A real object store behind a proxy that spoils requests. Nobody can write to any directory, so that workers share none."""
+
+    NAME = "the bucket"
+    HUNG = 20
+    READ_ONLY = ('findmnt --real --raw --noheadings --output TARGET | while read -r each; do '
+                 'mount -o remount,bind,ro "$(printf %b "$each")" || :; done; exec "$@"')
+
+    def __init__(self, directory, blob, kind, seed):
+        self.blob, self.random = blob, random.Random(seed * 31 + 7)
+        self.server = StoreServer(directory, kind)
+        self.proxy = Proxy(directory, self.server, free_ports(1)[0])
+        self.processes, self.lock = [self.proxy, self.server], threading.Lock()
+        self.seen, self.early, self.looks = {}, [], 0
+        self.prefix = ["unshare", *([] if os.geteuid() == 0 else ["--map-root-user"]), "--mount", "sh", "-c",
+                       self.READ_ONLY, "worker"]
+        self.faults = {
+            "gateway kill -9, restart": (4, self.alone(self.kill)),
+            f"gateway hangs for {self.HUNG} s": (1, self.alone(self.hang)),
+            **{name: (weight, self.spoiled(kind)) for name, kind, weight in (
+                ("a 500 of the store", "500", 14), ("503 SlowDown for some seconds", "503", 5),
+                ("a part's upload is cut", "cut a part", 12), ("Complete's answer is cut", "cut Complete's answer", 10),
+                ("a 200 of Complete with an error in it", "error in a 200", 8),
+                ("a 404 of Complete that was done", "404 after Complete", 6), ("credentials end", "expired", 6),
+                ("the store's clock is 16 minutes off", "clock", 6))},
+        }
+
+    def start(self):
+        self.server.start()
+        self.proxy.start()
+        # The ledger's own looks go to the store itself; one for each thread.
+        self.local = threading.local()
+
+    @staticmethod
+    def sizes(pick):
+        """Every second one takes several parts."""
+        return (1024, 8 << 20) if pick.random() < 0.5 else (8 << 20, 40 << 20)
+
+    @property
+    def s3(self):
+        if not hasattr(self.local, "s3"):
+            self.local.s3 = S3(self.server.host)
+        return self.local.s3
+
+    def options(self, number):
+        return ["--store", "s3://test/in", "--s3-endpoint", self.proxy.url]
+
+    def environment(self, number):
+        """Half of them ask a container's service, whose credentials end."""
+        own = {"AWS_EC2_METADATA_DISABLED": "true", "HOME": "/nonexistent"}
+        if number % 2:
+            return own | {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET}
+        return own | {"AWS_CONTAINER_CREDENTIALS_FULL_URI": self.proxy.url + "/-/credentials"}
+
+    # Faults. Each returns whether it was done.
+
+    def alone(self, body):
+        def fault():
+            if not self.lock.acquire(blocking=False):
+                return False
+            try:
+                return body()
+            finally:
+                self.lock.release()
+
+        return fault
+
+    def kill(self):
+        self.server.kill_gateway(self.random.uniform(0, 3))
+        return True
+
+    def hang(self):
+        self.server.signal_gateway(signal.SIGSTOP)
+        time.sleep(self.HUNG)
+        self.server.signal_gateway(signal.SIGCONT)
+        return True
+
+    def spoiled(self, kind):
+        return lambda: int(self.proxy.ask("/-/spoil/" + kind)) > 0
+
+    # What is half done.
+
+    def sample(self, job, fields, offsets):
+        """The journal's parts and tails against the store's: their sizes, and the MD5 of their bytes."""
+        if not fields.get("journal"):
+            return None
+        total, upload, is_hidden, parts, tails = read_journal(fields["journal"])
+        generation = "in/.haul/" + hashlib.sha1(f"default\n{job.id}".encode()).hexdigest() + "." + fields["generation"]
+        ahead, count = [], 0
+        if parts:
+            listed = self.s3.parts(generation + "/whole" if is_hidden else "in/" + fields["file"], upload)
+            if listed is None:
+                return None
+            etags = {(number, size): etag for number, size, etag in listed}
+            for number in parts:
+                first, end = part_range(total, number)
+                count += 1
+                wanted = hashlib.md5(self.blob[job.offset + first:job.offset + end]).hexdigest()
+                if etags.get((number, end - first)) != wanted:
+                    ahead.append(f"{job.id}: part {number} is not in the upload {upload}")
+        for name, ranges in tails:
+            data, count = self.s3.get(f"{generation}/t.{name}"), count + 1
+            if data is None:
+                return None
+            if data != b"".join(self.blob[job.offset + first:job.offset + end] for first, end in ranges):
+                ahead.append(f"{job.id}: the tail {name} has other bytes")
+        return ahead, count
+
+    # What is finished.
+
+    def is_right(self, job):
+        """Byte for byte. Large ones are deleted, and must not come back."""
+        data = self.s3.get("in/" + job.path)
+        right = data is not None and data == self.blob[job.offset:job.offset + job.size]
+        if right and job.size > 1 << 20:
+            self.s3.delete("in/" + job.path)
+        return right
+
+    def is_there(self, job):
+        return self.s3.head("in/" + job.path) is not None
+
+    def look(self, jobs):
+        """Whatever has a name is whole, from the first moment."""
+        listed = self.s3.list("in/d")
+        by_path = {"in/" + job.path: job for job in list(jobs.values())}
+        for key, size, etag in listed:
+            if self.seen.get(key) == (size, etag):
+                continue
+            self.seen[key] = (size, etag)
+            self.looks += 1
+            job = by_path.get(key)
+            if job is None or size != job.size:
+                self.early.append(f"{key} has {size} bytes: {job.size if job else 'no job'} are wanted")
+            elif size <= 16 << 20:
+                data = self.s3.get(key)
+                if data is not None and data != self.blob[job.offset:job.offset + job.size]:
+                    self.early.append(f"{key} is seen with other bytes")
+
+    def leftovers(self, run, unfinished):
+        """What a sweep leaves, in nine days: a worker is told that it is so late."""
+        before = len(self.s3.list("in/.haul/")), len(self.s3.uploads("in/"))
+        self.proxy.ask(f"/-/late/{9 * 86400}")
+        worker = run.worker("sweep")
+        run.retired.append(worker)
+        worker.start()
+        until = time.monotonic() + 30
+        failed = {hashlib.sha1(f"default\n{id}".encode()).hexdigest() for id in unfinished}
+        while True:
+            hidden = [key for key, *_ in self.s3.list("in/.haul/")
+                      if key != "in/.haul/probe" and key.split("/")[2].split(".")[0] not in failed]
+            uploads = self.s3.uploads("in/") if not failed else []
+            if not hidden and not uploads or time.monotonic() > until:
+                break
+            time.sleep(0.3)
+        worker.end(signal.SIGTERM)
+        return ("hidden objects and uploads left, before a sweep", f"{before[0]}, {before[1]}"), [
+            *hidden, *(f"the upload {id} of {key}" for key, id in uploads)]
+
+
+def part_range(total, number):
+    """As docs/object-stores.md has it."""
+    size = max(8 << 20, -(-(-(-total // 9000)) // (1 << 20)) * (1 << 20))
+    return min(total, (number - 1) * size), min(total, number * size)
+
+
+def read_journal(text):
+    total, upload, is_hidden, parts, tails = 0, None, False, [], []
+    for word in text.split()[1:]:
+        kind, value = word[0], word[1:]
+        if kind == "n":
+            total = int(value)
+        elif kind == "u":
+            upload = urllib.parse.unquote(value)
+        elif kind == "h":
+            is_hidden = True
+        elif kind == "p":
+            first, marks = value.split(":")
+            parts += range(int(first), int(first) + len(marks) // 12)
+        elif kind == "t":
+            _, name, _, ranges = value.split(":")
+            tails.append((name, [tuple(map(int, each.split("-"))) for each in ranges.split(",")]))
+    return total, upload, is_hidden, parts, tails
