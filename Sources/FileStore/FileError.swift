@@ -12,7 +12,9 @@ extension TransferError {
             case ENOSPC, EDQUOT: .noSpace
             case EFBIG:
                 Self(.tooLarge, "\(what): it is larger than the file system, or a limit of this process, allows")
-            case EXDEV, ELOOP: Self(.pathForbidden, "\(what): a link leads out of the root")
+            // What the kernel says of an absolute link, too, wherever it leads (RESOLVE_BENEATH of openat2(2)).
+            case EXDEV: Self(.pathForbidden, "\(what): a link leads out of the root, or is not a relative one")
+            case ELOOP: Self(.pathForbidden, "\(what): a link is in its place, or links lead in a circle")
             case EACCES, EPERM, EROFS:
                 Self(.permission, "\(what): \(reason); see who owns it and what this worker runs as")
             case ENOTDIR: Self(.fileExists, "\(what): a file of that name is in the way")

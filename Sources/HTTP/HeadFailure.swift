@@ -14,4 +14,6 @@ struct HeadFailure: Error {
 
     let error: TransferError
     var remedy: Remedy?
+    /// The server had agreed to speak HTTP/2 when it failed.
+    var isOfHTTP2 = false
 }

@@ -103,7 +103,7 @@ package actor TransferEngine {
     package func start(_ request: Request) async throws(TransferError) -> Transfer {
         let address = try await resolveForProxy(request)
         var attempt = Attempt(address: address, offersHTTP2: http2.contains(request.url))
-        // If HTTP/2 was not what was missing, the failure without it says more.
+        // If HTTP/2 was not what was missing, the failure without it says more: the server does not agree to it.
         var failureBefore: TransferError?
         while true {
             let (task, result) = try await send(request, attempt)
@@ -114,7 +114,7 @@ package actor TransferEngine {
                 return Transfer(id: task.id, head: head, progress: task.progress, engine: self)
             case .failure(let error): failure = error
             }
-            if let failureBefore { throw failureBefore }
+            if let failureBefore { throw failure.isOfHTTP2 ? failure.error : failureBefore }
             switch failure.remedy {
             case .newConnection? where !attempt.needsNewConnection && !Task.isCancelled:
                 attempt.needsNewConnection = true

@@ -71,7 +71,9 @@ extension TransferTask {
         if outgoing?.isQuestionRefused == true { return HeadFailure(error: error, remedy: .unasked) }
         if connection.isStray { return HeadFailure(error: error, remedy: .newConnection) }
         if code == CURLE_COULDNT_RESOLVE_HOST { return HeadFailure(error: error, remedy: .resolver) }
-        return HeadFailure(error: error, remedy: seemsToNeedHTTP2(code) ? .http2 : nil)
+        return HeadFailure(
+            error: error, remedy: seemsToNeedHTTP2(code) ? .http2 : nil,
+            isOfHTTP2: connection.peer?.session?.isHTTP2 == true)
     }
 
     /// Whether it failed as it does with servers that speak nothing but HTTP/2, which was not offered: they tell so by an

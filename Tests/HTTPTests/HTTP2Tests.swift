@@ -107,6 +107,29 @@ struct HTTP2Tests {
         #expect(try await fetch(engine, localRequest(front.url("/a"))) == Self.bytes.bytes(0..<Self.bytes.count))
     }
 
+    @Test(
+        "a server that agrees to HTTP/2, and ends it before a head, has broken the response off",
+        arguments: [
+            // GOAWAY with INTERNAL_ERROR, and RST_STREAM with CANCEL (RFC 9113 sections 6.8 and 6.4).
+            [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2], [0, 0, 4, 3, 0, 0, 0, 0, 1, 0, 0, 0, 8],
+        ] as [[UInt8]])
+    func endedBeforeHead(_ frame: [UInt8]) async throws {
+        let certificates = try await Certificates()
+        let server = RawServer(certificates: certificates) { connection in
+            // SETTINGS, and the acknowledgement of the client's, when the client has said something.
+            _ = connection.peek(1)
+            connection.send([0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 4, 1, 0, 0, 0, 0])
+            connection.send(frame)
+            connection.waitForClose()
+        }
+        defer { server.stop() }
+        let error = await thrown { () async throws(TransferError) in
+            try await engine(certificates).start(localRequest("https://127.0.0.1:\(server.port)/"))
+        }
+        #expect(error?.code == .incomplete)
+        #expect(error?.message?.contains("broke the response off") == true)
+    }
+
     @Test("a server that speaks neither is asked twice, and its first failure is told")
     func neither() async throws {
         let certificates = try await Certificates()

@@ -5,8 +5,9 @@ import Glibc
 final class ServerTLS: @unchecked Sendable {
     fileprivate let context: OpaquePointer
 
-    /// `asksBack`: it serves only clients with a certificate of the same authority.
-    init(_ certificates: Certificates, asksBack: Bool = false) {
+    /// `asksBack`: it serves only clients with a certificate of the same authority. `agreesHTTP2`: of the protocols that a
+    /// client offers (ALPN) it takes HTTP/2.
+    init(_ certificates: Certificates, asksBack: Bool = false, agreesHTTP2: Bool = false) {
         context = SSL_CTX_new(TLS_server_method())
         SSL_CTX_use_certificate_chain_file(context, certificates.file("server.pem"))
         SSL_CTX_use_PrivateKey_file(context, certificates.file("server.key"), SSL_FILETYPE_PEM)
@@ -14,6 +15,22 @@ final class ServerTLS: @unchecked Sendable {
             SSL_CTX_load_verify_locations(context, certificates.file("ca.pem"), nil)
             SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nil)
         }
+        guard agreesHTTP2 else { return }
+        let agree: SSL_CTX_alpn_select_cb_func = { _, chosen, length, offered, offeredLength, _ in
+            let names = UnsafeBufferPointer(start: offered, count: Int(offeredLength))
+            var index = 0
+            while index < names.count {
+                let (name, count) = (index + 1, Int(names[index]))
+                if names[name..<name + count].elementsEqual("h2".utf8) {
+                    chosen!.pointee = offered! + name
+                    length!.pointee = UInt8(count)
+                    return SSL_TLSEXT_ERR_OK
+                }
+                index = name + count
+            }
+            return SSL_TLSEXT_ERR_NOACK
+        }
+        SSL_CTX_set_alpn_select_cb(context, agree, nil)
     }
 
     deinit { SSL_CTX_free(context) }

@@ -8,7 +8,9 @@ package final class RawServer: Sendable {
     private let listener: LoopbackListener
     private let accepted = Mutex<[Int32]>([])
 
-    package init(_ script: @escaping @Sendable (RawConnection) -> Void) {
+    /// With certificates the bytes are sealed by TLS, and HTTP/2 is agreed with who offers it.
+    package init(certificates: Certificates? = nil, _ script: @escaping @Sendable (RawConnection) -> Void) {
+        let tls = certificates.map { ServerTLS($0, agreesHTTP2: true) }
         guard let listener = try? LoopbackListener() else { fatalError("no socket on loopback") }
         self.listener = listener
         listener.start(name: "raw-server") { [self] descriptor in
@@ -17,9 +19,14 @@ package final class RawServer: Sendable {
                 return accepted.count
             }
             startThread(name: "raw-connection") {
-                let connection = RawConnection(descriptor: descriptor, number: number)
-                script(connection)
-                connection.close()
+                let serve: (Int32) -> Void = { descriptor in
+                    let connection = RawConnection(descriptor: descriptor, number: number)
+                    script(connection)
+                    connection.close()
+                }
+                guard let tls else { return serve(descriptor) }
+                TLSFront.open(descriptor, tls) { serve(dup($0)) }
+                close(descriptor)
             }
         }
     }

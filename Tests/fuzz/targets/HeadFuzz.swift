@@ -30,7 +30,9 @@ enum HeadFuzz: FuzzTarget {
             precondition(position == 40 && range?.range == 40..<(40 + length) && length <= 40)
             precondition(head.headers["content-encoding"] ?? "" == "")
             precondition(head.headers["last-modified"] ?? known.lastModified == known.lastModified)
-        case .askWithoutIfRange: precondition([200, 203].contains(head.status) && head.headers["etag"] == known.etag)
+        // A 304 to If-Range, which nobody should send, joins nothing: the request is sent once more.
+        case .askWithoutIfRange:
+            precondition(head.status == 304 || [200, 203].contains(head.status) && head.headers["etag"] == known.etag)
         case .takeWhole, .unchanged: preconditionFailure("no part")
         case .restart, .restartWhole, .fail: break
         }
