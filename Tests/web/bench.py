@@ -13,6 +13,7 @@ import urllib.request
 
 from selenium import webdriver
 from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import Select
 
 import origin
 
@@ -78,13 +79,30 @@ class Bench:
             ["redis-cli", "-s", str(self.socket), *arguments], input=text, capture_output=True, text=True, check=True)
         return done.stdout.strip()
 
-    def worker(self, name, *more):
+    def command(self, *arguments):
+        """Runs a command of ours to its end."""
+        done = subprocess.run([self.haul, *arguments], env={**os.environ, "HAUL_REDIS": f"unix://{self.socket}"}, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+
+    def worker(self, name, *more, lease="2"):
         return self.start(
             self.haul, "worker", "--redis", f"unix://{self.socket}", "--root", str(self.root), "--name", name,
-            "--allow-address", "127.0.0.0/8", "--lease", "2", *more)
+            "--allow-address", "127.0.0.0/8", "--lease", lease, *more)
+
+    def spent(self):
+        """CPU seconds of Redis so far."""
+        facts = dict(line.split(":", 1) for line in self.redis("INFO", "cpu").splitlines() if ":" in line)
+        return float(facts["used_cpu_sys"]) + float(facts["used_cpu_user"])
+
+    def resident(self, process):
+        """Resident memory, MB."""
+        status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+        return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1]) * 1024 / 1e6
 
     def serve(self, *more):
-        queues = ["default", "empty", "one", "some", "many"]
+        self.serve_queues(["default", "empty", "one", "some", "many"], *more)
+
+    def serve_queues(self, queues, *more):
         self.web = self.start(
             self.haul, "web", "--redis", f"unix://{self.socket}", "--listen", f"127.0.0.1:{self.port}", *more,
             *[part for queue in queues for part in ("--queue", queue)])
@@ -170,6 +188,11 @@ class Bench:
                 box.send_keys(text)
                 return
         raise AssertionError(f"no field {label}")
+
+    def select(self, label, value):
+        """Takes one of a list, which this label names."""
+        box = next(item for item in self.driver.find_elements(By.CSS_SELECTOR, "main label") if item.text.startswith(label))
+        Select(box.find_element(By.TAG_NAME, "select")).select_by_value(value)
 
     def complaints(self):
         """What the browser's console says is wrong."""

@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
-# Validates the API's description, and uses the page in a headless Chromium. Arguments go to browser.py, after the binary.
+# Validates the API's description, and uses the page in a headless Chromium. Arguments go to the program, after the binary.
 #
 #     Tests/web/run.sh [HAUL] [--screenshots DIRECTORY] [--only PART_OF_A_NAME]
+#     Tests/web/run.sh [HAUL] --hour [--minutes N] [--running N] [--queued N] [--screenshots DIRECTORY]
+#
+# The second one is an hour's work on the page beside a fleet that is full: Tests/web/hour.py.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 # shellcheck source=deploy/lib/packages.sh
@@ -13,6 +16,8 @@ case ${1-} in
 '' | --*) ;;
 *) haul=$1 && shift ;;
 esac
+program=browser.py
+if [ "${1-}" = --hour ]; then program=hour.py && shift; fi
 venv=.build/web-tests
 if [ ! -x "$venv/ready" ]; then
     python3 -m venv "$venv"
@@ -20,4 +25,4 @@ if [ ! -x "$venv/ready" ]; then
     ln -s bin/python "$venv/ready"
 fi
 "$venv/bin/python" -m openapi_spec_validator docs/openapi.json
-PYTHONDONTWRITEBYTECODE=1 exec "$venv/bin/python" Tests/web/browser.py "$haul" "$@"
+PYTHONDONTWRITEBYTECODE=1 exec "$venv/bin/python" "Tests/web/$program" "$haul" "$@"
