@@ -356,34 +356,10 @@ downloaders() {
     rm -f "$work/www/v.bin"
 }
 
-# CPU and time for each GiB of 2 GiB, in turns. HAUL_PEER may name the C source of another downloader, whose arguments are the URL
-# and the file, then those of HAUL_PEER_OPTIONS; HAUL_BEFORE another build of haul.
+# CPU of small files and of a large one, beside others: Tests/bench/cost.py.
 cpu() {
-    need_packages gcc libc6-dev libcurl4-openssl-dev
-    head -c 2147483648 /dev/urandom >"$work/www/v.bin"
-    local round
-    [ -z "${HAUL_PEER:-}" ] || gcc -O2 -w -o "$work/peer" "$HAUL_PEER" -lcurl -lcrypto -lpthread
-    : >"$work/cpu"
-    measure() {
-        local name="$1"
-        shift
-        rm -rf "$work/root/x"
-        mkdir "$work/root/x"
-        sync
-        ( cd "$work/root/x" && TIMEFORMAT="$name|%R|%U|%S"; time timeout 120 "$@" >/dev/null 2>&1 ) 2>>"$work/cpu"
-        rm -rf "$work/root/x"
-    }
-    for round in 1 2 3 4 5; do
-        measure "haul get, process" "$haul" get --durability process -o f "$base/v.bin"
-        [ -z "${HAUL_BEFORE:-}" ] || measure "haul get, process, before" "$HAUL_BEFORE" get --durability process -o f "$base/v.bin"
-        # shellcheck disable=SC2086
-        [ ! -x "$work/peer" ] || measure "C" "$work/peer" "$base/v.bin" "$work/root/x/f" ${HAUL_PEER_OPTIONS:-}
-        measure "curl, to nowhere" curl -s -o /dev/null "$base/v.bin"
-    done
-    awk -F'|' '{n[$1]++; w[$1, n[$1]] = $2; c[$1, n[$1]] = ($3 + $4) / 2} END {
-        for (k in n) { printf "cpu: %s: s of CPU per GiB", k; for (i = 1; i <= n[k]; i++) printf " %.2f", c[k, i]
-            printf "; s for 2 GiB"; for (i = 1; i <= n[k]; i++) printf " %.2f", w[k, i]; print "" } }' "$work/cpu"
-    rm -f "$work/www/v.bin"
+    need_packages gcc libc6-dev libcurl4-openssl-dev openssl wget2
+    python3 -B Tests/bench/cost.py "$haul" "$(mktemp -d -p "$work")"
 }
 
 # The bus alone, on a Redis of its own: Tests/bench/bus.py.
