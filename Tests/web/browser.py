@@ -6,6 +6,7 @@ Ends with 1 if anything is not as it should be.
 """
 
 import argparse
+import json
 import pathlib
 import subprocess
 import sys
@@ -18,9 +19,9 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from bench import Bench, eventually
+from origin import HOSTILE
 
 AXE = (pathlib.Path(axe_selenium_python.__file__).parent / "node_modules/axe-core/axe.min.js").read_text()
-HOSTILE = '"><img src=x onerror=window.hacked=1><script>window.hacked=1</script>'
 PAGES = ["overview", "jobs/running", "jobs/failed", "workers", "rejected", "push", "settings"]
 
 
@@ -99,6 +100,40 @@ def test_settings_and_bulk(bench):
     bench.press("Remove")
     bench.press("Remove", "dialog")
     bench.shows("No job is paused.")
+    bench.end(worker)
+
+
+def test_a_request_and_what_the_server_answered(bench):
+    worker = bench.worker("caller")
+    bench.visit("#/default/push")
+    bench.fill("URLs", f"{bench.origin}/echo?name=%3Cb%3E")
+    bench.fill("Path", "kept/while/another/kind/is/looked/at")
+    bench.select("Kind", "request")
+    labels = lambda: [label.text.split("\n")[0] for label in bench.driver.find_elements(By.CSS_SELECTOR, "main label")]
+    assert not any(label.startswith("Path") for label in labels()), labels()
+    bench.select("Method", "PUT")
+    bench.fill("Id", "call")
+    bench.fill("Query", "page=2\nname=a=b")
+    bench.fill("Body: JSON", '{"film":7')
+    bench.fill("Statuses", "200-204, 409")
+    bench.press("Push")
+    bench.shows("The body is no JSON.")
+    bench.fill("Body: JSON", '{"film":7}')
+    bench.press("Push")
+    bench.shows("1 pushed:", "call")
+    bench.driver.find_element(By.LINK_TEXT, "call").click()
+    bench.shows("It is completed", "x-hostile", "img src=x onerror")
+    said = json.loads(bench.ask("queues/default/jobs/call")["body"])
+    assert said["method"] == "PUT" and said["body"] == '{"film":7}' and said["path"].endswith("&page=2&name=a%3Db"), said
+    assert bench.driver.execute_script("return window.hacked") is None
+    bench.visit("#/default/jobs/completed?q=/echo")
+    bench.shows("1 found among")
+    bench.ask("queues/default/jobs", {"kind": "request", "url": f"{bench.origin}/missing", "id": "refused", "retries": 0})
+    bench.visit("#/default/job/refused")
+    bench.shows("It is failed", "http_404")
+    bench.visit("#/default/push")
+    bench.select("Kind", "download")
+    bench.shows("Path; ends in / for a directory")
     bench.end(worker)
 
 
@@ -284,7 +319,7 @@ def test_the_keyboard_is_enough(bench):
 
 
 def test_nothing_is_inaccessible(bench):
-    for queue, page in [("default", page) for page in PAGES] + [("default", "job/film"), ("many", "jobs/running"), ("empty", "overview")]:
+    for queue, page in [("default", page) for page in PAGES] + [("default", "job/film"), ("default", "job/call"), ("many", "jobs/running"), ("empty", "overview")]:
         for scheme in ["light", "dark"]:
             bench.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
             bench.visit(f"#/{queue}/{page}")
@@ -298,7 +333,7 @@ def test_nothing_is_inaccessible(bench):
 def test_no_page_is_wider_than_the_screen(bench):
     for width in [320, 768, 1280, 3840]:
         bench.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False})
-        for place in [f"default/{page}" for page in PAGES] + ["default/job/hostile", "many/jobs/running"]:
+        for place in [f"default/{page}" for page in PAGES] + ["default/job/hostile", "default/job/call", "many/jobs/running"]:
             bench.visit(f"#/{place}")
             time.sleep(0.4)
             most = bench.driver.execute_script("return document.documentElement.scrollWidth")
@@ -314,7 +349,7 @@ def test_the_console_has_no_complaint(bench):
 def screenshots(bench, directory):
     directory.mkdir(parents=True, exist_ok=True)
     pages = [(queue, page) for queue in ["empty", "one", "some", "many"] for page in ["overview", "jobs/running"]]
-    pages += [("default", page) for page in PAGES + ["job/hostile"]]
+    pages += [("default", page) for page in PAGES + ["job/hostile", "job/call"]]
     for width in [320, 1280, 3840]:
         bench.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": width, "height": 2160 if width > 3000 else 900, "deviceScaleFactor": 1, "mobile": False})
         for scheme in ["light", "dark"]:

@@ -2,10 +2,13 @@
 
 import hashlib
 import http.server
+import json
 import re
 import threading
 import time
 import urllib.parse
+
+HOSTILE = '"><img src=x onerror=window.hacked=1><script>window.hacked=1</script>'
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -19,6 +22,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         query = urllib.parse.parse_qs(parts.query)
         if parts.path.startswith("/missing"):
             return self.fail(404)
+        if parts.path.startswith("/bytes"):
+            return self.tell(b"\x00\xff\x01")
+        if parts.path.startswith("/echo"):
+            return self.echo()
         size = int(query.get("size", ["100000"])[0])
         rate = int(query.get("rate", ["0"])[0])
         first, last = 0, size
@@ -47,6 +54,23 @@ class Handler(http.server.BaseHTTPRequestHandler):
                     time.sleep(count / rate)
         except OSError:
             pass
+
+    def do_PUT(self):
+        self.echo()
+
+    def echo(self):
+        """Tells what was asked, as JSON, and a header field as a hostile server would send it."""
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        said = json.dumps({"method": self.command, "path": self.path, "body": body.decode()}).encode()
+        self.tell(said, [("Content-Type", "application/json"), ("X-Hostile", HOSTILE)])
+
+    def tell(self, body, fields=()):
+        self.send_response(200)
+        for name, value in fields:
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
 
     def fail(self, status):
         self.send_response(status)

@@ -138,7 +138,7 @@ export function jobs(context) {
     write(wholeLabel, isFiltered ? "All that match" : `All ${count(total)}`);
     for (const button of buttons) button.disabled = !whole.checked && chosen.size === 0;
     if (lines.length === 0 && isOver) write(summary, isFiltered ? "No job matches." : `No job is ${state}.`);
-    else if (isFiltered) write(summary, `${count(lines.length)} found${isOver ? "" : " so far"} among ${count(total)}.${chosen.size ? ` ${count(chosen.size)} chosen.` : ""}`);
+    else if (isFiltered) write(summary, `${count(lines.length)} found${!isOver ? " so far" : lines.length < LIMIT ? "" : ", and perhaps more,"} among ${count(total)}.${chosen.size ? ` ${count(chosen.size)} chosen.` : ""}`);
     else write(summary, `${count(from + 1)} to ${count(from + lines.length)} of ${count(total)}.${chosen.size ? ` ${count(chosen.size)} chosen.` : ""}`);
     const turn = (place, name) => link(path("jobs", [state], { from: place || "" }), name);
     pager.replaceChildren(...(isFiltered ? [] : [

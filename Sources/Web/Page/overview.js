@@ -77,7 +77,7 @@ export function overview({ queue, live, body, path, title }) {
       el("section", { class: "card" }, el("h2", {}, "Now"), el("dl", {},
         el("dt", {}, "Queue"), facts.state, el("dt", {}, "Workers"), facts.workers,
         el("dt", {}, "Oldest wait"), facts.oldest, el("dt", {}, "Speed"), facts.speed)),
-      past.box, traffic.box, waiting.box, running.box, byError.box, byHost.box));
+      traffic.box, waiting.box, past.box, running.box, byError.box, byHost.box));
 
   const samples = seen.get(queue) ?? seen.set(queue, []).get(queue);
   function take(data) {
@@ -92,7 +92,7 @@ export function overview({ queue, live, body, path, title }) {
     facts.workers.className = states.working === 0 || states.lost ? "bad" : states.quiet || states.ending ? "warn" : "";
     if (data.oldest_waiting) {
       facts.oldest.replaceChildren(`${duration((data.now - data.oldest_waiting) / 1000)}, since `, time(data.oldest_waiting));
-    } else write(facts.oldest, "nothing waits");
+    } else write(facts.oldest, data.counts.queued ? "not known: its element tells no time" : "nothing waits");
     const share = data.speed_of < data.counts.running ? `, known of ${count(data.speed_of)} running jobs` : "";
     write(facts.speed, `${speed(data.speed)}${share}`);
     if (!samples.length || samples[samples.length - 1].at < data.now) {

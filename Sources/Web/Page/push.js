@@ -1,52 +1,101 @@
-// A form for new jobs.
+// A form for new jobs of each kind.
 
 import { inQueue, send } from "./api.js";
 import { el, field, link } from "./dom.js";
 import { count } from "./format.js";
 
-const numbers = {
-  connections: "Connections, 1 to 16", limit_rate: "Limit, bytes per second", retries: "Retries",
-  delay: "Delay, seconds", deadline: "Deadline, seconds", max_bytes: "Largest size, bytes",
+const text = (attributes = {}) => el("input", { autocomplete: "off", ...attributes });
+const area = () => el("textarea", { rows: 2, spellcheck: "false", autocomplete: "off" });
+const number = (step = 1) => el("input", { type: "number", min: 0, step });
+const choice = (values, first) => el("select", {}, values.map((name) => el("option", { value: name }, name || first)));
+
+const asText = (input) => input.value.trim() || undefined;
+const asNumber = (input) => (input.value === "" ? undefined : Number(input.value));
+const lines = (input) => input.value.split("\n").map((line) => line.trim()).filter(Boolean);
+
+/// An object of lines that are divided by `mark`; throws a sentence.
+function asPairs(mark, what) {
+  return (input) => {
+    const pairs = lines(input).map((line) => {
+      const place = line.indexOf(mark);
+      if (place < 1) throw new Error(`“${line}” is no ${what}: write Name${mark === ":" ? ": " : mark}value`);
+      return [line.slice(0, place).trim(), line.slice(place + 1).trim()];
+    });
+    return pairs.length ? Object.fromEntries(pairs) : undefined;
+  };
+}
+
+function asJSON(label) {
+  return (input) => {
+    if (!input.value.trim()) return undefined;
+    try { return JSON.parse(input.value); } catch { throw new Error(`${label} is no JSON.`); }
+  };
+}
+
+/// Statuses and ranges of them, with commas between.
+function asStatuses(input) {
+  const parts = input.value.split(",").map((part) => part.trim()).filter(Boolean);
+  return parts.length ? parts.map((part) => (/^\d+$/.test(part) ? Number(part) : part)) : undefined;
+}
+
+/// What a job has: its label, its input, and the value that it reads; undefined is left out.
+const fields = {
+  path: ["Path; ends in / for a directory", text, asText],
+  if_exists: ["If the file exists", () => choice(["", "reuse", "overwrite", "rename", "fail"], "as by default"), asText],
+  checksum: ["Checksum, like sha256:…", text, asText],
+  connections: ["Connections, 1 to 16", number, asNumber],
+  max_bytes: ["Largest size, bytes", number, asNumber],
+  method: ["Method", () => choice(["", "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"], "GET, with a body POST"), asText],
+  expect: ["Statuses that are a success, like 200-299, 404", text, asStatuses],
+  max_response: ["Longest response, bytes", number, asNumber],
+  fresh_for: ["A response is good for, seconds", () => number("any"), asNumber],
+  idempotent: ["May be sent twice (Idempotency-Key)", () => choice(["", "true"], "no"), (input) => (input.value ? true : undefined)],
+  query: ["Query, Name=value, one on each line", area, asPairs("=", "member of a query"), true],
+  json: ["Body: JSON", area, asJSON("The body"), true],
+  form: ["Body: a form, Name=value, one on each line", area, asPairs("=", "member of a form"), true],
+  body: ["Body: text", area, (input) => input.value || undefined, true],
+  limit_rate: ["Limit, bytes per second", number, asNumber],
+  retries: ["Retries", number, asNumber],
+  delay: ["Delay, seconds", () => number("any"), asNumber],
+  deadline: ["Deadline, seconds", () => number("any"), asNumber],
+  reply_to: ["Reply list", text, asText],
+  headers: ["Header fields, Name: value, one on each line", area, asPairs(":", "header field"), true],
+  meta: ["Meta, any JSON", area, asJSON("Meta"), true],
+};
+const shared = ["limit_rate", "retries", "delay", "deadline", "reply_to", "headers", "meta"];
+/// The fields of each kind of job, in their order; a new kind is a line here.
+const kinds = {
+  download: ["path", "checksum", "if_exists", "connections", "max_bytes", ...shared],
+  request: ["method", "expect", "max_response", "fresh_for", "idempotent", "query", "json", "form", "body", ...shared],
 };
 
 export function push({ queue, live, body, path, title }) {
   title("Push");
   live.watch([]);
+  const kind = el("select", {}, Object.keys(kinds).map((name) => el("option", { value: name }, name)));
   const urls = el("textarea", { rows: 3, required: true, spellcheck: "false", autocomplete: "off" });
-  const texts = {
-    id: ["Id (of one job)", el("input", { autocomplete: "off", pattern: "[A-Za-z0-9._:\\-]{1,128}" })],
-    path: ["Path; ends in / for a directory", el("input", { autocomplete: "off" })],
-    checksum: ["Checksum, like sha256:…", el("input", { autocomplete: "off" })],
-    reply_to: ["Reply list", el("input", { autocomplete: "off" })],
-  };
-  const exists = el("select", {}, ["", "reuse", "overwrite", "rename", "fail"].map((name) => el("option", { value: name }, name || "as by default")));
-  const values = Object.fromEntries(Object.entries(numbers).map(([name, label]) => [name, [label, el("input", { type: "number", min: 0, step: name === "delay" || name === "deadline" ? "any" : 1 })]]));
-  const headers = el("textarea", { rows: 2, spellcheck: "false", autocomplete: "off" });
-  const meta = el("textarea", { rows: 2, spellcheck: "false" });
+  const id = text({ pattern: "[A-Za-z0-9._:\\-]{1,128}" });
+  // What was written stays while another kind is looked at.
+  const inputs = Object.fromEntries(Object.entries(fields).map(([name, [, make]]) => [name, make()]));
+  const own = el("div", { class: "fields" });
   const answer = el("div", { role: "status" });
   const form = el("form", {},
-    el("div", { class: "fields" },
-      field("URLs, one on each line", urls, true),
-      Object.values(texts).map(([label, input]) => field(label, input)), field("If the file exists", exists),
-      Object.values(values).map(([label, input]) => field(label, input)),
-      field("Header fields, Name: value, one on each line", headers, true), field("Meta, any JSON", meta, true)),
+    el("div", { class: "fields" }, field("Kind", kind), field("Id (of one job)", id), field("URLs, one on each line", urls, true)), own,
     el("div", { class: "row" }, el("button", { class: "main" }, "Push")));
   body.append(form, answer);
 
+  function show() {
+    own.replaceChildren(...kinds[kind.value].map((name) => field(fields[name][0], inputs[name], fields[name][3])));
+  }
+  kind.addEventListener("change", show);
+  show();
+
   /// The fields that all jobs of the form have; throws a sentence.
   function common() {
-    const job = {};
-    for (const [name, [, input]] of Object.entries(texts)) if (input.value.trim() && name !== "id") job[name] = input.value.trim();
-    if (exists.value) job.if_exists = exists.value;
-    for (const [name, [, input]] of Object.entries(values)) if (input.value !== "") job[name] = Number(input.value);
-    const fields = headers.value.split("\n").filter((line) => line.trim()).map((line) => {
-      const colon = line.indexOf(":");
-      if (colon < 1) throw new Error(`“${line}” is no header field: write Name: value`);
-      return [line.slice(0, colon).trim(), line.slice(colon + 1).trim()];
-    });
-    if (fields.length) job.headers = Object.fromEntries(fields);
-    if (meta.value.trim()) {
-      try { job.meta = JSON.parse(meta.value); } catch { throw new Error("Meta is no JSON."); }
+    const job = kind.value === "download" ? {} : { kind: kind.value };
+    for (const name of kinds[kind.value]) {
+      const value = fields[name][2](inputs[name]);
+      if (value !== undefined) job[name] = value;
     }
     return job;
   }
@@ -54,16 +103,16 @@ export function push({ queue, live, body, path, title }) {
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     try {
-      const list = urls.value.split("\n").map((line) => line.trim()).filter(Boolean);
-      const id = texts.id[1].value.trim();
-      if (id && list.length > 1) throw new Error("An id names one job, but several URLs are given.");
+      const list = lines(urls);
+      const name = id.value.trim();
+      if (name && list.length > 1) throw new Error("An id names one job, but several URLs are given.");
       const rest = common();
-      const jobs = list.map((url) => ({ url, ...(id ? { id } : {}), ...rest }));
+      const jobs = list.map((url) => ({ url, ...(name ? { id: name } : {}), ...rest }));
       const { pushed } = await send("POST", inQueue(queue, "jobs"), jobs);
       answer.replaceChildren(el("p", { class: "good" }, `${count(pushed.length)} pushed:`),
         el("ul", {}, pushed.map((job) => el("li", {}, link(path("job", [job.id]), job.id)))));
       urls.value = "";
-      texts.id[1].value = "";
+      id.value = "";
     } catch (error) {
       answer.replaceChildren(el("p", { class: "bad" }, error.message));
     }
