@@ -92,7 +92,7 @@ extension Queue {
         return (values.first?.string, values.last?.string.flatMap { $0.isEmpty ? nil : $0 })
     }
 
-    private static func listed(_ element: [UInt8]) -> ListedJob? {
+    static func listed(_ element: [UInt8]) -> ListedJob? {
         guard let json = try? JSON(element) else { return nil }
         if let element = try? Element(json) {
             return ListedJob(id: element.id, maskedURL: element.maskedURL, moment: element.moment)

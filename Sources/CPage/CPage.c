@@ -6,6 +6,9 @@
 #include <stddef.h>
 
 static const struct chaul_page_file files[] = {
+    {"answer.js", (const char[]) {
+#embed "../Web/Page/answer.js" suffix(, 0)
+    }},
     {"api.js", (const char[]) {
 #embed "../Web/Page/api.js" suffix(, 0)
     }},

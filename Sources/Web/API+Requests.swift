@@ -19,7 +19,7 @@ extension API {
             default: break
             }
             if path.count == 5, path[2] == "jobs", path[4] == "wait" { return try await wait(path, query, visitor) }
-            if path.count == 3, path[0] == "queues", path[2] == "events" { return try events(path[1], query) }
+            if path.count == 3, path[0] == "queues", path[2] == "events" { return try events(path[1], query, visitor) }
             if path.count == 5, path[2] == "jobs", path[4] == "pushed" { return try await pushed(path, visitor) }
             guard let resource = try resource(path, query, visitor) else { throw .notFound("this path") }
             return Self.json(200, try await text(of: resource))
@@ -65,6 +65,7 @@ extension API {
         let since = try query.integer("since", in: 0...JobField.largest, else: 0)
         let seconds = try query.integer("timeout", in: 0...60, else: 30)
         let end = ContinuousClock.now + .seconds(seconds)
+        let isOpen = visitor.role == .operator
         guard JobField.isID(path[3]) else { throw .notFound("a job of such an id") }
         while true {
             let record: JobRecord?
@@ -78,12 +79,12 @@ extension API {
                 throw APIError(error)
             }
             if let record, since > 0 ? record.hasEnded(since: since) : record.hasEnded {
-                return Self.json(200, JobJSON.whole(record))
+                return Self.json(200, JobJSON.whole(record, isOpen: isOpen))
             }
             guard .now < end, !Task.isCancelled else {
                 if record == nil, since == 0 { throw .unseen(path[3]) }
                 // Who knows when it was pushed knows that it was: no worker has seen it yet.
-                return Self.json(202, record.map(JobJSON.whole) ?? JobJSON.unseen(path[3]))
+                return Self.json(202, record.map { JobJSON.whole($0, isOpen: isOpen) } ?? JobJSON.unseen(path[3]))
             }
             try? await Task.sleep(for: .milliseconds(300))
         }

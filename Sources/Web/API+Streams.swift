@@ -34,16 +34,16 @@ extension API {
             topic = EventHub.Topic(queue: try desk(parts[0]).queue.name.text, id: parts[1])
         }
         return stream(topic) { [resources] content, memory in
-            await changes(of: resources, &memory) + Self.text(of: content, as: "event")
+            await changes(of: resources, &memory) + Self.text(of: content, as: "event", visitor)
         }
     }
 
     /// The events of one job, or of all jobs of a queue, as they are published.
-    func events(_ queue: String, _ query: Query) throws(APIError) -> ServerResponse {
+    func events(_ queue: String, _ query: Query, _ visitor: Visitor) throws(APIError) -> ServerResponse {
         let id = query["id"]
         guard id.map(JobField.isID) ?? true else { throw APIError(400, "bad_request", "id must be a job's id") }
         let topic = EventHub.Topic(queue: try desk(queue).queue.name.text, id: id)
-        return stream(topic) { content, _ in Self.text(of: content, as: nil) }
+        return stream(topic) { content, _ in Self.text(of: content, as: nil, visitor) }
     }
 
     /// A stream that says what `piece` makes of the events that came, and of what it said before.
@@ -104,14 +104,15 @@ extension API {
         return text
     }
 
-    private static func text(of content: Mailbox.Content, as name: String?) -> String {
+    private static func text(of content: Mailbox.Content, as name: String?, _ visitor: Visitor) -> String {
         var text = ""
         if content.hasGap { text += "event: gap\ndata: {}\n\n" }
         if content.isOpened { text += "event: subscribed\ndata: {}\n\n" }
         for event in content.events {
             // An event is one line of JSON; what else is published on its channel cannot break the stream.
-            guard (try? JSON(event)) != nil else { continue }
-            let line = event.split(whereSeparator: \.isNewline).joined(separator: " ")
+            guard let json = try? JSON(event) else { continue }
+            let line = (visitor.role == .operator ? event : JobJSON.closed(json)).split(whereSeparator: \.isNewline)
+                .joined(separator: " ")
             text += (name.map { "event: \($0)\n" } ?? "") + "data: \(line)\n\n"
         }
         return text

@@ -61,7 +61,10 @@ struct API: Sendable {
         case ("jobs", 4):
             let id = path[3]
             guard JobField.isID(id) else { throw .notFound("a job of such an id") }
-            return Resource(key: key, age: .milliseconds(400)) { try await Self.job(id, of: desk.queue) }
+            let isOpen = visitor.role == .operator
+            return Resource(key: "\(key) \(isOpen)", age: .milliseconds(400)) {
+                try await Self.job(id, of: desk.queue, isOpen: isOpen)
+            }
         case ("history", 3): return try history(desk, key, query)
         case ("workers", 3): return Resource(key: key, age: .milliseconds(900)) { try await desk.workers() }
         case ("rejected", 3):
@@ -104,10 +107,10 @@ struct API: Sendable {
         }
     }
 
-    private static func job(_ id: String, of queue: Queue) async throws -> String {
+    private static func job(_ id: String, of queue: Queue, isOpen: Bool) async throws -> String {
         guard let record = try await queue.job(id) else {
             throw APIError.unseen(id)
         }
-        return JobJSON.whole(record)
+        return JobJSON.whole(record, isOpen: isOpen)
     }
 }

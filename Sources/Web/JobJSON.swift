@@ -6,18 +6,26 @@ enum JobJSON {
     /// `inode` and `mtime` stay texts: they are larger than what many JSON readers keep of a number.
     private static let numbers: Set<String> = [
         "received", "total", "speed", "attempt", "crashes", "created", "started", "updated", "finished", "seq", "epoch",
-        "deadline_at", "validated", "last_modified_strong",
+        "deadline_at", "validated", "last_modified_strong", "status",
     ]
+    /// What a server answered to a request: it may hold what only its asker is to see.
+    private static let answer: Set<String> = ["headers", "body", "body_base64"]
+    /// The fields of a job's hash that are enough for a line about it.
+    static let lineFields = Queue.summaryFields + ["kind", "method", "status"]
     /// More are drawn by no page.
     private static let mostIntervals = 4096
 
     /// All there is to know.
-    static func whole(_ record: JobRecord) -> String {
+    ///
+    /// - Parameter isOpen: For an operator; a viewer is not told what a server answered but for its status.
+    static func whole(_ record: JobRecord, isOpen: Bool) -> String {
         var json = JSONObject()
         json.set("id", record.id)
         json.set("host", host(of: record["url"]))
         json.set("ended", record.hasEnded)
-        let shown = record.fields.filter { !JobRecord.hidden.contains($0.key) && !$0.value.isEmpty }
+        let shown = record.fields.filter {
+            !JobRecord.hidden.contains($0.key) && !$0.value.isEmpty && (isOpen || !answer.contains($0.key))
+        }
         for (name, value) in shown.sorted(by: { $0.key < $1.key }) { set(name, value, in: &json) }
         let intervals = record.offsets.intervals.prefix(mostIntervals)
         let pairs = intervals.map { "[\($0.lowerBound),\($0.upperBound)]" }
@@ -44,15 +52,21 @@ enum JobJSON {
         json.set("url", url)
         json.set("host", host(of: url))
         if state != .running { json.set("moment", job.moment) }
-        for name in Queue.summaryFields where name != "state" && name != "url" {
+        for name in lineFields where name != "state" && name != "url" {
             if let value = fields[name], !value.isEmpty { set(name, value, in: &json) }
         }
         return json.text
     }
 
+    /// An event as a viewer is told it.
+    static func closed(_ event: JSON) -> String {
+        (event.members ?? []).filter { !answer.contains($0.name) }
+            .reduce(into: JSONObject()) { $0.set($1.name, json: $1.raw) }.text
+    }
+
     private static func set(_ name: String, _ value: String, in json: inout JSONObject) {
         switch name {
-        case "meta": json.set(name, json: (try? JSON(value)) != nil ? value : JSON.quoted(value))
+        case "meta", "headers": json.set(name, json: (try? JSON(value)) != nil ? value : JSON.quoted(value))
         case _ where numbers.contains(name):
             json.set(name, json: Int64(value).map { "\($0)" } ?? JSON.quoted(value))
         default: json.set(name, value)

@@ -7,11 +7,14 @@ struct JobMatcher: Sendable {
     private let filter: JobFilter
     private let needle: [UInt8]
     private let isASCII: Bool
+    /// Bytes that an element has if its job matches and has no hash; empty where that cannot be said.
+    private let traces: [[UInt8]]
 
     init(_ filter: JobFilter) {
         self.filter = filter
         needle = Array(filter.text.utf8)
         isASCII = needle.allSatisfy { $0 < 0x80 }
+        traces = [filter.text, filter.host].filter(Self.leavesTrace).map { Array($0.utf8) }
         var fields: [String] = []
         if !filter.error.isEmpty { fields.append("error") }
         if !filter.worker.isEmpty { fields.append("worker") }
@@ -33,17 +36,42 @@ struct JobMatcher: Sendable {
         return ([url] + rest).contains { $0.map(has) ?? false }
     }
 
+    /// Whether a queued job of which nothing is known but its element may match; never no if it does.
+    func mayMatch(_ element: [UInt8]) -> Bool {
+        // Only a hash has these.
+        guard filter.error.isEmpty, filter.worker.isEmpty else { return false }
+        // Without its credentials a URL is another text.
+        if element.contains(UInt8(ascii: "@")) { return true }
+        return traces.allSatisfy { Self.has($0, in: element) }
+    }
+
+    /// Whether what contains `text` once it is masked has contained it before.
+    private static func leavesTrace(_ text: String) -> Bool {
+        let mask = "[masked]"
+        return !text.isEmpty && !mask.contains(text) && text.utf8.allSatisfy { $0 < 0x80 && $0 != 0x5b && $0 != 0x5d }
+    }
+
     private static func isSame(_ value: [UInt8]?, _ text: String) -> Bool { value?.elementsEqual(text.utf8) ?? false }
 
     /// Whether the text is in `value`, whatever its case.
     private func has(_ value: [UInt8]) -> Bool {
         guard isASCII else { return String(decoding: value, as: UTF8.self).lowercased().contains(filter.text) }
+        return Self.has(needle, in: value)
+    }
+
+    /// Whether `needle`, in lower case, is in `value`.
+    private static func has(_ needle: [UInt8], in value: [UInt8]) -> Bool {
+        guard let first = needle.first else { return true }
+        guard value.count >= needle.count else { return false }
         return value.withUnsafeBufferPointer { value in
             needle.withUnsafeBufferPointer { needle in
-                guard value.count >= needle.count else { return false }
-                return (0...value.count - needle.count).contains { start in
-                    needle.indices.allSatisfy { Self.lowered(value[start + $0]) == needle[$0] }
+                search: for start in 0...value.count - needle.count where lowered(value[start]) == first {
+                    for place in 1..<needle.count where lowered(value[start + place]) != needle[place] {
+                        continue search
+                    }
+                    return true
                 }
+                return false
             }
         }
     }

@@ -116,11 +116,28 @@ actor QueueDesk {
         return ids
     }
 
-    /// At most `limit` jobs in `state`, without the first `start`.
-    private func jobs(in state: JobState, from start: Int, limit: Int) async throws -> [ListedJob] {
-        guard state == .running else { return try await queue.listed(in: state, from: start, limit: limit) }
-        let ids = try await runningIDs()
-        return ids[min(start, ids.count)..<min(start + limit, ids.count)].map { ListedJob(id: $0) }
+    /// Looks at `limit` jobs in `state`, without the first `start`: how many there were, and those that match with their places.
+    private func matches(
+        _ matcher: JobMatcher, in state: JobState, from start: Int, limit: Int
+    ) async throws -> (read: Int, jobs: [(place: Int, job: ListedJob)]) {
+        var page = WaitingPage()
+        switch state {
+        case .queued: page = try await queue.waiting(from: start, limit: limit, that: matcher.mayMatch)
+        case .running:
+            let ids = try await runningIDs()
+            page.jobs = ids[min(start, ids.count)..<min(start + limit, ids.count)].enumerated().map {
+                ($0.offset, ListedJob(id: $0.element))
+            }
+            page.read = page.jobs.count
+        default:
+            page.jobs = Array(try await queue.listed(in: state, from: start, limit: limit).enumerated()).map {
+                ($0.offset, $0.element)
+            }
+            page.read = page.jobs.count
+        }
+        let values = try await queue.values(matcher.fields, of: page.jobs.map { $0.job.id })
+        let jobs = zip(page.jobs, values).filter { matcher.matches($0.job, $1) }.map { $0.0 }
+        return (page.read, jobs)
     }
 
     /// A page of jobs as JSON. With a filter at most `most` are looked at, and no more are begun with after a moment; `next` says
@@ -135,19 +152,21 @@ actor QueueDesk {
         var position = start
         let end = filter.isEmpty ? start + limit : start + most
         reading: while position < end, found.count < limit, position == start || .now < deadline {
-            let page = try await jobs(in: state, from: position, limit: min(500, end - position))
-            if page.isEmpty {
+            let (read, matches) = try await matches(matcher, in: state, from: position, limit: min(500, end - position))
+            if read == 0 {
                 position = total
                 break
             }
-            for (job, values) in zip(page, try await queue.values(matcher.fields, of: page.map(\.id))) {
-                position += 1
-                guard matcher.matches(job, values) else { continue }
+            for (place, job) in matches {
                 found.append(job)
-                if found.count == limit { break reading }
+                if found.count == limit {
+                    position += place + 1
+                    break reading
+                }
             }
+            position += read
         }
-        let hashes = try await queue.fields(Queue.summaryFields, of: found.map(\.id))
+        let hashes = try await queue.fields(JobJSON.lineFields, of: found.map(\.id))
         let lines = zip(found, hashes).map { JobJSON.line($0, state: state, $1) }
         var json = JSONObject()
         json.set("state", state.rawValue)
@@ -166,11 +185,10 @@ actor QueueDesk {
         var ids: [String] = []
         var position = 0
         while !Task.isCancelled {
-            let page = try await jobs(in: state, from: position, limit: 500)
-            if page.isEmpty { return (ids, true) }
-            position += page.count
-            for (job, values) in zip(page, try await queue.values(matcher.fields, of: page.map(\.id)))
-            where matcher.matches(job, values) {
+            let (read, matches) = try await matches(matcher, in: state, from: position, limit: 500)
+            if read == 0 { return (ids, true) }
+            position += read
+            for (_, job) in matches {
                 guard ids.count < limit else { return (ids, false) }
                 ids.append(job.id)
             }

@@ -8,7 +8,11 @@ struct WorkerSelection: ParsableArguments {
     @OptionGroup var common: CommonOptions
     @Argument(help: "Names of workers.", completion: Completer.workers) var names: [String]
 
-    func setQuiet(_ isQuiet: Bool) async throws {
+    /// - Parameter worker: The command above. Options that it has as well are given to it by the parser, wherever they stand.
+    func setQuiet(_ isQuiet: Bool, beneath worker: WorkerCommand) async throws {
+        var common = common
+        common.redis = common.redis ?? worker.redis
+        common.queue = common.queue ?? worker.queue.last
         let queue = try await common.connect()
         let known = try await reaching { () throws(RedisError) in try await queue.workers() }
         for name in names where !known.contains(where: { $0.name == name }) {
@@ -35,13 +39,15 @@ struct QuietWorker: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "quiet", abstract: "Let workers take no more jobs of a queue, and finish those that they have.",
         discussion: "It holds until haul worker resume, or until the worker's process ends.")
+    @ParentCommand var worker: WorkerCommand
     @OptionGroup var selection: WorkerSelection
-    func run() async throws { try await selection.setQuiet(true) }
+    func run() async throws { try await selection.setQuiet(true, beneath: worker) }
 }
 
 struct ResumeWorker: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "resume", abstract: "Let quiet workers take jobs again.")
+    @ParentCommand var worker: WorkerCommand
     @OptionGroup var selection: WorkerSelection
-    func run() async throws { try await selection.setQuiet(false) }
+    func run() async throws { try await selection.setQuiet(false, beneath: worker) }
 }

@@ -16,9 +16,9 @@ struct CommandBench {
         return (status, process.standardOutput, process.standardError)
     }
 
-    func start(_ arguments: [String], input: String = "") throws -> ChildProcess {
+    func start(_ arguments: [String], input: String = "", redis: String? = nil) throws -> ChildProcess {
         try ChildProcess(
-            "haul", arguments, environment: ["HAUL_REDIS": server.url, "XDG_STATE_HOME": root.file("state")],
+            "haul", arguments, environment: ["HAUL_REDIS": redis ?? server.url, "XDG_STATE_HOME": root.file("state")],
             input: input)
     }
 

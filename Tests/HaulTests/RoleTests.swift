@@ -171,7 +171,10 @@ import Testing
         try await eventually("the page") { try await ask("/readyz") == "ready\n" }
         let queue = "/api/queues/default"
         var paths = JobState.allCases.map { "/jobs?state=\($0.rawValue)" }
-        paths += ["", "/history", "/workers", "/rejected", "/jobs/done", "/jobs/missing/pushed", "/jobs/done/wait"]
+        paths += [
+            "/jobs?state=queued&q=waiting", "", "/history", "/workers", "/rejected", "/jobs/done",
+            "/jobs/missing/pushed", "/jobs/done/wait",
+        ]
         for path in paths {
             let answer = try await ask(queue + path)
             #expect(

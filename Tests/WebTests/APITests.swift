@@ -1,6 +1,7 @@
 import HaulBus
 import HaulContract
 import HaulHTTPServer
+import HaulRedis
 import HaulTestSupport
 import Testing
 
@@ -45,6 +46,40 @@ import Testing
         let answer = await fixture.push(body)
         #expect(answer.status == status && answer.json?["message"]?.string != nil)
         #expect(try await fixture.queue.count(in: .queued) == 0)
+    }
+
+    @Test("a search finds what waits in line, however its element is written", arguments: [false, true])
+    func searchInLine(isSeen: Bool) async throws {
+        let fixture = try await WebFixture()
+        let elements = [
+            #"{"url":"http://a.example/Plain.bin","id":"plain"}"#,
+            #"{"url":"http:\/\/a.example\/escaped.bin","id":"escaped"}"#,
+            #"{"url":"http://user:word@secret.example/x?plain=1","id":"credentials"}"#,
+            #"{"url":"http://a.example/unnamed"}"#,
+            #"{"url":"http://a.example/caf\u00e9","id":"accent"}"#, "no job",
+            #"{"url":"http://b.example:81/y","id":"NESTED","meta":{"id":"z"}}"#,
+        ]
+        let redis = Redis(try RedisURL(fixture.server.url), name: "test")
+        for element in elements { try await redis.send(Command("LPUSH", fixture.queue.keys.jobs, element)) }
+        if isSeen { try await redis.send(Command("HSET", fixture.queue.keys.job("accent"), "message", "Broken pipe")) }
+        func found(_ query: String) async -> [String]? {
+            let page = await fixture.get(WebFixture.jobs + "?state=queued&" + query).json
+            #expect(page?["next"] == nil && page?["examined"]?.integer == Int64(elements.count), "\(query)")
+            return page?["jobs"]?.array?.compactMap { $0["id"]?.string }
+        }
+        #expect(await found("q=plain.BIN") == ["plain"])
+        #expect(await found("q=escaped.bin") == ["escaped"])
+        #expect(await found("q=http://secret.example") == ["credentials"])
+        #expect(await found("q=x?[mask") == ["credentials"])
+        #expect(await found("q=masked") == ["credentials"])
+        #expect(await found("q=plain%3D1") == [])
+        #expect(await found("q=word") == [])
+        #expect(await found("q=unnamed")?.count == 1)
+        #expect(await found("q=nested") == ["NESTED"])
+        #expect(await found("host=b.example") == ["NESTED"])
+        #expect(await found("host=secret.example") == ["credentials"])
+        #expect(await found("q=broken") == (isSeen ? ["accent"] : []))
+        #expect(await found("error=dns") == [])
     }
 
     @Test func listsAreReadInPagesAndFiltered() async throws {
@@ -172,6 +207,32 @@ import Testing
         for body in [#"{"max_running":-1}"#, #"{"paused":1}"#, "{}", #"{"color":1}"#] {
             #expect(await fixture.ask("PATCH", path, body).status == 422)
         }
+    }
+
+    @Test(
+        "a viewer is told the status of a request, and neither header fields nor the body of its response",
+        arguments: ["body", "body_base64"])
+    func responses(body: String) async throws {
+        let hash = PasswordHash(password: "p", cost: 4).text
+        let accounts = try Accounts("v viewer \(hash)\no operator \(hash)")
+        let fixture = try await WebFixture { $0.accounts = accounts }
+        let redis = Redis(try RedisURL(fixture.server.url), name: "test")
+        let record = [
+            "state", "completed", "kind", "request", "method", "POST", "status", "201", "headers",
+            #"{"set-cookie":"planted"}"#, body, "planted", "url", "http://h/",
+        ]
+        try await redis.send(Command(arguments: ["HSET", fixture.queue.keys.job("r")] + record))
+        let path = WebFixture.jobs + "/r"
+        for target in [path, path + "/wait?timeout=0"] {
+            let viewed = await fixture.ask("GET", target, fields: [("authorization", "Basic djpw")])
+            #expect(viewed.status == 200 && !viewed.text.contains("planted"), "\(viewed)")
+            #expect(viewed.json?["status"]?.integer == 201)
+            let whole = await fixture.ask("GET", target, fields: [("authorization", "Basic bzpw")]).json
+            #expect(whole?.at("headers", "set-cookie")?.string == "planted" && whole?[body]?.string == "planted")
+        }
+        let event = try JSON(
+            #"{"event":"completed","status":201,"headers":{"a":"b"},"body":"c","body_base64":"d","seq":3}"#)
+        #expect(JobJSON.closed(event) == #"{"event":"completed","status":201,"seq":3}"#)
     }
 
     @Test func viewersSeeNoSecretAndChangeNothing() async throws {

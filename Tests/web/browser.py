@@ -122,15 +122,18 @@ def test_a_request_and_what_the_server_answered(bench):
     bench.press("Push")
     bench.shows("1 pushed:", "call")
     bench.driver.find_element(By.LINK_TEXT, "call").click()
-    bench.shows("It is completed", "x-hostile", "img src=x onerror")
-    said = json.loads(bench.ask("queues/default/jobs/call")["body"])
+    bench.shows("It is completed", "What the server answered", "Status 200", "x-hostile", HOSTILE)
+    said = json.loads(bench.driver.find_element(By.CSS_SELECTOR, "section:not([hidden]) > pre[aria-label^=Body]").text)
     assert said["method"] == "PUT" and said["body"] == '{"film":7}' and said["path"].endswith("&page=2&name=a%3Db"), said
-    assert bench.driver.execute_script("return window.hacked") is None
+    assert "What is on the disk" not in bench.text() and "Delete the file" not in bench.text()
     bench.visit("#/default/jobs/completed?q=/echo")
-    bench.shows("1 found among")
+    bench.shows("1 found", "PUT http", "status 200")
+    bench.ask("queues/default/jobs", {"kind": "request", "url": f"{bench.origin}/bytes", "id": "bytes", "method": "GET"})
+    bench.visit("#/default/job/bytes")
+    bench.shows("The body is no text: 3 bytes, here in base 64.", "AP8B")
     bench.ask("queues/default/jobs", {"kind": "request", "url": f"{bench.origin}/missing", "id": "refused", "retries": 0})
     bench.visit("#/default/job/refused")
-    bench.shows("It is failed", "http_404")
+    bench.shows("It is failed", "http_404", "Status 404", "It has no body.")
     bench.visit("#/default/push")
     bench.select("Kind", "download")
     bench.shows("Path; ends in / for a directory")
@@ -268,6 +271,7 @@ def test_a_viewer_sees_no_secret_and_no_button(bench):
     accounts = bench.directory / "accounts"
     accounts.write_text("".join(lines))
     bench.ask("queues/one/jobs", {"url": "http://planted:planted@host.example/a?planted=1", "id": "secret", "headers": {"X-Key": "planted"}})
+    bench.redis("HSET", "haul:{one}:job:asked", "state", "completed", "kind", "request", "url", "http://h/", "status", "200", "headers", '{"set-cookie":"planted"}', "body", "planted")
     bench.redis("LPUSH", "haul:{one}:rejected", '{"at":1,"reason":"url: is missing","element":"planted"}')
     bench.end(bench.web)
     bench.serve("--auth", str(accounts))
@@ -275,7 +279,7 @@ def test_a_viewer_sees_no_secret_and_no_button(bench):
     bench.driver.get("about:blank")
     bench.driver.get(f"http://v:pass%20word@{place}/healthz")
     bench.driver.get(f"http://v:pass%20word@{place}/")
-    for page in ["overview", "jobs/queued", "job/secret", "job/running-00000", "workers", "rejected", "settings", "push"]:
+    for page in ["overview", "jobs/queued", "job/secret", "job/asked", "job/running-00000", "workers", "rejected", "settings", "push"]:
         bench.visit(f"#/one/{page}")
         time.sleep(0.6)
         assert "planted" not in bench.driver.page_source, page

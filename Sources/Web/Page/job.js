@@ -1,5 +1,6 @@
 // One job: all there is to know.
 
+import { answer } from "./answer.js";
 import { get, inQueue } from "./api.js";
 import { el, link, svg, tell, write } from "./dom.js";
 import { bytes, count, duration, progress, speed, time } from "./format.js";
@@ -7,7 +8,7 @@ import { act, actions, title } from "./jobs.js";
 
 const moments = new Set(["created", "started", "updated", "finished", "deadline_at", "validated"]);
 const sizes = new Set(["received", "total"]);
-const drawn = new Set(["id", "offsets", "ended", "state"]);
+const drawn = new Set(["id", "offsets", "ended", "state", "status", "headers", "body", "body_base64"]);
 const MOST_LINES = 300;
 
 /// The intervals of the file that are durable, as a bar.
@@ -57,7 +58,8 @@ function timeline() {
     },
     hear(event) {
       if (event.event === "progress") return;
-      const { v, event: name, id, queue, epoch, seq, at, meta, ...rest } = event;
+      // The response has a card of its own.
+      const { v, event: name, id, queue, epoch, seq, at, meta, headers, body, body_base64, ...rest } = event;
       const note = Object.entries(rest).map(([key, value]) => `${key}: ${typeof value === "string" ? value : JSON.stringify(value)}`).join(", ");
       heard.set(`${epoch} ${seq}`, { at, order: seq ?? 0, name, note });
       if (heard.size > MOST_LINES) heard.delete(heard.keys().next().value);
@@ -82,7 +84,7 @@ export function job(context) {
   const trouble = el("p", { class: "bad" });
   const tools = el("div", { class: "row", role: "group", "aria-label": "What to do with this job" });
   const facts = el("dl");
-  const [bar, lines] = [pieces(), timeline()];
+  const [bar, lines, reply] = [pieces(), timeline(), answer(isOperator)];
   const secrets = el("section", { class: "card" }, el("h2", {}, "What was pushed"));
   if (isOperator) {
     const text = el("pre", { hidden: true });
@@ -95,7 +97,7 @@ export function job(context) {
     secrets.append(button, text);
   } else secrets.append(el("p", { class: "dim" }, "Operators see it."));
   body.append(el("p", {}, "It is ", state, ". ", far, " ", rate), trouble, isOperator ? tools : "",
-    el("div", { class: "cards few" }, bar.box, el("section", { class: "card" }, el("h2", {}, "Record"), facts), lines.box, secrets));
+    el("div", { class: "cards few" }, bar.box, reply.box, el("section", { class: "card" }, el("h2", {}, "Record"), facts), lines.box, secrets));
 
   let shownTools = "";
   function draw(data) {
@@ -105,13 +107,15 @@ export function job(context) {
     const left = data.total && data.speed > 0 ? `, ${duration((data.total - (data.received ?? 0)) / data.speed)} left` : "";
     write(rate, data.state === "running" && data.speed ? `${speed(data.speed)}${left}` : "");
     write(trouble, data.error ? `${data.error}: ${data.message ?? ""}` : data.waiting ? `It waits: ${data.waiting}` : "");
+    bar.box.hidden = data.kind === "request";
     bar.draw(data);
+    reply.draw(data);
     lines.keep(data);
     const names = Object.keys(data).filter((name) => !drawn.has(name)).sort();
     facts.replaceChildren(...names.flatMap((name) => [el("dt", {}, name), el("dd", {}, value(name, data[name]))]));
     if (shownTools === data.state) return;
     shownTools = data.state;
-    const verbs = [...actions[data.state], ...(data.state === "completed" ? ["delete"] : [])];
+    const verbs = [...actions[data.state], ...(data.state === "completed" && data.file ? ["delete"] : [])];
     tools.replaceChildren(...verbs.map((action) => el("button", {
       type: "button", class: ["cancel", "remove", "delete"].includes(action) ? "danger" : "",
       onclick: () => act(queue, action, { ids: [id] }, `the job ${id}`),

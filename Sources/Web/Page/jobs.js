@@ -54,13 +54,13 @@ function row(context, chosen, changed) {
       shown = text;
       write(name, id);
       name.setAttribute("href", context.path("job", [id]));
-      write(what, job.file ?? job.path ?? job.url ?? "");
+      write(what, job.file ?? job.path ?? [job.method, job.url].filter(Boolean).join(" "));
       write(note, [job.error, job.message, job.waiting && `waiting: ${job.waiting}`, job.file || job.path ? job.url : null].filter(Boolean).join(" · "));
       const { text: label, share } = progress(job);
       bar.hidden = share === null || job.state === "completed";
       if (share !== null) bar.value = share;
       bar.setAttribute("aria-label", label);
-      write(far, label);
+      write(far, job.status ? `status ${job.status}` : label);
       write(rate, job.state === "running" && job.speed ? speed(job.speed) : "");
       write(worker, job.worker ?? "");
       when.replaceChildren(time(job.finished ?? job.moment ?? job.started ?? job.created));

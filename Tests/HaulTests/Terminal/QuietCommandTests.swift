@@ -22,6 +22,24 @@ import Testing
         #expect(try await worker.wait() == 0)
     }
 
+    @Test("options may stand before the names and behind them") func options() async throws {
+        let bench = try await CommandBench()
+        let worker = try bench.start([
+            "worker", "--root", bench.root.path, "--name", "one", "--queue", "films", "--lease", "2",
+        ])
+        try await eventually { try await bench.haul("workers", "--queue", "films").out.contains("one") }
+        for words in [["one", "--queue", "films", "--json"], ["--queue", "films", "--json", "one"]] {
+            for (verb, isQuiet) in [("quiet", true), ("resume", false)] {
+                let command = try bench.start(
+                    ["worker", verb] + words + ["--redis", bench.server.url], redis: "unix:///nowhere")
+                #expect(try await command.wait() == 0, "\(words) \(command.standardError)")
+                #expect(command.standardOutput == "{\"worker\":\"one\",\"quiet\":\(isQuiet)}\n")
+            }
+        }
+        worker.kill(SIGTERM)
+        #expect(try await worker.wait() == 0)
+    }
+
     @Test("a worker that nobody knows is an error, and so is a mistyped command of worker") func unknown() async throws
     {
         let bench = try await CommandBench()

@@ -1,0 +1,32 @@
+// What a server answered to a request: all of it is text here.
+
+import { el, write } from "./dom.js";
+import { count } from "./format.js";
+
+/// A card with the status, the header fields and the body; hidden for jobs that are no requests.
+export function answer(isOperator) {
+  const status = el("p");
+  const headers = el("dl");
+  const note = el("p", { class: "dim" });
+  const body = el("pre", { tabindex: 0, "aria-label": "Body of the response" });
+  const box = el("section", { class: "card full", hidden: true }, el("h2", {}, "What the server answered"), status, headers, note, body);
+  let shown = "";
+  return {
+    box,
+    draw(job) {
+      box.hidden = job.kind !== "request";
+      const content = JSON.stringify([job.status, job.headers, job.body, job.body_base64]);
+      if (box.hidden || content === shown) return;
+      shown = content;
+      const isThere = job.status !== undefined;
+      write(status, isThere ? `Status ${job.status}` : "Nothing yet.");
+      headers.replaceChildren(...Object.entries(job.headers ?? {}).flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, String(value))]));
+      write(body, job.body ?? job.body_base64 ?? "");
+      body.hidden = body.textContent === "";
+      if (!isThere) write(note, "");
+      else if (!isOperator) write(note, "Operators see its header fields and its body.");
+      else if (job.body_base64 !== undefined) write(note, `The body is no text: ${count(atob(job.body_base64).length)} bytes, here in base 64.`);
+      else write(note, body.hidden ? "It has no body." : "");
+    },
+  };
+}

@@ -1,0 +1,47 @@
+import HaulContract
+import HaulRedis
+import HaulTestSupport
+import Testing
+
+@testable import HaulBus
+
+/// Looking for few jobs among many that wait.
+@Suite struct WaitingTests {
+    @Test("an id that is found without reading the element is the id that reading finds")
+    func quickIDs() throws {
+        let odd = [
+            #"{"url":"http://h/","id":"a"}"#, #" { "id" : "a" , "url":"http://h/"}"#,
+            #"{"url":"http://h/","meta":{"id":"b"},"id":"a"}"#,
+            #"{"url":"http://h/","meta":["id",":","b"],"path":"id","id":"a"}"#,
+            #"{"url":"http://h/","headers":{"X":"\"id\":\"b\""},"id":"a"}"#,
+            #"{"url":"http://h/","path":"{","id":"a","meta":"}"}"#, #"{"id":"a"}"#, #"{"url":"http://h/"}"#,
+            #"{"id":"a","id":"b"}"#,
+            #"{"id":7}"#, #"{"id""#, #"{"id":"a"#, #"["id","a"]"#, "", #"{"url":"http://h/","\u0069d":"b","id":"a"}"#,
+        ]
+        var many = 0
+        for text in odd + ValidElements.all {
+            guard let quick = ElementID.quick(Array(text.utf8)) else { continue }
+            many += 1
+            guard let json = try? JSON(text) else { continue }
+            #expect(json["id"]?.string == quick, "\(text)")
+        }
+        #expect(many >= 7)
+    }
+
+    @Test("a job that has a hash is read though its element cannot match, and so is one whose id must be worked out")
+    func known() async throws {
+        let fixture = try await QueueFixture()
+        for number in 0..<4 { try await fixture.push(#"{"url":"http://h/\#(number)","id":"j\#(number)"}"#) }
+        let none = try await fixture.queue.waiting(from: 0, limit: 10) { _ in false }
+        #expect(none.read == 4 && none.jobs.isEmpty)
+        let one = try await fixture.queue.waiting(from: 0, limit: 10) { $0.contains(UInt8(ascii: "2")) }
+        #expect(one.jobs.map { $0.job.id } == ["j2"] && one.jobs.map { $0.place } == [2])
+        try await fixture.push("no job at all")
+        try await fixture.push(#"{"url":"http://h/5"}"#)
+        let unnamed = try await fixture.queue.waiting(from: 3, limit: 10) { _ in false }
+        #expect(unnamed.read == 3 && unnamed.jobs.map { $0.place } == [2])
+        try await fixture.redis.send(Command("HSET", fixture.queue.keys.job("j1"), "file", "f"))
+        let known = try await fixture.queue.waiting(from: 0, limit: 4) { _ in false }
+        #expect(known.jobs.map { $0.job.id } == ["j0", "j1", "j2", "j3"])
+    }
+}
