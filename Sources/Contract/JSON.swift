@@ -85,6 +85,11 @@ public enum JSON: Sendable, Equatable {
 
     /// `text` as a JSON string, with its quotes.
     public static func quoted(_ text: String) -> String {
+        // Most texts have nothing to escape. Bytes of 0x80 and more are parts of other scalars.
+        let isPlain = text.utf8.allSatisfy {
+            $0 >= 0x20 && $0 != 0x7F && $0 != UInt8(ascii: "\"") && $0 != UInt8(ascii: "\\")
+        }
+        if isPlain { return "\"" + text + "\"" }
         var result = "\""
         for scalar in text.unicodeScalars {
             switch scalar {

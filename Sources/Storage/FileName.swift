@@ -24,7 +24,8 @@ package enum FileName {
             bytes.allSatisfy({ 0x20...0x7E ~= $0 && $0 != UInt8(ascii: "/") && $0 != UInt8(ascii: "\\") })
         else { return false }
         // The names that mean something to another system have three or four bytes before the dot.
-        return !(3...4 ~= bytes.prefix { $0 != UInt8(ascii: ".") }.count)
+        let stem = name.prefix { $0 != "." }
+        return !(3...4 ~= stem.utf8.count && reserved.contains(stem.lowercased()))
     }
 
     /// `name (1).ext`, `name (2).ext`, … within 255 bytes.

@@ -12,7 +12,7 @@ extension Download {
     /// What is said of a body that was compressed though nobody asked for it: it is saved as it comes. nil where the file's
     /// name says so anyway.
     func compressionWarning(_ head: ResponseHead, _ final: WebURL) -> String? {
-        let encoding = head.headers["content-encoding"] ?? ""
+        guard let encoding = head.headers["content-encoding"] else { return nil }
         let given = job.path.flatMap { $0.utf8.last == UInt8(ascii: "/") ? nil : $0 }
         guard !ContentEncoding.isSaid(encoding, by: given ?? plainName(head, final)) else { return nil }
         return "the server sent the file compressed, though nobody asked for it: it is saved as it came ("
