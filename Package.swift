@@ -140,7 +140,9 @@ let package = Package(
         tests("HTTPTests", ["HaulContract", "HaulExecutors", "HaulFileStore", "HaulHTTP"]),
         tests("FileStoreTests", ["HaulContract", "HaulExecutors", "HaulFileStore", "HaulHTTP", "HaulStorage"]),
         tests("ObjectStoreTests", ["HaulContract", "HaulExecutors", "HaulHTTP", "HaulObjectStore", "HaulStorage"]),
-        tests("DownloadTests", ["HaulActivities", "HaulContract", "HaulFileStore", "HaulHTTP", "HaulStorage"]),
+        tests(
+            "DownloadTests",
+            ["HaulActivities", "HaulContract", "HaulFileStore", "HaulHTTP", "HaulObjectStore", "HaulStorage"]),
         tests(
             "WorkerTests",
             [

@@ -1,5 +1,4 @@
 import HaulContract
-import HaulFileStore
 import HaulHTTP
 import HaulTestSupport
 import Synchronization
@@ -28,15 +27,21 @@ struct MatrixRun: Sendable {
 
     private let matrixCase: MatrixCase
     private let origin: MatrixOrigin
-    private let directory = TemporaryDirectory()
+    private let place: MatrixPlace
     private let here: DownloadContext
     private let elsewhere: DownloadContext
     private let events = Shared<[String]>([])
 
-    init(_ matrixCase: MatrixCase, _ here: TransferEngine, _ elsewhere: TransferEngine) throws {
-        self.matrixCase = matrixCase
+    init(_ matrixCase: MatrixCase, _ place: MatrixPlace, _ here: TransferEngine, _ elsewhere: TransferEngine) throws {
+        (self.matrixCase, self.place) = (matrixCase, place)
         origin = try MatrixOrigin(matrixCase)
-        (self.here, self.elsewhere) = (try Self.context(directory, here), try Self.context(directory, elsewhere))
+        self.here = DownloadContext(store: place.here, engine: here)
+        self.elsewhere = DownloadContext(store: place.elsewhere, engine: elsewhere)
+    }
+
+    /// What is durable by now is enough to continue with: a bucket has nothing yet of what it has no whole part of.
+    private var mustContinue: Bool {
+        matrixCase.mustContinue && (place.keepsEachByte || matrixCase.interruption != .kill)
     }
 
     func run(into tally: Shared<MatrixTally>) async throws {
@@ -70,11 +75,12 @@ struct MatrixRun: Sendable {
             fetched += next.moved
             if result.isRetried { resume = await next.finalCheckpoint() ?? resume } else { outcome = result }
         }
-        count(outcome, fetched, in: tally)
+        count(outcome, fetched, await place.contents(), in: tally)
     }
 
-    private func count(_ outcome: ActivityOutcome?, _ fetched: Int64, in tally: Shared<MatrixTally>) {
-        let file = directory.contents("f")
+    private func count(
+        _ outcome: ActivityOutcome?, _ fetched: Int64, _ file: [UInt8]?, in tally: Shared<MatrixTally>
+    ) {
         // Where only the edges differ, what the old version lacks may come from the new one.
         let isWhole = outcome?.file != nil && (file == matrixCase.new.bytes || file == MatrixCase.old.bytes)
         let isRefused = outcome?.file == nil && file == nil
@@ -89,7 +95,7 @@ struct MatrixRun: Sendable {
                 tally.wrong.append("\(matrixCase)")
             }
             if hasContinued { tally.continued += 1 }
-            if matrixCase.mustContinue, !hasContinued { tally.wasted.append("\(matrixCase)") }
+            if mustContinue, !hasContinued { tally.wasted.append("\(matrixCase)") }
             tally.twice += twice
             if hasContinued { tally.twiceContinued += twice }
         }
@@ -111,13 +117,6 @@ struct MatrixRun: Sendable {
                 default: break
                 }
             })
-    }
-
-    /// Shared by all cases.
-    private static let path = WritePath(blocks: 16)
-
-    private static func context(_ directory: TemporaryDirectory, _ engine: TransferEngine) throws -> DownloadContext {
-        DownloadContext(store: try FileStore(root: directory.path, path: path), engine: engine)
     }
 }
 

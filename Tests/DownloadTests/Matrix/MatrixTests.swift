@@ -1,6 +1,5 @@
 import Foundation
 import HaulContract
-import HaulFileStore
 import HaulHTTP
 import HaulTestSupport
 import Synchronization
@@ -16,17 +15,34 @@ import Testing
     private static let width = 32
 
     @Test("a finished file is one version, whole, whatever changes under it") func matrix() async throws {
-        let isFull = ProcessInfo.processInfo.environment["HAUL_MATRIX"] == "full"
         // The stride shares no factor with any dimension, so that every pair of values occurs.
-        let cases =
-            isFull ? MatrixCase.all : stride(from: 0, to: MatrixCase.all.count, by: 5).map { MatrixCase.all[$0] }
+        try await run(Self.sample(every: 5), continuing: \.mustContinue) { try .directory() }
+    }
+
+    @Test("a finished object is one version, whole, whatever changes under it", arguments: ObjectServer.installed)
+    func matrixOnBucket(_ kind: ObjectServer.Kind) async throws {
+        let server = try await ObjectServer.shared(kind)
+        try await run(Self.sample(every: 47), continuing: { $0.mustContinue && $0.interruption != .kill }) {
+            try .bucket(server)
+        }
+    }
+
+    private static func sample(every step: Int) -> [MatrixCase] {
+        let isFull = ProcessInfo.processInfo.environment["HAUL_MATRIX"] == "full"
+        return isFull ? MatrixCase.all : stride(from: 0, to: MatrixCase.all.count, by: step).map { MatrixCase.all[$0] }
+    }
+
+    private func run(
+        _ cases: [MatrixCase], continuing mustContinue: (MatrixCase) -> Bool,
+        in place: @escaping @Sendable () throws -> MatrixPlace
+    ) async throws {
         let tally = Shared(MatrixTally())
         let here = Self.engine()
         let elsewhere = Self.engine()
         try await withThrowingTaskGroup(of: Void.self) { group in
             for (index, matrixCase) in cases.enumerated() {
                 if index >= Self.width { try await group.next() }
-                group.addTask { try await MatrixRun(matrixCase, here, elsewhere).run(into: tally) }
+                group.addTask { try await MatrixRun(matrixCase, place(), here, elsewhere).run(into: tally) }
             }
             try await group.waitForAll()
         }
@@ -38,7 +54,7 @@ import Testing
         #expect(all.wrong.isEmpty)
         #expect(all.refused.isEmpty)
         #expect(all.wasted.isEmpty)
-        #expect(all.continued >= cases.count(where: \.mustContinue))
+        #expect(all.continued >= cases.count(where: mustContinue))
     }
 
     private static func engine() -> TransferEngine {

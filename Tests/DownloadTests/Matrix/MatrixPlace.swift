@@ -1,0 +1,36 @@
+import HaulFileStore
+import HaulStorage
+import HaulTestSupport
+
+@testable import HaulObjectStore
+
+/// Where the file of one case goes: two stores that are the same place, as two workers see it.
+struct MatrixPlace: Sendable {
+    let here: any Store
+    let elsewhere: any Store
+    /// Every checkpoint tells of every byte.
+    let keepsEachByte: Bool
+    /// What the finished file holds; nil if there is none.
+    let contents: @Sendable () async -> [UInt8]?
+
+    /// Shared by all cases.
+    private static let path = WritePath(blocks: 16)
+
+    static func directory() throws -> MatrixPlace {
+        let directory = TemporaryDirectory()
+        let stores = try (0...1).map { _ in try FileStore(root: directory.path, path: path) }
+        return MatrixPlace(here: stores[0], elsewhere: stores[1], keepsEachByte: true) { directory.contents("f") }
+    }
+
+    static func bucket(_ server: ObjectServer) throws -> MatrixPlace {
+        let address = try BucketAddress(
+            "s3://\(server.bucket)/m\(UInt64.random(in: 0...(.max)))", endpoint: server.endpoint)
+        let environment = server.environment
+        let stores = (0...1).map { _ in
+            ObjectStore(address, environment: { environment[$0] }, isThere: { _ in false })
+        }
+        return MatrixPlace(here: stores[0], elsewhere: stores[1], keepsEachByte: false) {
+            try? await stores[0].client.get(address.key("f"), limit: 1 << 24)
+        }
+    }
+}
