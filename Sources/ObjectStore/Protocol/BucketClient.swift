@@ -77,18 +77,19 @@ final class BucketClient: Sendable {
             do { try await Task.sleep(for: .seconds(wait)) } catch { throw StoreRefusal(TransferError.cancelled) }
         }
         let credentials = try await credentials.credentials()
+        let skew = skew
         let reply: StoreReply
         do throws(TransferError) {
-            let transfer = try await engine.start(signed(request, by: credentials))
+            let transfer = try await engine.start(signed(request, by: credentials, skew))
             let body = try await transfer.collect(limit: request.limit)
             reply = StoreReply(status: transfer.head.status, headers: transfer.head.headers, body: body)
         } catch { throw StoreRefusal(error) }
-        try await check(reply, request, credentials)
+        try await check(reply, request, credentials, skew)
         return reply
     }
 
-    private func signed(_ request: StoreRequest, by credentials: Credentials) -> Request {
-        let (region, time) = state.withLock { ($0.region, UnixTime.seconds + $0.skew.seconds) }
+    private func signed(_ request: StoreRequest, by credentials: Credentials, _ skew: Int64) -> Request {
+        let (region, time) = (state.withLock { $0.region }, UnixTime.seconds + skew)
         let place = address.place(of: request.key, region: region)
         let payload =
             request.payload ?? (request.memory == nil ? Digest.sha256([]).hexadecimal : Signature.unsignedPayload)
@@ -106,8 +107,9 @@ final class BucketClient: Sendable {
         return result
     }
 
+    /// - Parameter skew: What was added to our time when it was signed.
     private func check(
-        _ reply: StoreReply, _ request: StoreRequest, _ credentials: Credentials
+        _ reply: StoreReply, _ request: StoreRequest, _ credentials: Credentials, _ skew: Int64
     ) async throws(StoreRefusal) {
         let isFine = (200..<300).contains(reply.status)
         // A success may have an error in its body (CompleteMultipartUpload, CopyObject).
@@ -120,16 +122,23 @@ final class BucketClient: Sendable {
             }
         }
         let refusal = StoreRefusal(status: reply.status, headers: reply.headers, body: body)
-        let wasOff = state.withLock { state in
+        let (isNews, wasOff) = state.withLock { state in
             if refusal.meaning == .throttled { state.pace.noteThrottled(at: watch.seconds) }
-            return reply.status == 403 || refusal.meaning == .clock
-                ? state.skew.note(date: reply.headers["date"], at: UnixTime.seconds) : false
+            guard reply.status == 403 || refusal.meaning == .clock else { return (false, false) }
+            let isNews = state.skew.note(date: reply.headers["date"], at: UnixTime.seconds)
+            // Of several requests that were signed with the same time, the first to return has corrected it.
+            return (isNews, abs(state.skew.seconds - skew) > ClockSkew.worthwhile)
+        }
+        if isNews {
+            tell("this machine's clock is \(self.skew) s behind the object store's: requests are signed by the store's")
         }
         if wasOff {
-            tell("this machine's clock is \(skew) s behind the object store's: requests are signed by the store's")
             // Servers have several words for it.
             throw StoreRefusal(
                 status: refusal.status, code: refusal.code, message: refusal.message, meaning: .clock)
+        }
+        if body == nil, request.method == "HEAD", [400, 401, 403].contains(reply.status) {
+            try await learn(why: request.key)
         }
         switch refusal.meaning {
         case .expired: await self.credentials.drop(credentials)
@@ -149,6 +158,20 @@ final class BucketClient: Sendable {
         default: break
         }
         throw refusal
+    }
+
+    /// No words come with the refusal of a HEAD: credentials that are over look like those that may not. A GET is told.
+    ///
+    /// - Throws: What the server says. Returns if it says nothing: the refusal of the HEAD counts.
+    private func learn(why key: String) async throws(StoreRefusal) {
+        var question = StoreRequest("GET", key)
+        question.headers = [HeaderField("Range", "bytes=0-0")]
+        do { _ = try await sendOnce(question) } catch {
+            switch error.meaning {
+            case .clock, .expired, .region, .throttled, .denied, .cancelled, .noSuchBucket: throw error
+            default: break
+            }
+        }
     }
 }
 
