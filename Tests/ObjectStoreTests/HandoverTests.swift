@@ -180,6 +180,23 @@ struct HandoverTests {
         }
     }
 
+    @Test(
+        "a run that dies between the name and its end leaves nothing, once another has looked",
+        arguments: ObjectServer.installed, [false, true])
+    func unheardOf(_ kind: ObjectServer.Kind, _ isHashed: Bool) async throws {
+        let bucket = try await Bucket(kind)
+        let checksum = isHashed ? sha256 : nil
+        let first = try await open(bucket, "1", hashing: checksum?.algorithm)
+        try await receive(0..<Self.size, into: first)
+        let point = try await self.point(first)
+        #expect(isStored(try await first.commit(whole(checksum))))
+        guard case .placed(let file) = try await bucket.store.resume(request("2"), from: point) else {
+            throw NothingLeft()
+        }
+        #expect(file.file == "films/film" && file.bytes == Self.size)
+        try await expectWhole(bucket)
+    }
+
     private func pointOf(_ partial: any Partial) async throws -> ResumePoint {
         let journal = try #require(partial as? ObjectPartial).state.withLock { $0.journal }
         return ResumePoint(

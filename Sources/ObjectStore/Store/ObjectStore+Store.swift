@@ -30,16 +30,27 @@ extension ObjectStore: Store {
         if !resume.generation.isEmpty {
             // From here on the runs before this one give no name.
             try await client.put(client.address.key(hidden.owner), text: request.run)
-            if let placed = try await placed(resume, request) { return .placed(placed) }
+            if let placed = try await placed(resume, request) { return try await whole(placed, request, hidden) }
         }
         let objects = try await client.list(client.address.key(HiddenKeys.prefix(ofJob: request.key))).objects
         guard let found = try await partial(request, resume, hidden, objects) else {
-            if !resume.generation.isEmpty, let placed = try await placed(resume, request) { return .placed(placed) }
+            if !resume.generation.isEmpty, let placed = try await placed(resume, request) {
+                return try await whole(placed, request, hidden)
+            }
             try await purge(job: request.key, but: nil)
             return .nothing
         }
         try await purge(job: request.key, but: resume.generation)
         return .partial(found)
+    }
+
+    /// Who gave the name died before it could clear up. HEAD tells of the object whatever is gone, should this run die as well.
+    private func whole(
+        _ placed: StoredFile, _ request: FileRequest, _ hidden: HiddenKeys
+    ) async throws(StoreRefusal) -> Remains {
+        try await purge(job: request.key, but: hidden.generation)
+        await purge(hidden, isCompleted: true)
+        return .placed(placed)
     }
 
     /// What a run has named whose end nobody heard of.
