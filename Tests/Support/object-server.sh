@@ -105,6 +105,10 @@ rgw_enable_usage_log = false
 rgw_gc_obj_min_wait = 5
 rgw_gc_processor_period = 10
 rgw_gc_processor_max_time = 10
+# An upload whose gateway was killed while it completed it is locked for seconds, not for ten minutes.
+rgw_mp_lock_max_time = 15
+# A day of a lifecycle rule has so many seconds; -1: a day's.
+rgw_lc_debug_interval = ${HAUL_LIFECYCLE_DAY:--1}
 CONF
     export CEPH_ARGS='' CEPH_CONF=$D/ceph.conf
     {

@@ -170,11 +170,16 @@ extension ObjectPartial {
         case fenced
     }
 
+    /// A server that is asked again and again to complete an upload. Ceph keeps a lock of ten minutes on one whose gateway died while
+    /// it was completed: to wait costs less than to fetch the file again.
+    private static let completion = (tries: 5, patience: Duration.seconds(660), longest: Duration.seconds(10))
+
     /// Completes the upload. HEAD has the last word.
     private func assemble(_ upload: String, _ key: String, _ size: Int64) async throws(TransferError) -> Assembly {
         let etags = state.withLock { $0.etags }
         let isHidden = state.withLock { $0.journal.isHidden }
-        for attempt in 1...5 {
+        let deadline = ContinuousClock.now + Self.completion.patience
+        for attempt in 1... {
             if try await !isListed(upload, key, etags) {
                 return try await verdict(key, size).map(Assembly.placed) ?? .fenced
             }
@@ -203,10 +208,12 @@ extension ObjectPartial {
             case .denied, .noSuchBucket: throw refusal!.error
             default: break
             }
-            if attempt == 5 {
+            let isBusy = refusal.map { $0.status >= 500 } ?? false
+            guard attempt < Self.completion.tries || isBusy && ContinuousClock.now < deadline else {
                 throw refusal?.error ?? .failed(Failure(.io, "the object store does not complete an upload"))
             }
-            do { try await Task.sleep(for: .milliseconds(200 << attempt)) } catch { throw .cancelled }
+            let pause = min(Self.completion.longest, .milliseconds(100 << min(attempt, 10)))
+            do { try await Task.sleep(for: pause) } catch { throw .cancelled }
         }
         return .fenced
     }

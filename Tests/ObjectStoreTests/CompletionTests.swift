@@ -1,0 +1,103 @@
+import Foundation
+import HaulContract
+import HaulHTTP
+import HaulStorage
+import HaulTestSupport
+import Testing
+
+@testable import HaulObjectStore
+
+/// A server that does not complete an upload at once.
+@Suite struct CompletionTests {
+    /// As much of an object store as one file of two parts needs. It refuses to complete so often.
+    private final class Server: Sendable {
+        private struct State {
+            var mark: [(String, String)] = []
+            var parts: [(number: String, etag: String)] = []
+            var owner: [UInt8] = []
+            var isWhole = false
+            var refusals: Int
+        }
+
+        private let state: Shared<State>
+        let origin: OriginServer
+
+        init(refusals: Int, size: Int64) throws {
+            let state = Shared(State(refusals: refusals))
+            self.state = state
+            origin = try OriginServer { request in
+                var reply = OriginReply(404)
+                state.change { reply = Self.reply(request, size, &$0) }
+                return reply
+            }
+        }
+
+        var refusals: Int { state.value.refusals }
+        var isWhole: Bool { state.value.isWhole }
+
+        private static func reply(_ request: OriginRequest, _ size: Int64, _ state: inout State) -> OriginReply {
+            let isOfUpload = request.path.contains("uploadId=")
+            switch request.method {
+            case "HEAD" where state.isWhole:
+                var reply = OriginReply(headers: state.mark)
+                reply.body = .file(FileBytes(seed: 1, count: size), 0..<size)
+                return reply
+            case "GET" where isOfUpload:
+                let parts = state.parts.map {
+                    "<Part><PartNumber>\($0.number)</PartNumber><ETag>\($0.etag)</ETag><Size>1</Size></Part>"
+                }
+                return text("<ListPartsResult>\(parts.joined())</ListPartsResult>")
+            case "GET": return OriginReply(body: state.owner)
+            case "PUT":
+                if request.path.hasSuffix("/owner") { state.owner = request.body.bytes }
+                let md5 = request.headers["content-md5"].flatMap { Data(base64Encoded: $0) } ?? Data()
+                let etag = Array(md5).hexadecimal
+                if let number = request.path.firstMatch(of: /partNumber=(\d+)/)?.1 {
+                    state.parts.append((String(number), etag))
+                }
+                return OriginReply(headers: [("ETag", "\"\(etag)\"")])
+            case "POST" where isOfUpload:
+                guard state.refusals == 0 else {
+                    state.refusals -= 1
+                    // radosgw's, after its gateway was killed.
+                    return text("<Error><Code>InternalError</Code><Message>in progress</Message></Error>", 500)
+                }
+                state.isWhole = true
+                return text("<CompleteMultipartUploadResult/>")
+            case "POST":
+                state.mark = ["haul-job", "haul-generation", "haul-time"].map {
+                    ("x-amz-meta-" + $0, request.headers["x-amz-meta-" + $0] ?? "")
+                }
+                return text("<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>")
+            default: return OriginReply(404)
+            }
+        }
+
+        private static func text(_ text: String, _ status: Int = 200) -> OriginReply {
+            OriginReply(status, body: Array(text.utf8))
+        }
+    }
+
+    @Test("an upload that a server is long in completing costs no byte") func patience() async throws {
+        let file = FileBytes(seed: 1, count: 9 << 20)
+        let server = try Server(refusals: 5, size: file.count)
+        let address = try BucketAddress("s3://films", endpoint: "http://127.0.0.1:\(server.origin.port)")
+        let environment = ["AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"]
+        let store = ObjectStore(address, environment: { environment[$0] }, isThere: { _ in false })
+        let request = FileRequest(
+            key: String(repeating: "b", count: 40), run: "1", isNew: true, path: "film", ifExists: .reuse,
+            completed: nil, lease: RunLease(isHeld: { true }, confirm: { true }))
+        let partial = store.begin(request, generation: "1", suggested: "x")
+        try await partial.open(total: file.count, hashing: nil, with: [])
+        let sink = partial.sink(at: 0) { true }
+        try await feed(file.all, to: sink)
+        try await sink.finish()
+        let outcome = try await partial.commit(
+            WholeFile(size: file.count, checksum: nil, authority: "the job", lastModified: nil))
+        guard case .stored(let stored) = outcome else {
+            Issue.record("\(outcome)")
+            return
+        }
+        #expect(stored.bytes == file.count && server.isWhole && server.refusals == 0)
+    }
+}
