@@ -6,7 +6,7 @@ Requests with a session token are checked for it and for their time, and signed 
 credentials can end, and the store's clock can be another's. All others reach the store as they are.
 
 `/-/credentials` is a container's service of credentials. `/-/spoil/KIND` spoils what comes next, and tells how many requests that
-were, after some seconds at most. `/-/late/SECONDS` is added to the time that all answers tell.
+were, after some seconds at most. `/-/requests` counts what came, and `/-/refused` what the store refused with 403, by kind. `/-/late/SECONDS` is added to the time that all answers tell.
 """
 import calendar
 import email.utils
@@ -34,6 +34,7 @@ class State:
     offset = 0
     # Kinds that wait for a request, and how many requests each has met.
     armed, met = {}, {}
+    requests, refused = {}, {}
 
 
 class Cut(Exception):
@@ -113,6 +114,10 @@ class Handler(BaseHTTPRequestHandler):
         self.left = int(self.headers.get("Content-Length") or 0)
         is_complete = self.command == "POST" and "uploadId=" in query
         is_part = self.command == "PUT" and "partNumber=" in query
+        words = [name for name in ("uploads", "partNumber", "uploadId", "list-type") if name + "=" in query]
+        with lock:
+            self.kind = " ".join([self.command, *words[:1]])
+            State.requests[self.kind] = State.requests.get(self.kind, 0) + 1
         refusal = self.refusal()
         if refusal:
             return self.refuse(*refusal)
@@ -129,6 +134,9 @@ class Handler(BaseHTTPRequestHandler):
             return self.refuse(500 if fault == "500" else 200, "InternalError")
         self.send_body()
         answer = self.store.getresponse()
+        if answer.status == 403:
+            with lock:
+                State.refused[self.kind] = State.refused.get(self.kind, 0) + 1
         if fault in ("500", "error in a 200", "404 after Complete"):
             answer.read()
             return self.refuse(*{"500": (500, "InternalError"), "error in a 200": (200, "InternalError"),
@@ -243,6 +251,8 @@ class Handler(BaseHTTPRequestHandler):
             end = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 3600))
             return self.answer(200, "application/json", json.dumps({
                 "AccessKeyId": KEY, "SecretAccessKey": SECRET, "Token": f"token-{State.token}", "Expiration": end}))
+        if name in ("requests", "refused"):
+            return self.answer(200, "application/json", json.dumps(getattr(State, name)))
         if name == "late":
             State.late = int(value)
         self.answer(200, "text/plain", str(spoil(value) if name == "spoil" else 0))

@@ -26,7 +26,7 @@ class Job:
 class Ledger:
     def __init__(self, topology, store, lease):
         self.topology, self.store, self.lease = topology, store, lease
-        self.lock = threading.Lock()
+        self.lock, self.looking = threading.Lock(), threading.Lock()
         self.jobs, self.wrong, self.ahead = {}, [], []
         self.events, self.samples = Counter(), 0
         self.lost_with, self.redis_faults = {}, []
@@ -102,9 +102,13 @@ class Ledger:
             self.ahead += ahead
 
     def verify(self, job):
-        if not self.store.is_right(job):
-            self.wrong.append(f"{job.id}: {job.path} is not what the origin has")
-        job.verified = True
+        # Whoever looks at a large file takes it away: one at a time.
+        with self.looking:
+            if job.verified and job.size > 1 << 20:
+                return
+            if not self.store.is_right(job):
+                self.wrong.append(f"{job.id}: {job.path} is not what the origin has")
+            job.verified = True
 
     # At the end.
 

@@ -1,4 +1,5 @@
 """As much of S3 as the ledger and the proxy need: signatures (version 4), and one blocking connection."""
+import base64
 import hashlib
 import hmac
 import http.client
@@ -40,16 +41,19 @@ class S3:
     def __init__(self, host, timeout=30):
         self.host, self.timeout, self.connection = host, timeout, None
 
-    def ask(self, method, key="", query=()):
+    def ask(self, method, key="", query=(), body=b""):
         """The status and the answer's header fields and body."""
         path = f"/{BUCKET}" + ("/" + urllib.parse.quote(key, safe="/-_.~") if key else "")
         text = "&".join(f"{encode(name)}={encode(str(value))}" for name, value in query)
         headers = {"host": self.host, "x-amz-content-sha256": UNSIGNED, "x-amz-date": amazon_time(time.time())}
+        if body:
+            headers["content-md5"] = base64.b64encode(hashlib.md5(body).digest()).decode()
         headers["authorization"] = authorization(method, path, text, headers, sorted(headers))
         try:
             if self.connection is None:
                 self.connection = http.client.HTTPConnection(self.host, timeout=self.timeout)
-            self.connection.request(method, path + ("?" + text if text else ""), headers=headers)
+            self.connection.request(method, path + ("?" + text if text else ""), body=body or None,
+                                    headers=headers)
             answer = self.connection.getresponse()
             return answer.status, answer.headers, answer.read()
         except (OSError, http.client.HTTPException) as error:
