@@ -4,6 +4,8 @@ import HaulMetrics
 import Synchronization
 
 /// What is counted and measured of one queue as this worker serves it.
+///
+/// More than eight stored properties: one for each metric, so that who counts names it and looks nothing up.
 final class QueueFigures: Sendable {
     /// How a run ended, and with which error.
     private struct End: Hashable {

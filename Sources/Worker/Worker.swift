@@ -10,12 +10,14 @@ package import Logging
 import Synchronization
 
 /// A worker: takes jobs from its queues into its slots, and hands back what it holds when it is told to end.
+///
+/// It has ten stored properties because it joins what the rooms beneath it give; each has its own file. Of its own it knows only
+/// whether it is to end.
 package final class Worker: Sendable {
     private let configuration: WorkerConfiguration
     private let log: Logger
     private let slots: Slots
-    private let attendants: [QueueAttendant]
-    private let order: Mutex<QueueOrder>
+    private let queues: QueueLine
     private let store: any Store
     private let runner: JobRunner
     private let isDraining = Mutex(false)
@@ -23,10 +25,6 @@ package final class Worker: Sendable {
     /// nil: the page tells of this worker alone.
     private let exporter: QueueExporter?
     private let downloads: Downloads
-    private let engine: TransferEngine
-    private let hosts: HostLimits
-    /// As it was taken last.
-    private let current: Mutex<WorkerConfiguration>
 
     /// So many jobs are claimed at once.
     private static let largestBatch = 16
@@ -34,49 +32,30 @@ package final class Worker: Sendable {
     /// Opens the root. Throws `Failure` with a sentence about what is wrong with it, with the operator's authorities or proxy.
     package init(_ configuration: WorkerConfiguration, log: Logger) throws(Failure) {
         self.configuration = configuration
-        current = Mutex(configuration)
         var log = log
         log[metadataKey: "worker"] = .string(configuration.name)
         self.log = log
-        if let file = configuration.certificateAuthorities { try CertificateStore.check(file) }
-        try configuration.clientCertificate?.check()
-        if let proxy = configuration.proxy { try TransferEngine.check(proxy: proxy) }
+        try Downloads.check(configuration)
         store = try Stores.open(configuration, log)
-        var engine = TransferEngine.Configuration()
-        engine.policy = configuration.addressPolicy
-        engine.proxy = configuration.proxy
-        engine.userAgent = "Haul/\(Version.text)"
-        engine.certificateAuthorities = configuration.certificateAuthorities
-        engine.clientCertificate = configuration.clientCertificate
-        let transfers = TransferEngine(configuration: engine)
-        let hosts = HostLimits(most: configuration.connectionsPerHost)
-        var context = DownloadContext(
-            store: store, engine: transfers, hosts: hosts, connections: configuration.connections,
-            connectTimeout: configuration.connectTimeout, stallTimeout: configuration.stallTimeout)
-        context.limit = configuration.limitRate.map { TokenBucket(bytesPerSecond: $0) }
-        context.maximumSize = configuration.maximumSize
-        let downloads = Downloads(context)
-        self.downloads = downloads
-        (self.engine, self.hosts) = (transfers, hosts)
+        downloads = Downloads(configuration, into: store)
         runner = JobRunner(
-            activities: Activities(
-                Self.makers(downloads).filter { configuration.kinds?.contains($0.key) ?? true }),
-            lease: configuration.policy.lease, store: store.id)
+            activities: downloads.activities(of: configuration.kinds), lease: configuration.policy.lease,
+            store: store.id)
         slots = Slots(limit: configuration.slots)
         var identity = WorkerIdentity(name: configuration.name, store: store.id)
         if let place = HostProcess.place, let process = HostProcess.current {
             (identity.place, identity.process) = (place, "\(identity.instance) \(process.text)")
         }
         let registry = MetricsRegistry(Metric.ofWorker)
-        attendants = configuration.queues.enumerated().map { [store, identity, log] index, queue in
+        let attendants = configuration.queues.enumerated().map { [store, identity, log] index, queue in
             QueueAttendant(
                 index: index, name: queue.name, identity: identity, configuration: configuration,
                 store: store, log: log, registry: registry)
         }
-        order = Mutex(QueueOrder(weights: configuration.queues.map(\.weight)))
+        queues = QueueLine(attendants, weights: configuration.queues.map(\.weight))
         figures = WorkerFigures(
             name: configuration.name, registry: registry, slots: slots, attendants: attendants, store: store,
-            engine: transfers, hosts: hosts)
+            engine: downloads.engine, hosts: downloads.hosts)
         exporter =
             configuration.exportsQueues
             ? QueueExporter(
@@ -86,37 +65,15 @@ package final class Worker: Sendable {
         if let exporter { registry.collect { await exporter.add(to: &$0) } }
     }
 
-    /// The table from a job's kind to what does it.
-    private static func makers(_ downloads: Downloads) -> [Job.Kind: Activities.Maker] {
-        [
-            .download: { Download($0, context: downloads.context) },
-            .request: { Call($0, context: downloads.context) },
-        ]
-    }
-
     /// Takes what may change while it works, and reads certificates anew. Throws a sentence if these cannot be used, with nothing
     /// taken. Returns the names of what was taken, and of what else has changed, which only another process can take.
     package func take(_ new: WorkerConfiguration) async throws(Failure) -> (taken: [String], left: [String]) {
-        if let file = new.certificateAuthorities { try CertificateStore.check(file) }
-        try new.clientCertificate?.check()
-        let old = current.withLock { current in
-            defer { current = current.taking(new) }
-            return current
-        }
+        let result = try await downloads.take(new)
         slots.setLimit(new.slots)
-        hosts.setMost(new.connectionsPerHost)
-        downloads.change { context in
-            if let limit = context.limit, let rate = new.limitRate {
-                limit.setRate(bytesPerSecond: rate)
-            } else {
-                context.limit = new.limitRate.map { TokenBucket(bytesPerSecond: $0) }
-            }
-            context.connections = new.connections
-            context.maximumSize = new.maximumSize
-        }
-        await engine.trust(new.certificateAuthorities, showing: new.clientCertificate)
-        return (old.changes(to: old.taking(new)), old.taking(new).changes(to: new))
+        return result
     }
+
+    private var attendants: [QueueAttendant] { queues.attendants }
 
     /// What it tells of itself over HTTP.
     package var page: WorkerPage { WorkerPage(figures) }
@@ -135,7 +92,7 @@ package final class Worker: Sendable {
                 "this system has no certificate authorities: no https server can be trusted (install ca-certificates)")
         }
         Stores.tell(of: store, log)
-        if await trouble() != nil { waitForRoot() }
+        if await store.trouble() != nil { waitForRoot() }
         log.info(
             "working",
             metadata: [
@@ -192,7 +149,7 @@ package final class Worker: Sendable {
             let most = min(batch, slots.free)
             let claims = await attendant.wait(most: max(1, most))
             batch = claims.count < most ? 1 : min(2 * batch, Self.largestBatch)
-            order.withLock { $0.note(attendant.index, wasEmpty: claims.isEmpty) }
+            queues.note(attendant, wasEmpty: claims.isEmpty)
             var left = claims[...]
             while let claim = left.first, !isDraining.withLock({ $0 }), slots.take() {
                 // Nobody takes it any more from the moment at which the worker is told to end.
@@ -227,8 +184,7 @@ package final class Worker: Sendable {
     ) async -> TakenJob? {
         let (attendant, claim) = (taken.attendant, taken.claim)
         if end.isParked { waitForRoot() }
-        var generator = SystemRandomNumberGenerator()
-        let drawn = order.withLock { $0.draw(using: &generator) }
+        let drawn = queues.draw()
         let goesOn = !isDraining.withLock { $0 } && !slots.isShut
         guard let runEnd = end.runEnd else {
             attendant.forget(claim.run)
@@ -236,12 +192,11 @@ package final class Worker: Sendable {
             if let activity = end.activity {
                 unlinks.addTask { await attendant.leftovers.cleanUp(claim.run, activity, after: nil) }
             }
-            return goesOn ? await claimNext(drawn) : nil
+            return goesOn ? await queues.claimNext(drawn) : nil
         }
         let sent = ContinuousClock.now
         // The next job comes with the same command, if this queue is the one to be asked first.
-        let asksHere = order.withLock { $0.candidates(in: drawn) }.first == attendant.index || attendants.count == 1
-        let reply = await attendant.settle(runEnd, wantsNext: goesOn && asksHere)
+        let reply = await attendant.settle(runEnd, wantsNext: goesOn && queues.asksFirst(attendant, in: drawn))
         let result: RunResult =
             reply.isOurs ? .settled(runEnd.settlement) : attendant.isOutOfTime ? .unsettled : .fenced
         if case .fenced = result { attendant.journal.fenced(claim, end.job) }
@@ -256,22 +211,11 @@ package final class Worker: Sendable {
             if isSoon { await cleanUp() } else { unlinks.addTask(operation: cleanUp) }
         }
         if let next = reply.next {
-            order.withLock { $0.note(attendant.index, wasEmpty: false) }
+            queues.note(attendant, wasEmpty: false)
             return TakenJob(attendant: attendant, claim: next, sent: sent)
         }
-        if reply.isEmpty { order.withLock { $0.note(attendant.index, wasEmpty: true) } }
-        return goesOn ? await claimNext(drawn) : nil
-    }
-
-    /// The next job of any queue, in the order drawn; queues that were empty a moment ago are not asked.
-    private func claimNext(_ drawn: [Int]) async -> TakenJob? {
-        for index in order.withLock({ $0.candidates(in: drawn) }) {
-            let sent = ContinuousClock.now
-            let (claim, isEmpty) = await attendants[index].claimNow()
-            order.withLock { $0.note(index, wasEmpty: isEmpty) }
-            if let claim { return TakenJob(attendant: attendants[index], claim: claim, sent: sent) }
-        }
-        return nil
+        if reply.isEmpty { queues.note(attendant, wasEmpty: true) }
+        return goesOn ? await queues.claimNext(drawn) : nil
     }
 
     /// That the disk is full, or the root cannot be written, is no failure of any job: no more of them until it is over.
@@ -279,18 +223,14 @@ package final class Worker: Sendable {
         guard !slots.isShut else { return }
         slots.setShut(true)
         Task {
-            let why = await trouble() ?? "no room for this file"
+            let why = await store.trouble() ?? "no room for this file"
             log.warning("no more jobs are taken for now", metadata: ["why": "\(why)", "root": "\(store.name)"])
             repeat {
                 try? await Task.sleep(for: .seconds(2))
-            } while await trouble() != nil && !isDraining.withLock { $0 }
+            } while await store.trouble() != nil && !isDraining.withLock { $0 }
             slots.setShut(false)
             log.info("the root can be written: taking jobs")
         }
-    }
-
-    private func trouble() async -> String? {
-        await store.trouble()
     }
 
     // MARK: The end

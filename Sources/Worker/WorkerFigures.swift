@@ -9,6 +9,8 @@ import HaulStorage
 import Synchronization
 
 /// What a worker tells of itself to whoever scrapes it or looks whether it is well.
+///
+/// More than eight stored properties: the parts of the worker that it asks, each only when somebody looks.
 final class WorkerFigures: Sendable {
     enum Phase { case starting, working, ending }
 

@@ -1,0 +1,40 @@
+import Synchronization
+
+/// The queues of this worker, and which of them a slot asks for its next job.
+final class QueueLine: Sendable {
+    let attendants: [QueueAttendant]
+    private let order: Mutex<QueueOrder>
+
+    /// `weights` has an entry for each attendant, nil where none was given.
+    init(_ attendants: [QueueAttendant], weights: [Int?]) {
+        self.attendants = attendants
+        order = Mutex(QueueOrder(weights: weights))
+    }
+
+    /// All queues in the order in which a slot is to look for its next job.
+    func draw() -> [Int] {
+        var generator = SystemRandomNumberGenerator()
+        return order.withLock { $0.draw(using: &generator) }
+    }
+
+    /// Whether a slot that drew this order asks `attendant` before all others.
+    func asksFirst(_ attendant: QueueAttendant, in drawn: [Int]) -> Bool {
+        attendants.count == 1 || order.withLock { $0.candidates(in: drawn) }.first == attendant.index
+    }
+
+    /// Notes what a queue answered: whether it had nothing to give.
+    func note(_ attendant: QueueAttendant, wasEmpty: Bool) {
+        order.withLock { $0.note(attendant.index, wasEmpty: wasEmpty) }
+    }
+
+    /// The next job of any queue, in the order drawn. Queues that were empty a moment ago are not asked.
+    func claimNext(_ drawn: [Int]) async -> TakenJob? {
+        for index in order.withLock({ $0.candidates(in: drawn) }) {
+            let (attendant, sent) = (attendants[index], ContinuousClock.now)
+            let (claim, isEmpty) = await attendant.claimNow()
+            note(attendant, wasEmpty: isEmpty)
+            if let claim { return TakenJob(attendant: attendant, claim: claim, sent: sent) }
+        }
+        return nil
+    }
+}
