@@ -66,7 +66,7 @@ struct WorkerCommand: AsyncParsableCommand {
     @Flag(help: "Print the settings, and where each comes from, and end.") var printConfig = false
 
     func run() async throws {
-        let configuration = try configuration()
+        let configuration = try configured()
         let address = try address()
         if printConfig { return try printSettings() }
         let output = LogOutput(descriptor: STDERR_FILENO)
@@ -83,7 +83,7 @@ struct WorkerCommand: AsyncParsableCommand {
             worker, log: log, output: output, grace: configuration.graceTime, address: address
         ) {
             let arguments = try Settings.complete(Array(CommandLine.arguments.dropFirst()))
-            return try Self.reading(arguments).configuration()
+            return try Self.reading(arguments).configured()
         }.run()
     }
 
@@ -109,124 +109,5 @@ struct WorkerCommand: AsyncParsableCommand {
     private func printSettings() throws {
         guard let settings = Settings.ofThisProcess, let table = OptionTable(of: "worker") else { return }
         Terminal.write(PrintedSettings.text(of: settings, table))
-    }
-
-    private func configuration() throws -> WorkerConfiguration {
-        var common = CommonOptions()
-        common.redis = redis
-        common.queue = nil
-        common.json = false
-        let url = try common.url()
-        var result = try configuration(url, name: name ?? "\(Host.name)-\(Host.processID)")
-        guard JobField.isID(result.name) else {
-            throw ExitStatus.because(.usage, "--name must be 1 to 128 of the characters A-Z a-z 0-9 . _ : -")
-        }
-        result.queues = try (queue.isEmpty ? [CommonOptions.environment("HAUL_QUEUE") ?? "default"] : queue).map(
-            Self.queue)
-        guard Set(result.queues.map(\.name)).count == result.queues.count else {
-            throw ExitStatus.because(.usage, "--queue names a queue twice: give it once, with a weight if need be")
-        }
-        if slots == "unlimited" {
-            result.slots = nil
-        } else {
-            guard let count = Int(slots), count > 0 else {
-                throw ExitStatus.because(.usage, "--slots must be 1 or more, or unlimited")
-            }
-            result.slots = count
-        }
-        result.kinds = try kinds.map { text in
-            try text.split(separator: ",").map { word in
-                guard let kind = Job.Kind(rawValue: String(word)) else {
-                    let known = Job.Kind.allCases.map(\.rawValue).joined(separator: ", ")
-                    throw ExitStatus.because(.usage, "--kinds wants some of \(known), with commas between them")
-                }
-                return kind
-            }
-        }
-        if result.kinds?.isEmpty == true { throw ExitStatus.because(.usage, "--kinds wants at least one kind") }
-        result.durability = durability
-        result.fileMode = try fileMode.map { text in
-            guard let mode = UInt32(text, radix: 8), mode <= 0o777 else {
-                throw ExitStatus.because(.usage, "--file-mode wants permissions in octal, 0 to 0777, not \"\(text)\"")
-            }
-            return mode
-        }
-        result.keepsRemoteTime = remoteTime
-        let networks = try allowAddress.map { text in
-            guard let network = Network(text) else {
-                throw ExitStatus.because(
-                    .usage, "--allow-address wants an address or a network like 10.0.0.0/8, not \"\(text)\"")
-            }
-            return network
-        }
-        result.addressPolicy = .restricted(allowPrivate: allowPrivate, allowed: networks)
-        guard lease >= 2, lease <= 3600 else {
-            throw ExitStatus.because(.usage, "--lease must be from 2 to 3600 seconds")
-        }
-        result.policy.lease = .seconds(lease)
-        guard grace >= 0, grace <= 3600 else {
-            throw ExitStatus.because(.usage, "--grace must be from 0 to 3600 seconds")
-        }
-        result.graceTime = .seconds(grace)
-        guard (0...100).contains(settleReplicas) else {
-            throw ExitStatus.because(.usage, "--settle-replicas must be from 0 to 100")
-        }
-        result.settleReplicas = settleReplicas
-        let sizes = 1...JobField.largest
-        guard [limitRate, maxFileSize].compactMap(\.self).allSatisfy({ sizes.contains($0.bytes) }) else {
-            throw ExitStatus.because(.usage, "--limit-rate and --max-file-size must be whole numbers, 1 or more")
-        }
-        guard (0...JobField.largest).contains(keepFree.bytes) else {
-            throw ExitStatus.because(.usage, "--keep-free must be a whole number, 0 or more")
-        }
-        result.keptFree = keepFree.bytes
-        result.limitRate = limitRate?.bytes
-        guard (1...16).contains(connections), connectionsPerHost >= 1 else {
-            throw ExitStatus.because(
-                .usage, "--connections must be from 1 to 16, and --connections-per-host 1 or more")
-        }
-        result.connections = connections
-        result.connectionsPerHost = connectionsPerHost
-        result.proxy = proxy ?? CommonOptions.environment("HAUL_PROXY")
-        result.certificateAuthorities = certificates
-        result.clientCertificate = client.certificate
-        result.maximumSize = maxFileSize?.bytes
-        guard http != nil || !exportQueues else {
-            throw ExitStatus.because(.usage, "--export-queues wants --http as well: the address to serve them at")
-        }
-        result.exportsQueues = exportQueues
-        return result
-    }
-
-    /// With the place that downloads go to.
-    private func configuration(_ redis: RedisURL, name: String) throws -> WorkerConfiguration {
-        switch (root, store) {
-        case (let root?, nil): return WorkerConfiguration(redis: redis, root: root, name: name)
-        case (nil, let store?):
-            var result = WorkerConfiguration(redis: redis, bucket: try bucket.address(of: store), name: name)
-            guard (64 << 20...1 << 40).contains(storeMemory.bytes) else {
-                throw ExitStatus.because(.usage, "--store-memory must be 64M or more")
-            }
-            result.storeMemory = Int(storeMemory.bytes)
-            return result
-        case (nil, nil):
-            throw ExitStatus.because(
-                .usage,
-                "a worker needs --root, the directory that downloads go to, or --store, a bucket of an object store")
-        default: throw ExitStatus.because(.usage, "--root and --store are two places for downloads: give one")
-        }
-    }
-
-    private static func queue(_ text: String) throws -> (name: QueueName, weight: Int?) {
-        let parts = text.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
-        guard let name = QueueName(String(parts[0])) else {
-            throw ExitStatus.because(
-                .usage, "\"\(parts[0])\" is no queue's name: 1 to 64 of the characters A-Z a-z 0-9 . _ -")
-        }
-        guard parts.count > 1 else { return (name, nil) }
-        guard let weight = Int(parts[1]), (1...1000).contains(weight) else {
-            throw ExitStatus.because(.usage, "the weight of the queue \(name) must be a whole number from 1 to 1000")
-        }
-        return (name, weight)
     }
 }

@@ -9,21 +9,6 @@ import Synchronization
 
 /// One download of `haul get`, from its record to its end: as many attempts as it takes.
 final class GetRun: Sendable {
-    /// What a bar shows.
-    struct View: Sendable {
-        enum Phase: Sendable {
-            case waiting(String)
-            case running
-            case retrying(at: ContinuousClock.Instant, why: String)
-        }
-
-        var phase = Phase.waiting("in line")
-        var name: String
-        var progress = ActivityProgress()
-        /// It waits for its host's turn.
-        var isHeld = false
-    }
-
     private struct State {
         var view: View
         var activity: Download?
@@ -107,32 +92,10 @@ final class GetRun: Sendable {
             let (download, outcome) = await attempt(standing, store, isNew: isNew)
             isNew = false
             let failure: Failure
-            switch outcome {
-            case .completed(let file, _, let isUnchanged):
-                return await complete(download, file, standing, isUnchanged: isUnchanged)
-            // No download ends as answered.
-            case .stopped, .answered:
-                await keep(download)
-                return GetResult(end: .stopped)
-            case .fenced: failure = Failure(.io, "another program has taken or removed the partial file", isFinal: true)
-            case .parked(let why):
-                let reason =
-                    await store.trouble()?.replacing("the root ", with: "it ")
-                    ?? (why == "disk" ? "the disk has no room for this file" : why)
-                failure = Failure(
-                    .io, "\(item.root): \(reason); when that is mended, the same command continues", isFinal: true)
-            case .failed(let error):
-                if let left = standing.takeUnfinished() {
-                    switch await goOn(from: left, in: store) {
-                    case nil: continue
-                    case .cancelled: return GetResult(end: .stopped)
-                    case .noSpace:
-                        failure = Failure(.io, "the disk has no room for a copy of \(left.file.file)", isFinal: true)
-                    case .failed(let trouble): failure = trouble
-                    }
-                } else {
-                    failure = error
-                }
+            switch await step(after: outcome, of: download, standing, store) {
+            case .end(let result): return result
+            case .again: continue
+            case .failed(let error): failure = error
             }
             await keep(download)
             let retries = settings.retries(
@@ -159,6 +122,44 @@ final class GetRun: Sendable {
             state.withLock { $0.view.phase = .retrying(at: .now + wait, why: failure.code.rawValue) }
             try? await Task.sleep(for: wait)
             if Task.isCancelled { return GetResult(end: .stopped) }
+        }
+    }
+
+    /// What comes after an attempt. `.failed` is yet to be weighed.
+    private enum Step {
+        case end(GetResult)
+        case again
+        case failed(Failure)
+    }
+
+    private func step(
+        after outcome: ActivityOutcome, of download: Download, _ standing: StandingFile, _ store: FileStore
+    ) async -> Step {
+        switch outcome {
+        case .completed(let file, _, let isUnchanged):
+            return .end(await complete(download, file, standing, isUnchanged: isUnchanged))
+        // No download ends as answered.
+        case .stopped, .answered:
+            await keep(download)
+            return .end(GetResult(end: .stopped))
+        case .fenced:
+            return .failed(Failure(.io, "another program has taken or removed the partial file", isFinal: true))
+        case .parked(let why):
+            let reason =
+                await store.trouble()?.replacing("the root ", with: "it ")
+                ?? (why == "disk" ? "the disk has no room for this file" : why)
+            return .failed(
+                Failure(
+                    .io, "\(item.root): \(reason); when that is mended, the same command continues", isFinal: true))
+        case .failed(let error):
+            guard let left = standing.takeUnfinished() else { return .failed(error) }
+            switch await goOn(from: left, in: store) {
+            case nil: return .again
+            case .cancelled: return .end(GetResult(end: .stopped))
+            case .noSpace:
+                return .failed(Failure(.io, "the disk has no room for a copy of \(left.file.file)", isFinal: true))
+            case .failed(let trouble): return .failed(trouble)
+            }
         }
     }
 
@@ -296,22 +297,7 @@ final class GetRun: Sendable {
             return state.record.map { $0.isOpen || $0.completed != nil } ?? false
         }
         if isContinuable { await save(isDurable: false) } else { await journal.remove(item.key) }
-        return GetResult(end: .failed(explained(failure)))
-    }
-
-    /// In the words of somebody who knows what was typed.
-    private func explained(_ failure: Failure) -> Failure {
-        var failure = failure
-        if failure.code == .fileExists, !failure.isFinal {
-            failure.message =
-                "\(view.name) came while this was under way: choose --if-exists overwrite or rename, and it goes on"
-        }
-        if failure.code == .tls {
-            if item.isSchemeAssumed { failure.message += " (the URL has no scheme, so https was meant)" }
-            if failure.message.contains("certificate") { failure.message += "; --ca FILE trusts one more authority" }
-        }
-        if failure.code == .http(401) { failure.message += "; -u USER, --bearer or --netrc give them" }
-        return failure
+        return GetResult(end: .failed(item.explained(failure, of: view.name)))
     }
 
     private func result(

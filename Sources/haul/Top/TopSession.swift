@@ -3,6 +3,8 @@ import HaulContract
 import HaulRedis
 
 /// `haul top` as long as it runs: joins the keys, the readings of Redis, and the screen. Readings never hold up a key.
+///
+/// More than eight stored properties: it is where they meet. What is shown and what keys do is decided in `TopModel`, a value.
 final class TopSession {
     private enum Input: Sendable {
         case screen(FullScreen.Input)

@@ -28,88 +28,106 @@ struct Follower {
         case look, draw
     }
 
+    /// What is known of the jobs so far.
+    private struct Course {
+        var display: WatchDisplay
+        /// Whose end has not been seen.
+        var open: Set<String>
+        var hasFailed = false
+        /// It was said that no events come.
+        var isInterrupted = false
+        var isServed: Bool
+    }
+
     /// Throws `.jobFailed` at the end if a job failed or was cancelled.
     func follow() async throws {
-        var isServed = await tellService(before: true)
+        let isServed = await tellService(before: true)
         Terminal.isFollowing.store(true, ordering: .relaxed)
-        var display = WatchDisplay(isTerminal: !json && Terminal.isInteractive, names: urls)
-        var open = Set(ids)
-        var hasFailed = false
-        var isInterrupted = false
-        let subscription = queue.events(of: ids.isEmpty ? nil : ids)
+        var course = Course(
+            display: WatchDisplay(isTerminal: !json && Terminal.isInteractive, names: urls), open: Set(ids),
+            isServed: isServed)
         // Old events are dropped where nobody reads what is printed. The hashes tell the ends.
         let (inputs, feed) = AsyncStream<Input>.makeStream(bufferingPolicy: .bufferingNewest(100_000))
-        let reader = Task { for await element in subscription { feed.yield(.element(element)) } }
-        let clock = Task {
-            while !Task.isCancelled {
-                try? await Task.sleep(for: .seconds(2))
-                feed.yield(.look)
-            }
-        }
-        let interval = json ? nil : Optional(display.interval)
-        let painter = Task {
-            while let interval, !Task.isCancelled {
-                try? await Task.sleep(for: interval)
-                feed.yield(.draw)
-            }
-        }
-        defer {
-            reader.cancel()
-            clock.cancel()
-            painter.cancel()
-        }
+        let subscription = queue.events(of: ids.isEmpty ? nil : ids)
+        var sources = [
+            Task { for await element in subscription { feed.yield(.element(element)) } },
+            Self.every(.seconds(2)) { feed.yield(.look) },
+        ]
+        if !json { sources.append(Self.every(course.display.interval) { feed.yield(.draw) }) }
+        defer { for source in sources { source.cancel() } }
         for await input in inputs {
             switch input {
-            case .element(.message(_, let payload)):
-                guard let event = Event(payload) else { continue }
-                if json { Terminal.line(String(decoding: payload, as: UTF8.self)) } else { display.show(event) }
-                let isRefused = event.name == "rejected" && pushed[event.id] != nil
-                guard isRefused || event.finalState != nil else { continue }
-                open.remove(event.id)
-                if ids.contains(event.id), event.finalState != .completed { hasFailed = true }
+            case .element(.message(_, let payload)): hear(payload, &course)
             case .element(.interrupted(let error)):
                 if error.code == .authentication || error.code == .noPermission { throw ExitStatus.because(error) }
                 // Said once: what is published until the next `.subscribed` is not heard.
-                if !isInterrupted { Terminal.complain("haul: \(error.message); trying again") }
-                isInterrupted = true
-            case .draw:
-                // Names are for people: what goes wrong with them is told of the jobs themselves.
-                let unnamed = display.unnamed
-                for (id, fields) in zip(unnamed, (try? await queue.fields(["url", "path", "file"], of: unnamed)) ?? [])
-                {
-                    display.name(id, JobRow(id: id, state: .running, fields: fields).name)
-                }
-                display.draw()
-            case .element(.subscribed), .look:
-                if case .element = input { isInterrupted = false }
-                isServed = await tellService(before: isServed)
-                if ids.isEmpty, let count = try? await queue.count(in: .running) { display.note(running: count) }
-                let records = try await reaching { () throws(RedisError) in try await queue.jobs(Array(open)) }
-                for record in records where pushed[record.id].map(record.hasEnded(since:)) ?? record.hasEnded {
-                    open.remove(record.id)
-                    if record.state != .completed { hasFailed = true }
-                    if json {
-                        Terminal.line(JobView(record: record).json)
-                    } else {
-                        display.end(JobView(record: record).line, id: record.id)
-                    }
-                }
-                let unknown = open.subtracting(records.map(\.id))
-                let waited = pushed.filter { unknown.contains($0.key) }
-                for id in try await reaching({ () throws(RedisError) in try await queue.removed(waited) }) {
-                    open.remove(id)
-                    hasFailed = true
-                    if json {
-                        Terminal.line("{\"id\":\(JSON.quoted(id)),\"state\":\"removed\"}")
-                    } else {
-                        display.end("\(id)  removed", id: id)
-                    }
-                }
+                if !course.isInterrupted { Terminal.complain("haul: \(error.message); trying again") }
+                course.isInterrupted = true
+            case .draw: await draw(&course)
+            case .element(.subscribed):
+                course.isInterrupted = false
+                try await look(&course)
+            case .look: try await look(&course)
             }
-            if !ids.isEmpty, open.isEmpty { break }
+            if !ids.isEmpty, course.open.isEmpty { break }
         }
-        display.finish()
-        if hasFailed { throw ExitStatus.jobFailed }
+        course.display.finish()
+        if course.hasFailed { throw ExitStatus.jobFailed }
+    }
+
+    private static func every(_ interval: Duration, _ body: @escaping @Sendable () -> Void) -> Task<Void, Never> {
+        Task {
+            while !Task.isCancelled {
+                try? await Task.sleep(for: interval)
+                body()
+            }
+        }
+    }
+
+    private func hear(_ payload: [UInt8], _ course: inout Course) {
+        guard let event = Event(payload) else { return }
+        if json { Terminal.line(String(decoding: payload, as: UTF8.self)) } else { course.display.show(event) }
+        let isRefused = event.name == "rejected" && pushed[event.id] != nil
+        guard isRefused || event.finalState != nil else { return }
+        course.open.remove(event.id)
+        if ids.contains(event.id), event.finalState != .completed { course.hasFailed = true }
+    }
+
+    private func draw(_ course: inout Course) async {
+        // Names are for people: what goes wrong with them is told of the jobs themselves.
+        let unnamed = course.display.unnamed
+        for (id, fields) in zip(unnamed, (try? await queue.fields(["url", "path", "file"], of: unnamed)) ?? []) {
+            course.display.name(id, JobRow(id: id, state: .running, fields: fields).name)
+        }
+        course.display.draw()
+    }
+
+    /// Looks at the hashes of the jobs whose end no event has told.
+    private func look(_ course: inout Course) async throws {
+        course.isServed = await tellService(before: course.isServed)
+        if ids.isEmpty, let count = try? await queue.count(in: .running) { course.display.note(running: count) }
+        let asked = Array(course.open)
+        let records = try await reaching { () throws(RedisError) in try await queue.jobs(asked) }
+        for record in records where pushed[record.id].map(record.hasEnded(since:)) ?? record.hasEnded {
+            course.open.remove(record.id)
+            if record.state != .completed { course.hasFailed = true }
+            if json {
+                Terminal.line(JobView(record: record).json)
+            } else {
+                course.display.end(JobView(record: record).line, id: record.id)
+            }
+        }
+        let unknown = course.open.subtracting(records.map(\.id))
+        let waited = pushed.filter { unknown.contains($0.key) }
+        for id in try await reaching({ () throws(RedisError) in try await queue.removed(waited) }) {
+            course.open.remove(id)
+            course.hasFailed = true
+            if json {
+                Terminal.line("{\"id\":\(JSON.quoted(id)),\"state\":\"removed\"}")
+            } else {
+                course.display.end("\(id)  removed", id: id)
+            }
+        }
     }
 
     /// Says when nobody serves the queue, and when somebody does again. Who may not see the workers is told nothing of them.

@@ -1,0 +1,151 @@
+import HaulBus
+import HaulContract
+import HaulHTTP
+import HaulRedis
+import HaulWorker
+
+// What the options say, as a worker takes it.
+extension WorkerCommand {
+    /// Throws what is wrong with an option, as a sentence.
+    func configured() throws -> WorkerConfiguration {
+        var common = CommonOptions()
+        common.redis = redis
+        common.queue = nil
+        common.json = false
+        let url = try common.url()
+        var result = try configuration(url, name: name ?? "\(Host.name)-\(Host.processID)")
+        guard JobField.isID(result.name) else {
+            throw ExitStatus.because(.usage, "--name must be 1 to 128 of the characters A-Z a-z 0-9 . _ : -")
+        }
+        result.queues = try namedQueues()
+        result.slots = try slotCount()
+        result.kinds = try namedKinds()
+        result.durability = durability
+        result.fileMode = try permissions()
+        result.keepsRemoteTime = remoteTime
+        result.addressPolicy = .restricted(allowPrivate: allowPrivate, allowed: try networks())
+        try checkRanges()
+        result.policy.lease = .seconds(lease)
+        result.graceTime = .seconds(grace)
+        result.settleReplicas = settleReplicas
+        result.keptFree = keepFree.bytes
+        result.limitRate = limitRate?.bytes
+        result.maximumSize = maxFileSize?.bytes
+        result.connections = connections
+        result.connectionsPerHost = connectionsPerHost
+        result.proxy = proxy ?? CommonOptions.environment("HAUL_PROXY")
+        result.certificateAuthorities = certificates
+        result.clientCertificate = client.certificate
+        guard http != nil || !exportQueues else {
+            throw ExitStatus.because(.usage, "--export-queues wants --http as well: the address to serve them at")
+        }
+        result.exportsQueues = exportQueues
+        return result
+    }
+
+    private func namedQueues() throws -> [(name: QueueName, weight: Int?)] {
+        let queues = try (queue.isEmpty ? [CommonOptions.environment("HAUL_QUEUE") ?? "default"] : queue).map(
+            Self.queue)
+        guard Set(queues.map(\.name)).count == queues.count else {
+            throw ExitStatus.because(.usage, "--queue names a queue twice: give it once, with a weight if need be")
+        }
+        return queues
+    }
+
+    /// nil: as many as there are jobs.
+    private func slotCount() throws -> Int? {
+        if slots == "unlimited" { return nil }
+        guard let count = Int(slots), count > 0 else {
+            throw ExitStatus.because(.usage, "--slots must be 1 or more, or unlimited")
+        }
+        return count
+    }
+
+    private func namedKinds() throws -> [Job.Kind]? {
+        let named = try kinds.map { text in
+            try text.split(separator: ",").map { word in
+                guard let kind = Job.Kind(rawValue: String(word)) else {
+                    let known = Job.Kind.allCases.map(\.rawValue).joined(separator: ", ")
+                    throw ExitStatus.because(.usage, "--kinds wants some of \(known), with commas between them")
+                }
+                return kind
+            }
+        }
+        if named?.isEmpty == true { throw ExitStatus.because(.usage, "--kinds wants at least one kind") }
+        return named
+    }
+
+    private func permissions() throws -> UInt32? {
+        try fileMode.map { text in
+            guard let mode = UInt32(text, radix: 8), mode <= 0o777 else {
+                throw ExitStatus.because(.usage, "--file-mode wants permissions in octal, 0 to 0777, not \"\(text)\"")
+            }
+            return mode
+        }
+    }
+
+    private func networks() throws -> [Network] {
+        try allowAddress.map { text in
+            guard let network = Network(text) else {
+                throw ExitStatus.because(
+                    .usage, "--allow-address wants an address or a network like 10.0.0.0/8, not \"\(text)\"")
+            }
+            return network
+        }
+    }
+
+    private func checkRanges() throws {
+        guard lease >= 2, lease <= 3600 else {
+            throw ExitStatus.because(.usage, "--lease must be from 2 to 3600 seconds")
+        }
+        guard grace >= 0, grace <= 3600 else {
+            throw ExitStatus.because(.usage, "--grace must be from 0 to 3600 seconds")
+        }
+        guard (0...100).contains(settleReplicas) else {
+            throw ExitStatus.because(.usage, "--settle-replicas must be from 0 to 100")
+        }
+        let sizes = 1...JobField.largest
+        guard [limitRate, maxFileSize].compactMap(\.self).allSatisfy({ sizes.contains($0.bytes) }) else {
+            throw ExitStatus.because(.usage, "--limit-rate and --max-file-size must be whole numbers, 1 or more")
+        }
+        guard (0...JobField.largest).contains(keepFree.bytes) else {
+            throw ExitStatus.because(.usage, "--keep-free must be a whole number, 0 or more")
+        }
+        guard (1...16).contains(connections), connectionsPerHost >= 1 else {
+            throw ExitStatus.because(
+                .usage, "--connections must be from 1 to 16, and --connections-per-host 1 or more")
+        }
+    }
+
+    /// With the place that downloads go to.
+    private func configuration(_ redis: RedisURL, name: String) throws -> WorkerConfiguration {
+        switch (root, store) {
+        case (let root?, nil): return WorkerConfiguration(redis: redis, root: root, name: name)
+        case (nil, let store?):
+            var result = WorkerConfiguration(redis: redis, bucket: try bucket.address(of: store), name: name)
+            guard (64 << 20...1 << 40).contains(storeMemory.bytes) else {
+                throw ExitStatus.because(.usage, "--store-memory must be 64M or more")
+            }
+            result.storeMemory = Int(storeMemory.bytes)
+            return result
+        case (nil, nil):
+            throw ExitStatus.because(
+                .usage,
+                "a worker needs --root, the directory that downloads go to, or --store, a bucket of an object store")
+        default: throw ExitStatus.because(.usage, "--root and --store are two places for downloads: give one")
+        }
+    }
+
+    private static func queue(_ text: String) throws -> (name: QueueName, weight: Int?) {
+        let parts = text.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+        guard let name = QueueName(String(parts[0])) else {
+            throw ExitStatus.because(
+                .usage, "\"\(parts[0])\" is no queue's name: 1 to 64 of the characters A-Z a-z 0-9 . _ -")
+        }
+        guard parts.count > 1 else { return (name, nil) }
+        guard let weight = Int(parts[1]), (1...1000).contains(weight) else {
+            throw ExitStatus.because(.usage, "the weight of the queue \(name) must be a whole number from 1 to 1000")
+        }
+        return (name, weight)
+    }
+}
