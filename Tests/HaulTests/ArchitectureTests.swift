@@ -1,0 +1,52 @@
+import Foundation
+import HaulTestSupport
+import Testing
+
+/// docs/architecture.md says where things are. What it says is looked up.
+@Suite struct ArchitectureTests {
+    private static let repository = SchemaValidator.repository
+
+    private static func page() throws -> String {
+        try String(contentsOf: repository.appending(path: "docs/architecture.md"), encoding: .utf8)
+    }
+
+    @Test func eachFileThatThePageNamesIsThere() throws {
+        let named = try Self.page().matches(of: /`((?:[\w+.\-]+\/)+[\w+.\-]+\.[a-z]+)`/).map { String($0.1) }
+        #expect(named.count > 200)
+        for name in Set(named).sorted() {
+            let isThere = ["Sources", "."].contains { folder in
+                FileManager.default.fileExists(atPath: Self.repository.appending(path: "\(folder)/\(name)").path)
+            }
+            #expect(isThere, "\(name)")
+        }
+    }
+
+    @Test func eachRoomImportsWhatTheTableSaysAndOnlyRoomsBeneathIt() throws {
+        let rooms = try Self.page().matches(of: /\n\| `(\w+)` \| [^|]* \| ([\w, ]+) \|(?=\n)/).map { match in
+            (
+                name: String(match.1),
+                imports: match.2 == "nothing" ? [] : match.2.split(separator: ", ").map(String.init)
+            )
+        }
+        let folders = try FileManager.default.contentsOfDirectory(
+            atPath: Self.repository.appending(path: "Sources").path)
+        #expect(Set(rooms.map(\.name)) == Set(folders.filter { $0.first != "C" || $0 == "Contract" }))
+        for (place, room) in rooms.enumerated() {
+            let imported = try Self.imports(of: room.name)
+            #expect(imported == Set(room.imports), "\(room.name)")
+            #expect(imported.isSubset(of: rooms[(place + 1)...].map(\.name)), "\(room.name) imports a room above it")
+        }
+    }
+
+    private static func imports(of room: String) throws -> Set<String> {
+        let folder = repository.appending(path: "Sources/\(room)")
+        var result: Set<String> = []
+        for case let file as URL in FileManager.default.enumerator(at: folder, includingPropertiesForKeys: nil)
+            ?? .init()
+        where file.pathExtension == "swift" {
+            let text = "\n" + (try String(contentsOf: file, encoding: .utf8))
+            for match in text.matches(of: /\n(?:[@\w]+ )*import Haul(\w+)/) { result.insert(String(match.1)) }
+        }
+        return result
+    }
+}
