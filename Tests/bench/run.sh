@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Measures a release build against nginx on loopback, everything through the bus, and prints what docs/performance.md
-# quotes. Arguments choose (default: all): handover small memory many watched speed segments downloaders cpu bus elements client peers. Needs some
+# quotes. Arguments choose (default: all): handover small memory many mark watched speed segments downloaders cpu bus elements client peers. Needs some
 # 10 GB in $TMPDIR and a quarter of an hour.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -8,8 +8,11 @@ cd "$(dirname "$0")/../.."
 . deploy/lib/packages.sh
 need_swift
 need_packages "${BUILD_PACKAGES[@]}" "${RUN_PACKAGES[@]}" nginx-light curl python3 python3-venv
-swift build -c release --product haul >/dev/null
-haul="$(swift build -c release --show-bin-path)/haul"
+haul="${HAUL:-}"
+if [ -z "$haul" ]; then
+    swift build -c release --product haul >/dev/null
+    haul="$(swift build -c release --show-bin-path)/haul"
+fi
 work="$(mktemp -d)"
 pids=()
 finish() {
@@ -195,6 +198,33 @@ many() {
     done
 }
 
+# What the low-water mark of slow bodies saves (Sources/HTTP/LowWaterMark.swift): the same thousand downloads in turns, with it and with a
+# worker that sets none.
+mark() {
+    build_pacer
+    gcc -O2 -shared -fPIC -o "$work/nomark.so" Tests/bench/nomark.c -ldl
+    local round state before of preload
+    pacer 20000000 100000 0 100
+    for round in 1 2 3; do
+        for state in with without; do
+            preload=
+            [ "$state" = with ] || preload="$work/nomark.so"
+            LD_PRELOAD="$preload" worker "mark-$state-$round" --slots 1000 --connections 1 --connections-per-host 10000
+            seq -f "$url?%.0f" 1000 | sed 's/.*/{"url":"&","path":"t\/","if_exists":"rename"}/' | "$haul" push - >/dev/null
+            within 60 running_are 1000
+            sleep 5
+            before="$(ticks "$last") $(changes "$last")"
+            sleep 10
+            of="$(ticks "$last") $(changes "$last")"
+            echo "$before $of" | awk -v s="$state" '{printf "mark: 1,000 downloads of 100 KB/s each, %s it: %.1f %% of a core, %.0f changes of thread a second\n", s, ($3 - $1) / 10, ($4 - $2) / 10}'
+            kill -9 "$last"
+            wait "$last" 2>/dev/null || true
+            cli FLUSHALL >/dev/null
+            rm -rf "$work/root"/*
+        done
+    done
+}
+
 # Two pages, as the browser's scripts watch them, and a scrape of each exporter once a second.
 watch_all() {
     local list='watch=queues%2Fdefault%2Fjobs%3Fstate%3Drunning%26limit%3D100' overview='watch=queues%2Fdefault' past='watch=queues%2Fdefault%2Fhistory%3Fminutes%3D60%26step%3D1'
@@ -203,8 +233,9 @@ watch_all() {
     { while :; do curl -s -o /dev/null "http://127.0.0.1:$1/metrics" -o /dev/null "http://127.0.0.1:$2/metrics" || true; sleep 1; done; } & watchers+=("$!")
 }
 unwatch() { kill "${watchers[@]}" && { wait "${watchers[@]}" 2>/dev/null || true; }; }
-# ticks PID: CPU in hundredths of a second. resident PID: MB.
+# ticks PID: CPU in hundredths of a second. changes PID: of its threads. resident PID: MB.
 ticks() { awk '{print $14 + $15}' "/proc/$1/stat"; }
+changes() { cat "/proc/$1/task"/*/status | awk '/ctxt/ {s += $2} END {print s}'; }
 resident() { awk '/VmRSS/ {printf "%.1f", $2 * 1.024 / 1000}' "/proc/$1/status"; }
 
 # What it costs to be watched: 1,000 downloads really run, and 2,000 small files, in turns with nobody there and with two pages open, metrics
@@ -417,5 +448,5 @@ peers() {
 
 uname -rm; nproc
 for part in "${@:-handover}" ; do
-    if [ $# -eq 0 ]; then for each in handover small memory many watched speed segments downloaders cpu bus elements client peers; do "$each"; done; else "$part"; fi
+    if [ $# -eq 0 ]; then for each in handover small memory many mark watched speed segments downloaders cpu bus elements client peers; do "$each"; done; else "$part"; fi
 done
