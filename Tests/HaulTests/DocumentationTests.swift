@@ -9,7 +9,8 @@ import Testing
         .deletingLastPathComponent().deletingLastPathComponent()
 
     @Test(
-        "the examples of a page work", arguments: ["README.md", "docs/bus.md", "docs/operations.md", "docs/get.md"])
+        "the examples of a page work",
+        arguments: ["README.md", "docs/bus.md", "docs/operations.md", "docs/get.md", "docs/producers.md"])
     func page(_ name: String) async throws {
         let text = try String(contentsOf: Self.repository.appendingPathComponent(name), encoding: .utf8)
         let blocks = Self.blocks(text)

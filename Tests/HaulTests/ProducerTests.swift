@@ -55,6 +55,7 @@ import Testing
         let list = [
             ("a", bench.origin.url("/good"), false), ("b", bench.origin.url("/missing"), false),
             ("c", bench.origin.url("/good"), true), ("d", bench.origin.url("/held"), false), ("e", "ftp://h/", false),
+            ("f/7", bench.origin.url("/good"), false),
         ]
         let lines = list.enumerated().map { index, order in
             let at = 1_763_712_000_000 + index
@@ -63,7 +64,7 @@ import Testing
         try Data("[\(lines.joined(separator: ",\n "))]".utf8).write(to: URL(filePath: orders))
         let first = try bench.start("run", orders)
         // A client that checks pushes nothing that is no job.
-        let count = program == .swift ? "4" : "5"
+        let count = program == .swift ? "4" : "6"
         try await eventually("\(count) elements", within: .seconds(30)) {
             try await bench.server.cli("LLEN", "haul:{default}:jobs") == count
         }
@@ -81,7 +82,7 @@ import Testing
         let following = try bench.start("follow", "d")
         let second = try bench.start("run", orders)
         try await eventually("all ends but one", within: .seconds(40)) {
-            second.standardOutput.split(separator: "\n").count == 4
+            second.standardOutput.split(separator: "\n").count == 5
         }
         try await eventually("progress to be followed", within: .seconds(30)) {
             following.standardOutput.contains("d ")
@@ -90,12 +91,18 @@ import Testing
         #expect(try await cancel.wait() == 0, "\(cancel.standardError)")
         #expect(try await second.wait(within: .seconds(40)) == 0, "\(second.standardError)")
         let told = Set(second.standardOutput.split(separator: "\n").map(String.init))
-        #expect(told.count == 5)
+        #expect(told.count == 6)
         #expect(told.contains("a: use orders/good") || told.contains("a: use orders/good (1)"), "\(told)")
         #expect(told.contains { $0.hasPrefix("e: tell a developer (url: must be") }, "\(told)")
-        #expect(told.contains("b: gone (http_404)") && told.contains("d: cancelled"), "\(told)")
+        #expect(told.contains { $0.hasPrefix("f/7: tell a developer (id: must be") }, "\(told)")
+        #expect(told.contains { $0.hasPrefix("b: gone (http_404: the server has no such file") }, "\(told)")
+        #expect(told.contains("d: cancelled"), "\(told)")
         #expect(try await following.wait(within: .seconds(20)) == 0, "\(following.standardError)")
         #expect(following.standardOutput.contains("cancelled"), "\(following.standardOutput)")
+        // What has ended already is told at once.
+        let late = try bench.start("follow", "d")
+        #expect(try await late.wait(within: .seconds(20)) == 0, "\(late.standardError)")
+        #expect(late.standardOutput.contains("cancelled"), "\(late.standardOutput)")
         // Nothing was done twice: the repeated pushes were duplicates.
         #expect(bench.origin.requests.filter { $0.path == "/missing" }.count == 1)
         let odd = try bench.start("nonsense", "x")

@@ -60,16 +60,14 @@ struct Producer {
         guard result.state == .failed, let error = result.error else {
             return result.state == .completed ? "use \(result.file ?? "")" : "cancelled"
         }
+        let why = "(\(error): \(result.message ?? ""))"
         switch error {
-        case .http(401), .http(403): return "sign a new URL (\(error))"
-        case .http(404), .http(410): return "gone (\(error))"
-        case .checksumMismatch, .sizeMismatch, .wrongContentType, .tooLarge: return "not what was ordered (\(error))"
-        case .fileExists, .permission, .badJob, .tooManyRedirects, .pathForbidden, .addressForbidden,
-            .redirectForbidden:
-            return "tell a developer (\(error))"
+        case .http(401), .http(403): return "sign a new URL \(why)"
+        case .http(404), .http(410): return "gone \(why)"
+        case .checksumMismatch, .sizeMismatch, .wrongContentType, .tooLarge: return "not what was ordered \(why)"
         case .deadline: return "too late"
-        case .crashLoop, .localLimit, .io, .proxy: return "tell the operator (\(error))"
-        default: return "push again later (\(error))"
+        case .crashLoop, .localLimit, .io, .proxy: return "tell the operator \(why)"
+        default: return result.isRetryable ? "push again later \(why)" : "tell a developer \(why)"
         }
     }
 
