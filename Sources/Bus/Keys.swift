@@ -24,6 +24,8 @@ package struct Keys: Sendable {
     package var untold: String { self[.untold] }
     package var epoch: String { self[.epoch] }
     package var totals: String { self[.totals] }
+    package var kinds: String { self[.kinds] }
+    package func kind(_ name: String) -> String { self[.kind] + name }
     /// `hour` counts from the beginning of 1970.
     package func history(hour: Int64) -> String { self[.history] + "\(hour)" }
     package var deadlines: String { self[.deadlines] }

@@ -19,7 +19,7 @@ extension Queue {
     package func census(within seconds: Int, failures: Int) async throws(RedisError) -> QueueCensus {
         var census = QueueCensus()
         census.stats = try await stats()
-        census.now = try await now()
+        census.now = census.stats.now
         let since = census.now - Int64(seconds) * 1000
         let ended: [JobState] = [.completed, .failed, .cancelled]
         let calls =

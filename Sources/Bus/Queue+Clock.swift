@@ -18,7 +18,11 @@ extension Queue {
 
     /// What Redis' clock says, in unix ms.
     package func time() async throws(RedisError) -> Int64 {
-        let reply = try await redis.send(Command("TIME"))
+        try Self.milliseconds(await redis.send(Command("TIME")))
+    }
+
+    /// Of a reply to TIME.
+    static func milliseconds(_ reply: RedisValue) throws(RedisError) -> Int64 {
         guard let parts = reply.array, parts.count == 2, let seconds = parts[0].int, let microseconds = parts[1].int
         else { throw RedisError(.reply, "TIME answered \(reply)") }
         return Int64(seconds) * 1000 + Int64(microseconds) / 1000

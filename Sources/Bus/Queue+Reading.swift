@@ -7,10 +7,14 @@ package struct QueueStats: Sendable {
     package var rejected = 0
     package var isPaused = false
     package var maxRunning: Int?
+    /// Elements of a kind that the worker which took them does not do, by that kind.
+    package var setAside: [String: Int] = [:]
     /// Whether Redis knows the queue: something is in it, or a worker or an operator has been there.
     package var isKnown = false
     /// How many workers have looked after the queue within `Queue.silence`.
     package var workers = 0
+    /// Redis' clock, unix ms.
+    package var now: Int64 = 0
     /// When a worker last looked after the queue, unix ms by Redis' clock; nil if none ever did.
     package var lastLook: Int64?
 }
@@ -87,8 +91,11 @@ extension Queue {
 
     /// How many workers have looked after the queue in the last `seconds`, by Redis' clock.
     package func workerCount(within seconds: Int = Self.silence) async throws(RedisError) -> Int {
-        let time = try await redis.send(Command("TIME")).array?.first?.int ?? 0
-        return try await redis.send(Command("ZCOUNT", keys.workers, (time - seconds) * 1000, "+inf")).int ?? 0
+        try await workerCount(since: time() - Int64(seconds) * 1000)
+    }
+
+    private func workerCount(since moment: Int64) async throws(RedisError) -> Int {
+        try await redis.send(Command("ZCOUNT", keys.workers, moment, "+inf")).int ?? 0
     }
 
     /// Throws if Redis cannot be reached.
@@ -100,7 +107,8 @@ extension Queue {
                 .command(Command("LLEN", keys.rejected)),
                 .command(Command("HMGET", keys.settings, "paused", "max_running")),
                 .command(Command("HLEN", keys.settings)), .command(Command("ZCARD", keys.workers)),
-                .command(Command("GET", keys.tick)),
+                .command(Command("GET", keys.tick)), .command(Command("HKEYS", keys.kinds)),
+                .command(Command("TIME")),
             ])
         var stats = QueueStats()
         for (state, reply) in zip(states, replies) { stats.counts[state] = try reply.get().int ?? 0 }
@@ -114,8 +122,17 @@ extension Queue {
             || others[3].int ?? 0 > 0 || others[4].string != nil
         // The first number of it: Lua/watch.lua.
         stats.lastLook = others[4].string.flatMap { Int64($0.prefix { $0 != " " }) }
-        stats.workers = try await workerCount()
+        stats.now = try Self.milliseconds(others[6].get())
+        stats.workers = try await workerCount(since: stats.now - Int64(Self.silence) * 1000)
+        stats.setAside = try await setAside(others[5].array?.compactMap(\.string) ?? [])
         return stats
+    }
+
+    private func setAside(_ kinds: [String]) async throws(RedisError) -> [String: Int] {
+        guard !kinds.isEmpty else { return [:] }
+        let replies = try await redis.pipeline(kinds.map { .command(Command("LLEN", keys.kind($0))) })
+        let counts = zip(kinds, replies).map { ($0, $1.int ?? 0) }
+        return Dictionary(counts.filter { $0.1 > 0 }) { one, _ in one }
     }
 
     /// The element that is taken next, as it was pushed, secrets and all; nil if nothing waits.

@@ -13,12 +13,27 @@ public struct QueueStatistics: Sendable, Equatable {
     public let maxRunning: Int?
     /// How many workers have looked after the queue in the last 10 seconds. 0: what is pushed waits.
     public let workers: Int
+    /// Jobs of a kind that the workers which took them do not do, by that kind. They wait for a worker that does it.
+    public let setAside: [String: Int]
 }
 
 /// A worker as Redis knows it.
 public struct WorkerStatus: Sendable, Equatable, Identifiable {
+    /// What a worker is at.
+    public enum State: String, Sendable {
+        /// It takes jobs.
+        case working
+        /// It takes no more jobs, because it was asked to, and finishes those that it has.
+        case quiet
+        /// It puts its jobs back and ends.
+        case ending
+        /// It was not heard of for its lease: its jobs run elsewhere.
+        case lost
+    }
     /// The worker's name.
     public let id: String
+    /// What it is at.
+    public let state: State
     /// The host that it runs on.
     public let host: String?
     /// Its process there.
@@ -31,6 +46,18 @@ public struct WorkerStatus: Sendable, Equatable, Identifiable {
     public let running: Int?
     /// When it was last heard of, unix ms by Redis' clock.
     public let seen: Int64?
+}
+
+extension WorkerStatus.State {
+    fileprivate init(_ state: WorkerState) {
+        self =
+            switch state {
+            case .working: .working
+            case .quiet: .quiet
+            case .ending: .ending
+            case .lost: .lost
+            }
+    }
 }
 
 extension HaulQueue {
@@ -74,14 +101,18 @@ extension HaulQueue {
         }
         return QueueStatistics(
             counts: stats.counts, rejected: stats.rejected, isPaused: stats.isPaused, maxRunning: stats.maxRunning,
-            workers: workers)
+            workers: workers, setAside: stats.setAside)
     }
 
     /// The workers that are known, also those that were not heard of for a while.
     public func workers() async throws(HaulError) -> [WorkerStatus] {
-        try await reaching { () throws(RedisError) in try await queue.workers() }.map { name, fields in
+        let (workers, now) = try await reaching { () throws(RedisError) in
+            (try await queue.workers(), try await queue.now())
+        }
+        return workers.map { name, fields in
             WorkerStatus(
-                id: name, host: fields["host"], pid: fields["pid"].flatMap { Int($0) }, version: fields["version"],
+                id: name, state: .init(WorkerState(fields, now: now)), host: fields["host"],
+                pid: fields["pid"].flatMap { Int($0) }, version: fields["version"],
                 slots: fields["slots"].flatMap { Int($0) }, running: fields["running"].flatMap { Int($0) },
                 seen: fields["seen"].flatMap { Int64($0) })
         }

@@ -26,7 +26,11 @@ struct Stats: AsyncParsableCommand {
                 ("queue", JSON.quoted(queue.name.text)), ("workers", String(workers)),
                 ("queue_paused", String(stats.isPaused)),
             ]
-            return Terminal.line(JSON.object(state + counts.map { ($0, String($1)) } + limit))
+            let aside = stats.setAside.sorted { $0.key < $1.key }.map { ($0.key, String($0.value)) }
+            return Terminal.line(
+                JSON.object(
+                    state + counts.map { ($0, String($1)) } + limit
+                        + (aside.isEmpty ? [] : [("set_aside", JSON.object(aside))])))
         }
         var table = Table([
             .init(title: "STATE"), .init(title: "JOBS", isNumber: true), .init(title: "OLDEST", isNumber: true),
@@ -39,6 +43,10 @@ struct Stats: AsyncParsableCommand {
             Terminal.complain("haul: the queue \(queue.name) is unknown here: it has no job and no worker")
         } else if workers == 0 {
             Terminal.complain("haul: \(Self.unserved(queue))")
+        }
+        for (kind, count) in stats.setAside.sorted(by: { $0.key < $1.key }) {
+            let jobs = count == 1 ? "1 job waits" : "\(count) jobs wait"
+            Terminal.line("\(jobs) for a worker that does jobs of the kind \(kind)".printable)
         }
         if stats.isPaused { Terminal.line("the queue is paused: haul queue resume --queue \(queue.name)") }
         if let limit = stats.maxRunning { Terminal.line("at most \(limit) run at once") }

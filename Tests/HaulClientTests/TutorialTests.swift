@@ -11,7 +11,7 @@ import Testing
         let page = try String(contentsOf: catalogue, encoding: .utf8)
         let own = try String(contentsOf: URL(filePath: #filePath), encoding: .utf8)
         let steps = page.split(separator: "```swift step\n").dropFirst()
-        #expect(steps.count == 6)
+        #expect(steps.count == 7)
         for step in steps {
             let code = step[..<(try #require(step.firstRange(of: "```"))).lowerBound]
             #expect(own.contains(code), "\(code)")
@@ -28,6 +28,11 @@ import Testing
         let moment = try #require(handles[0].pushedAt)
         #expect(try await goOn(handles[0].id, pushedAt: moment, on: queue).state == .completed)
         await #expect(throws: HaulError.self) { try await push(["ftp://h"], for: 1, on: queue) }
+        let film = try careful(
+            bench.origin.url("/b"), mirror: bench.origin.url("/a"), sha256: String(repeating: "0", count: 64))
+        #expect(try await queue.push(film).result(timeout: .seconds(30)).error == .checksumMismatch)
+        let billed = try await queue.push(bill(bench.origin.url("/missing"), film: 7))
+        #expect(try await answer(to: billed)?.hasPrefix("404 ") == true)
         await queue.close()
         worker.kill(SIGTERM)
         _ = try await worker.wait()
@@ -40,6 +45,32 @@ func order(_ url: String, for customer: Int) throws -> Job {
     job.deadline = .seconds(3600)
     try job.setMeta(["customer": customer])
     return job
+}
+
+func careful(_ url: String, mirror: String, sha256: String) throws -> Job {
+    var job = Job(id: "film-7", urls: [url, mirror])
+    job.headers = [HeaderField("Authorization", "Bearer abc")]
+    // nil if the text is no checksum.
+    job.checksum = Job.Checksum("sha256:\(sha256)")
+    job.ifExists = .overwrite
+    job.limitRate = 5_000_000
+    job.retries = 2
+    return job
+}
+
+func bill(_ url: String, film: Int) throws -> Job {
+    var job = Job.request("POST", url, id: "bill-\(film)")
+    job.request.query = [Job.Item("dry", "false")]
+    job.request.json = #"{"film":\#(film)}"#
+    job.request.expect = [201...201, 409...409]
+    job.request.isIdempotent = true
+    return job
+}
+
+func answer(to handle: JobHandle) async throws -> String? {
+    let result = try await handle.result(timeout: .seconds(60))
+    guard let response = result.response else { return nil }
+    return "\(response.status) \(response["Content-Type"] ?? ""): \(String(decoding: response.body, as: UTF8.self))"
 }
 
 func push(_ urls: [String], for customer: Int, on queue: HaulQueue) async throws -> [JobHandle] {

@@ -93,6 +93,18 @@ struct CommandBench {
         #expect(try await bench.server.cli("EXISTS", "haul:{default}:settings") == "0")
     }
 
+    @Test("stats tells of jobs that wait for a worker of their kind") func setAside() async throws {
+        let bench = try await CommandBench()
+        let worker = try bench.worker("w")
+        _ = try await bench.server.cli("LPUSH", "haul:{default}:jobs", #"{"id":"a","kind":"dance","url":"http://h/"}"#)
+        try await eventually("the job to be told of") {
+            try await bench.haul("stats").out.contains("1 job waits for a worker that does jobs of the kind dance")
+        }
+        #expect(try await bench.haul("stats", "--json").out.contains(#""set_aside":{"dance":1}"#))
+        worker.kill(SIGTERM)
+        #expect(try await worker.wait() == 0)
+    }
+
     @Test("a killed worker's job is continued by another one, byte for byte") func killed() async throws {
         let bench = try await CommandBench()
         let bytes = FileBytes(seed: 31, count: 3_000_000)
