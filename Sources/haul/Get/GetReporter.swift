@@ -103,7 +103,8 @@ final class GetReporter: Sendable {
     func end(_ results: [(GetItem, GetResult)], seconds: Double) async {
         draw([])
         if form == .bars {
-            for line in GetTable.lines(results, from: here, seconds: seconds, width: Terminal.size.width) {
+            let (width, height) = Terminal.size
+            for line in GetTable.lines(results, from: here, seconds: seconds, width: width, height: height) {
                 self.line(line)
             }
         }

@@ -19,9 +19,10 @@ enum GetTable {
         return parts.joined(separator: "  ").printable
     }
 
-    /// Columns with a header, and a line of sums where there are several.
+    /// Columns with a header, and a line of sums where there are several. Failures were told as they came: they are told again
+    /// where the table has moved them off a screen of so many rows.
     static func lines(
-        _ results: [(GetItem, GetResult)], from here: String, seconds: Double, width: Int
+        _ results: [(GetItem, GetResult)], from here: String, seconds: Double, width: Int, height: Int = .max
     ) -> [String] {
         let good = results.filter { !$0.1.isFailed }
         guard !good.isEmpty else { return results.count > 1 ? [sum(results, seconds)] : [] }
@@ -46,6 +47,9 @@ enum GetTable {
             var line = cells.joined(separator: "  ")
             while line.last == " " { line.removeLast() }
             return line
+        }
+        if lines.count + 2 > height {
+            lines += results.filter(\.1.isFailed).map { line($0.0, $0.1, from: here) }
         }
         if results.count > 1 { lines.append(sum(results, seconds)) }
         return lines

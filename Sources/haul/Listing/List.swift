@@ -61,7 +61,7 @@ struct List: AsyncParsableCommand {
             errors: error, hosts: host, workers: worker, older: older.flatMap(Age.milliseconds), match: match)
         let now = try await reaching { () throws(RedisError) in try await queue.now() }
         if let by { return try await group(by, states, lister, now) }
-        var rows: [JobRow] = []
+        var (rows, rests): ([JobRow], [String]) = ([], [])
         for state in states {
             guard let found = try await seen(state, { () throws(RedisError) in try await lister.list(state) }) else {
                 continue
@@ -70,8 +70,10 @@ struct List: AsyncParsableCommand {
                 throw ExitStatus.because(.jobFailed, "no job \(after) is \(state.rawValue) in the queue \(queue.name)")
             }
             rows += found.rows
-            tellRest(of: state, found)
+            if let rest = rest(of: state, found) { rests.append(rest) }
         }
+        // Behind the list, where the reader is then.
+        defer { for rest in rests { Terminal.complain(rest) } }
         guard !common.json else { return try await printJSON(rows, queue) }
         if rows.isEmpty { return Terminal.complain("haul: no such job in the queue \(queue.name)") }
         for line in JobTable.lines(rows, now: now, width: Terminal.width) { Terminal.line(line) }
@@ -102,11 +104,11 @@ struct List: AsyncParsableCommand {
     }
 
     /// What a limit has left out is said apart from the list, so that programs may read that.
-    private func tellRest(of state: JobState, _ found: JobLister.Found) {
-        guard found.left != 0, let last = found.rows.last else { return }
+    private func rest(of state: JobState, _ found: JobLister.Found) -> String? {
+        guard found.left != 0, let last = found.rows.last else { return nil }
         let count = found.left.map { "\($0) more jobs are \(state.rawValue)" } ?? "more jobs are \(state.rawValue)"
         let add = self.state.count == 1 ? "" : "--state \(state.rawValue) "
-        Terminal.complain("haul: \(count): the same with \(add)--after \(last.id) goes on there".printable)
+        return "haul: \(count): the same with \(add)--after \(last.id) goes on there".printable
     }
 
     private func group(_ key: JobGroups.Key, _ states: [JobState], _ lister: JobLister, _ now: Int64) async throws {

@@ -7,6 +7,8 @@ struct JobPage {
     /// Redis' clock, unix ms.
     let now: Int64
 
+    /// Its bytes are a response, of which nothing is kept half done.
+    private var isRequest: Bool { record["kind"] == Job.Kind.request.rawValue }
     private var row: JobRow { JobRow(id: record.id, state: record.state, fields: record.fields) }
 
     /// A time or a size; anybody may write another number into a hash.
@@ -20,6 +22,8 @@ struct JobPage {
         }
         if let error = record["error"] { add("error", error + (record["message"].map { ": \($0)" } ?? "")) }
         add("url", record["url"])
+        // Of several mirrors the one that the bytes came from.
+        add("from", record["source"].flatMap { $0 == record["url"] ? nil : $0 })
         add("response", response)
         add("file", record["file"])
         if record["file"] == nil { add("to", record["path"]) }
@@ -31,7 +35,8 @@ struct JobPage {
         add("version", version)
         add("pushed", moment("created"))
         add("started", moment("started"))
-        add("updated", record.state.isFinal ? nil : moment("updated"))
+        // Of a running job that is when it was claimed, however far it has come since.
+        add("updated", record.state.isFinal || record.state == .running ? nil : moment("updated"))
         add("ended", moment("finished"))
         add("deadline", integer("deadline_at").map { Age.date($0) })
         add("request", record["want"].map { "\($0) is asked for, and not heard yet" })
@@ -45,7 +50,8 @@ struct JobPage {
         if let waiting = record["waiting"] { text += ", waits for \(waiting)" }
         switch record.state {
         case .running: return text + (record["worker"].map { " on \($0)" } ?? "") + age("started", " for ", "")
-        case .completed, .failed, .cancelled: return text + age("finished", " ", " ago")
+        case .completed, .cancelled: return text + age("finished", " ", " ago")
+        case .failed: return text + age("finished", " ", " ago") + (record["worker"].map { " on \($0)" } ?? "")
         default: return text + age("updated", " for ", "")
         }
     }
@@ -69,7 +75,7 @@ struct JobPage {
 
     private var progress: String? {
         let row = row
-        guard record.state != .completed, row.received > 0 else { return nil }
+        guard !isRequest, record.state != .completed, row.received > 0 else { return nil }
         var parts = [row.percent.isEmpty ? Units.bytes(row.received) : "\(row.percent), \(Units.bytes(row.received))"]
         if row.state == .running { parts.append(Units.speed(row.speed)) }
         if let eta = row.eta { parts.append("\(Units.duration(eta)) left") }
@@ -106,7 +112,8 @@ struct JobPage {
         var lines = [record.id.printable]
         let facts = facts
         let indent = (facts.map(\.name.count).max() ?? 0) + 4
-        if let total = integer("total"), total > 0, record.state != .completed, width > indent + 12 {
+        let hasBar = record.state != .completed && !isRequest && width > indent + 12
+        if hasBar, let total = integer("total"), total > 0 {
             let bar = IntervalBar(record.offsets, total: total, received: integer("received") ?? 0)
             lines.append("  [" + bar.text(width: min(width, 100) - 4, isUnicode: isUnicode) + "]")
         }

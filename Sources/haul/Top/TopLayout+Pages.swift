@@ -113,7 +113,8 @@ extension TopLayout {
 
     var help: [ScreenRow] {
         let keys = [
-            ("up down, j k, page up, page down, home, end", "choose a job"), ("enter", "show it, with its events"),
+            ("up down, j k", "choose a job"), ("page up, page down", "go a screen further"),
+            ("home, end", "go to the first, the last"), ("enter", "show it, with its events"),
             ("tab, shift tab, 1 to 7", "jobs of another state"), ("s S", "sort by the next or the previous property"),
             ("R", "turn the order round"), ("/", "show jobs whose id, URL, file, worker or error has this in it"),
             ("space, a", "mark a job, mark all"),
@@ -121,11 +122,15 @@ extension TopLayout {
             ("P", "pause the queue, or resume it"), ("Q", "the next queue"), ("esc", "drop the filter and the marks"),
             ("ctrl L, ctrl Z, q", "draw anew, suspend, quit"),
         ]
+        let column = 2 + (keys.map(\.0.count).max() ?? 0)
         return [ScreenRow()]
-            + keys.map { key, what in
-                var row = ScreenRow(" " + key.padded(to: min(46, width / 2)), .bold)
-                row.add(what)
-                return row
+            + keys.flatMap { key, what in
+                // What does not fit goes on beneath itself.
+                JobPage.wrapped(what, width: max(10, width - column - 2)).enumerated().map { index, words in
+                    var row = ScreenRow(" " + (index == 0 ? key : "").padded(to: column), .bold)
+                    row.add(words)
+                    return row
+                }
             }
     }
 }

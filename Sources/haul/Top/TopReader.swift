@@ -33,7 +33,10 @@ actor TopReader {
     private var others: [Queue] = []
     private var lastSearch: ContinuousClock.Instant?
 
-    init(_ queue: Queue) { self.queue = queue }
+    /// How long the first readings look for more running jobs before they show what they have.
+    private let patience: Duration
+
+    init(_ queue: Queue, patience: Duration = .milliseconds(300)) { (self.queue, self.patience) = (queue, patience) }
 
     func read(_ focus: Focus) async throws(RedisError) -> TopData {
         var data = TopData()
@@ -82,15 +85,15 @@ actor TopReader {
         let count = data.counts[.running] ?? 0
         var ids: Set<String> = focus.view == .running ? Set(focus.visible).intersection(running.keys) : []
         var pages = 0
-        // At first all are wanted at once; from then on a page with each reading.
-        let most = round == 0 ? 20 : 1
+        // At first all are wanted at once, unless Redis is slow; from then on a page with each reading.
+        let (most, begun) = (round == 0 ? 20 : 1, ContinuousClock.now)
         repeat {
             let page = try await queue.scanRunning(from: cursor, count: Self.pageOfRunning)
             ids.formUnion(page.ids)
             cursor = page.next
             pages += 1
             if cursor == "0" { round += 1 }
-        } while cursor != "0" && pages < most
+        } while cursor != "0" && pages < most && begun.duration(to: .now) < patience
         if count == 0 { ids = [] }
         let asked = Array(ids)
         for (id, fields) in zip(asked, try await queue.fields(Queue.summaryFields, of: asked)) {

@@ -85,7 +85,8 @@ struct Follower {
     }
 
     private func hear(_ payload: [UInt8], _ course: inout Course) {
-        guard let event = Event(payload) else { return }
+        // Of a job whose end was read from its hash the event of that end may come later.
+        guard let event = Event(payload), ids.isEmpty || course.open.contains(event.id) else { return }
         if json { Terminal.line(String(decoding: payload, as: UTF8.self)) } else { course.display.show(event) }
         let isRefused = event.name == "rejected" && pushed[event.id] != nil
         guard isRefused || event.finalState != nil else { return }

@@ -2,6 +2,7 @@ import HaulContract
 import HaulTestSupport
 import Testing
 
+@testable import HaulBus
 @testable import haul
 
 /// How texts, ages and tables are printed.
@@ -51,6 +52,21 @@ import Testing
         }
         let narrow = table.lines(width: 20)
         #expect(!narrow[0].contains("NOTE") && narrow[2].hasSuffix("m.bin"), "\(narrow)")
+    }
+
+    @Test("a job's page says where it failed and which mirror it came from, and has a bar for files only")
+    func page() {
+        func lines(_ fields: [String: String]) -> [String] {
+            let common = ["received": "20", "total": "40", "finished": "1000", "worker": "w1", "url": "http://a/f"]
+            let record = JobRecord(
+                id: "j", state: .failed, fields: common.merging(fields) { $1 }, offsets: ByteIntervals())
+            return JobPage(record: record, now: 3000).lines(width: 80, isUnicode: false)
+        }
+        let file = lines(["source": "http://b/f"])
+        #expect(file.contains("  state     failed 2s ago on w1"), "\(file)")
+        #expect(file.contains("  from      http://b/f") && file[1].contains("#"), "\(file)")
+        let request = lines(["kind": "request", "source": "http://a/f"])
+        #expect(!request.contains { $0.contains("#") || $0.contains("progress") || $0.contains("from") }, "\(request)")
     }
 
     @Test("a bar shows which bytes are there") func bar() {

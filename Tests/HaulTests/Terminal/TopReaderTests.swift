@@ -35,7 +35,7 @@ import Testing
         var costs: [Int] = []
         for count in [1000, 10_000] {
             try await Self.fill(redis, count)
-            let reader = TopReader(queue)
+            let reader = TopReader(queue, patience: .seconds(60))
             var focus = TopReader.Focus()
             // The first reading meets all of them.
             let data = try await reader.read(focus)
@@ -55,7 +55,7 @@ import Testing
         let server = try await RedisServer()
         let redis = Redis(try RedisURL(server.url), name: "test")
         try await Self.fill(redis, 1200)
-        let reader = TopReader(Queue(.default, redis: redis))
+        let reader = TopReader(Queue(.default, redis: redis), patience: .seconds(60))
         #expect(try await reader.read(TopReader.Focus()).rows.count == 1200)
         try await redis.send(Command("ZREM", Self.key + "leases", "j7", "j900"))
         try await redis.send(Command("HSET", Self.key + "job:j7", "state", "completed"))
@@ -65,6 +65,21 @@ import Testing
         var ids: Set<String> = []
         for _ in 0..<9 { ids = Set(try await reader.read(TopReader.Focus()).rows.map(\.id)) }
         #expect(ids.count == 1199 && ids.contains("new") && !ids.contains("j7") && !ids.contains("j900"))
+    }
+
+    @Test("a slow Redis does not keep the screen empty: what was found so far is shown, then the rest") func slow()
+        async throws
+    {
+        let server = try await RedisServer()
+        let redis = Redis(try RedisURL(server.url), name: "test")
+        try await Self.fill(redis, 3000)
+        let reader = TopReader(Queue(.default, redis: redis), patience: .zero)
+        let first = try await reader.read(TopReader.Focus())
+        #expect(first.counts[.running] == 3000 && first.isEstimated)
+        #expect(first.rows.count >= TopReader.pageOfRunning && first.rows.count < 3000)
+        var readings = 1
+        while try await reader.read(TopReader.Focus()).rows.count < 3000, readings < 30 { readings += 1 }
+        #expect(readings < 30)
     }
 
     @Test("the newest failures, the workers and other queues are told") func panels() async throws {
@@ -81,7 +96,7 @@ import Testing
             try await redis.send(Command("ZADD", Self.key + "workers", String(seen), name))
         }
         try await redis.send(Command("LPUSH", "haul:{other}:jobs", "{}"))
-        let data = try await TopReader(queue).read(TopReader.Focus())
+        let data = try await TopReader(queue, patience: .seconds(60)).read(TopReader.Focus())
         #expect(Set(data.failures.map(\.error)) == ["http_404", "dns"] && data.failures.count == 3)
         #expect(data.workers.map(\.name) == ["gone", "here"] && data.workers.map(\.isLost) == [true, false])
         #expect(data.lostCount == 1 && data.workerCount == 2)
