@@ -18,6 +18,7 @@ import shutil
 import signal
 import socket
 import ssl
+import struct
 import subprocess
 import sys
 import tempfile
@@ -82,6 +83,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.answer(401, WWW_Authenticate='Basic realm="r"')
         if path.startswith("/digest") and not headers.get("authorization", "").startswith("Digest"):
             return self.answer(401, WWW_Authenticate='Digest realm="r", nonce="n", qop="auth", algorithm=MD5')
+        if path.startswith("/ntlm"):
+            challenge = self.ntlm_challenge(headers.get("authorization", ""))
+            if challenge:
+                return self.answer(401, WWW_Authenticate=challenge)
         if path.startswith("/bearer") and headers.get("authorization") != "Bearer token":
             return self.answer(401)
         if path.startswith("/cookie") and "a=b" not in headers.get("cookie", ""):
@@ -102,6 +107,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.file(path, headers)
 
     do_HEAD = do_POST = do_GET
+
+    @staticmethod
+    def ntlm_challenge(authorization):
+        """What is asked for next (MS-NLMP 2.2.1); None once a third message has come, whatever it says."""
+        if not authorization.startswith("NTLM "):
+            return "NTLM"
+        if base64.b64decode(authorization[5:])[8] == 3:
+            return None
+        second = b"NTLMSSP\0" + struct.pack("<IQI8s", 2, 0, 0x201, b"12345678") + bytes(16)
+        return "NTLM " + base64.b64encode(second).decode()
 
     def file(self, path, headers):
         with ORIGIN.lock:
@@ -330,6 +345,16 @@ def row_basic(b):
 
 def row_digest_login(b):
     return f"{b.run(*login(b), b.url('digest.bin'))}, {b.version('digest.bin')}"
+
+
+def row_ntlm_login(b):
+    options = ["-O", "--ntlm", "-u", "u:p"] if b.tool == "curl" else login(b)
+    return f"{b.run(*options, b.url('ntlm.bin'))}, {b.version('ntlm.bin')}"
+
+
+def row_http3(b):
+    """There is no server for it here: whether the program as it is installed takes the option."""
+    return f"--http3: status {b.run('--http3', b.url('f.bin'))}, {b.names()}"
 
 
 def row_bearer(b):
