@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Looks at `haul top` on terminals of four sizes, beside a queue with many jobs and a real worker.
+"""Looks at `haul top` on terminals of four sizes, beside a queue with many jobs and real workers.
 
     Tests/bench/top.py .build/release/haul --running 1000 --queued 9000
-    Tests/bench/top.py .build/release/haul --screens DIRECTORY    # and writes the screens as text; needs pyte from PyPI
+    Tests/bench/top.py .build/release/haul --running 10000 --queued 0 --screens DIRECTORY    # and the screens as text; needs tmux
 
-For each size it prints how many frames came, bytes for each, how often all of the screen was cleared after the first one, and the
-CPU time. redis-server, an origin that sends a few bytes each second, the worker and the terminals are its own, on loopback.
+For each size it prints how many frames came, bytes for each, how often all of the screen was cleared after the first one, the CPU
+time and memory of `haul top`, and the CPU time of Redis: with it, and first without. redis-server, an origin that sends a few
+bytes now and then, the workers and the terminals are its own, on loopback. Some jobs fail, so that there are failures to see.
 """
 
 import argparse
@@ -29,9 +30,10 @@ import threading
 import time
 
 SIZES = [(80, 24), (120, 40), (200, 60), (40, 10)]
-LENGTH = 50_000_000
-# Of one worker: a process may open so many files.
-SLOTS = 5000
+# A worker reserves all of it on the disk.
+LENGTH = 500_000
+# Of one worker.
+SLOTS = 1000
 
 
 async def serve(reader, writer, pause):
@@ -39,6 +41,9 @@ async def serve(reader, writer, pause):
     try:
         while True:
             head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            if head.startswith("GET /gone"):
+                writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+                continue
             first = 0
             for line in head.split("\r\n"):
                 if line.lower().startswith("range: bytes="):
@@ -82,7 +87,7 @@ def watch(haul, environment, columns, rows, seconds):
         os.execve(haul, [haul, "top"], environment)
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     os.kill(child, signal.SIGWINCH)
-    frames, output, last = [], b"", 0.0
+    frames, last = [], 0.0
     waiter = select.poll()
     waiter.register(terminal, select.POLLIN)
     end = time.time() + seconds
@@ -93,7 +98,6 @@ def watch(haul, environment, columns, rows, seconds):
             piece = os.read(terminal, 1 << 20)
         except OSError:
             break
-        output += piece
         # One frame is written at once: what follows within 50 ms belongs to it.
         if frames and time.time() - last < 0.05:
             frames[-1] += piece
@@ -103,15 +107,30 @@ def watch(haul, environment, columns, rows, seconds):
     os.write(terminal, b"q")
     _, status, usage = os.wait4(child, 0)
     os.close(terminal)
-    return frames, usage.ru_utime + usage.ru_stime, output, status
+    return frames, usage, status
 
 
-def screen(output, columns, rows):
-    import pyte
+def screens(haul, environment, columns, rows, place):
+    """`haul top` in tmux: the list, a job's page, and the help, as text."""
+    tmux = ["tmux", "-S", str(place / "tmux"), "-f", "/dev/null"]
+    subprocess.run(
+        tmux + ["new-session", "-d", "-x", str(columns), "-y", str(rows), haul, "top"], env=environment, check=True)
+    try:
+        for name, keys in [("list", []), ("job", ["Down", "Enter"]), ("help", ["Escape", "?"])]:
+            if keys:
+                subprocess.run(tmux + ["send-keys"] + keys, check=True)
+            # Some frames: rates are known after two of them.
+            time.sleep(4)
+            yield name, subprocess.run(tmux + ["capture-pane", "-p"], capture_output=True, text=True, check=True).stdout
+    finally:
+        subprocess.run(tmux + ["kill-server"], stderr=subprocess.DEVNULL)
 
-    view = pyte.Screen(columns, rows)
-    pyte.ByteStream(view).feed(output)
-    return "\n".join(line.rstrip() for line in view.display) + "\n"
+
+def redis_cpu(socket):
+    """CPU seconds of the server's own thread so far."""
+    text = subprocess.run(["redis-cli", "-s", str(socket), "INFO", "cpu"], capture_output=True, text=True).stdout
+    values = dict(line.split(":") for line in text.split() if ":" in line)
+    return float(values["used_cpu_sys"]) + float(values["used_cpu_user"])
 
 
 def main():
@@ -126,6 +145,8 @@ def main():
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     workers = -(-options.running // SLOTS)
+    if shutil.disk_usage(tempfile.gettempdir()).free < 4 * LENGTH * options.running:
+        sys.exit(f"too little room in {tempfile.gettempdir()}")
     haul = os.path.abspath(options.haul)
     place = pathlib.Path(tempfile.mkdtemp(prefix="haul-top-"))
     socket = place / "redis.sock"
@@ -134,14 +155,15 @@ def main():
     try:
         processes.append(subprocess.Popen(
             ["redis-server", "--port", "0", "--unixsocket", str(socket), "--save", "", "--dir", str(place)],
-            stdout=subprocess.DEVNULL))
+            stdout=open(place / "redis.log", "w")))
         while subprocess.run(["redis-cli", "-s", str(socket), "PING"], capture_output=True).returncode:
             time.sleep(0.1)
         port = start_origin(max(1, options.running / 1000))
-        count = options.running + options.queued
+        failing = 50
+        count = options.running + options.queued + failing
         lines = "".join(
             "LPUSH haul:{default}:jobs '%s'\n" % json.dumps(
-                {"id": f"job-{n:05}", "url": f"http://127.0.0.1:{port}/{n}.mkv", "path": f"films/{n}.mkv"})
+                {"id": f"job-{n:05}", "url": f"http://127.0.0.1:{port}/{'gone/' * (n < failing)}{n}.mkv", "path": f"films/{n}.mkv"})
             for n in range(count))
         subprocess.run(["redis-cli", "-s", str(socket)], input=lines.encode(), stdout=subprocess.DEVNULL, check=True)
         (place / "root").mkdir()
@@ -152,30 +174,42 @@ def main():
                 [haul, "worker", "--redis", url, "--root", str(place / "root"), "--slots", slots, "--name", f"w{number + 1}",
                  "--connections", "1", "--connections-per-host", slots, "--allow-private", "--allow-address",
                  "127.0.0.0/8"], stdout=log, stderr=log))
-        end = time.time() + 120
-        while time.time() < end:
+        end = time.time() + 240
+        while time.time() < end and processes[0].poll() is None:
             got = subprocess.run(
                 ["redis-cli", "-s", str(socket), "ZCARD", "haul:{default}:leases"], capture_output=True, text=True).stdout
             if int(got or 0) >= options.running:
                 break
             time.sleep(0.5)
-        print(f"{got.strip()} jobs run, {count - int(got)} wait")
+        if not got:
+            sys.exit("Redis has ended: " + (place / "redis.log").read_text()[-2000:])
+        print(f"{got.strip()} jobs run on {workers} workers, {options.queued} wait, {failing} have failed")
         environment = dict(os.environ, HAUL_REDIS=url, TERM="xterm", LANG="C.UTF-8")
-        print("size     frames  first  median  largest  bytes/s  clears  CPU ms/s")
+        before = redis_cpu(socket)
+        time.sleep(options.seconds)
+        print(f"Redis without it: {1000 * (redis_cpu(socket) - before) / options.seconds:.0f} ms/s")
+        print("size     frames  first  median  largest  bytes/s  clears  CPU ms/s  MiB  Redis ms/s")
         for columns, rows in SIZES:
-            frames, cpu, output, status = watch(haul, environment, columns, rows, options.seconds)
+            before = redis_cpu(socket)
+            frames, usage, status = watch(haul, environment, columns, rows, options.seconds)
+            cpu = usage.ru_utime + usage.ru_stime
+            beside = redis_cpu(socket) - before
             # The first second draws all of it: before and after the size is known.
             later = [len(frame) for frame in frames[2:]] or [0]
             clears = sum(frame.count(b"\x1b[2J") for frame in frames[2:])
             size = f"{columns}x{rows}"
             print(
                 f"{size:8} {len(frames):6} {max(map(len, frames[:2])):6} {statistics.median(later):7.0f} {max(later):8} "
-                f"{sum(later) / options.seconds:8.0f} {clears:7} {1000 * cpu / options.seconds:9.1f}"
+                f"{sum(later) / options.seconds:8.0f} {clears:7} {1000 * cpu / options.seconds:9.1f} "
+                f"{usage.ru_maxrss / 1024:4.0f} {1000 * beside / options.seconds:11.0f}"
                 + ("" if status == 0 else f"  status {status}"), flush=True)
             if options.screens:
                 pathlib.Path(options.screens).mkdir(exist_ok=True)
-                text = screen(b"".join(frames), columns, rows)
-                (pathlib.Path(options.screens) / f"{size}-{options.running}.txt").write_text(text)
+                for name, text in screens(haul, environment, columns, rows, place):
+                    (pathlib.Path(options.screens) / f"{size}-{name}.txt").write_text(text)
+        still = subprocess.run(
+            ["redis-cli", "-s", str(socket), "ZCARD", "haul:{default}:leases"], capture_output=True, text=True).stdout
+        print(f"{still.strip()} jobs run at the end")
     finally:
         for process in reversed(processes):
             process.terminate()
