@@ -32,6 +32,8 @@ struct Exchange: Sendable {
     /// What a chain begins with.
     let cookies: CookieJar
     let trace: (@Sendable (String) -> Void)?
+    /// A redirect with 301 or 302 leads what is sent elsewhere, as one with 307 or 308 does: who sends a file wants it to arrive.
+    var keepsBody = false
 
     /// The response that ends the chain, and where that is. With `landing` the chain begins where an earlier one ended.
     func ask(
@@ -78,7 +80,7 @@ struct Exchange: Sendable {
             }
             trace?("redirect (\(transfer.head.status)) to \(MaskedURL.text(next.text))")
             let status = transfer.head.status
-            if status == 303 && request.method != "HEAD" || request.method == "POST" && status < 303 {
+            if status == 303 && request.method != "HEAD" || request.method == "POST" && status < 303 && !keepsBody {
                 // The answer is elsewhere, to be fetched (RFC 9110 section 15.4).
                 (request.method, request.body) = ("GET", nil)
                 custom.removeAll { $0.name.lowercased().hasPrefix("content-") }

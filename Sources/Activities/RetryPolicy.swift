@@ -15,7 +15,7 @@ package enum RetryPolicy {
         case .dns, .connect, .tls, .proxy, .stalled, .incomplete, .badResponse, .tooSlow, .io, .localLimit,
             .remoteChanged:
             true
-        case .http(408), .http(425), .http(429), .http(500), .http(502), .http(503), .http(504): true
+        case .http(408), .http(423), .http(425), .http(429), .http(500), .http(502), .http(503), .http(504): true
         default: false
         }
     }

@@ -28,7 +28,9 @@ enum Gate {
             -- All that is of kinds of jobs: `rules` says of each what is said of a field that it does not have (kinds.lua).
             local kinds = { rules = { \(kinds.joined(separator: ", ")) },
               all = '\(Job.Kind.allCases.map(\.rawValue).joined(separator: " "))', body_rule = [[\(JobField.bodyRule)]],
-              not_in_requests = { \(inRequests.joined(separator: ", ")) } }
+              not_in_requests = { \(inRequests.joined(separator: ", ")) }, most_files = \(Job.Upload.mostFiles),
+              upload = { file = [[\(Job.Upload.fileRule)]], each = [[\(Job.Upload.eachRule)]],
+                form = [[\(Job.Upload.formRule)]], protocol = [[\(Job.Upload.protocolRule)]] } }
             local CONTINUATION = { \(continuation.joined(separator: ", ")) }
             -- Each field's name, what its value must be, what is said of one that is not, and the kinds that have it.
             local FIELDS = {
@@ -45,6 +47,8 @@ enum Gate {
         case .urls: "'urls'"
         case .id: "'id'"
         case .path: "'path'"
+        case .file: "'file'"
+        case .files: "'files'"
         case .checksum: "'checksum'"
         case .method: "'method'"
         case .headers: "'headers'"
@@ -56,7 +60,7 @@ enum Gate {
         case .base64: "'base64'"
         case .statuses: "'statuses'"
         case .flag: "'flag'"
-        case .choice(let choices): "{ choice = { \(choices.map { "\($0) = true" }.joined(separator: ", ")) } }"
+        case .choice(let choices): "{ choice = { \(choices.map { "['\($0)'] = true" }.joined(separator: ", ")) } }"
         case .integer(let range): "{ integer = { \(range.lowerBound), \(range.upperBound) } }"
         case .number(let range): "{ number = { \(range.lowerBound), \(range.upperBound) } }"
         case .text(let limit): "{ text = \(limit) }"

@@ -74,12 +74,15 @@ extension StoredResponse {
         let text = text
         return [
             ("status", String(status)), ("headers", headersText), ("body", text ?? ""),
-            ("body_base64", text == nil ? Base64.encode(body) : ""), ("received", String(body.count)),
-            ("total", String(body.count)), ("etag", self["etag"] ?? ""),
+            ("body_base64", text == nil ? Base64.encode(body) : ""), ("received", String(bytes)),
+            ("total", String(bytes)), ("etag", self["etag"] ?? ""),
             ("last_modified", self["last-modified"] ?? ""), ("question", question), ("method", method),
-            ("validated", String(validated)),
+            ("validated", String(validated)), ("files", files ?? ""),
         ]
     }
+
+    /// What a job that it ends tells: bytes that were sent, or that came.
+    package var bytes: Int64 { uploaded ?? Int64(body.count) }
 
     /// nil where a job was not answered.
     package init?(hash: [String: String]) {

@@ -72,7 +72,7 @@ package enum Settlement: Sendable {
             }
         case .answered(let response, let seconds, let unchanged):
             Announcement(outcome) { event in
-                event.set("bytes", response.body.count)
+                event.set("bytes", response.bytes)
                 event.set("seconds", seconds)
                 event.set("etag", response["etag"])
                 if unchanged { event.set("unchanged", true) }
@@ -101,7 +101,11 @@ package enum Settlement: Sendable {
             file.fields + [("error", ""), ("message", ""), ("seconds", "\(seconds)")]
                 + (unchanged ? [("unchanged", "1")] : [])
         case .answered(let response, let seconds, let unchanged):
-            response.fields + [("error", ""), ("message", ""), ("sent", ""), ("seconds", "\(seconds)")]
+            response.fields
+                + [
+                    ("error", ""), ("message", ""), ("sent", ""), ("generation", ""), ("journal", ""),
+                    ("seconds", "\(seconds)"),
+                ]
                 + (unchanged ? [("unchanged", "1")] : [])
         case .failed(let failure, let retryable, _):
             [
@@ -161,6 +165,7 @@ extension JSONObject {
         set("status", response.status)
         set("headers", json: response.headersText)
         if let text = response.text { set("body", text) } else { set("body_base64", Base64.encode(response.body)) }
+        set("files", json: response.files)
     }
 
     fileprivate mutating func set(_ failure: Failure) {

@@ -51,8 +51,10 @@ public struct ErrorCode: RawRepresentable, Hashable, Sendable, Codable, CustomSt
     public static let remoteChanged = ErrorCode(rawValue: "remote_changed")
     /// The file does not have the size that the job says.
     public static let sizeMismatch = ErrorCode(rawValue: "size_mismatch")
-    /// What is sent has changed on the way.
+    /// What is sent has changed on the way, or since the upload began.
     public static let sourceChanged = ErrorCode(rawValue: "source_changed")
+    /// The file that is to be sent is not there.
+    public static let sourceMissing = ErrorCode(rawValue: "source_missing")
     /// No byte came for too long.
     public static let stalled = ErrorCode(rawValue: "stalled")
     /// TLS does not come about: the certificate is not trusted, or the server wants one.

@@ -54,6 +54,11 @@ extension Job {
         }
         urls = [json["url"]?.string].compactMap(\.self) + (json["urls"]?.array ?? []).compactMap(\.string)
         guard !urls.isEmpty else { throw Invalid(field: "url", reason: "is missing") }
+        if kind == .upload {
+            if let (field, reason) = Upload.contradiction(in: json) { throw Invalid(field: field, reason: reason) }
+            if json["method"] == nil { method = upload.usualMethod }
+            return
+        }
         let bodies = ["body", "json", "form", "body_base64"].count { json[$0] != nil }
         if bodies > 1 { throw Invalid(field: "body", reason: JobField.bodyRule) }
         if bodies > 0, id == nil { throw Invalid(field: "id", reason: "is required with a body") }
@@ -82,6 +87,11 @@ extension Job {
         case "expect": request.expect = value.array!.map { $0.statuses! }
         case "max_response": request.maxResponse = value.integer.map { Int($0) }
         case "idempotent": request.isIdempotent = value.bool!
+        case "file": upload.file = value.string
+        case "files": upload.files = Upload.files(value)!
+        case "each": upload.isEach = value.bool!
+        case "protocol": upload.method = Upload.Method(rawValue: value.string!)
+        case "content_digest": upload.contentDigest = Upload.Digest(rawValue: value.string!)
         case "connections": connections = value.integer.map { Int($0) }
         case "limit_rate": limitRate = value.integer
         case "max_bytes": maxBytes = value.integer

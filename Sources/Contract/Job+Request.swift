@@ -9,7 +9,7 @@ extension Job {
         public init(_ name: String, _ value: String) { (self.name, self.value) = (name, value) }
     }
 
-    /// What a job of the kind ``Kind/request`` asks of a server, beside its method, headers and ``Job/body``.
+    /// What a job of the kind ``Kind/request`` or ``Kind/upload`` asks of a server, beside its method, headers and ``Job/body``.
     public struct Request: Sendable, Equatable {
         /// Added to the URL's query.
         public var query: [Item] = []

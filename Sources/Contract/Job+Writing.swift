@@ -18,16 +18,15 @@ extension Job {
         object.set("checksum", checksum?.description)
         object.set("size", size)
         object.set("content_type", contentType)
-        let hasBody = body != nil || request.json != nil || request.bodyBase64 != nil || !request.form.isEmpty
-        // A request with a body is a POST, unless it says otherwise.
-        if method != (kind == .request && hasBody ? "POST" : "GET") { object.set("method", method) }
+        if method != usualMethod { object.set("method", method) }
         if !headers.isEmpty {
             var fields = JSONObject()
             for header in headers { fields.set(header.name, header.value) }
             object.set("headers", json: fields.text)
         }
         object.set("body", body)
-        if kind == .request { setRequest(in: &object) }
+        if kind != .download { setRequest(in: &object) }
+        if kind == .upload { setUpload(in: &object) }
         object.set("connections", connections)
         object.set("limit_rate", limitRate)
         object.set("max_bytes", maxBytes)
@@ -40,6 +39,26 @@ extension Job {
         object.set("reply_to", replyTo)
         object.set("meta", json: meta)
         return object.text
+    }
+
+    /// The method of a job that names none.
+    private var usualMethod: String {
+        switch kind {
+        case .download: return "GET"
+        case .request:
+            // With a body it is to be done, not fetched.
+            let hasBody = body != nil || request.json != nil || request.bodyBase64 != nil || !request.form.isEmpty
+            return hasBody ? "POST" : "GET"
+        case .upload: return upload.usualMethod
+        }
+    }
+
+    private func setUpload(in object: inout JSONObject) {
+        object.set("file", upload.file)
+        if !upload.files.isEmpty { object.set("files", json: Upload.text(upload.files)) }
+        if upload.isEach { object.set("each", true) }
+        object.set("protocol", upload.method?.rawValue)
+        object.set("content_digest", upload.contentDigest?.rawValue)
     }
 
     private func setRequest(in object: inout JSONObject) {

@@ -13,12 +13,15 @@ public struct Job: Sendable, Equatable {
         case download
         /// A request is sent, and its response kept.
         case request
+        /// Files of the workers' store are sent to a server, and its response kept.
+        case upload
 
         /// With an article, for messages.
         package var words: String {
             switch self {
             case .download: "a download"
             case .request: "a request"
+            case .upload: "an upload"
             }
         }
     }
@@ -49,8 +52,10 @@ public struct Job: Sendable, Equatable {
 
     /// What is to be done.
     public var kind = Kind.download
-    /// What only jobs of the kind ``Kind/request`` have.
+    /// What only jobs of the kinds ``Kind/request`` and ``Kind/upload`` have.
     public var request = Request()
+    /// What only jobs of the kind ``Kind/upload`` have.
+    public var upload = Upload()
     /// 1 to 128 of `A-Z a-z 0-9 . _ : -`. As given; nil lets the bus name it after the URL and the path.
     public var id: String?
     /// At least one; more are mirrors of the same entity in order of preference.

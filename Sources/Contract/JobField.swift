@@ -3,8 +3,8 @@
 /// same words.
 package struct JobField: Sendable {
     package enum Kind: Sendable, Equatable {
-        case url, urls, id, path, checksum, method, headers, meta, mediaType, ticket, items, json, base64, statuses,
-            flag
+        case url, urls, id, path, file, files, checksum, method, headers, meta, mediaType, ticket, items, json, base64,
+            statuses, flag
         case choice([String])
         case integer(ClosedRange<Int64>)
         case number(ClosedRange<Double>)
@@ -27,6 +27,7 @@ package struct JobField: Sendable {
     package static func strangeRule(_ kind: Job.Kind) -> String { "is no field of \(kind.words)" }
     /// A kind that no version of today knows may be one of tomorrow: such a job is left to others.
     package static let kindRule = "must be " + Job.Kind.allCases.map(\.rawValue).joined(separator: " or ")
+    private static let answered: Set<Job.Kind> = [.request, .upload]
     package static let bodyRule = "must be the only one of body, json, form and body_base64"
 
     /// The largest integer that every JSON reader keeps exact.
@@ -75,7 +76,7 @@ package struct JobField: Sendable {
         JobField(
             "if_exists", .choice(["reuse", "overwrite", "rename", "fail"]), "must be reuse, overwrite, rename or fail",
             of: [.download]),
-        JobField("fresh_for", .number(0...mostSeconds), seconds),
+        JobField("fresh_for", .number(0...mostSeconds), seconds, of: [.download, .request]),
         JobField(
             "checksum", .checksum, "must be sha256:, sha512:, sha1: or md5: and the digest in hexadecimal",
             of: [.download]),
@@ -83,23 +84,34 @@ package struct JobField: Sendable {
         JobField(
             "content_type", .mediaType, "must be a media type, type/subtype, of at most 255 bytes", of: [.download]),
         JobField(
-            "method", .method, "must be a method in capital letters, and for a download not HEAD, which brings no file"),
+            "method", .method,
+            "must be a method in capital letters: for a download not HEAD, for an upload PUT, POST or PATCH"),
         JobField(
             "headers", .headers,
             "must be an object of at most \(mostHeaders) header names and texts, without the engine's own headers"),
-        JobField("body", .text(largestElement), "must be a text"),
+        JobField("body", .text(largestElement), "must be a text", of: [.download, .request]),
         JobField("json", .json, "must be JSON", of: [.request]),
-        JobField("form", .items, "must be " + items, of: [.request]),
+        JobField("form", .items, "must be " + items, of: answered),
         JobField(
             "body_base64", .base64, "must be base 64 of the standard alphabet, with its padding", of: [.request]),
-        JobField("query", .items, "must be " + items, of: [.request]),
+        JobField("query", .items, "must be " + items, of: answered),
         JobField(
             "expect", .statuses,
-            "must be a list of 1 to 16 statuses from 100 to 599, or ranges of them like \"200-299\"", of: [.request]),
+            "must be a list of 1 to 16 statuses from 100 to 599, or ranges of them like \"200-299\"", of: answered),
         JobField(
             "max_response", .integer(0...Int64(Job.Request.largestResponse)),
-            "must be a whole number from 0 to \(Job.Request.largestResponse)", of: [.request]),
-        JobField("idempotent", .flag, "must be true or false", of: [.request]),
+            "must be a whole number from 0 to \(Job.Request.largestResponse)", of: answered),
+        JobField("idempotent", .flag, "must be true or false", of: answered),
+        JobField("file", .file, "must be the path of a file, as path says it, without / at its end", of: [.upload]),
+        JobField(
+            "files", .files,
+            "must be a list of 1 to \(Job.Upload.mostFiles) objects with file, and perhaps name, type and filename",
+            of: [.upload]),
+        JobField("each", .flag, "must be true or false", of: [.upload]),
+        JobField("protocol", .choice(Job.Upload.Method.allCases.map(\.rawValue)), "must be tus", of: [.upload]),
+        JobField(
+            "content_digest", .choice(Job.Upload.Digest.allCases.map(\.rawValue)), "must be sha-256 or sha-512",
+            of: [.upload]),
         JobField("connections", .integer(1...16), "must be a whole number from 1 to 16", of: [.download]),
         JobField("limit_rate", .integer(1...largest), "must be a whole number of bytes per second, 1 or more"),
         JobField("max_bytes", .integer(0...largest), count, of: [.download]),
@@ -127,11 +139,14 @@ package struct JobField: Sendable {
                 ?? false
         case .id: value.string.map(Self.isID) ?? false
         case .path: value.string.map(Self.isPath) ?? false
+        case .file: value.string.map(Self.isFile) ?? false
+        case .files: Job.Upload.files(value) != nil
         case .checksum: value.string.map { Job.Checksum($0) != nil } ?? false
         case .method:
             value.string.map { text in
                 (1...20).contains(text.utf8.count) && text.utf8.allSatisfy { 65...90 ~= $0 }
                     && (job != .download || text != "HEAD")
+                    && (job != .upload || ["PUT", "POST", "PATCH"].contains(text))
             } ?? false
         case .headers: value.headers.map { Self.areHeaders($0, of: job) } ?? false
         case .items: value.headers.map { $0.count <= Self.mostHeaders && $0.allSatisfy { $0.itemText != nil } } ?? false
@@ -170,6 +185,8 @@ package struct JobField: Sendable {
             $0 != ".." && $0 != "." && !$0.utf8.starts(with: ".haul".utf8) && $0.utf8.count <= 255
         }
     }
+
+    package static func isFile(_ text: String) -> Bool { isPath(text) && text.utf8.last != UInt8(ascii: "/") }
 
     private static func areHeaders(_ members: [JSON.Member], of job: Job.Kind) -> Bool {
         members.count <= mostHeaders

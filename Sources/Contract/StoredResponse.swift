@@ -9,6 +9,10 @@ package struct StoredResponse: Sendable, Equatable {
     package var method: String
     /// Redis' time, unix ms, at which the server gave it or said that it is still right.
     package var validated: Int64
+    /// Bytes that an upload has sent; nil for a request.
+    package var uploaded: Int64?
+    /// Of an upload in several requests: a JSON list of what came of each file.
+    package var files: String?
 
     package init(
         status: Int, headers: [HeaderField], body: [UInt8], question: String, method: String, validated: Int64

@@ -53,6 +53,15 @@ extension FileStore: Store {
         }
     }
 
+    package var givesFiles: Bool { true }
+
+    package func source(_ path: String) async throws(TransferError) -> any SourceFile {
+        let (directory, blocking) = (directory, self.path.blocking)
+        return try await onDisk { () throws(TransferError) in
+            try FileSource(path, in: directory, on: blocking)
+        }
+    }
+
     // MARK: What no run holds
 
     package func discard(_ place: PartialPlace) async { await path.blocking.run { self.unlink(place) } }

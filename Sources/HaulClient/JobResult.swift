@@ -22,7 +22,7 @@ public struct JobResult: Sendable, Equatable, Identifiable {
     public let error: ErrorCode?
     /// A sentence about that for a person.
     public let message: String?
-    /// What a server answered to a request, if it did.
+    /// What a server answered to a request or an upload, if it did.
     public let response: Response?
     /// What the producer put into the job's `meta`.
     public let meta: JSON?

@@ -32,6 +32,14 @@ package protocol Store: Sendable {
     /// - Parameter fencing: Earlier runs may still be at work beside it, and are fenced.
     func holds(_ file: CompletedFile, for request: FileRequest, fencing: Bool) async -> Bool
 
+    /// Whether files of it can be sent: `source`.
+    var givesFiles: Bool { get }
+
+    /// A finished file, to be sent.
+    ///
+    /// - Throws: `source_missing`; `path_forbidden` if a link leads out of the store; `permission`; `bad_job` if it is no file.
+    func source(_ path: String) async throws(TransferError) -> any SourceFile
+
     // MARK: What no run holds
 
     /// Removes the partial file of a job that will not go on, and what proves that it has its final name.
@@ -55,6 +63,10 @@ package protocol Store: Sendable {
 
 extension Store {
     package var waitsFor: String { "disk" }
+    package var givesFiles: Bool { false }
+    package func source(_ path: String) async throws(TransferError) -> any SourceFile {
+        throw TransferError(.badJob, "no file of \(name) can be sent")
+    }
 }
 
 /// What earlier runs of a job have left in a store.

@@ -41,8 +41,11 @@ final class Downloads: Sendable {
         let all: [Job.Kind: Activities.Maker] = [
             .download: { Download($0, context: self.context) },
             .request: { Call($0, context: self.context) },
+            .upload: { Upload($0, context: self.context) },
         ]
-        return Activities(all.filter { kinds?.contains($0.key) ?? true })
+        // A store whose files cannot be sent leaves uploads to others.
+        let givesFiles = context.store.givesFiles
+        return Activities(all.filter { kinds?.contains($0.key) ?? ($0.key != .upload || givesFiles) })
     }
 
     /// Takes what may change, and reads certificates anew. Throws a sentence if these cannot be used, with nothing taken. Returns the

@@ -92,6 +92,6 @@ enum RunResult {
 
     var file: String? { completed?.file }
     var bytes: Int64? {
-        if case .answered(let response, _, _) = settlement { Int64(response.body.count) } else { completed?.bytes }
+        if case .answered(let response, _, _) = settlement { response.bytes } else { completed?.bytes }
     }
 }

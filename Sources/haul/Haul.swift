@@ -10,7 +10,8 @@ struct Haul: AsyncParsableCommand {
         discussion: "Exit status: 0 all well, 1 a job failed, 2 usage, 3 Redis cannot be used, 130 interrupted.",
         version: Version.text,
         subcommands: [
-            Get.self, Push.self, CallCommand.self, CacheCommand.self, WorkerCommand.self, List.self, Show.self,
+            Get.self, Put.self, Push.self, CallCommand.self, CacheCommand.self, WorkerCommand.self, List.self,
+            Show.self,
             Watch.self, Top.self, Stats.self,
             Workers.self,
             Queues.self,

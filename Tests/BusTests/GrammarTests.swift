@@ -75,7 +75,7 @@ import Testing
               if type(v) ~= 'table' then return told.text(v) end
               local lines = {}
               if #v > 0 then
-                for n, value in ipairs(v) do lines[n] = told.text(value) end
+                for n, value in ipairs(v) do lines[n] = told.value('', value) end
                 return table.concat(lines, ' ')
               end
               for header, value in pairs(v) do lines[#lines + 1] = header .. ': ' .. told.text(value) end
@@ -144,7 +144,10 @@ private struct RandomElements {
         "\"GET\"", "\"reuse\"",
         "\"http://[::1]:8/\"", "\"http://1.2.3.4:80/\"", "\"http://u:p@h:70000/\"", "\"http://a..b/\"",
         "\"md5:0123456789abcdef0123456789abcdef\"",
-        "\"request\"", "[200,\"400-404\"]", "\"QUJD\"", "{\"a\":1,\"b\":true}", "[1,{\"a\":1}]", "{\"a\":1,\"a\":2}",
+        "\"request\"", "\"upload\"", "\"tus\"", "\"sha-256\"", "[{\"file\":\"a\"}]",
+        "[{\"file\":\"a\",\"name\":\"n\"}]",
+        "[{\"file\":\"/\"}]", "\"PATCH\"", "[200,\"400-404\"]", "\"QUJD\"", "{\"a\":1,\"b\":true}", "[1,{\"a\":1}]",
+        "{\"a\":1,\"a\":2}",
         "\"\\ud83d\\ude00\"", "\"\\ud800\"", "\"\\\"\\\\\"", "\"中é\"",
     ].map { Array($0.utf8) }
     private static let scraps: [[UInt8]] =
@@ -181,7 +184,12 @@ private struct RandomElements {
     private mutating func job() -> [UInt8] {
         var members: [[UInt8]] = [Array(#""url":"http://h/a""#.utf8), Array(#""id":"x""#.utf8)]
         if Int.random(in: 0..<6, using: &random) == 0 { members.removeFirst() }
-        if Int.random(in: 0..<3, using: &random) == 0 { members.append(Array(#""kind":"request""#.utf8)) }
+        switch Int.random(in: 0..<6, using: &random) {
+        case 0, 1: members.append(Array(#""kind":"request""#.utf8))
+        case 2: members += [#""kind":"upload""#, #""file":"a""#].map { Array($0.utf8) }
+        case 3: members += [#""kind":"upload""#, #""files":[{"file":"a"}]"#].map { Array($0.utf8) }
+        default: break
+        }
         for _ in 0..<Int.random(in: 0...4, using: &random) {
             let name =
                 Int.random(in: 0..<5, using: &random) == 0 ? "x" : JobField.all.randomElement(using: &random)!.name

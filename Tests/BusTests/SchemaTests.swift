@@ -100,7 +100,11 @@ import Testing
         if field != "url", field != "urls" { members.set("url", "http://h/") }
         if ["body", "json", "form", "body_base64"].contains(field) { members.set("id", "x") }
         if field != "kind", JobField.byName[field]?.kinds.contains(.download) == false {
-            members.set("kind", "request")
+            let kind = JobField.byName[field]?.kinds.contains(.request) == true ? "request" : "upload"
+            members.set("kind", kind)
+            if kind == "upload", field != "file", field != "files" {
+                members.set(field == "each" ? "files" : "file", json: field == "each" ? #"[{"file":"a"}]"# : #""a""#)
+            }
         }
         members.set(field, json: example)
         return try Job(element: members.text.utf8)
@@ -148,7 +152,7 @@ private struct SchemaElements {
             "a/é", "",
         ].map { "\"\($0)\"" } + ["1"],
         "method": [
-            "\"GET\"", "\"POST\"", "\"HEAD\"", "\"HEADS\"", "\"get\"", "\"\"",
+            "\"GET\"", "\"POST\"", "\"PATCH\"", "\"HEAD\"", "\"HEADS\"", "\"get\"", "\"\"",
             "\"\(String(repeating: "M", count: 21))\"", "1",
         ],
         "headers": [
@@ -158,7 +162,16 @@ private struct SchemaElements {
             #"{"a:":"c"}"#, #"{"é":"c"}"#,
             #"{"A\n":"b"}"#, "[1]", "\"A: b\"", "null",
         ],
-        "kind": ["\"request\"", "\"request\"", "\"download\"", "\"x\"", "null"],
+        "kind": ["\"request\"", "\"request\"", "\"upload\"", "\"upload\"", "\"download\"", "\"x\"", "null"],
+        "file": ["\"a\"", "\"a/b\"", "\"a/\"", "\"/a\"", "\"..\"", "\".haul\"", "1"],
+        "files": [
+            #"[{"file":"a"}]"#, #"[{"file":"a","name":"n","type":"a/b","filename":"f"},{"file":"b"}]"#, "[]", "[{}]",
+            #"[{"file":"a/"}]"#, #"[{"file":"a","name":""}]"#, #"[{"file":"a","x":1}]"#, #"[{"file":"a","type":"x"}]"#,
+            #"["a"]"#, #"{"file":"a"}"#,
+        ],
+        "each": ["true", "false", "1"],
+        "protocol": ["\"tus\"", "\"ftp\"", "1"],
+        "content_digest": ["\"sha-256\"", "\"sha-512\"", "\"md5\"", "1"],
         "json": ["1", "null", #"{"a":[1]}"#],
         "form": ["{}", "[]", #"{"a":"b"}"#, #"{"":1,"b":true}"#, #"{"a":null}"#, "[1]", "\"a\""],
         "query": [#"{"a":"b"}"#, #"{"a":[]}"#, "1"],
@@ -182,6 +195,7 @@ private struct SchemaElements {
         if random.chance(12) { chosen.insert("urls") }
         if random.chance(40) { chosen.insert("id") }
         if random.chance(25) { chosen.insert("kind") }
+        if chosen.contains("kind"), random.chance(50) { chosen.insert(random.chance(50) ? "file" : "files") }
         if random.chance(85) || chosen.contains("url") {
             for _ in 0..<Int.random(in: 0...3, using: &random) {
                 chosen.insert(Self.names.randomElement(using: &random)!)

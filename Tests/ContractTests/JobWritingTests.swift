@@ -56,4 +56,23 @@ import Testing
         }
         #expect(told == fields(.request))
     }
+
+    @Test("every field of an upload can be written") func everyFieldOfUploads() throws {
+        var job = Job.upload("a/b", to: "https://h/", id: "x")
+        #expect(try Job(element: job.element.utf8) == job)
+        job.method = "PATCH"
+        job.upload.contentDigest = .sha512
+        job.request.isIdempotent = true
+        #expect(try Job(element: job.element.utf8) == job)
+        let files = [Job.Upload.File("a", name: "n\"", type: "a/b", filename: "é"), Job.Upload.File("b")]
+        job = Job.upload(files, form: [Job.Item("a", "b")], to: "https://h/")
+        #expect(try Job(element: job.element.utf8) == job && job.method == "POST")
+        job.request.form = []
+        (job.upload.isEach, job.method) = (true, "PUT")
+        #expect(try Job(element: job.element.utf8) == job)
+        job = Job.tus("a", to: "https://h/")
+        #expect(try Job(element: job.element.utf8) == job && job.upload.method == .tus)
+        // Nothing of it is in jobs of other kinds.
+        #expect(JobField.all.filter { $0.kinds == [.upload] }.count == 5)
+    }
 }

@@ -35,6 +35,11 @@ package enum ValidElements {
             #"{"kind":"request","url":"http://h/","id":"a","form":[],"query":{"q":"é"}}"#,
             #"{"kind":"request","url":"http://h/","id":"a","body_base64":"AAEC/w=="}"#,
             #"{"kind":"request","url":"http://h/","id":"a","body_base64":""}"#,
+            #"{"kind":"upload","url":"http://h/","file":"a/b.bin","method":"POST","content_digest":"sha-256"}"#,
+            #"{"kind":"upload","url":"http://h/","file":"a","protocol":"tus"}"#,
+            #"{"kind":"upload","url":"http://h/","files":[{"file":"a"}],"form":{"a":1},"each":false,"expect":[200]}"#,
+            #"{"kind":"upload","url":"http://h/","files":[{"type":"a/b","file":"é/a","name":"n\"","filename":"中"},{"file":"b"}]}"#,
+            #"{"kind":"upload","url":"http://h/","files":[{"file":"a"},{"file":"a"}],"each":true,"idempotent":false}"#,
             #"{"kind":"request","url":"http://h/","expect":[100,"200-299",599,"404-400"],"max_response":1048576}"#,
         ] + urls.map { #"{"url":"http://\#($0)/"}"# }
 

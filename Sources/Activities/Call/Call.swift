@@ -13,8 +13,6 @@ package final class Call: Activity {
         var response: StoredResponse?
     }
 
-    static let usualResponse = 64 << 10
-
     private let assignment: Assignment
     private let context: DownloadContext
     private let question: CallQuestion
@@ -31,6 +29,8 @@ package final class Call: Activity {
     }
 
     private var job: Job { assignment.job }
+
+    private var answering: Answering { Answering(job: job, clock: assignment.clock, question: question.digest) }
 
     // MARK: From other threads
 
@@ -60,8 +60,7 @@ package final class Call: Activity {
             return .answered(answered, seconds: 0, unchanged: true)
         }
         if assignment.wasSent, !question.isRepeatable {
-            return .failed(
-                unknown("an earlier run may have sent the request, and ended before it could tell what came of it"))
+            return .failed(Answering.lostRun)
         }
         let begun = ContinuousClock.now
         do throws(TransferError) {
@@ -77,7 +76,8 @@ package final class Call: Activity {
             let (response, isUnchanged) = try await ask(url, host)
             return .answered(response, seconds: (ContinuousClock.now - begun).secondsValue, unchanged: isUnchanged)
         } catch {
-            return outcome(of: error)
+            return Answering.outcome(
+                of: error, mayHaveArrived: !isRepeatable && state.withLock { $0.transfer == nil })
         }
     }
 
@@ -136,70 +136,15 @@ package final class Call: Activity {
             response.validated = assignment.clock.milliseconds
             return (response, true)
         }
-        let response = try await store(transfer)
+        let response = try await answering.keep(transfer, method: question.method)
         guard job.request.expects(head.status) else {
             state.withLock { $0.response = response }
-            let failure = refusal(head)
+            let failure = answering.refusal(head)
             if head.status == 429 || head.status == 503 {
                 context.hosts.complain(host, retryAfter: failure.retryAfter)
             }
             throw .failed(failure)
         }
         return (response, false)
-    }
-
-    private func store(_ transfer: Transfer) async throws(TransferError) -> StoredResponse {
-        let limit = job.request.maxResponse ?? Self.usualResponse
-        let tooLong = TransferError(
-            .tooLarge, "the response (HTTP \(transfer.head.status)) is longer than \(limit) bytes: see max_response")
-        if transfer.head.length == .invalid {
-            transfer.cancel()
-            throw TransferError(
-                .badResponse,
-                "the server sent differing or unreadable lengths, or a transfer coding that was not asked for")
-        }
-        if case .bytes(let length) = transfer.head.length, length > limit {
-            transfer.cancel()
-            throw tooLong
-        }
-        let body: [UInt8]
-        do throws(TransferError) { body = try await transfer.collect(limit: limit) } catch {
-            if case .failed(let failure) = error, failure.code == .tooLarge { throw tooLong }
-            throw error
-        }
-        return StoredResponse(
-            status: transfer.head.status, headers: StoredResponse.joined(transfer.head.headers.fields), body: body,
-            question: question.digest, method: question.method, validated: assignment.clock.milliseconds)
-    }
-
-    private func refusal(_ head: ResponseHead) -> Failure {
-        let now = head.headers["date"].flatMap(HTTPDate.parse) ?? UnixTime.seconds
-        return Failure(
-            .http(head.status), "the server answered \(head.status), which is not what the job expects",
-            retryAfter: head.headers["retry-after"].flatMap { RetryPolicy.retryAfter($0, now: now) })
-    }
-
-    private func outcome(of error: TransferError) -> ActivityOutcome {
-        guard case .failed(let failure) = error, !Task.isCancelled else {
-            // Where the task is not cancelled the engine was.
-            return error == .noSpace ? .parked("disk") : .stopped
-        }
-        // A response tells what came of it, whatever it is. Without one nobody knows.
-        guard !isRepeatable, state.withLock({ $0.transfer == nil }), Self.isOfConnection(failure.code) else {
-            return .failed(failure)
-        }
-        return .failed(unknown(failure.message))
-    }
-
-    /// After these a server may have got the request, or not.
-    private static func isOfConnection(_ code: ErrorCode) -> Bool {
-        [.dns, .connect, .tls, .proxy, .stalled, .incomplete, .badResponse, .localLimit, .io].contains(code)
-    }
-
-    private func unknown(_ cause: String) -> Failure {
-        Failure(
-            .outcomeUnknown,
-            "the request was sent and is not sent again without leave, since whether the server has done it is not known "
-                + "(\(cause)); see idempotent", isFinal: true)
     }
 }

@@ -38,7 +38,7 @@ struct CallQuestion: Sendable {
 
     /// Sending it again does no harm: by its method (RFC 9110 section 9.2.2), or because the server knows a repetition.
     var isRepeatable: Bool {
-        ["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "TRACE"].contains(method)
+        IdempotentMethod.contains(method)
             || headers.contains { $0.name.lowercased() == "idempotency-key" }
     }
 
@@ -56,7 +56,7 @@ struct CallQuestion: Sendable {
     }
 
     /// Before a fragment, which no server gets.
-    private static func url(_ url: String, query: [Job.Item]) -> String {
+    static func url(_ url: String, query: [Job.Item]) -> String {
         guard !query.isEmpty else { return url }
         let bytes = Array(url.utf8)
         let end = bytes.firstIndex(of: UInt8(ascii: "#")) ?? bytes.endIndex

@@ -4,7 +4,8 @@
 drop = function(id, with_file)
   local v = call('HMGET', key(id), 'store', 'file', 'generation', 'inode', 'mtime', 'received', 'bytes')
   local store, file, generation, inode, mtime = v[1], v[2], v[3] or '', with_file and v[4] or '', v[5]
-  if not (store and file) or generation == '' and inode == '' then return end
+  -- An upload has no file here that is its own.
+  if not (store and file) or file == '' or generation == '' and inode == '' then return end
   local size = v[7] and v[7] ~= '' and v[7] or v[6]
   if inode ~= '' and size and mtime then
     call('HSET', key(id), 'doomed', cjson.encode({ store, file, inode .. ' ' .. size .. ' ' .. mtime }))

@@ -25,6 +25,8 @@ function KINDS.path(v)
   return true
 end
 
+function KINDS.file(v) return KINDS.path(v) and string.byte(v, #v) ~= 47 end
+
 local DIGITS = { md5 = 32, sha1 = 40, sha256 = 64, sha512 = 128 }
 function KINDS.checksum(v)
   if type(v) ~= 'string' then return false end
@@ -33,7 +35,8 @@ function KINDS.checksum(v)
 end
 
 function KINDS.method(v, _, _, kind)
-  return type(v) == 'string' and #v <= 20 and (kind ~= 'download' or v ~= 'HEAD') and string.find(v, '^[A-Z]+$')
+  return type(v) == 'string' and #v <= 20 and (kind ~= 'download' or v ~= 'HEAD')
+    and (kind ~= 'upload' or v == 'PUT' or v == 'POST' or v == 'PATCH') and string.find(v, '^[A-Z]+$')
 end
 
 -- An empty list is an empty object, as PHP writes it.
@@ -97,6 +100,33 @@ function KINDS.media_type(v)
     and (string.find(v, '^' .. token .. '/' .. token .. '[ \t]*$') or string.find(v, '^' .. token .. '/' .. token .. '[ \t]*;[^%c]*$'))
 end
 
+do
+  local function is_name(v) return type(v) == 'string' and #v >= 1 and #v <= 255 and not string.find(v, '%c') end
+  local MEMBERS = { file = KINDS.file, name = is_name, filename = is_name, type = KINDS.media_type }
+  function KINDS.files(v)
+    if type(v) ~= 'table' or #v < 1 or #v > kinds.most_files then return false end
+    local n = 0
+    for k, file in pairs(v) do
+      n = n + 1
+      if type(k) ~= 'number' or type(file) ~= 'table' or file.file == nil then return false end
+      for name, value in pairs(file) do
+        local accepts = MEMBERS[name]
+        if not accepts or not accepts(value) then return false end
+      end
+    end
+    return n == #v
+  end
+end
+
+-- Of an upload the first field that does not go with the others: Contract/Job+Upload.swift.
+function kinds.wrong_upload(j)
+  local function wrong(name) return name .. ': ' .. kinds.upload[name] end
+  if (j.file == nil) == (j.files == nil) then return wrong('file') end
+  if j.each ~= nil and j.files == nil then return wrong('each') end
+  if j.form ~= nil and (j.files == nil or j.each) then return wrong('form') end
+  if j.protocol ~= nil and (j.files or j.method or j.expect or j.idempotent ~= nil or j.content_digest) then return wrong('protocol') end
+end
+
 -- In a job it means nothing.
 function KINDS.ticket(v, _, j) return (j.url or j.urls) ~= nil or type(v) == 'string' and #v <= 64 end
 
@@ -158,6 +188,8 @@ local function read(element)
         return j, 'url: is missing (without it only id, v and at may be given, to continue a known job)'
       end
     end
+  elseif kind == 'upload' then
+    return j, kinds.wrong_upload(j)
   elseif j.body ~= nil or kind ~= 'download' then
     local bodies = 0
     for _, name in ipairs(kinds.bodies) do if j[name] ~= nil then bodies = bodies + 1 end end

@@ -19,7 +19,7 @@ local ID = '^[A-Za-z0-9._:-]+$'
 local OF_END = { 'error', 'message', 'retryable', 'finished', 'seconds', 'unchanged', 'sent' }
 -- And of what came of it: a job of another kind has none of it.
 kinds.results = { 'file', 'inode', 'mtime', 'checksum', 'validated', 'source', 'bytes', 'received', 'total', 'etag', 'last_modified',
-  'digest', 'resource', 'landing', 'generation', 'status', 'headers', 'body', 'body_base64', 'question', 'method' }
+  'digest', 'resource', 'landing', 'generation', 'status', 'headers', 'body', 'body_base64', 'question', 'method', 'files' }
 local outbox, numbers, tickets, epoch
 -- order.lua and drop.lua have them: moving a job leads to both.
 local follow, drop

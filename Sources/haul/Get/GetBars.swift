@@ -47,7 +47,7 @@ enum GetBars {
         }
         if progress.connections == 0, progress.received == 0 { return "\(name)  connecting".shortened(to: width) }
         if let total = progress.total, progress.received >= total {
-            return "\(name) \(percent)  \(size)  checking and syncing".shortened(to: width)
+            return "\(name) \(percent)  \(size)  \(view.ending)".shortened(to: width)
         }
         let eta = progress.eta.map { Units.duration($0) } ?? ""
         let right =

@@ -132,7 +132,7 @@ struct GetPlan {
         return urls.first.flatMap(WebURL.init).map(\.lastComponent).flatMap { $0.isEmpty ? nil : $0 }
     }
 
-    private static func header(_ text: String) throws -> (String, String) {
+    static func header(_ text: String) throws -> (String, String) {
         guard let colon = text.utf8.firstIndex(of: UInt8(ascii: ":")), colon != text.startIndex else {
             throw ExitStatus.because(.usage, "-H wants \"Name: value\", not \"\(text)\"")
         }

@@ -126,7 +126,8 @@ final class GetReporter: Sendable {
         }
     }
 
-    private func line(_ text: String) {
+    /// A line that stays.
+    func line(_ text: String) {
         let isOutputTaken = isOutputTaken
         submit { _ in { Self.write(text + "\n", isOutputTaken) } }
     }

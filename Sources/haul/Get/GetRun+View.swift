@@ -14,5 +14,7 @@ extension GetRun {
         var progress = ActivityProgress()
         /// It waits for its host's turn.
         var isHeld = false
+        /// What is done once all bytes have moved.
+        var ending = "checking and syncing"
     }
 }

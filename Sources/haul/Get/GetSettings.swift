@@ -64,7 +64,9 @@ struct GetSettings: Sendable {
         return context
     }
 
-    func cookies(for item: GetItem) -> CookieJar { cookies.jar(for: item.job.urls) }
+    func cookies(for item: GetItem) -> CookieJar { cookies(for: item.job.urls) }
+
+    func cookies(for urls: [String]) -> CookieJar { cookies.jar(for: urls) }
 
     /// Attempts that may follow a failure. A server that never answered is most likely a slip of the keyboard: a person hears
     /// that at once, unless they asked for retries.

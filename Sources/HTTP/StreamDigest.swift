@@ -1,7 +1,6 @@
 import CHaulOpenSSL
 import Glibc
 package import HaulContract
-import HaulHTTP
 
 /// A digest of bytes as they come, in order. For one thread at a time.
 package final class StreamDigest: @unchecked Sendable {
@@ -24,9 +23,14 @@ package final class StreamDigest: @unchecked Sendable {
 
     /// Lower-case hexadecimal digits. Nothing may be added afterwards.
     package func hexadecimal() -> String {
+        bytes().map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()
+    }
+
+    /// The digest. Nothing may be added afterwards.
+    package func bytes() -> [UInt8] {
         var digest = [UInt8](repeating: 0, count: algorithm.hexadecimalDigits / 2)
         EVP_DigestFinal_ex(context, &digest, nil)
-        return digest.map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()
+        return digest
     }
 
     /// Of a file that is there, whoever made it; nil if it cannot be read. Blocks for as long as reading takes.

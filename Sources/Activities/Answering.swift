@@ -1,0 +1,82 @@
+import HaulContract
+import HaulHTTP
+
+/// What a server answers, as requests and uploads keep it: a value.
+struct Answering: Sendable {
+    let job: Job
+    let clock: SharedClock
+    /// What is asked, as a digest.
+    let question: String
+
+    static let usualResponse = 64 << 10
+
+    /// The response, with its body.
+    ///
+    /// - Throws: `too_large` if the body is longer than the job allows.
+    func keep(_ transfer: Transfer, method: String) async throws(TransferError) -> StoredResponse {
+        let limit = job.request.maxResponse ?? Self.usualResponse
+        let tooLong = TransferError(
+            .tooLarge, "the response (HTTP \(transfer.head.status)) is longer than \(limit) bytes: see max_response")
+        if transfer.head.length == .invalid {
+            transfer.cancel()
+            throw TransferError(
+                .badResponse,
+                "the server sent differing or unreadable lengths, or a transfer coding that was not asked for")
+        }
+        if case .bytes(let length) = transfer.head.length, length > limit {
+            transfer.cancel()
+            throw tooLong
+        }
+        let body: [UInt8]
+        do throws(TransferError) { body = try await transfer.collect(limit: limit) } catch {
+            if case .failed(let failure) = error, failure.code == .tooLarge { throw tooLong }
+            throw error
+        }
+        return StoredResponse(
+            status: transfer.head.status, headers: StoredResponse.joined(transfer.head.headers.fields), body: body,
+            question: question, method: method, validated: clock.milliseconds)
+    }
+
+    /// Of a status that is no success.
+    func refusal(_ head: ResponseHead) -> Failure {
+        let now = head.headers["date"].flatMap(HTTPDate.parse) ?? UnixTime.seconds
+        return Failure(
+            .http(head.status), "the server answered \(head.status), which is not what the job expects",
+            retryAfter: head.headers["retry-after"].flatMap { RetryPolicy.retryAfter($0, now: now) })
+    }
+
+    /// The end of a run that failed.
+    ///
+    /// - Parameter mayHaveArrived: It was sent, must not be sent again, and there is no response.
+    static func outcome(of error: TransferError, mayHaveArrived: Bool) -> ActivityOutcome {
+        guard case .failed(let failure) = error, !Task.isCancelled else {
+            // Where the task is not cancelled the engine was.
+            return error == .noSpace ? .parked("disk") : .stopped
+        }
+        // A response tells what came of it, whatever it is. Without one nobody knows.
+        guard mayHaveArrived, isOfConnection(failure.code) else { return .failed(failure) }
+        return .failed(unknown(failure.message))
+    }
+
+    /// After these a server may have got the request, or not.
+    static func isOfConnection(_ code: ErrorCode) -> Bool {
+        [.dns, .connect, .tls, .proxy, .stalled, .incomplete, .badResponse, .localLimit, .io].contains(code)
+    }
+
+    static let lostRun = unknown(
+        "an earlier run may have sent the request, and ended before it could tell what came of it")
+
+    private static func unknown(_ cause: String) -> Failure {
+        Failure(
+            .outcomeUnknown,
+            "the request was sent and is not sent again without leave, since whether the server has done it is not known "
+                + "(\(cause)); see idempotent", isFinal: true)
+    }
+}
+
+/// Methods that may be sent again (RFC 9110 section 9.2.2).
+enum IdempotentMethod {
+    static func contains(_ method: String) -> Bool {
+        ["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "TRACE"].contains(method)
+    }
+}

@@ -1,0 +1,51 @@
+import HaulContract
+import HaulStorage
+
+/// A form with files (RFC 7578): what is between the files.
+struct MultipartForm {
+    let boundary: String
+
+    /// - Parameter boundary: What is in none of the files: nobody can have guessed it.
+    init(boundary: String = "haul-" + String(UInt128.random(in: 0...(.max)), radix: 36)) { self.boundary = boundary }
+
+    var type: String { "multipart/form-data; boundary=\(boundary)" }
+
+    func pieces(
+        _ items: [Job.Item], _ files: [(file: Job.Upload.File, source: any SourceFile)]
+    ) -> [UploadBody.Piece] {
+        var pieces: [UploadBody.Piece] = []
+        for item in items {
+            pieces.append(text("--\(boundary)\r\n\(disposition(item.name))\r\n\r\n\(item.value)\r\n"))
+        }
+        for (file, source) in files {
+            let name = "; filename=\"\(Self.escaped(file.sentName))\""
+            pieces.append(
+                text(
+                    "--\(boundary)\r\n\(disposition(file.name ?? "file"))\(name)\r\n"
+                        + "Content-Type: \(file.type ?? Job.Upload.File.usualType)\r\n\r\n"))
+            pieces.append(.file(source, 0..<source.version.size))
+            pieces.append(text("\r\n"))
+        }
+        return pieces + [text("--\(boundary)--\r\n")]
+    }
+
+    private func text(_ text: String) -> UploadBody.Piece { .bytes(Array(text.utf8)) }
+
+    private func disposition(_ name: String) -> String {
+        "Content-Disposition: form-data; name=\"\(Self.escaped(name))\""
+    }
+
+    /// As browsers do it: https://html.spec.whatwg.org/multipage/form-control-infrastructure.html#multipart-form-data.
+    private static func escaped(_ text: String) -> String {
+        var result = ""
+        for scalar in text.unicodeScalars {
+            switch scalar {
+            case "\"": result += "%22"
+            case "\r": result += "%0D"
+            case "\n": result += "%0A"
+            default: result.unicodeScalars.append(scalar)
+            }
+        }
+        return result
+    }
+}

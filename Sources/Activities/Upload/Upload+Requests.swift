@@ -1,0 +1,109 @@
+import HaulContract
+import HaulHTTP
+import HaulStorage
+import Synchronization
+
+// Files as bodies of requests.
+extension Upload {
+    typealias Opened = (file: Job.Upload.File, source: any SourceFile)
+
+    /// One body: a file, or a form with files.
+    func send(_ files: [Opened], to url: WebURL) async throws(TransferError) -> StoredResponse {
+        assignment.report(.started(total: state.withLock { $0.total }, resumable: false))
+        guard plan.isForm else { return try await send(files[0], before: 0) }
+        let form = MultipartForm()
+        let body = UploadBody(pieces: form.pieces(plan.form, files), executor: executor)
+        // Another type would not tell the boundary.
+        let headers = plan.headers.filter { !$0.isNamed("content-type") } + [HeaderField("Content-Type", form.type)]
+        return try await send(body, to: url, headers, before: 0)
+    }
+
+    /// One file as the body.
+    private func send(_ opened: Opened, before: Int64) async throws(TransferError) -> StoredResponse {
+        let (file, source) = opened
+        let target = plan.target(of: file)
+        guard let url = WebURL(target) else {
+            throw TransferError(.badJob, "\(MaskedURL.text(target)) is no http or https URL")
+        }
+        let body = UploadBody(pieces: [.file(source, 0..<source.version.size)], executor: executor)
+        return try await send(
+            body, to: url, plan.headers(type: file.type ?? Job.Upload.File.usualType), before: before)
+    }
+
+    private func send(
+        _ body: UploadBody, to url: WebURL, _ headers: [HeaderField], before: Int64
+    ) async throws(TransferError) -> StoredResponse {
+        var headers = headers
+        if let digest = plan.contentDigest {
+            let value = Base64.encode(try await body.digest(digest.algorithm))
+            headers.append(HeaderField("Content-Digest", "\(digest.rawValue)=:\(value):"))
+        }
+        let sent: RequestBody = body.count > 0 ? .stream(body) : .bytes([])
+        let (transfer, _) = try await ask(url, plan.method, [], custom: headers, body: sent, before: before)
+        let response = try await answering.keep(transfer, method: plan.method)
+        state.withLock { $0.response = response }
+        guard job.request.expects(response.status) else { throw .failed(answering.refusal(transfer.head)) }
+        guard body.count == 0 || self.sent == body.count else {
+            throw TransferError(
+                .incomplete,
+                "the server answered \(response.status) when it had \(self.sent) of \(body.count) bytes")
+        }
+        return response
+    }
+
+    /// A request for each file that no run has sent yet.
+    func sendEach(_ files: [Opened]) async throws(TransferError) -> StoredResponse {
+        assignment.report(.started(total: state.withLock { $0.total }, resumable: true))
+        var before: Int64 = 0
+        var failures: [Failure] = []
+        var last: StoredResponse?
+        for (index, opened) in files.enumerated() {
+            let size = opened.source.version.size
+            if state.withLock({ $0.ends?.isDone(index) }) == true {
+                before += size
+                continue
+            }
+            state.withLock { $0.response = nil }
+            do throws(TransferError) {
+                let response = try await send(opened, before: before)
+                last = response
+                before += size
+                state.withLock { state in
+                    state.ends?.note(index, status: response.status)
+                    state.sentBefore += state.sending?.sentInAll ?? 0
+                    (state.sending, state.before) = (nil, before)
+                }
+            } catch {
+                guard case .failed(let failure) = error else { throw error }
+                last = response ?? last
+                failures.append(failure)
+                let mayGoOn = state.withLock { state in
+                    state.ends?.note(index, failure)
+                    if !plan.isRepeatable, state.sending?.hasBegun ?? false { state.isDoubtful = true }
+                    return state.response != nil
+                }
+                // Without an answer the next one would hardly fare better.
+                guard mayGoOn else { break }
+            }
+        }
+        return try end(failures, last)
+    }
+
+    /// The last response, with what came of each file.
+    private func end(_ failures: [Failure], _ last: StoredResponse?) throws(TransferError) -> StoredResponse {
+        let ends = state.withLock { $0.ends! }
+        var response =
+            last
+            ?? StoredResponse(
+                status: ends.lastStatus ?? 200, headers: [], body: [], question: plan.digest, method: plan.method,
+                validated: assignment.clock.milliseconds)
+        response.files = ends.text
+        guard var failure = failures.first(where: RetryPolicy.isRetryable) ?? failures.first else { return response }
+        if last != nil { state.withLock { $0.response = response } }
+        failure.message =
+            "\(ends.missing.count) of \(plan.files.count) files were not sent "
+            + "(\(ends.missing.prefix(5).joined(separator: ", "))\(ends.missing.count > 5 ? ", …" : "")): "
+            + failure.message
+        throw .failed(failure)
+    }
+}

@@ -1,0 +1,201 @@
+import HaulContract
+import HaulHTTP
+import HaulStorage
+import Synchronization
+
+// tus 1.0: https://tus.io/protocols/resumable-upload. The server alone says what it has, and it is believed as far as that can be.
+extension Upload {
+    /// Bytes of one request where each is checked: so much is read once more for its digest, and lost with a wrong one.
+    private static let checkedPortion: Int64 = 16 << 20
+    /// Who takes less in one request takes no files.
+    private static let leastPortion: Int64 = 64 << 10
+
+    func sendByTus(_ source: any SourceFile, to url: WebURL) async throws(TransferError) -> StoredResponse {
+        let size = source.version.size
+        let resumed = resumed
+        state.withLock { $0.tus = resumed }
+        if let resumed, resumed.version != source.version.text {
+            throw TransferError(
+                .sourceChanged,
+                "the file is not the one with which the upload began; push the job again to send it anew")
+        }
+        var patience = TusPatience()
+        var (isSure, isTold) = (false, false)
+        var portion = Int64.max
+        while true {
+            guard let upload = state.withLock({ $0.tus }) else {
+                try await create(source, at: url)
+                (isSure, isTold) = (true, true)
+                assignment.report(.started(total: size, resumable: true))
+                continue
+            }
+            if isSure, upload.offset == size, let response = response { return response }
+            let answer = isSure ? try await patch(upload, source, url, portion) : try await head(upload, size, url)
+            switch answer {
+            case .at(let offset):
+                patience.note(offset: offset)
+                if !isTold { assignment.report(.resumed(offset: offset, total: size)) }
+                if isTold, offset < upload.offset {
+                    assignment.report(.warning("the server went back from byte \(upload.offset) to \(offset)"))
+                }
+                (isSure, isTold) = (true, true)
+                state.withLock { $0.tus?.offset = offset }
+            case .forgotten(let why):
+                try patience.noteForgotten(why)
+                assignment.report(.restarted(why: why))
+                state.withLock { $0.tus = nil }
+            case .tooMuch(let failure):
+                // A proxy may bound the body of a request, and the server behind it does not say so.
+                portion = min(portion, size - upload.offset) / 4
+                guard portion >= Self.leastPortion else { throw .failed(failure) }
+            case .unsure(let failure):
+                try patience.noteDoubt(failure)
+                isSure = false
+            case .locked(let failure):
+                let wait = try patience.wait(failure)
+                do { try await Task.sleep(for: wait) } catch { throw .cancelled }
+                isSure = false
+            }
+        }
+    }
+
+    /// Makes an upload, after the server has said what it can.
+    private func create(_ source: any SourceFile, at url: WebURL) async throws(TransferError) {
+        let size = source.version.size
+        let (options, _) = try await tell(url, "OPTIONS")
+        let server = try TusServer(options.head)
+        await options.discard()
+        if let maximum = server.maximum, size > maximum {
+            throw TransferError(.tooLarge, "the file has \(size) bytes; the server takes \(maximum)")
+        }
+        let name = plan.files[0].sentName
+        let (transfer, landing) = try await tell(
+            url, "POST",
+            [
+                HeaderField("Upload-Length", String(size)),
+                HeaderField("Upload-Metadata", "filename \(Base64.encode(name.utf8))"),
+            ], body: .bytes([]))
+        let response = try await keep(transfer, "POST")
+        guard 200...299 ~= response.status else { throw .failed(answering.refusal(transfer.head)) }
+        guard let location = transfer.head.headers["location"], let place = landing.url.resolve(location) else {
+            throw TransferError(.badResponse, "the tus server does not say where the upload is (Location)")
+        }
+        guard url.scheme == "http" || place.scheme == "https" else {
+            throw TransferError(
+                .redirectForbidden, "the tus server leads from https to http (\(place.host)); that is refused")
+        }
+        state.withLock { state in
+            state.uploads += 1
+            state.tus = TusUpload(
+                url: place.withoutCredentials.text, version: source.version.text,
+                generation: "\(assignment.token).\(state.uploads)", server: server)
+        }
+    }
+
+    /// Asks what the server has.
+    private func head(_ upload: TusUpload, _ size: Int64, _ url: WebURL) async throws(TransferError) -> TusAnswer {
+        let (transfer, _) = try await tell(url, "HEAD", upload: upload)
+        let response = try await keep(transfer, "HEAD")
+        guard 200...299 ~= response.status else {
+            let failure = answering.refusal(transfer.head)
+            switch response.status {
+            // All three say that there is no such upload (section HEAD).
+            case 403, 404, 410: return .forgotten("the server does not know the upload any more (\(response.status))")
+            case 423: return .locked(failure)
+            default: throw .failed(failure)
+            }
+        }
+        guard let offset = response["upload-offset"].flatMap({ Int64($0) }), 0...size ~= offset else {
+            throw TransferError(
+                .badResponse, "the tus server has \(response["upload-offset"] ?? "no number of") bytes of \(size)")
+        }
+        if let length = response["upload-length"], length != String(size) {
+            return .forgotten("the server's upload is one of \(length) bytes")
+        }
+        return .at(offset)
+    }
+
+    /// Sends what the server does not have, or the next portion of it.
+    private func patch(
+        _ upload: TusUpload, _ source: any SourceFile, _ url: WebURL, _ portion: Int64
+    ) async throws(TransferError) -> TusAnswer {
+        let (size, start) = (source.version.size, upload.offset)
+        let most = upload.server.checksum == nil ? portion : min(portion, Self.checkedPortion)
+        let end = start + min(size - start, most)
+        let body = UploadBody(pieces: [.file(source, start..<end)], executor: executor)
+        var headers = [
+            HeaderField("Upload-Offset", String(start)),
+            HeaderField("Content-Type", "application/offset+octet-stream"),
+        ]
+        if let algorithm = upload.server.checksum {
+            let digest = Base64.encode(try await body.digest(algorithm))
+            headers.append(HeaderField("Upload-Checksum", "\(algorithm.rawValue) \(digest)"))
+        }
+        let (transfer, _) = try await tell(
+            url, "PATCH", headers, body: .stream(body), before: start, upload: upload)
+        let response = try await keep(transfer, "PATCH")
+        let failure = answering.refusal(transfer.head)
+        switch response.status {
+        case 200...299:
+            guard let offset = response["upload-offset"].flatMap({ Int64($0) }) else {
+                return .unsure(Failure(.badResponse, "the tus server does not say how far it is (Upload-Offset)"))
+            }
+            guard offset > start, offset <= start + sent else {
+                return .unsure(
+                    Failure(
+                        .badResponse,
+                        "the tus server has \(offset) bytes, though \(sent) were sent from \(start) on"))
+            }
+            return .at(offset)
+        case 404, 410: return .forgotten("the server does not know the upload any more (\(response.status))")
+        case 409: return .unsure(failure)
+        // The bytes did not have their checksum, and were dropped (extension checksum).
+        case 460: return .unsure(Failure(.checksumMismatch, "the server got other bytes than were sent"))
+        case 413: return .tooMuch(failure)
+        case 423: return .locked(failure)
+        default: throw .failed(failure)
+        }
+    }
+
+    /// Removes an upload of which nobody will send the rest, if the server can.
+    func terminate() async {
+        let upload = state.withLock { $0.tus.take() }
+        guard let upload, upload.server.terminates, let url = WebURL(plan.url) else { return }
+        // In a cancelled task nothing would be sent; and it is not worth waiting for long.
+        await Task {
+            let work = Task {
+                guard let (transfer, _) = try? await tell(url, "DELETE", upload: upload) else { return }
+                await transfer.discard()
+            }
+            let clock = Task {
+                try? await Task.sleep(for: .seconds(5))
+                work.cancel()
+            }
+            await work.value
+            clock.cancel()
+        }.value
+    }
+
+    private func keep(_ transfer: Transfer, _ method: String) async throws(TransferError) -> StoredResponse {
+        let response = try await answering.keep(transfer, method: method)
+        state.withLock { $0.response = response }
+        return response
+    }
+
+    /// A question about an upload, or without one to who makes them. What is the job's own stays with the job's server.
+    private func tell(
+        _ url: WebURL, _ method: String, _ headers: [HeaderField] = [], body: RequestBody? = nil, before: Int64? = nil,
+        upload: TusUpload? = nil
+    ) async throws(TransferError) -> (Transfer, Landing) {
+        var landing: Landing?
+        if let upload {
+            guard let place = WebURL(upload.url) else {
+                throw TransferError(.badResponse, "the tus server keeps the upload at what is no URL")
+            }
+            landing = Landing(url: place.withCredentials(of: url), origin: url, cookies: assignment.cookies)
+        }
+        return try await ask(
+            url, method, [TusServer.version] + headers, custom: plan.headers.filter { !$0.isNamed("content-type") },
+            body: body, before: before ?? upload?.offset ?? 0, from: landing)
+    }
+}

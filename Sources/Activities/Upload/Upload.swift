@@ -1,0 +1,196 @@
+package import HaulContract
+import HaulExecutors
+import HaulHTTP
+import HaulStorage
+import Synchronization
+
+/// One run of a job of the kind `upload`: it sends files of the store, and keeps the response.
+///
+/// Nothing fences a request that is under way off from another run's. So what is not safe to repeat is sent once, as a request is
+/// (`Call`), and a file that is sent by tus goes on where the server says.
+package final class Upload: Activity {
+    struct State {
+        /// The request that is under way.
+        var sending: SendingProgress?
+        /// Bytes that the server has without it.
+        var before: Int64 = 0
+        /// Bytes that this run's earlier requests have sent.
+        var sentBefore: Int64 = 0
+        /// Bytes of all files.
+        var total: Int64?
+        var meter = SpeedMeter()
+        /// An unrepeatable request was sent, and failed.
+        var isDoubtful = false
+        var response: StoredResponse?
+        var tus: TusUpload?
+        /// That this run has made.
+        var uploads = 0
+        /// Of files that are sent each by itself.
+        var ends: FileEnds?
+    }
+
+    let assignment: Assignment
+    let context: DownloadContext
+    let plan: UploadPlan
+    private let limit: TokenBucket?
+    private let turn: HostTurn
+    private let digests = DigestSession()
+    let state = Mutex(State())
+
+    package init(_ assignment: Assignment, context: DownloadContext) {
+        (self.assignment, self.context) = (assignment, context)
+        plan = UploadPlan(assignment.job)
+        turn = HostTurn(context.hosts, workChanged: assignment.workChanged)
+        limit = assignment.job.limitRate.map { TokenBucket(bytesPerSecond: $0) }
+        state.withLock { $0.ends = plan.isEach ? FileEnds(plan, assignment.resume) : nil }
+    }
+
+    var job: Job { assignment.job }
+    var answering: Answering { Answering(job: job, clock: assignment.clock, question: plan.digest) }
+
+    // MARK: From other threads
+
+    package var executor: any TaskExecutor { context.engine.executor }
+
+    package func progress() -> ActivityProgress {
+        state.withLock { state in
+            var progress = ActivityProgress()
+            progress.received = state.before + (state.sending?.sent ?? 0)
+            progress.total = state.total
+            progress.connections = state.sending == nil ? 0 : 1
+            state.meter.sample(state.sentBefore + (state.sending?.sentInAll ?? 0))
+            (progress.speed, progress.average) = (state.meter.speed, state.meter.average)
+            return progress
+        }
+    }
+
+    package var moved: Int64 { state.withLock { $0.sentBefore + ($0.sending?.sentInAll ?? 0) } }
+
+    package var isWaitingForHost: Bool { turn.isAwaitedLong }
+    package var isAtWork: Bool { !turn.isAwaited }
+    package var isRepeatable: Bool {
+        plan.isRepeatable || state.withLock { !$0.isDoubtful && !($0.sending?.hasBegun ?? false) }
+    }
+    package var mustGoOn: Bool { !isRepeatable }
+    package var response: StoredResponse? { state.withLock { $0.response } }
+
+    package var hasMadeHeadway: Bool {
+        let known = resumed?.offset ?? 0
+        return state.withLock { ($0.tus?.offset ?? 0) - known >= 64 << 10 }
+    }
+
+    /// What an earlier run has told of the upload at a tus server.
+    var resumed: TusUpload? { plan.isTus ? assignment.resume.flatMap { TusUpload($0, of: plan) } : nil }
+
+    package func checkpoint() async -> ResumePoint? { resumePoint }
+
+    package func place(otherThan generation: String?) -> ResumePoint? {
+        guard plan.isTus, let point = resumePoint, point.generation != generation else { return nil }
+        return point
+    }
+
+    package func finalCheckpoint() async -> ResumePoint? { resumePoint }
+
+    /// A worker that goes on finds with it what the server has. There is no file of ours.
+    private var resumePoint: ResumePoint? {
+        state.withLock { state in
+            let journal: String
+            if plan.isTus {
+                // One that is of no use any more is to be forgotten.
+                guard state.tus != nil || assignment.resume != nil || state.uploads > 0 else { return nil }
+                journal = state.tus?.journal(of: plan) ?? ""
+            } else if let ends = state.ends {
+                journal = ends.journal
+            } else {
+                return nil
+            }
+            var point = ResumePoint(
+                generation: state.tus?.generation ?? assignment.token, store: context.store.id, file: "",
+                entity: Entity(total: state.total), source: MaskedURL.text(plan.url), journal: journal)
+            if let offset = state.tus?.offset, offset > 0 { point.offsets.insert(0..<offset) }
+            return point
+        }
+    }
+
+    package func discard(soon: Bool) async { await terminate() }
+
+    // MARK: The run
+
+    package func run() async -> ActivityOutcome {
+        if assignment.wasSent, !plan.isRepeatable { return .failed(Answering.lostRun) }
+        let begun = ContinuousClock.now
+        do throws(TransferError) {
+            let files = try await open()
+            guard let url = WebURL(plan.url) else {
+                throw TransferError(.badJob, "\(MaskedURL.text(plan.url)) is no http or https URL")
+            }
+            guard await turn.enter(url.hostAndPort) else { return .stopped }
+            defer { context.hosts.leave(url.hostAndPort) }
+            if !plan.isRepeatable, let mark = assignment.markSent {
+                guard await mark() else { return Task.isCancelled ? .stopped : .fenced }
+            }
+            var response: StoredResponse
+            if plan.isTus {
+                response = try await sendByTus(files[0].source, to: url)
+            } else if plan.isEach {
+                response = try await sendEach(files)
+            } else {
+                response = try await send(files, to: url)
+            }
+            response.uploaded = files.reduce(0) { $0 + $1.source.version.size }
+            return .answered(response, seconds: (ContinuousClock.now - begun).secondsValue, unchanged: false)
+        } catch {
+            if case .failed(let failure) = error, failure.code == .sourceChanged { await terminate() }
+            return Answering.outcome(of: error, mayHaveArrived: !isRepeatable && response == nil)
+        }
+    }
+
+    /// All files, before anything is sent.
+    private func open() async throws(TransferError) -> [(file: Job.Upload.File, source: any SourceFile)] {
+        var files: [(Job.Upload.File, any SourceFile)] = []
+        for file in plan.files { files.append((file, try await context.store.source(file.file))) }
+        let total = files.reduce(0) { $0 + $1.1.version.size }
+        state.withLock { $0.total = total }
+        return files
+    }
+
+    /// One question to a server, of which the sending is told.
+    ///
+    /// - Parameter before: Bytes of the files that the server has already.
+    func ask(
+        _ url: WebURL, _ method: String, _ headers: [HeaderField], custom: [HeaderField], body: RequestBody?,
+        before: Int64 = 0, from landing: Landing? = nil
+    ) async throws(TransferError) -> (Transfer, Landing) {
+        let sending = SendingProgress()
+        state.withLock { state in
+            state.sentBefore += state.sending?.sentInAll ?? 0
+            (state.sending, state.before) = (sending, before)
+        }
+        var template = Request(url: "")
+        (template.method, template.body) = (method, body)
+        template.connectTimeout = job.connectTimeout ?? context.connectTimeout
+        template.stallTimeout = job.stallTimeout ?? context.stallTimeout
+        template.limits = [limit, context.limit].compactMap(\.self)
+        template.isSentOnce = !plan.isRepeatable
+        template.asksFirst = true
+        template.sending = sending
+        let exchange = Exchange(
+            engine: context.engine, template: template, custom: custom, digests: digests,
+            cookies: assignment.cookies, trace: assignment.trace, keepsBody: true)
+        do throws(TransferError) {
+            let (transfer, end) = try await exchange.ask(url, [.identity] + headers, from: landing)
+            if [429, 503].contains(transfer.head.status) {
+                context.hosts.complain(url.hostAndPort, retryAfter: answering.refusal(transfer.head).retryAfter)
+            }
+            return (transfer, end)
+        } catch {
+            if case .failed(let failure) = error, failure.code == .connect {
+                context.hosts.complain(url.hostAndPort, retryAfter: nil)
+            }
+            throw error
+        }
+    }
+
+    /// Bytes of the body that the last request has sent.
+    var sent: Int64 { state.withLock { $0.sending?.sent ?? 0 } }
+}

@@ -1,0 +1,67 @@
+import HaulContract
+import HaulHTTP
+import HaulStorage
+
+/// The body of an upload: texts and ranges of files, one after the other. No more of it is in memory than is about to be sent.
+struct UploadBody: BodySupply {
+    enum Piece: Sendable {
+        case bytes([UInt8])
+        case file(any SourceFile, Range<Int64>)
+
+        var count: Int64 {
+            switch self {
+            case .bytes(let bytes): Int64(bytes.count)
+            case .file(_, let range): Int64(range.count)
+            }
+        }
+
+        /// Bytes of it, by their offset in it. With its last ones a file is known to be as it was.
+        func read(_ range: Range<Int64>) async throws(TransferError) -> [UInt8] {
+            switch self {
+            case .bytes(let bytes): return Array(bytes[Int(range.lowerBound)..<Int(range.upperBound)])
+            case .file(let file, let whole):
+                let start = whole.lowerBound
+                let bytes = try await file.read(start + range.lowerBound..<start + range.upperBound)
+                if range.upperBound == count { try await file.check() }
+                return bytes
+            }
+        }
+    }
+
+    let pieces: [Piece]
+    /// Where the reading is put together with the sending.
+    let executor: any TaskExecutor
+
+    var count: Int64 { pieces.reduce(0) { $0 + $1.count } }
+
+    // MARK: BodySupply
+
+    var length: Int64? { count }
+
+    func source(wake: @escaping @Sendable () async -> Void) -> any BodySource {
+        UploadSource(pieces, executor: executor, wake: wake)
+    }
+
+    // MARK: Digests
+
+    /// Reads all of it.
+    func digest(_ algorithm: Job.Checksum.Algorithm) async throws(TransferError) -> [UInt8] {
+        let digest = StreamDigest(algorithm)
+        for piece in pieces {
+            for range in UploadSource.portions(of: 0..<piece.count) {
+                if Task.isCancelled { throw .cancelled }
+                digest.update(try await piece.read(range))
+            }
+        }
+        return digest.bytes()
+    }
+}
+
+extension Job.Upload.Digest {
+    var algorithm: Job.Checksum.Algorithm {
+        switch self {
+        case .sha256: .sha256
+        case .sha512: .sha512
+        }
+    }
+}

@@ -1,0 +1,113 @@
+import HaulHTTP
+import Synchronization
+
+/// Gives the bytes of an upload's body. It reads some portions ahead, so that neither the disk nor the network waits for the other.
+final class UploadSource: BodySource {
+    private struct State {
+        var pieces: ArraySlice<UploadBody.Piece>
+        /// Of the first piece so much is read.
+        var position: Int64 = 0
+        var ready: [ArraySlice<UInt8>] = []
+        var isReading = false
+        /// The network has asked for bytes, and there were none.
+        var isAwaited = false
+        var hasEnded = false
+        var failure: TransferError?
+
+        /// Copies some bytes that are there.
+        mutating func give(_ buffer: UnsafeMutableRawBufferPointer) -> SourceAnswer {
+            guard let first = ready.first else {
+                if let failure { return .failed(failure) }
+                if pieces.isEmpty { return .end }
+                isAwaited = true
+                return .wait
+            }
+            let some = first.prefix(buffer.count)
+            buffer.copyBytes(from: some)
+            if some.count == first.count { ready.removeFirst() } else { ready[0] = first.dropFirst(some.count) }
+            return .bytes(some.count)
+        }
+
+        /// What is to be read next; nil if enough is there, or nothing is left.
+        mutating func next() -> (piece: UploadBody.Piece, range: Range<Int64>)? {
+            while let piece = pieces.first, position == piece.count {
+                pieces.removeFirst()
+                position = 0
+            }
+            guard let piece = pieces.first, ready.count < UploadSource.ahead, !hasEnded, failure == nil else {
+                isReading = false
+                return nil
+            }
+            isReading = true
+            let end = min(position + UploadSource.portion, piece.count)
+            return (piece, position..<end)
+        }
+
+        /// Returns whether somebody waits for it.
+        mutating func note(_ result: Result<[UInt8], TransferError>) -> Bool {
+            switch result {
+            case .success(let bytes):
+                position += Int64(bytes.count)
+                if !hasEnded { ready.append(bytes[...]) }
+                // Whoever asks next is to be told that this was all.
+                while let piece = pieces.first, position == piece.count {
+                    pieces.removeFirst()
+                    position = 0
+                }
+            case .failure(let error): failure = error
+            }
+            defer { isAwaited = false }
+            return isAwaited
+        }
+    }
+
+    /// Bytes that are read at once.
+    static let portion: Int64 = 256 << 10
+    /// So many portions are read before they are asked for.
+    private static let ahead = 3
+
+    private let state: Mutex<State>
+    private let executor: any TaskExecutor
+    private let wake: @Sendable () async -> Void
+
+    init(
+        _ pieces: [UploadBody.Piece], executor: any TaskExecutor, wake: @escaping @Sendable () async -> Void
+    ) {
+        state = Mutex(State(pieces: pieces.filter { $0.count > 0 }[...]))
+        (self.executor, self.wake) = (executor, wake)
+    }
+
+    func read(into buffer: UnsafeMutableRawBufferPointer) -> SourceAnswer {
+        let (answer, begins) = state.withLock { state in
+            let answer = state.give(buffer)
+            let begins =
+                !state.isReading && !state.pieces.isEmpty && state.failure == nil && state.ready.count < Self.ahead
+            if begins { state.isReading = true }
+            return (answer, begins)
+        }
+        if begins { Task(executorPreference: executor) { await self.fill() } }
+        return answer
+    }
+
+    func end() {
+        state.withLock { state in
+            state.hasEnded = true
+            state.ready = []
+        }
+    }
+
+    private func fill() async {
+        while let (piece, range) = state.withLock({ $0.next() }) {
+            let result: Result<[UInt8], TransferError>
+            do { result = .success(try await piece.read(range)) } catch { result = .failure(error) }
+            if state.withLock({ $0.note(result) }) { await wake() }
+        }
+    }
+
+    /// A range in the portions in which it is read.
+    static func portions(of range: Range<Int64>) -> [Range<Int64>] {
+        stride(from: range.lowerBound, to: range.upperBound, by: Int64.Stride(portion)).map {
+            $0..<min($0 + portion, range.upperBound)
+        }
+    }
+}

@@ -1,0 +1,67 @@
+import HaulContract
+import Synchronization
+
+/// Runs all uploads of one `haul put`, so many of them at once, and shows how far they are.
+final class PutRunner: Sendable {
+    private struct State {
+        var running: [PutRun] = []
+        var ends: [Int: PutRun.End] = [:]
+        var totals = GetBars.Totals()
+    }
+
+    private let runs: [PutRun]
+    private let reporter: GetReporter
+    private let parallel: Int
+    private let state = Mutex(State())
+
+    init(_ runs: [PutRun], _ reporter: GetReporter, parallel: Int) {
+        (self.runs, self.reporter, self.parallel) = (runs, reporter, parallel)
+        state.withLock { $0.totals.all = runs.count }
+    }
+
+    /// Returns when all have ended, in their order. `ended` is told of each as it ends.
+    func run(_ ended: @escaping @Sendable (PutRun, PutRun.End) -> Void) async -> [PutRun.End] {
+        let ticks = Task { await tick() }
+        await withTaskGroup(of: Void.self) { group in
+            for (index, run) in runs.enumerated() {
+                if index >= parallel { await group.next() }
+                if Task.isCancelled { break }
+                group.addTask {
+                    self.state.withLock { $0.running.append(run) }
+                    let end = await run.run()
+                    self.note(end, of: run, index)
+                    ended(run, end)
+                }
+            }
+            await group.waitForAll()
+        }
+        ticks.cancel()
+        await ticks.value
+        reporter.draw([])
+        let ends = state.withLock { $0.ends }
+        return runs.indices.map { ends[$0] ?? .stopped }
+    }
+
+    private func note(_ end: PutRun.End, of run: PutRun, _ index: Int) {
+        state.withLock { state in
+            state.running.removeAll { $0 === run }
+            state.ends[index] = end
+            if case .answered(let response, _) = end {
+                state.totals.done += 1
+                state.totals.doneBytes += response.uploaded ?? 0
+            } else {
+                state.totals.failed += 1
+            }
+        }
+    }
+
+    private func tick() async {
+        while !Task.isCancelled {
+            try? await Task.sleep(for: .milliseconds(200))
+            guard reporter.form == .bars, !Task.isCancelled else { continue }
+            let (running, totals) = state.withLock { ($0.running, $0.totals) }
+            let (width, height) = reporter.size
+            reporter.draw(GetBars.lines(running.map(\.view), totals, width: width, height: height))
+        }
+    }
+}

@@ -1,0 +1,61 @@
+import Foundation
+import Glibc
+import HaulTestSupport
+import Testing
+
+/// `haul put`, which needs no Redis.
+@Suite(.timeLimit(.minutes(2))) struct PutTests {
+    private let directory = TemporaryDirectory()
+
+    private func put(_ arguments: String...) async throws -> (status: Int32, out: String, err: String) {
+        let process = try ChildProcess("haul", ["put"] + arguments)
+        let status = try await process.wait()
+        return (status, process.standardOutput, process.standardError)
+    }
+
+    private func file(_ name: String, _ bytes: [UInt8]) throws -> String {
+        let path = directory.file(name)
+        try Data(bytes).write(to: URL(filePath: path))
+        return path
+    }
+
+    @Test("files arrive under their names, in a form, and by tus") func ways() async throws {
+        let server = TusScript()
+        let origin = try OriginServer { request in
+            request.path.hasPrefix("/files")
+                ? server.answer(request) : OriginReply(201, body: Array("thanks".utf8))
+        }
+        let bytes = FileBytes(seed: 8, count: 1_500_000).all
+        let (first, second) = (try file("a b.bin", bytes), try file("c.bin", [1, 2]))
+        let both = try await put(first, second, origin.url("/in/"), "-H", "X-A: b")
+        #expect(both.status == 0 && both.out.contains("HTTP 201") && both.err.isEmpty, "\(both.err)")
+        let puts = origin.requests.sorted { $0.path < $1.path }
+        #expect(puts.map(\.path) == ["/in/a%20b.bin", "/in/c.bin"] && puts.allSatisfy { $0.method == "PUT" })
+        #expect(puts[0].body.bytes == bytes && puts[1].body.bytes == [1, 2])
+        #expect(puts.allSatisfy { $0.headers["x-a"] == "b" })
+        let form = try await put("--field", "a=b", first, second, origin.url("/form"), "--body", "-q")
+        #expect(form.status == 0 && form.out == "thanks", "\(form.err)")
+        #expect(origin.requests.last?.headers["content-type"]?.hasPrefix("multipart/form-data; boundary=") == true)
+        let tus = try await put("--tus", first, origin.url("/files"))
+        #expect(tus.status == 0 && server.finished == [bytes], "\(tus.err)")
+    }
+
+    @Test("what cannot be sent is said, and the exit status tells") func refused() async throws {
+        let origin = try OriginServer { _ in OriginReply(403, body: Array("no".utf8)) }
+        let path = try file("a", [1])
+        let refused = try await put(path, origin.url("/x"), "--body")
+        #expect(refused.status == 1 && refused.err.contains("http_403") && refused.out == "no")
+        for (arguments, words) in [
+            ([path], "FILE"), ([path, path, "http://h/x"], "ends with /"), ([path, "ftp://h/"], "url: must be"),
+            (["/no/such", "http://h/"], "No such file"), ([directory.path, "http://h/"], "is no file"),
+            ([path, "http://h/", "--tus", "-X", "POST"], "protocol: goes with"),
+            ([path, "http://h/", "--content-digest", "md5"], "content_digest: must be"),
+            ([path, "http://h/", "-X", "GET"], "method: must be"),
+        ] {
+            let process = try ChildProcess("haul", ["put"] + arguments)
+            #expect(try await process.wait() == 2, "\(arguments)")
+            #expect(process.standardError.contains(words), "\(arguments): \(process.standardError)")
+        }
+        #expect(origin.requests.count == 1)
+    }
+}
