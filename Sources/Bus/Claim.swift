@@ -32,6 +32,8 @@ package struct Claim: Sendable {
     package let wasSent: Bool
     /// To be deleted before anything else.
     package let doomed: DoomedFile?
+    /// The queue's defaults: fields and their values as JSON.
+    package let defaults: [(name: String, text: String)]
     /// What the job was before, as Redis wants it back if this worker cannot read what was pushed.
     package let before: [UInt8]
 
@@ -55,6 +57,7 @@ package struct Claim: Sendable {
         wasSent = hash["sent"].map { !$0.isEmpty } ?? false
         doomed = hash["doomed"].flatMap(DoomedFile.init)
         before = reply["before"]?.bytes ?? []
+        defaults = (reply["defaults"]?.dictionary ?? [:]).sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
     }
 
     /// What is to be done: the job as it was pushed, with the URLs and headers of its newest push. `check` refuses what this worker
@@ -62,12 +65,12 @@ package struct Claim: Sendable {
     package func read(
         _ check: (Job) throws(Job.Invalid) -> Void
     ) throws(Job.Invalid) -> (job: Job, refused: Job.Invalid?) {
-        var job = try Job(element: spec)
+        var job = try Job(element: spec, defaults: defaults)
         try check(job)
         var refused: Job.Invalid?
         if let renewal {
             do throws(Job.Invalid) {
-                let newer = try Job(element: renewal)
+                let newer = try Job(element: renewal, defaults: defaults)
                 try check(newer)
                 guard newer.kind == job.kind else {
                     throw Job.Invalid(field: "kind", reason: "is not that of the job, which is \(job.kind.words)")

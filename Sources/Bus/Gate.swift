@@ -15,10 +15,11 @@ enum Gate {
             KeyName.allCases.map { "\($0) = '\($0.rawValue)'" }
             + ChannelName.allCases.map { "\($0) = '\($0.rawValue)'" }
         let continuation = JobField.continuation.sorted().map { "\($0) = true" }
+        let defaultable = JobField.all.filter(\.mayHaveDefault).map { "\($0.name) = true" }
         return """
             local LARGEST = { element = \(JobField.largestElement), element_rule = [[\(JobField.elementRule)]],
               skeleton = \(JobField.largestSkeleton), skeleton_rule = [[\(JobField.skeletonRule)]],
-              depth = \(JSON.deepest), headers = \(JobField.mostHeaders) }
+              depth = \(JSON.deepest), default = \(JobField.largestDefault), headers = \(JobField.mostHeaders) }
             local KEY = { \(keys.joined(separator: ", ")) }
             local MOMENTS = { least = \(JobField.moments.lowerBound), most = \(JobField.moments.upperBound),
               rule = [[\(JobField.momentRule)]] }
@@ -31,6 +32,8 @@ enum Gate {
               not_in_requests = { \(inRequests.joined(separator: ", ")) }, most_files = \(Job.Upload.mostFiles),
               upload = { file = [[\(Job.Upload.fileRule)]], each = [[\(Job.Upload.eachRule)]],
                 form = [[\(Job.Upload.formRule)]], protocol = [[\(Job.Upload.protocolRule)]] } }
+            -- What the queue has for all of its jobs (defaults.lua): which fields may have a default.
+            local fleet = { defaultable = { \(defaultable.joined(separator: ", ")) } }
             local CONTINUATION = { \(continuation.joined(separator: ", ")) }
             -- Each field's name, what its value must be, what is said of one that is not, and the kinds that have it.
             local FIELDS = {

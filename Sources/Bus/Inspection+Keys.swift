@@ -32,6 +32,7 @@ extension Inspection {
         .want: "no job is claimed, and no request is heard",
         .totals: "no figures of the whole fleet are kept", .places: "workers take it away by themselves",
         .epoch: "workers write it anew by themselves",
+        .defaults: "jobs have no defaults, and a relative url is rejected",
         .kinds: "jobs of a kind that some workers do not do are not taken by others",
     ]
 
@@ -88,6 +89,18 @@ extension Inspection {
             return Finding(
                 queue.keys.settings, "\(name) \(setting?.rule ?? "is no setting"), not \"\(value)\"",
                 "HSET or HDEL it; it has no effect")
+        }
+    }
+
+    func checkDefaults() async throws(RedisError) -> [Finding] {
+        // A key of another type has been told of.
+        let reply = try await queue.redis.pipeline([.command(Command("HGETALL", queue.keys.defaults))])[0]
+        return reply.dictionary.sorted { $0.key < $1.key }.compactMap { name, value in
+            let known = QueueDefault(name: name)
+            if known?.accepts(value) == true { return nil }
+            return Finding(
+                queue.keys.defaults, "\(name) \(known?.rule ?? "can have no default"), not \(value.prefix(200))",
+                "HSET or HDEL it; it has no effect. A value is JSON: a text stands in quotes")
         }
     }
 

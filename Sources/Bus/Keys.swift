@@ -21,6 +21,7 @@ package struct Keys: Sendable {
     package func host(_ place: String) -> String { self[.host] + place }
     package var settings: String { self[.settings] }
     package var places: String { self[.places] }
+    package var defaults: String { self[.defaults] }
     package var untold: String { self[.untold] }
     package var epoch: String { self[.epoch] }
     package var totals: String { self[.totals] }

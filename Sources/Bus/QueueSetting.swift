@@ -14,6 +14,9 @@ package enum QueueSetting: Sendable, Hashable {
     /// A reply may have to be told again for a minute (Lua/overdue.lua); ten years are enough.
     package static let kept = 60...315_360_000
 
+    /// Those that there are once.
+    package static let fixed: [QueueSetting] = [.paused, .maxRunning, .keepCompleted, .keepFailed, .keepCancelled]
+
     private static let quietBeginning = "quiet:"
 
     /// The field's name; nil for what is no setting.

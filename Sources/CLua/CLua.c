@@ -21,6 +21,7 @@ static const char functions[] = {
 #embed "../Bus/Lua/push.lua" suffix(, '\n', )
 #embed "../Bus/Lua/order.lua" suffix(, '\n', )
 #embed "../Bus/Lua/kinds.lua" suffix(, '\n', )
+#embed "../Bus/Lua/defaults.lua" suffix(, '\n', )
 #embed "../Bus/Lua/take.lua" suffix(, '\n', )
 #embed "../Bus/Lua/report.lua" suffix(, '\n', )
 #embed "../Bus/Lua/claim.lua" suffix(, '\n', )

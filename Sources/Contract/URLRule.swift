@@ -1,12 +1,12 @@
 /// Which URLs a job may have. The claim asks the same of an element in Bus/Lua/url.lua: both are tried with the same cases, and what
 /// changes here changes there.
-enum URLRule {
+package enum URLRule {
     static let text =
         "must be an http or https URL with a host that can be, without spaces or control characters, and without %00 in "
         + "the user or password"
 
     /// By bytes: to Swift a "/" beside a combining mark is another character.
-    static func accepts(_ url: String) -> Bool {
+    package static func accepts(_ url: String) -> Bool {
         let bytes = Array(url.utf8)
         guard bytes.count <= 8192, !bytes.contains(where: { $0 <= 32 || $0 == 127 }),
             let colon = bytes.firstIndex(of: UInt8(ascii: ":")), bytes[colon...].starts(with: "://".utf8)

@@ -5,8 +5,11 @@ import HaulRedis
 
 struct QueueCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "queue", abstract: "Pause, resume, limit or drain a whole queue.",
-        subcommands: [PauseQueue.self, ResumeQueue.self, LimitQueue.self, DrainQueue.self])
+        commandName: "queue", abstract: "Pause, resume, limit, set up or drain a whole queue.",
+        subcommands: [
+            PauseQueue.self, ResumeQueue.self, LimitQueue.self, SetQueue.self, UnsetQueue.self, ShowQueue.self,
+            DrainQueue.self,
+        ])
 
     struct PauseQueue: AsyncParsableCommand {
         static let configuration = CommandConfiguration(

@@ -45,6 +45,9 @@ struct CommandBench {
             (["get", "http://127.0.0.1:1/", "-d", "/dev", "-o", "zero"], "neither a file nor a directory"),
             (["get", "http://127.0.0.1:1/", "--if-exists", "replace"], "if-exists"),
             (["stats", "--redis", "http://h"], "redis://"),
+            (["queue", "set", "default.retry", "1"], "Did you mean default.retries?"),
+            (["queue", "set", "default.retries", "many"], "must be a whole number from 0 to 1000"),
+            (["queue", "set", "base", "films/"], "absolute"), (["queue", "unset", "default.url"], "no default"),
             (["queue", "limit", "-1"], "Missing"), (["queue", "limit", "many"], "a whole number"),
         ] {
             let process = try bench.start(arguments)
@@ -80,6 +83,27 @@ struct CommandBench {
         #expect(unknown.status == 2 && unknown.err.contains("pth: no such field"))
         #expect(try await bench.server.cli("LLEN", "haul:{default}:jobs") == "2")
         #expect(try await bench.haul("list").out.contains(#/two +queued .*http:..h.2/#))
+    }
+
+    @Test("settings and defaults are set, shown and taken back; a text needs no quotes") func defaults() async throws {
+        let bench = try await CommandBench()
+        #expect(try await bench.haul("queue", "show").out.contains("nothing is set"))
+        #expect(try await bench.haul("queue", "set", "default.if_exists", "rename").status == 0)
+        #expect(try await bench.haul("queue", "set", "default.headers", #"{"X-A":"b"}"#).status == 0)
+        #expect(try await bench.haul("queue", "set", "base", "https://h/films/").status == 0)
+        #expect(try await bench.haul("queue", "set", "keep_failed", "7200").status == 0)
+        #expect(
+            try await bench.haul("queue", "show", "--json").out
+                == #"{"base":"https://h/films/","default.headers":{"X-A":"b"},"default.if_exists":"rename","keep_failed":7200}"#
+                + "\n")
+        #expect(try await bench.server.cli("HGET", "haul:{default}:defaults", "if_exists") == "\"rename\"")
+        _ = try await bench.server.cli("HSET", "haul:{default}:defaults", "retries", "many")
+        #expect(try await bench.haul("queue", "show").out.contains(#/default.retries +many +has no effect/#))
+        #expect(try await bench.haul("check").out.contains("retries must be a whole number"))
+        for name in ["default.if_exists", "default.headers", "default.retries", "base", "keep_failed"] {
+            #expect(try await bench.haul("queue", "unset", name).status == 0)
+        }
+        #expect(try await bench.haul("queue", "show", "--json").out == "{}\n")
     }
 
     @Test("a queue is paused, limited and opened, and stats says so") func queue() async throws {

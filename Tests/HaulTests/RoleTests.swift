@@ -21,7 +21,8 @@ import Testing
             [
                 "list --state queued", "list --state rejected", "pause waiting", "pause --all", "resume --all",
                 "cancel --all --yes", "retry --all", "remove done --files", "remove --all --yes", "top --once",
-                "queue pause", "queue resume",
+                "queue pause", "queue resume", "queue set default.retries 3", "queue unset default.retries",
+                "queue show",
                 "queue limit 3", "queue limit none", "stats", "stats --history", "show done", "workers", "watch done",
             ]
         ),

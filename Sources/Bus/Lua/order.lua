@@ -193,6 +193,7 @@ follow = function(id, kept, retention)
     local word, reason = verdict(h, { kind = (j.url or j.urls) and 'job' or 'continuation', has_spec = call('HEXISTS', spec(id), 'spec') == 1 })
     -- The run ended before it heard of the pause: nothing is to be continued.
     if h.state == 'completed' and not ends(kept.want) then word, reason = 'duplicate', 'done' end
+    fleet.complete(j)
     j.reply_to = kept.reply_to
     local instead = INSTEAD[word]
     if instead then instead(id, h, j, kept.element, retention, reason)

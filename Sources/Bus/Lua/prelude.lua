@@ -52,7 +52,7 @@ local function begin(keys, args)
       cancelled = PREFIX .. KEY.cancelled }
   end
   HELD, WORKER = keys[2], keys[3]
-  outbox, numbers, tickets, epoch = {}, {}, 0, nil
+  outbox, numbers, tickets, epoch, fleet.known = {}, {}, 0, nil, nil
   -- The time as a number, and as the text that is written: Redis would format a number at every call.
   NOW = clock()
   now = tonumber(NOW)

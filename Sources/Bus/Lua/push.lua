@@ -103,7 +103,7 @@ local function note(id, h, j, element, begins)
     set('url', mask(j.url or j.urls[1]))
     if begins then
       call('HSET', s, 'spec', element)
-      h.meta = j.meta ~= nil and RAW(element, 'meta') or nil
+      h.meta = j.meta ~= nil and fleet.meta(element) or nil
       set('created', NOW)
       if j.path then set('path', j.path) end
       local kind = j.kind ~= 'download' and j.kind or nil

@@ -41,7 +41,7 @@ local function end_of_value(blotted, at)
   end
 end
 
-local last_text, last_name, last_raw
+local last_text, last_name, last_raw, last_at
 
 local function RAW(text, name)
   if text == last_text and name == last_name then return last_raw end
@@ -55,9 +55,15 @@ local function RAW(text, name)
       if not first then break end
       local between = string.gsub(string.sub(blotted, at, first - 1), '"[^"]*"', '')
       depth = depth + count(between, '[{%[]') - count(between, '[}%]]')
-      if depth == 1 then last_raw = string.sub(text, value, end_of_value(blotted, value)) end
+      if depth == 1 then last_raw, last_at = string.sub(text, value, end_of_value(blotted, value)), value end
       at = last + 1
     end
   end
   return last_raw
+end
+
+-- The text with another value, given as JSON, for a member that it has.
+function fleet.replaced(text, name, value)
+  local raw = RAW(text, name)
+  return string.sub(text, 1, last_at - 1) .. value .. string.sub(text, last_at + #raw)
 end

@@ -1,13 +1,18 @@
 -- Taking the next element: from what this worker holds, else from the line. Used by claim.lua and settle.lua.
 
--- The element as a table, the id of its job, and a reason if it is no valid push.
+-- The element as a table, the id of its job, a reason if it is no valid push, and the element with its url made absolute.
 local function identify(element)
   local j, reason = read(element)
+  local whole = reason and fleet.based(element, j)
+  if whole then
+    element = whole
+    j, reason = read(element)
+  end
   local id = j and j.id
-  if reason or id then return j, id, reason end
+  if reason or id then return j, id, reason, element end
   if j.method ~= nil or j.headers ~= nil or j.urls ~= nil or j.kind ~= nil and j.kind ~= 'download' then id = redis.sha1hex(element)
   else id = redis.sha1hex(j.url .. '\n' .. (j.path or '')) end
-  return j, string.sub(id, 1, 16)
+  return j, string.sub(id, 1, 16), nil, element
 end
 
 -- What verdict() asks for.
@@ -66,11 +71,11 @@ local function start(id, h, j, element, begins, worker, token, lease, retention)
   if not st then
     -- A stub may know a file that is to be deleted.
     local known = h.is_known and call('HGETALL', k) or h.deadline and { 'deadline_at', h.deadline } or {}
-    return named { answer = 'job', id = id, token = token, spec = element, now = NOW, hash = known }
+    return named { answer = 'job', id = id, token = token, spec = element, now = NOW, hash = known, defaults = fleet.told() }
   end
   local pushed = begins and { element } or call('HMGET', spec(id), 'spec', 'renewed')
   return named { answer = 'job', id = id, token = token, spec = pushed[1], renewed = pushed[2], previous = st, now = NOW,
-    hash = call('HGETALL', k), offsets = call('HGETALL', offsets(id)), before = before }
+    hash = call('HGETALL', k), offsets = call('HGETALL', offsets(id)), before = before, defaults = fleet.told() }
 end
 
 -- The job as it is now, and as a request makes it that nobody has heard of yet.
@@ -95,7 +100,7 @@ end
 -- Does what an element asks for. Returns a claim if this worker is to run its job. `turn` says in which list the element is, and
 -- whether requests wait.
 local function accept(element, turn, worker, token, lease, retention)
-  local j, id, reason = identify(element)
+  local j, id, reason, whole = identify(element)
   -- What a later version may know.
   local kind = reason and kinds.named(j)
   if kind and not kinds.rules[kind] then return kinds.set_aside(element, kind) end
@@ -105,13 +110,14 @@ local function accept(element, turn, worker, token, lease, retention)
   if reason then
     return reject_element(element, reason, is_id(id) and id or nil, j)
   end
+  fleet.complete(j)
   local h = known(id, fields > 0, turn, retention)
   local word, reason, since = verdict(h, push_of(id, h, j))
   local instead = INSTEAD[word]
-  if instead then return instead(id, h, j, element, retention, reason, since) end
+  if instead then return instead(id, h, j, whole, retention, reason, since) end
   kind = (word == 'begin' and j.kind or word ~= 'begin' and h.kind) or 'download'
   if not kinds.does(kind) then return kinds.set_aside(element, kind) end
-  return start(id, h, j, element, word == 'begin', worker, token, lease, retention)
+  return start(id, h, j, whole, word == 'begin', worker, token, lease, retention)
 end
 
 -- What could not be taken, whatever somebody has written over its job's keys, is rejected.

@@ -1,0 +1,97 @@
+-- Defaults of a queue's jobs: the hash `defaults` has a JSON value by the field that it stands for, and `base`, a URL against which
+-- a relative `url` is resolved. A value that the field could not have does nothing.
+--
+-- A claim reads them, and only where there is an element. What the claim itself obeys it puts into the element's table. All others
+-- go to the worker with the claim, as they were written, and are its to apply (Contract/Job+Defaults.swift).
+
+do
+  -- What the claim obeys.
+  local OBEYED = { 'path', 'delay', 'deadline', 'reply_to', 'meta' }
+
+  -- The value that a text holds; nil for what is no JSON.
+  local function value_of(text)
+    local holder = object('{"v":' .. text .. '}')
+    if not holder or holder.v == nil then return nil end
+    for name in pairs(holder) do if name ~= 'v' then return nil end end
+    return holder.v
+  end
+
+  -- What is known of the queue's defaults in this call: `values` and `texts` by field, and `base`. false if there are none.
+  local function known()
+    if fleet.known ~= nil then return fleet.known end
+    fleet.known = false
+    local all = redis.pcall('HGETALL', PREFIX .. KEY.defaults)
+    -- A key of another type has none.
+    if all.err or #all == 0 then return false end
+    local defaults = { values = {}, texts = {} }
+    for n = 1, #all, 2 do
+      local name, text = all[n], all[n + 1]
+      local value
+      if #text <= LARGEST.default and (fleet.defaultable[name] or name == 'base') then value = value_of(text) end
+      if name == 'base' then defaults.base = is_url(value) and value or nil
+      elseif value ~= nil then defaults.values[name], defaults.texts[name] = value, text end
+    end
+    fleet.known = defaults
+    return defaults
+  end
+
+  -- Whether a job of a kind may have this default.
+  local function fits(name, defaults, kind, j)
+    return kinds.fields[kind][name] and CHECKS[name](defaults.values[name], defaults.texts[name], j, kind)
+  end
+
+  -- The path without its parts that are . and .. (RFC 3986, section 5.2.4).
+  local function tidy(path)
+    local parts, last = {}, ''
+    for part in string.gmatch(string.sub(path, 2) .. '/', '([^/]*)/') do
+      last = part
+      if part == '..' then parts[#parts] = nil
+      elseif part ~= '.' then parts[#parts + 1] = part end
+    end
+    local is_folder = last == '.' or last == '..'
+    return '/' .. table.concat(parts, '/') .. (is_folder and #parts > 0 and '/' or '')
+  end
+
+  -- What a relative reference means at `base` (RFC 3986, section 5.2.2); nil for what is none.
+  function fleet.resolved(base, reference)
+    if reference == '' or string.find(reference, '^[%a][%w+.-]*:') or string.find(reference, '[%c ]') then return nil end
+    local scheme, authority, path, query = string.match(base, '^(%a+):(//[^/?#]*)([^?#]*)([^#]*)')
+    if string.sub(reference, 1, 2) == '//' then return scheme .. ':' .. reference end
+    local way, rest = string.match(reference, '^([^?#]*)(.*)$')
+    if way == '' then
+      if string.sub(rest, 1, 1) == '#' then rest = query .. rest end
+      return scheme .. ':' .. authority .. path .. rest
+    end
+    if string.sub(way, 1, 1) ~= '/' then way = (string.match(path, '^.*/') or '/') .. way end
+    return scheme .. ':' .. authority .. tidy(way) .. rest
+  end
+
+  -- The element with its relative url made absolute; nil if it has none, or there is no base.
+  function fleet.based(element, j)
+    local defaults = j and type(j.url) == 'string' and known()
+    if not defaults or not defaults.base or is_url(j.url) then return nil end
+    local url = fleet.resolved(defaults.base, j.url)
+    return url and is_url(url) and fleet.replaced(element, 'url', quoted(url)) or nil
+  end
+
+  -- Gives a job element what it lacks and the claim obeys.
+  function fleet.complete(j)
+    local defaults = known()
+    if not defaults or not (j.url or j.urls) then return end
+    local kind = j.kind or 'download'
+    for _, name in ipairs(OBEYED) do
+      if j[name] == nil and defaults.values[name] ~= nil and fits(name, defaults, kind, j) then j[name] = defaults.values[name] end
+    end
+  end
+
+  -- The text of a job's `meta`: its own, or the default.
+  function fleet.meta(element) return RAW(element, 'meta') or fleet.known and fleet.known.texts.meta end
+
+  -- For the worker: field, text, …
+  function fleet.told()
+    local defaults, told = known(), {}
+    if not defaults then return told end
+    for name, text in pairs(defaults.texts) do told[#told + 1], told[#told + 2] = name, text end
+    return told
+  end
+end

@@ -1,0 +1,150 @@
+import ArgumentParser
+import HaulBus
+import HaulContract
+import HaulRedis
+
+/// What can be set of a queue, by the name that the command gives it.
+enum QueueEntry {
+    case setting(QueueSetting)
+    case ofJobs(QueueDefault)
+
+    static let beginning = "default."
+
+    init(name: String) throws {
+        if name == QueueDefault.base.name {
+            self = .ofJobs(.base)
+        } else if name.hasPrefix(Self.beginning) {
+            let field = String(name.dropFirst(Self.beginning.count))
+            guard let known = QueueDefault(name: field), known != .base else {
+                throw Self.unknown(name, "\(field) can have no default")
+            }
+            self = .ofJobs(known)
+        } else {
+            guard let setting = QueueSetting(name: name) else { throw Self.unknown(name, "\(name) is no setting") }
+            self = .setting(setting)
+        }
+    }
+
+    private static var names: [String] {
+        QueueSetting.fixed.map(\.name) + QueueDefault.all.map { QueueEntry.ofJobs($0).name }
+    }
+
+    private static func unknown(_ name: String, _ reason: String) -> ExitStatus {
+        let nearest = Suggestion.nearest(to: name, among: names).map { "Did you mean \($0)?" }
+        return .because(.usage, "\(reason). \(nearest ?? "haul queue set --help names all")")
+    }
+
+    var name: String {
+        switch self {
+        case .setting(let setting): setting.name
+        case .ofJobs(.base): QueueDefault.base.name
+        case .ofJobs(let field): Self.beginning + field.name
+        }
+    }
+
+    var rule: String {
+        switch self {
+        case .setting(let setting): setting.rule
+        case .ofJobs(let field): field.rule
+        }
+    }
+
+    /// The value as it is kept; nil if there can be none such. A text needs no quotes here.
+    func kept(_ value: String) -> String? {
+        switch self {
+        case .setting(let setting): return setting.accepts(value) ? value : nil
+        case .ofJobs(let field):
+            if field.accepts(value) { return value }
+            let text = JSON.quoted(value)
+            return field.accepts(text) ? text : nil
+        }
+    }
+
+    func set(to value: String?, in queue: Queue) async throws {
+        try await reaching { () throws(RedisError) in
+            switch self {
+            case .setting(let setting): try await queue.set(setting, to: value)
+            case .ofJobs(let field): try await queue.set(field, to: value)
+            }
+        }
+    }
+}
+
+extension QueueCommand {
+    struct SetQueue: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            commandName: "set", abstract: "Set a setting of the queue, or a default of its jobs.",
+            discussion:
+                "Settings: \(QueueSetting.fixed.map(\.name).joined(separator: ", ")). Defaults: base, and default. before a "
+                + "field of a job: "
+                + QueueDefault.all.dropFirst().map(\.name).joined(separator: ", ")
+                + ". A default is JSON; a text needs no quotes. Jobs that are taken from now on follow it.")
+        @OptionGroup var common: CommonOptions
+        @Argument(help: "Its name, like keep_failed, default.retries or base.") var name: String
+        @Argument(help: "Its value.") var value: String
+
+        func run() async throws {
+            let entry = try QueueEntry(name: name)
+            guard let kept = entry.kept(value) else {
+                throw ExitStatus.because(.usage, "\(name) \(entry.rule), not \(value)")
+            }
+            let queue = try await common.connect()
+            try await entry.set(to: kept, in: queue)
+            QueueCommand.tell([(name, kept)], common, "\(name) of the queue \(queue.name) is \(kept)")
+        }
+    }
+
+    struct UnsetQueue: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            commandName: "unset", abstract: "Take back a setting of the queue, or a default of its jobs.")
+        @OptionGroup var common: CommonOptions
+        @Argument(help: "Its name, like keep_failed, default.retries or base.") var name: String
+
+        func run() async throws {
+            let entry = try QueueEntry(name: name)
+            let queue = try await common.connect()
+            try await entry.set(to: nil, in: queue)
+            QueueCommand.tell([(name, nil)], common, "\(name) of the queue \(queue.name) is not set")
+        }
+    }
+
+    struct ShowQueue: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            commandName: "show", abstract: "The settings of the queue, and the defaults of its jobs.",
+            discussion: "What header fields hold may be secret: this shows it.")
+        @OptionGroup var common: CommonOptions
+
+        func run() async throws {
+            let queue = try await common.connect()
+            let found = try await reaching { () throws(RedisError) in try await queue.configuration() }
+            let rows =
+                found.settings.map { ($0.key, $0.value, QueueSetting(name: $0.key)?.accepts($0.value) ?? false) }
+                + found.defaults.map { name, value in
+                    let known = QueueDefault(name: name)
+                    return (
+                        known == .base ? name : QueueEntry.beginning + name, value, known?.accepts(value) ?? false
+                    )
+                }
+            let sorted = rows.sorted { $0.0 < $1.0 }
+            if common.json { return QueueCommand.tell(sorted.map { ($0.0, $0.1) }, common, "") }
+            if sorted.isEmpty { return Terminal.line("nothing is set for the queue \(queue.name)") }
+            var table = Table([.init(title: "NAME"), .init(title: "VALUE"), .init(title: "NOTE")])
+            for (name, value, isValid) in sorted {
+                table.add([name, value, isValid ? "" : "has no effect: see haul check"])
+            }
+            for line in table.lines(width: Terminal.width) { Terminal.line(line) }
+        }
+    }
+
+    /// As one JSON object with the values as they are kept, or a sentence.
+    fileprivate static func tell(_ values: [(String, String?)], _ common: CommonOptions, _ sentence: String) {
+        guard common.json else { return Terminal.line(sentence.printable) }
+        var object = JSONObject()
+        for (name, value) in values {
+            // What is no JSON is a text.
+            let isJSON = value.map { (try? JSON($0)) != nil } ?? true
+            object.set(name, json: isJSON ? value ?? "null" : JSON.quoted(value!))
+        }
+        Terminal.line(object.text)
+    }
+}
