@@ -32,6 +32,8 @@ package struct Claim: Sendable {
     package let wasSent: Bool
     /// To be deleted before anything else.
     package let doomed: DoomedFile?
+    /// The fleet counts the connections to the job's host: the job may have one.
+    package let isLimited: Bool
     /// The queue's defaults: fields and their values as JSON.
     package let defaults: [(name: String, text: String)]
     /// What the job was before, as Redis wants it back if this worker cannot read what was pushed.
@@ -57,6 +59,7 @@ package struct Claim: Sendable {
         wasSent = hash["sent"].map { !$0.isEmpty } ?? false
         doomed = hash["doomed"].flatMap(DoomedFile.init)
         before = reply["before"]?.bytes ?? []
+        isLimited = reply["is_limited"] != nil
         defaults = (reply["defaults"]?.dictionary ?? [:]).sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
     }
 
@@ -82,6 +85,7 @@ package struct Claim: Sendable {
             }
         }
         job.id = run.id
+        if isLimited { job.connections = 1 }
         return (job, refused)
     }
 

@@ -33,6 +33,8 @@ extension Inspection {
         .totals: "no figures of the whole fleet are kept", .places: "workers take it away by themselves",
         .epoch: "workers write it anew by themselves",
         .defaults: "jobs have no defaults, and a relative url is rejected",
+        .limits: "hosts have no limits of their own",
+        .hosts: "no host is limited, and jobs that wait for one stay there",
         .kinds: "jobs of a kind that some workers do not do are not taken by others",
     ]
 
@@ -101,6 +103,15 @@ extension Inspection {
             return Finding(
                 queue.keys.defaults, "\(name) \(known?.rule ?? "can have no default"), not \(value.prefix(200))",
                 "HSET or HDEL it; it has no effect. A value is JSON: a text stands in quotes")
+        }
+    }
+
+    func checkLimits() async throws(RedisError) -> [Finding] {
+        let reply = try await queue.redis.pipeline([.command(Command("HGETALL", queue.keys.limits))])[0]
+        return reply.dictionary.sorted { $0.key < $1.key }.flatMap { host, value in
+            HostLimit.faults(of: host, value).map {
+                Finding(queue.keys.limits, "\(host): \($0)", "HSET or HDEL it; it has no effect")
+            }
         }
     }
 

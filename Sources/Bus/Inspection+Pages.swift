@@ -20,7 +20,7 @@ extension Inspection {
 
     func line() async throws(RedisError) -> Line {
         var line = Line()
-        for list in [queue.keys.jobs] + (try await heldLists()) {
+        for list in [queue.keys.jobs] + (try await lists(.aside)) + (try await heldLists()) {
             var start = 0
             while true {
                 // From the left, where pushes move elements on and none is skipped. A key of another type holds nothing.
@@ -34,9 +34,11 @@ extension Inspection {
         return line
     }
 
-    func heldLists() async throws(RedisError) -> [String] {
+    func heldLists() async throws(RedisError) -> [String] { try await lists(.held) }
+
+    private func lists(_ name: KeyName) async throws(RedisError) -> [String] {
         var lists: Set<String> = []
-        try await forEachPageOfKeys(.held) { names throws(RedisError) in lists.formUnion(names) }
+        try await forEachPageOfKeys(name) { names throws(RedisError) in lists.formUnion(names) }
         return lists.sorted()
     }
 

@@ -19,7 +19,7 @@ package struct Inspection: Sendable {
     package func run(repairing: Bool = false) async throws(RedisError) -> [Finding] {
         let (stops, types) = try await checkTypes()
         if stops { return types }
-        var findings = try await types + checkSettings() + checkDefaults() + checkWaiting()
+        var findings = try await types + checkSettings() + checkDefaults() + checkLimits() + checkWaiting()
         var (suspects, others) = try await survey(repairing: repairing)
         findings += others
         for _ in 0..<Self.looks where !suspects.isEmpty {

@@ -22,6 +22,8 @@ package struct Keys: Sendable {
     package var settings: String { self[.settings] }
     package var places: String { self[.places] }
     package var defaults: String { self[.defaults] }
+    package var limits: String { self[.limits] }
+    package var hosts: String { self[.hosts] }
     package var untold: String { self[.untold] }
     package var epoch: String { self[.epoch] }
     package var totals: String { self[.totals] }

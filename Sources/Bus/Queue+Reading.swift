@@ -108,11 +108,13 @@ extension Queue {
                 .command(Command("HMGET", keys.settings, "paused", "max_running")),
                 .command(Command("HLEN", keys.settings)), .command(Command("ZCARD", keys.workers)),
                 .command(Command("GET", keys.tick)), .command(Command("HKEYS", keys.kinds)),
-                .command(Command("TIME")),
+                .command(Command("TIME")), .command(Command("HGET", keys.hosts, "waiting")),
             ])
         var stats = QueueStats()
         for (state, reply) in zip(states, replies) { stats.counts[state] = try reply.get().int ?? 0 }
         let others = replies[states.count...].map { $0 }
+        // Those that wait for their hosts are queued as well.
+        stats.counts[.queued, default: 0] += others[7].string.flatMap { Int($0) } ?? 0
         stats.rejected = try others[0].get().int ?? 0
         let settings = try others[1].get().array ?? []
         stats.isPaused = settings.first?.string == "1" || settings.first?.string == "true"

@@ -1,4 +1,4 @@
-package import HaulContract
+import HaulContract
 package import HaulRedis
 
 /// A field of `haul:{NAME}:defaults`: what the queue's jobs have where they do not say it themselves.
@@ -43,11 +43,14 @@ extension Queue {
         }
     }
 
-    /// What the queue's hashes of settings and defaults hold.
-    package func configuration() async throws(RedisError) -> (settings: [String: String], defaults: [String: String]) {
+    /// What the queue's hashes of settings, defaults and limits hold.
+    package func configuration() async throws(RedisError) -> (
+        settings: [String: String], defaults: [String: String], limits: [String: String]
+    ) {
         let replies = try await redis.pipeline([
             .command(Command("HGETALL", keys.settings)), .command(Command("HGETALL", keys.defaults)),
+            .command(Command("HGETALL", keys.limits)),
         ])
-        return (try replies[0].get().dictionary, try replies[1].get().dictionary)
+        return (try replies[0].get().dictionary, try replies[1].get().dictionary, try replies[2].get().dictionary)
     }
 }

@@ -6,6 +6,8 @@ package enum QueueSetting: Sendable, Hashable {
     case paused
     /// The most jobs that run at once in the fleet.
     case maxRunning
+    /// The most jobs of the fleet that are at work on one host.
+    case hostConnections
     /// For how many seconds ended jobs are kept; `QueuePolicy` says it where the setting is missing.
     case keepCompleted, keepFailed, keepCancelled
     /// The worker of this name takes no more jobs.
@@ -15,7 +17,9 @@ package enum QueueSetting: Sendable, Hashable {
     package static let kept = 60...315_360_000
 
     /// Those that there are once.
-    package static let fixed: [QueueSetting] = [.paused, .maxRunning, .keepCompleted, .keepFailed, .keepCancelled]
+    package static let fixed: [QueueSetting] = [
+        .paused, .maxRunning, .hostConnections, .keepCompleted, .keepFailed, .keepCancelled,
+    ]
 
     private static let quietBeginning = "quiet:"
 
@@ -24,6 +28,7 @@ package enum QueueSetting: Sendable, Hashable {
         switch name {
         case "paused": self = .paused
         case "max_running": self = .maxRunning
+        case "host_connections": self = .hostConnections
         case "keep_completed": self = .keepCompleted
         case "keep_failed": self = .keepFailed
         case "keep_cancelled": self = .keepCancelled
@@ -37,6 +42,7 @@ package enum QueueSetting: Sendable, Hashable {
         switch self {
         case .paused: "paused"
         case .maxRunning: "max_running"
+        case .hostConnections: "host_connections"
         case .keepCompleted: "keep_completed"
         case .keepFailed: "keep_failed"
         case .keepCancelled: "keep_cancelled"
@@ -48,7 +54,7 @@ package enum QueueSetting: Sendable, Hashable {
     package var rule: String {
         switch self {
         case .paused, .quiet: "must be 0 or 1"
-        case .maxRunning: "must be a whole number, 0 or more"
+        case .maxRunning, .hostConnections: "must be a whole number, 0 or more"
         case .keepCompleted, .keepFailed, .keepCancelled:
             "must be a whole number of seconds from \(Self.kept.lowerBound) to \(Self.kept.upperBound)"
         }
@@ -59,7 +65,7 @@ package enum QueueSetting: Sendable, Hashable {
         let number = value.utf8.count <= 14 && value.utf8.allSatisfy { 48...57 ~= $0 } ? Int(value) : nil
         return switch self {
         case .paused, .quiet: ["0", "1", "true", "false"].contains(value)
-        case .maxRunning: number != nil
+        case .maxRunning, .hostConnections: number != nil
         case .keepCompleted, .keepFailed, .keepCancelled: number.map(Self.kept.contains) ?? false
         }
     }

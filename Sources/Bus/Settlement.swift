@@ -51,7 +51,9 @@ package enum Settlement: Sendable {
 
     var argument: String {
         switch self {
-        case .retry(let delay, _), .carryOn(let delay, _), .parked(let delay, _): String(delay.milliseconds)
+        case .retry(let delay, let failure), .carryOn(let delay, let failure):
+            String(delay.milliseconds) + (failure.asksForPause ? " asked" : "")
+        case .parked(let delay, _): String(delay.milliseconds)
         case .released(let why): why
         case .rejected(let reason, _): reason
         default: ""
@@ -172,4 +174,9 @@ extension JSONObject {
         set("error", failure.code.rawValue)
         set("message", failure.message)
     }
+}
+
+extension Failure {
+    /// The host wants nobody to ask it for a while, which all of the fleet's workers are to know.
+    fileprivate var asksForPause: Bool { code == .http(429) || code == .http(503) && retryAfter != nil }
 }

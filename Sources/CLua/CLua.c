@@ -22,6 +22,7 @@ static const char functions[] = {
 #embed "../Bus/Lua/order.lua" suffix(, '\n', )
 #embed "../Bus/Lua/kinds.lua" suffix(, '\n', )
 #embed "../Bus/Lua/defaults.lua" suffix(, '\n', )
+#embed "../Bus/Lua/hosts.lua" suffix(, '\n', )
 #embed "../Bus/Lua/take.lua" suffix(, '\n', )
 #embed "../Bus/Lua/report.lua" suffix(, '\n', )
 #embed "../Bus/Lua/claim.lua" suffix(, '\n', )

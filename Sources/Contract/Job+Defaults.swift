@@ -27,7 +27,10 @@ extension Job {
     package init(
         element bytes: some Collection<UInt8>, defaults: [(name: String, text: String)]
     ) throws(Invalid) {
-        if defaults.isEmpty { return try self.init(element: bytes) }
+        guard !defaults.isEmpty else {
+            try self.init(element: bytes)
+            return
+        }
         try Self.checkSize(bytes)
         let json: JSON
         do { json = try JSON(bytes) } catch { throw Invalid(field: nil, reason: "must be a JSON object: \(error)") }

@@ -7,12 +7,20 @@ import HaulRedis
 enum QueueEntry {
     case setting(QueueSetting)
     case ofJobs(QueueDefault)
+    case ofHost(String)
 
     static let beginning = "default."
+    static let beginningOfHost = "limits."
 
     init(name: String) throws {
         if name == QueueDefault.base.name {
             self = .ofJobs(.base)
+        } else if name.hasPrefix(Self.beginningOfHost) {
+            let host = String(name.dropFirst(Self.beginningOfHost.count))
+            guard HostLimit.isHost(host) else {
+                throw Self.unknown(name, "\(host) is no host in lower case, perhaps with a port")
+            }
+            self = .ofHost(host)
         } else if name.hasPrefix(Self.beginning) {
             let field = String(name.dropFirst(Self.beginning.count))
             guard let known = QueueDefault(name: field), known != .base else {
@@ -39,6 +47,7 @@ enum QueueEntry {
         case .setting(let setting): setting.name
         case .ofJobs(.base): QueueDefault.base.name
         case .ofJobs(let field): Self.beginning + field.name
+        case .ofHost(let host): Self.beginningOfHost + host
         }
     }
 
@@ -46,6 +55,7 @@ enum QueueEntry {
         switch self {
         case .setting(let setting): setting.rule
         case .ofJobs(let field): field.rule
+        case .ofHost: HostLimit.rule
         }
     }
 
@@ -57,6 +67,7 @@ enum QueueEntry {
             if field.accepts(value) { return value }
             let text = JSON.quoted(value)
             return field.accepts(text) ? text : nil
+        case .ofHost: return HostLimit.accepts(value) ? value : nil
         }
     }
 
@@ -65,6 +76,7 @@ enum QueueEntry {
             switch self {
             case .setting(let setting): try await queue.set(setting, to: value)
             case .ofJobs(let field): try await queue.set(field, to: value)
+            case .ofHost(let host): try await queue.setLimit(of: host, to: value)
             }
         }
     }
@@ -78,7 +90,8 @@ extension QueueCommand {
                 "Settings: \(QueueSetting.fixed.map(\.name).joined(separator: ", ")). Defaults: base, and default. before a "
                 + "field of a job: "
                 + QueueDefault.all.dropFirst().map(\.name).joined(separator: ", ")
-                + ". A default is JSON; a text needs no quotes. Jobs that are taken from now on follow it.")
+                + ". Limits: limits. before a host, and a value like {\"connections\":4}. A default is JSON; a text needs no quotes. Jobs that are taken from now on follow it."
+        )
         @OptionGroup var common: CommonOptions
         @Argument(help: "Its name, like keep_failed, default.retries or base.") var name: String
         @Argument(help: "Its value.") var value: String
@@ -124,6 +137,9 @@ extension QueueCommand {
                     return (
                         known == .base ? name : QueueEntry.beginning + name, value, known?.accepts(value) ?? false
                     )
+                }
+                + found.limits.map {
+                    (QueueEntry.beginningOfHost + $0, $1, HostLimit.accepts($1) && HostLimit.isHost($0))
                 }
             let sorted = rows.sorted { $0.0 < $1.0 }
             if common.json { return QueueCommand.tell(sorted.map { ($0.0, $0.1) }, common, "") }

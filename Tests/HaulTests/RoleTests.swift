@@ -23,6 +23,7 @@ import Testing
                 "cancel --all --yes", "retry --all", "remove done --files", "remove --all --yes", "top --once",
                 "queue pause", "queue resume", "queue set default.retries 3", "queue unset default.retries",
                 "queue show",
+                "queue set limits.h {\"connections\":4}", "queue unset limits.h",
                 "queue limit 3", "queue limit none", "stats", "stats --history", "show done", "workers", "watch done",
             ]
         ),

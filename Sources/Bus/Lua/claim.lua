@@ -12,6 +12,7 @@
 --       hash      the job's fields, as pairs
 --       offsets   as pairs
 --       before    what the job was before, for a settle as `rejected`
+--       is_limited '1' if the fleet counts the job's connections (hosts.lua)
 --       defaults  the queue's, as pairs of a field and its JSON (defaults.lua)
 -- Behind them, if they are fewer than the tokens, one with the answer 'empty', 'paused', 'full' (at max_running), 'quiet' (this worker
 -- is to take no more), 'more' (call again), or 'stale': the worker has registered anew since, or is not known.

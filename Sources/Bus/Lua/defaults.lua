@@ -4,6 +4,12 @@
 -- A claim reads them, and only where there is an element. What the claim itself obeys it puts into the element's table. All others
 -- go to the worker with the claim, as they were written, and are its to apply (Contract/Job+Defaults.swift).
 
+-- Whether the queue has defaults or limits of hosts at all: one command for a call that needs to know.
+function fleet.is_used()
+  if fleet.used == nil then fleet.used = call('EXISTS', PREFIX .. KEY.defaults, PREFIX .. KEY.limits, PREFIX .. KEY.hosts) > 0 end
+  return fleet.used
+end
+
 do
   -- What the claim obeys.
   local OBEYED = { 'path', 'delay', 'deadline', 'reply_to', 'meta' }
@@ -20,6 +26,7 @@ do
   local function known()
     if fleet.known ~= nil then return fleet.known end
     fleet.known = false
+    if not fleet.is_used() then return false end
     local all = redis.pcall('HGETALL', PREFIX .. KEY.defaults)
     -- A key of another type has none.
     if all.err or #all == 0 then return false end

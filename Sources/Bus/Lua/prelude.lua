@@ -52,7 +52,8 @@ local function begin(keys, args)
       cancelled = PREFIX .. KEY.cancelled }
   end
   HELD, WORKER = keys[2], keys[3]
-  outbox, numbers, tickets, epoch, fleet.known = {}, {}, 0, nil, nil
+  outbox, numbers, tickets, epoch = {}, {}, 0, nil
+  fleet.known, fleet.most, fleet.limited, fleet.used, fleet.moved, fleet.full = nil, nil, nil, nil, false, {}
   -- The time as a number, and as the text that is written: Redis would format a number at every call.
   NOW = clock()
   now = tonumber(NOW)
@@ -86,7 +87,7 @@ end
 
 -- A whole number that a hash holds, as its text: nil for what is none, since anybody may write into a hash. With more digits
 -- Lua would write another number.
-local function number(text) return text and #text <= 14 and string.find(text, '^%d+$') and text or nil end
+local function number(text) return type(text) == 'string' and #text <= 14 and string.find(text, '^%d+$') and text or nil end
 
 -- Whether a switch among the settings is on.
 local function is_on(value) return value == '1' or value == 'true' end
@@ -96,9 +97,11 @@ local function touch(worker)
   -- One call meets all sorted sets: it looks at the type of each, and ends at the first, which is never there.
   call('ZINTER', 9, PREFIX .. 'none', UNTOLD, LEASES, SCHEDULED, INDEX.paused, INDEX.completed, INDEX.failed, INDEX.cancelled, DEADLINES)
   local v = call('HMGET', SETTINGS, 'paused', 'max_running', 'keep_completed', 'keep_failed', 'keep_cancelled',
-    'quiet:' .. (worker or ''))
+    'quiet:' .. (worker or ''), 'host_connections', 'rate')
+  fleet.most = tonumber(number(v[7])) or false
   return { is_paused = is_on(v[1]), max_running = tonumber(number(v[2])), keep_completed = v[3], keep_failed = v[4],
-    keep_cancelled = v[5], is_quiet = is_on(v[6]) }, look()
+    keep_cancelled = v[5], is_quiet = is_on(v[6]),
+    has_rate = (tonumber(number(v[8])) or 0) > 0 }, look()
 end
 
 -- For how long ended jobs are kept, in ms by state: as the settings say in seconds, or else the worker, from ARGV[first].
@@ -204,22 +207,22 @@ end
 -- another type.
 local function ending(id)
   local v = redis.pcall('HMGET', key(id), 'state', 'token', 'want', 'again', 'speed', 'meta', 'reply_to', 'deadline_at', 'seq',
-    'behind', 'wantat')
+    'behind', 'wantat', 'host')
   if v.err then return nil end
   return { state = v[1] or nil, token = v[2] or nil, want = v[3] or nil, again = v[4] or nil, speed = v[5] or nil,
     meta = v[6] or nil, reply_to = v[7] or nil, deadline = number(v[8]), seq = tonumber(number(v[9])) or 0,
-    behind = v[10] or nil, wantat = number(v[11]) }
+    behind = v[10] or nil, wantat = number(v[11]), host = v[12] or nil }
 end
 
 -- Reads the fields that decide what may happen to a job, and those that its events need.
 local function job(id)
   local v = call('HMGET', key(id), 'state', 'want', 'wantat', 'ticket', 'asof', 'token', 'again', 'worker', 'crashes', 'attempt',
-    'meta', 'reply_to', 'deadline_at', 'waiting', 'seq', 'pushed', 'begun', 'ahead', 'behind', 'resumed', 'kind')
+    'meta', 'reply_to', 'deadline_at', 'waiting', 'seq', 'pushed', 'begun', 'ahead', 'behind', 'resumed', 'kind', 'host')
   return { state = v[1] or nil, want = v[2] or nil, wantat = number(v[3]), ticket = v[4] or nil, asof = number(v[5]),
     token = v[6] or nil, again = number(v[7]), worker = v[8] or nil, crashes = tonumber(number(v[9])) or 0,
     attempt = tonumber(number(v[10])) or 0, meta = v[11] or nil, reply_to = v[12] or nil, deadline = number(v[13]), waiting = v[14] or nil,
     seq = tonumber(number(v[15])) or 0, pushed = number(v[16]), begun = v[17] or nil, ahead = number(v[18]), behind = v[19] or nil,
-    resumed = number(v[20]), kind = v[21] or nil }
+    resumed = number(v[20]), kind = v[21] or nil, host = v[22] or nil }
 end
 
 local function is_id(text) return type(text) == 'string' and #text <= 128 and string.find(text, ID) ~= nil end

@@ -3,12 +3,13 @@
 
 -- What decides about a run, and what its events need. Of many runs this is read each second, so no more is asked.
 local function running(id)
-  local v = redis.pcall('HMGET', key(id), 'state', 'token', 'want', 'meta', 'seq')
+  local v = redis.pcall('HMGET', key(id), 'state', 'token', 'want', 'meta', 'seq', 'host')
   if v.err then
     if not trouble(v) then raise(v) end
     return {}
   end
-  return { state = v[1] or nil, token = v[2] or nil, want = v[3] or nil, meta = v[4] or nil, seq = tonumber(number(v[5])) or 0 }
+  return { state = v[1] or nil, token = v[2] or nil, want = v[3] or nil, meta = v[4] or nil, seq = tonumber(number(v[5])) or 0,
+    host = v[6] or nil }
 end
 
 local function write_run(run, worker)
@@ -42,6 +43,7 @@ local function extend_runs(tick, first)
   call('ZADD', LEASES, unpack(leases))
   for _, run in ipairs(runs) do
     write_run(run, tick.worker)
+    fleet.count(run.id, run.j)
     if run.j.want then
       tick.requests[#tick.requests + 1] = run.token
       tick.requests[#tick.requests + 1] = run.j.want

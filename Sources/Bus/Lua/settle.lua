@@ -3,7 +3,7 @@
 -- ARGV: nonce, worker, session, lease (ms), retention completed, failed, cancelled (ms),
 --       n runs, each: id, token, outcome, argument, members of the outcome's event, a report (report.lua); next tokens …
 -- outcome: completed (argument: 'replicas' if that is told only when replicas have it: tell.lua) | failed | cancelled | paused |
---          retry (argument: delay ms) | carry-on (argument: delay ms) | parked (argument: delay ms) | released (argument: why) |
+--          retry, carry-on (argument: delay ms, and `asked` if the host asked to be left alone for so long) | parked (argument: delay ms) | released (argument: why) |
 --          rejected (argument: reason; members: what the claim told of the job before, or '')
 -- Returns names and values: `ends`, of each run 'done', 'fenced', or an error, and `claims`, the next claims and what ended them
 -- (take.lua). A settle sent again answers 'done' again. An error is one run's own: the others are settled.
@@ -96,10 +96,12 @@ end
 -- Another attempt after a delay: `event` says so. A request that came meanwhile is done at once.
 local function postpone_run(run, retention, worker, event, waiting)
   local j = note_report(run, worker)
+  local delay, asked = string.match(run.argument, '^(%d+) ?(%a*)$')
+  if asked == 'asked' then fleet.shut(run.id, tonumber(delay)) end
   if j.want then return requeue(run.id, j, true, 'wanted', retention) end
   if run.outcome == 'retry' then call('HSET', key(run.id), 'attempt', j.attempt + 1) end
   if run.outcome == 'carry-on' then call('HDEL', key(run.id), 'attempt') end
-  postpone(run.id, j, tonumber(run.argument), waiting)
+  postpone(run.id, j, tonumber(delay), waiting)
   emit(run.id, j, event, run.members, worker)
 end
 
@@ -146,6 +148,7 @@ define('settle', { 'allow-oom' }, function()
     call('HDEL', WORKER, unpack(tokens))
     call('ZREM', LEASES, unpack(ids))
   end
+  if fleet.moved then held, waiting = nil, nil end
   local claims = {}
   if i <= #ARGV then
     claims = may_claim and take(worker, { unpack(ARGV, i) }, lease, retention, settings, held, waiting) or { { 'answer', 'stale' } }

@@ -45,6 +45,7 @@ local function leave(id, j)
     call('ZREM', LEASES, id)
     -- Another worker's hash may have been replaced by a key of another type: that is for its own calls to tell.
     if j.token and j.worker then redis.pcall('HDEL', PREFIX .. KEY.worker .. j.worker, j.token) end
+    if j.host then fleet.free(id, j.host) end
   end
   if j.state == 'completed' or j.state == 'failed' or j.state == 'cancelled' then
     -- What it is asked for now comes after its end.
@@ -146,6 +147,7 @@ local function finish_run(id, j, state, retention, extra, worker, fields, is_wit
   local kept = kept_of(id, j)
   if not is_withheld then emit(id, j, state, extra, worker, j.reply_to) end
   write_end(id, j, state, fields)
+  if j.host then fleet.free(id, j.host) end
   -- Most runs have none of these.
   if j.speed or j.want or j.again or j.behind or j.deadline then clear_run(id) end
   if is_withheld then

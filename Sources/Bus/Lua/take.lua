@@ -40,8 +40,14 @@ local function start(id, h, j, element, begins, worker, token, lease, retention)
   if begins then set_deadline(h, j) end
   local is_late = not stop and h.deadline and tonumber(h.deadline) <= now
   local runs = not stop and not is_late and due <= now
-  -- The first key to be written: of another type, it fails here.
-  if runs then call('HSET', WORKER, token, id) end
+  local host
+  if runs then
+    local admitted
+    admitted, host = fleet.admits(id, j, element)
+    if not admitted then return end
+    -- The first key to be written: of another type, it fails here.
+    call('HSET', WORKER, token, id)
+  end
   local before = runs and remember(id, h) or ''
   local fields, set = note(id, h, j, element, begins)
   if j.url or j.urls or not j.t then
@@ -61,6 +67,10 @@ local function start(id, h, j, element, begins, worker, token, lease, retention)
   end
   leave(id, h)
   history.count('claimed')
+  if host then
+    fleet.begin(id, host)
+    set('host', host)
+  end
   local n = #fields
   fields[n + 1], fields[n + 2], fields[n + 3], fields[n + 4] = 'state', 'running', 'token', token
   fields[n + 5], fields[n + 6], fields[n + 7], fields[n + 8] = 'worker', worker, 'started', NOW
@@ -71,11 +81,12 @@ local function start(id, h, j, element, begins, worker, token, lease, retention)
   if not st then
     -- A stub may know a file that is to be deleted.
     local known = h.is_known and call('HGETALL', k) or h.deadline and { 'deadline_at', h.deadline } or {}
-    return named { answer = 'job', id = id, token = token, spec = element, now = NOW, hash = known, defaults = fleet.told() }
+    return named { answer = 'job', id = id, token = token, spec = element, now = NOW, hash = known, defaults = fleet.told(),
+      is_limited = host and '1' }
   end
   local pushed = begins and { element } or call('HMGET', spec(id), 'spec', 'renewed')
   return named { answer = 'job', id = id, token = token, spec = pushed[1], renewed = pushed[2], previous = st, now = NOW,
-    hash = call('HGETALL', k), offsets = call('HGETALL', offsets(id)), before = before, defaults = fleet.told() }
+    hash = call('HGETALL', k), offsets = call('HGETALL', offsets(id)), before = before, defaults = fleet.told(), is_limited = host and '1' }
 end
 
 -- The job as it is now, and as a request makes it that nobody has heard of yet.

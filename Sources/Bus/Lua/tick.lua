@@ -49,6 +49,7 @@ define('tick', { 'allow-oom' }, function()
     trim(tick)
     take_drops(tick)
     kinds.look_aside(tick)
+    fleet.look_after_hosts(tick)
     -- Without a limit nobody else wakes those that waited under one.
     if settings.max_running or ARGV[10] == '1' then offer_place(settings, true) end
     meet_neighbours(tick)

@@ -18,7 +18,10 @@ extension Simulation {
     }
 
     func idsInLine() async throws -> Set<String> {
-        let names = try await redis.send(Command("KEYS", queue.keys.held("*"))).array?.compactMap(\.string) ?? []
+        var names: [String] = []
+        for pattern in [queue.keys.held("*"), queue.keys[.aside] + "*"] {
+            names += try await redis.send(Command("KEYS", pattern)).array?.compactMap(\.string) ?? []
+        }
         let lists = ([queue.keys.jobs] + names).map { Call.command(Command("LRANGE", $0, 0, -1)) }
         let elements = try await redis.pipeline(lists).flatMap { $0.array ?? [] }.compactMap(\.bytes)
         return Set(
@@ -43,6 +46,28 @@ extension Simulation {
         for (id, request) in asked where found[id]! != request {
             ledger.complain("\(id): the request is \(found[id]!), and not \(request)")
         }
+    }
+
+    /// Of each host those jobs are counted that run and say so, and what waits for a host is counted.
+    mutating func checkHosts() async throws {
+        let running =
+            try await redis.send(Command("ZRANGE", queue.keys.leases, 0, -1)).array?.compactMap(\.string) ?? []
+        var counted: [String: Set<String>] = [:]
+        for id in running {
+            guard let host = try await redis.send(Command("HGET", queue.keys.job(id), "host")).string else { continue }
+            counted[host, default: []].insert(id)
+        }
+        var waiting = 0
+        for host in ["h0", "h1"] {
+            let busy = try await redis.send(Command("SMEMBERS", queue.keys[.busy] + host)).array?.compactMap(\.string)
+            if Set(busy ?? []) != counted[host] ?? [] {
+                ledger.complain("\(host): \(busy ?? []) are counted, and not \(counted[host] ?? [])")
+            }
+            waiting += try await redis.send(Command("LLEN", queue.keys[.aside] + host)).int ?? 0
+        }
+        let told = try await redis.send(Command("HGET", queue.keys.hosts, "waiting")).string ?? "0"
+        if told != "\(waiting)" { ledger.complain("\(told) are said to wait for their hosts, and \(waiting) do") }
+        if waiting > 0 { note("waited for a host") }
     }
 
     /// A tick leaves nothing that was due.

@@ -34,7 +34,7 @@ extension Simulation {
         // One that somebody asked for may have been pushed before its turn.
         let isTimed = known?.element.isEmpty ?? true ? random.chance(80) : true
         if let id { members.append(#""id":"\#(id)""#) }
-        members.append(#""url":"http://h/\#(id ?? String(numbers))""#)
+        members.append(#""url":"http://h\#((id ?? String(numbers)).utf8.last! % 2)/\#(id ?? String(numbers))""#)
         if isTimed { members.append(#""at":\#(ledger.now)"#) }
         if random.chance(12) { members.append(#""delay":\#(Int.random(in: 0...20, using: &random))"#) }
         var deadlines: Set<Int64> = []
@@ -115,7 +115,11 @@ extension Simulation {
     }
 
     mutating func setting() async throws {
-        switch Int.random(in: 0..<6, using: &random) {
+        switch Int.random(in: 0..<9, using: &random) {
+        case 6, 7: try await queue.set(.hostConnections, to: String(Int.random(in: 0...3, using: &random)))
+        case 8:
+            let most = Int.random(in: 0...2, using: &random)
+            try await queue.setLimit(of: random.chance(50) ? "h0" : "h1", to: "{\"connections\":\(most)}")
         case 0: try await queue.setSetting("paused", to: "1")
         case 1: try await queue.setSetting("max_running", to: String(Int.random(in: 0...6, using: &random)))
         default: try await open()
@@ -125,6 +129,8 @@ extension Simulation {
     func open() async throws {
         try await queue.setSetting("paused", to: nil)
         try await queue.setSetting("max_running", to: nil)
+        try await queue.set(.hostConnections, to: nil)
+        for host in ["h0", "h1"] { try await queue.setLimit(of: host, to: nil) }
     }
 
     /// What is no job, and what is nobody's.

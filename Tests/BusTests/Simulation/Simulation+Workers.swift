@@ -109,7 +109,10 @@ extension Simulation {
     private mutating func settlement() -> Settlement {
         switch Int.random(in: 0..<20, using: &random) {
         case 0, 1: .failed(Failure(.http(404), "m"), retryable: false, received: 0)
-        case 2: .retry(after: .seconds(Int64.random(in: 0...5, using: &random)), Failure(.connect, "m"))
+        case 2:
+            .retry(
+                after: .seconds(Int64.random(in: 0...5, using: &random)),
+                Failure(random.chance(50) ? .connect : .http(429), "m"))
         case 3: .carryOn(after: .seconds(Int64.random(in: 0...5, using: &random)), Failure(.connect, "m"))
         case 4: .parked(after: .seconds(2), reason: "disk")
         case 5, 6: .released(why: "test")

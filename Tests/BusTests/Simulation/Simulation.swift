@@ -132,6 +132,7 @@ struct Simulation {
         for finding in try await Inspection(queue).run() {
             ledger.complain("\(when): \(finding.subject) \(finding.problem)")
         }
+        try await checkHosts()
         let inLine = try await idsInLine()
         try await checkReplies(inLine)
         ledger.dropOld(window: Self.window, inLine: inLine)

@@ -1,0 +1,231 @@
+import HaulContract
+import HaulRedis
+import HaulTestSupport
+import Testing
+
+@testable import HaulBus
+
+@Suite("Limits of hosts that the fleet shares")
+struct HostTests {
+    private func limit(_ host: String, _ text: String, _ f: QueueFixture) async throws {
+        try await f.redis.send(Command("HSET", "haul:{default}:limits", host, text))
+    }
+
+    private func push(_ f: QueueFixture, _ ids: String..., host: String = "slow") async throws {
+        for id in ids { try await f.push(#"{"id":"\#(id)","url":"http://\#(host)/\#(id)"}"#) }
+    }
+
+    private func length(_ key: String, _ f: QueueFixture) async throws -> Int {
+        try await f.redis.send(Command("LLEN", f.queue.keys.prefix + key)).int ?? -1
+    }
+
+    private func claims(_ f: QueueFixture, _ names: [String] = ["w1", "w2"], most: Int = 9) async throws -> [Claim] {
+        var claims: [Claim] = []
+        for turn in 0..<most {
+            guard let claim = try await f.claim(names[turn % names.count] == "w1" ? nil : names[turn % names.count])
+            else { break }
+            claims.append(claim)
+        }
+        return claims
+    }
+
+    @Test("so many of a host's jobs run at once in the fleet, each with one connection; others go by") func aside()
+        async throws
+    {
+        let f = try await QueueFixture()
+        try await limit("slow", #"{"connections":2}"#, f)
+        try await push(f, "1", "2", "3", "4")
+        try await push(f, "other", host: "fast")
+        let running = try await claims(f)
+        #expect(running.map(\.run.id) == ["1", "2", "other"])
+        #expect(try running.map { try $0.job().connections } == [1, 1, nil])
+        #expect(try await length("jobs", f) == 0)
+        #expect(try await length("aside:slow", f) == 2)
+        #expect(try await f.queue.stats().counts[.queued] == 2)
+        // Who frees the place gets the oldest with the same command.
+        let reply = try await f.queue.settle(
+            running[0].run, as: QueueFixture.done, worker: f.worker, next: Token.make())
+        guard case .job(let next)? = reply.next else {
+            Issue.record("nothing was claimed: \(reply)")
+            return
+        }
+        #expect(next.run.id == "3")
+        try await f.queue.settle(next.run, as: .released(why: "shutdown"), worker: f.worker)
+        try await f.expectOrder()
+        #expect(try await claims(f).count == 1)
+        #expect(try await f.queue.stats().counts[.queued] == 1)
+    }
+
+    @Test("all that ends a run frees its place", arguments: ["paused", "cancelled", "failed", "retry", "lost"])
+    func freed(_ end: String) async throws {
+        let f = try await QueueFixture { $0.lease = .seconds(2) }
+        try await limit("slow", #"{"connections":1}"#, f)
+        try await push(f, "1", "2")
+        let other = WorkerIdentity(name: "w2", store: "s", instance: "w2")
+        let claim = try #require(try await f.claim("w2"))
+        #expect(try await f.claim() == nil)
+        switch end {
+        case "paused", "cancelled":
+            try await f.queue.request(end == "paused" ? .paused : .cancelled, of: ["1"])
+            try await f.tick()
+            try await f.queue.settle(claim.run, as: end == "paused" ? .paused : .cancelled, worker: other)
+        case "failed":
+            try await f.queue.settle(
+                claim.run, as: .failed(Failure(.io, "m"), retryable: false, received: 0), worker: other)
+        case "retry":
+            try await f.queue.settle(claim.run, as: .retry(after: .seconds(60), Failure(.connect, "m")), worker: other)
+        default:
+            try await eventually("the lease to lapse") {
+                try await f.tick()
+                return try await f.state("1") == .queued
+            }
+        }
+        // Of a lost job it is the job itself that goes on first.
+        let next = try #require(try await f.claim())
+        #expect(next.run.id == (end == "lost" ? "1" : "2"))
+        #expect(try await f.claim() == nil)
+        #expect(try await f.redis.send(Command("SMEMBERS", "haul:{default}:busy:slow")).array?.count == 1)
+        try await f.expectOrder()
+    }
+
+    @Test("ten thousand jobs for one host hold up a job for another by few small calls") func many() async throws {
+        let f = try await QueueFixture()
+        try await f.queue.set(.hostConnections, to: "3")
+        for batch in 0..<10 {
+            let elements = (0..<1000).map { #"{"url":"http://slow/\#(batch)/\#($0)"}"# }
+            try await f.redis.send(Command(arguments: ["LPUSH", f.queue.keys.jobs] + elements))
+        }
+        try await push(f, "fast", host: "fast")
+        for _ in 0..<3 { #expect(try await f.claim() != nil) }
+        var calls = 0
+        while calls < 200 {
+            calls += 1
+            let reply = try await f.queue.claim(f.worker, token: Token.make())
+            if case .more = reply { continue }
+            guard case .job(let claim) = reply else {
+                Issue.record("\(reply)")
+                return
+            }
+            #expect(claim.run.id == "fast")
+            break
+        }
+        #expect(calls <= 110)
+        #expect(try await length("aside:slow", f) == 9997)
+    }
+
+    @Test("a limit that is raised or taken away brings back what waits, in its order, and leaves no key") func raised()
+        async throws
+    {
+        let f = try await QueueFixture()
+        try await f.queue.set(.hostConnections, to: "0")
+        let ids = (0..<300).map { "j\($0)" }
+        for id in ids { try await push(f, id) }
+        while case .more = try await f.queue.claim(f.worker, token: Token.make()) {}
+        #expect(try await length("aside:slow", f) == 300)
+        try await f.queue.set(.hostConnections, to: "2")
+        try await f.tick()
+        #expect(try await claims(f).map(\.run.id) == ["j0", "j1"])
+        try await f.queue.set(.hostConnections, to: nil)
+        // What has come back and is not yet claimed is not overtaken.
+        for _ in 0..<2 { try await f.tick() }
+        #expect(try await length("jobs", f) == 298)
+        let left = try await f.queue.claim(f.worker, tokens: (0..<298).map { _ in Token.make() })
+        let found = left.compactMap { if case .job(let claim) = $0 { claim.run.id } else { nil } }
+        #expect(found == Array(ids[2...].prefix(found.count)) && found.count >= 90)
+        try await f.tick()
+        #expect(try await f.redis.send(Command("EXISTS", f.queue.keys.hosts)).int == 0)
+    }
+
+    @Test("runs that began before there was a limit count") func before() async throws {
+        let f = try await QueueFixture()
+        try await push(f, "1", "2", "3")
+        let running = try await claims(f, ["w1"], most: 2)
+        try await limit("slow", #"{"connections":2}"#, f)
+        try await f.tick(running)
+        #expect(try await f.claim() == nil)
+        try await f.settle(running[0], QueueFixture.done)
+        #expect(try await f.claim()?.run.id == "3")
+    }
+
+    @Test("a limit of a host and port comes before that of the host, and that before the queue's") func names()
+        async throws
+    {
+        let f = try await QueueFixture()
+        try await f.queue.set(.hostConnections, to: "1")
+        try await limit("slow:8080", #"{"connections":2}"#, f)
+        try await limit("[::1]", #"{"connections":0}"#, f)
+        for (id, url) in [
+            ("a", "http://SLOW:8080/"), ("b", "http://me:secret@slow:8080/?x"), ("c", "http://slow:8080/"),
+            ("d", "http://slow/"), ("e", "http://slow:81/"), ("f", "http://[::1]:82/"), ("g", "http://other#x"),
+        ] { try await f.push(#"{"id":"\#(id)","url":"\#(url)"}"#) }
+        #expect(try await claims(f).map(\.run.id) == ["a", "b", "d", "g"])
+        #expect(try await length("aside:slow:8080", f) == 1)
+        #expect(try await length("aside:slow", f) == 1)
+        #expect(try await length("aside:[::1]", f) == 1)
+        try await f.expectOrder()
+    }
+
+    @Test("a host that one worker was told to leave alone is left alone by all, until then") func shut() async throws {
+        let f = try await QueueFixture()
+        try await push(f, "1", "2", "3")
+        try await push(f, "other", host: "fast")
+        let claim = try #require(try await f.claim())
+        let plain = try #require(try await f.claim("w2"))
+        let busy = Failure(.http(429), "m", retryAfter: .milliseconds(700))
+        try await f.queue.settle(claim.run, as: .retry(after: .milliseconds(700), busy), worker: f.worker)
+        // Another host's job, and nothing of this one.
+        #expect(try await claims(f).map(\.run.id) == ["other"])
+        #expect(try await length("aside:slow", f) == 1)
+        try await eventually("the host to be asked again") {
+            try await f.tick()
+            return try await f.claim()?.run.id == "3"
+        }
+        // A failure of another kind shuts nothing.
+        try await f.settle(plain, .retry(after: .seconds(60), Failure(.http(503), "m")))
+        try await push(f, "4")
+        try await eventually { try await f.claim()?.run.id == "1" }
+        #expect(try await f.claim()?.run.id == "4")
+        try await f.tick()
+        #expect(try await f.redis.send(Command("EXISTS", f.queue.keys.hosts)).int == 0)
+    }
+
+    @Test("values that are none limit nothing, and the inspection tells of them") func invalid() async throws {
+        let f = try await QueueFixture()
+        let wrong = [
+            ("slow", #"{"connections":"2"}"#), ("a", "2"), ("b", #"{"connections":-1}"#), ("c", #"{"conections":1}"#),
+            ("Slow", #"{"connections":1}"#), ("http://d/", #"{"connections":1}"#),
+        ]
+        for (host, text) in wrong { try await limit(host, text, f) }
+        try await push(f, "1", "2", "3")
+        #expect(try await claims(f).count == 3)
+        let findings = try await Inspection(f.queue).run()
+        #expect(findings.count == wrong.count && findings.allSatisfy { $0.subject == f.queue.keys.limits })
+    }
+
+    @Test("keys of another type in their place stop no job", arguments: ["limits", "hosts", "busy:slow", "aside:slow"])
+    func strange(_ key: String) async throws {
+        let f = try await QueueFixture()
+        try await f.queue.set(.hostConnections, to: "1")
+        try await f.redis.send(Command("SET", f.queue.keys.prefix + key, "x"))
+        try await push(f, "1", "2")
+        let running = try await claims(f)
+        #expect(running.count >= 1)
+        try await f.tick(running)
+        #expect(try await f.queue.rejected(limit: 9).isEmpty)
+        for claim in running { try await f.settle(claim, QueueFixture.done) }
+        try await f.redis.send(Command("DEL", f.queue.keys.prefix + key))
+        try await f.tick()
+        for claim in try await claims(f) { try await f.settle(claim, QueueFixture.done) }
+        #expect(try await f.queue.stats().counts[.completed] == 2)
+    }
+
+    @Test("a place that no lease tells of is found") func stray() async throws {
+        let f = try await QueueFixture()
+        try await limit("slow", #"{"connections":1}"#, f)
+        try await f.redis.send(Command("SADD", "haul:{default}:busy:slow", "ghost"))
+        try await push(f, "1")
+        #expect(try await f.claim() == nil)
+        try await f.tick()
+        #expect(try await f.claim()?.run.id == "1")
+    }
+}
