@@ -29,6 +29,8 @@ package struct Assignment: Sendable {
     /// Called when the file is durable under its name, with how long its last byte has waited for that.
     package var committed: (@Sendable (Duration) -> Void)?
     package let report: @Sendable (ActivityEvent) -> Void
+    /// What the job shares with others besides the worker's own limit.
+    package var limits: [TokenBucket] = []
     /// What is to be found out about a file that no record tells of; nil: nothing.
     package var existing: (any ExistingFile)?
     /// What requests have to begin with.

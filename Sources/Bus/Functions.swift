@@ -13,6 +13,7 @@ struct Functions: Sendable {
     let inspect: Function
     let recover: Function
     let tell: Function
+    let share: Function
 
     static let product = Functions()
 
@@ -29,6 +30,7 @@ struct Functions: Sendable {
         inspect = all.function("inspect")
         recover = all.function("recover")
         tell = all.function("tell")
+        share = all.function("share")
     }
 
     /// All of the Lua.

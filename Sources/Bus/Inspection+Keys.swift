@@ -33,6 +33,7 @@ extension Inspection {
         .totals: "no figures of the whole fleet are kept", .places: "workers take it away by themselves",
         .epoch: "workers write it anew by themselves",
         .defaults: "jobs have no defaults, and a relative url is rejected",
+        .shares: "workers take it away by themselves",
         .limits: "hosts have no limits of their own",
         .hosts: "no host is limited, and jobs that wait for one stay there",
         .kinds: "jobs of a kind that some workers do not do are not taken by others",

@@ -1,7 +1,7 @@
 /// The name of every key of a queue, behind its prefix: `Keys`, `Inspection` and the functions (`KEY` in Lua) take it from here.
 enum KeyName: String, CaseIterable {
     case jobs, want, tick, leases, scheduled, paused, completed, failed, cancelled, deadlines, rejected, workers
-    case settings, places, untold, epoch, totals, kinds, defaults, limits, hosts
+    case settings, places, untold, epoch, totals, kinds, defaults, limits, hosts, shares
     // One for each job, worker, machine, name, store, hour or kind, which follows the colon.
     case job = "job:"
     case spec = "spec:"
@@ -22,7 +22,7 @@ enum KeyName: String, CaseIterable {
         switch self {
         case .jobs, .rejected, .places, .held, .reply, .drops, .kind, .aside: "list"
         case .want, .settings, .totals, .job, .spec, .offsets, .worker, .host, .history, .kinds, .defaults, .limits,
-            .hosts:
+            .hosts, .shares:
             "hash"
         case .busy: "set"
         case .tick, .epoch: "string"

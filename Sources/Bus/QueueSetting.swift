@@ -6,6 +6,8 @@ package enum QueueSetting: Sendable, Hashable {
     case paused
     /// The most jobs that run at once in the fleet.
     case maxRunning
+    /// Bytes per second, received and sent, of the whole fleet.
+    case rate
     /// The most jobs of the fleet that are at work on one host.
     case hostConnections
     /// For how many seconds ended jobs are kept; `QueuePolicy` says it where the setting is missing.
@@ -18,7 +20,7 @@ package enum QueueSetting: Sendable, Hashable {
 
     /// Those that there are once.
     package static let fixed: [QueueSetting] = [
-        .paused, .maxRunning, .hostConnections, .keepCompleted, .keepFailed, .keepCancelled,
+        .paused, .maxRunning, .rate, .hostConnections, .keepCompleted, .keepFailed, .keepCancelled,
     ]
 
     private static let quietBeginning = "quiet:"
@@ -28,6 +30,7 @@ package enum QueueSetting: Sendable, Hashable {
         switch name {
         case "paused": self = .paused
         case "max_running": self = .maxRunning
+        case "rate": self = .rate
         case "host_connections": self = .hostConnections
         case "keep_completed": self = .keepCompleted
         case "keep_failed": self = .keepFailed
@@ -42,6 +45,7 @@ package enum QueueSetting: Sendable, Hashable {
         switch self {
         case .paused: "paused"
         case .maxRunning: "max_running"
+        case .rate: "rate"
         case .hostConnections: "host_connections"
         case .keepCompleted: "keep_completed"
         case .keepFailed: "keep_failed"
@@ -54,6 +58,7 @@ package enum QueueSetting: Sendable, Hashable {
     package var rule: String {
         switch self {
         case .paused, .quiet: "must be 0 or 1"
+        case .rate: "must be a whole number of bytes per second, 1 or more"
         case .maxRunning, .hostConnections: "must be a whole number, 0 or more"
         case .keepCompleted, .keepFailed, .keepCancelled:
             "must be a whole number of seconds from \(Self.kept.lowerBound) to \(Self.kept.upperBound)"
@@ -65,6 +70,7 @@ package enum QueueSetting: Sendable, Hashable {
         let number = value.utf8.count <= 14 && value.utf8.allSatisfy { 48...57 ~= $0 } ? Int(value) : nil
         return switch self {
         case .paused, .quiet: ["0", "1", "true", "false"].contains(value)
+        case .rate: number.map { $0 > 0 } ?? false
         case .maxRunning, .hostConnections: number != nil
         case .keepCompleted, .keepFailed, .keepCancelled: number.map(Self.kept.contains) ?? false
         }

@@ -8,6 +8,8 @@ package struct TickReply: Sendable {
     /// Requests for our runs, by token.
     package var requests: [String: Request] = [:]
     package var gate = QueueGate.open
+    /// The queue has a limit of rate, which workers share: `Queue.share`.
+    package var hasRate = false
     /// There was more to do for the queue than a tick may take time for.
     package var isMoreToDo = false
     /// Requests were left that nobody has heard yet.
@@ -30,6 +32,7 @@ package struct TickReply: Sendable {
         requests.merge((members["requests"] ?? .null).dictionary.compactMapValues(Request.init)) { $1 }
         guard looked else { return }
         gate = QueueGate(rawValue: members["gate"]?.string ?? "") ?? .open
+        hasRate = members["rate"] != nil
         isMoreToDo = members["more"] != nil
         leavesRequests = members["unheard"] != nil
         aside = list("aside")

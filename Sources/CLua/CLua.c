@@ -46,6 +46,7 @@ static const char functions[] = {
 #embed "../Bus/Lua/register.lua" suffix(, '\n', )
 #embed "../Bus/Lua/leave.lua" suffix(, '\n', )
 #embed "../Bus/Lua/tell.lua" suffix(, '\n', )
+#embed "../Bus/Lua/shares.lua" suffix(, '\n', )
 #embed "../Bus/Lua/inspect.lua" suffix(, '\n', )
 #embed "../Bus/Lua/recover.lua" suffix(, '\n', )
     0

@@ -80,7 +80,7 @@ final class TransferTask {
     }
 
     var configuration: TransferEngine.Configuration { shared.configuration }
-    var hasLimits: Bool { !request.limits.isEmpty }
+    var hasLimits: Bool { request.limits.contains { !$0.isUnlimited } }
     var isRetired: Bool { easy == nil }
     /// The caller has what it wanted, and only the connection is of interest.
     var isDetached: Bool {

@@ -52,6 +52,7 @@ struct JobRunner: Sendable {
             report: { self.announce($0, of: running, attendant) })
         (assignment.resume, assignment.completed) = (claim.resume, claim.completed)
         (assignment.answered, assignment.wasSent) = (claim.answered, claim.wasSent)
+        assignment.limits = [attendant.rate.bucket]
         assignment.markSent = { await self.markSent(running, attendant) }
         (assignment.isNew, assignment.isSettled) = (claim.previous == nil, claim.previous == .completed)
         assignment.workChanged = claim.wasLost ? tell : nil

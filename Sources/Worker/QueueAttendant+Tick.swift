@@ -15,6 +15,7 @@ extension QueueAttendant {
         await withDiscardingTaskGroup { group in
             group.addTask { await self.listen() }
             group.addTask { await self.leftovers.run() }
+            group.addTask { await self.share() }
             if let replicaWait { group.addTask { await replicaWait.run() } }
             group.addTask {
                 let interval = min(.seconds(1), self.queue.policy.lease / 4)
@@ -63,6 +64,25 @@ extension QueueAttendant {
             state.withLock { $0.ticks.isHurrying = false }
             guard let oldest = running.compactMap(\.newsSince).min() else { return }
             if oldest <= .now - .milliseconds(90) { hurry() } else { hurrySoon() }
+        }
+    }
+
+    /// While the queue has a limit of rate: asks for this worker's share of it, and says what it keeps to.
+    private func share() async {
+        while !Task.isCancelled {
+            let sent = ContinuousClock.now
+            guard let question = rate.ask() else {
+                try? await Task.sleep(for: SharedRate.interval)
+                continue
+            }
+            do throws(RedisError) {
+                let share = try await queue.share(identity, question)
+                // Others wait for what is given back until it is said to be.
+                if rate.take(share, sent: sent, lease: queue.policy.lease) { continue }
+                try? await Task.sleep(for: SharedRate.interval)
+            } catch {
+                await pause(after: error, while: .looking)
+            }
         }
     }
 
@@ -133,7 +153,10 @@ extension QueueAttendant {
             figures.ticks.record(since: sent)
         }
         noteSuccess(of: .looking)
-        if extent != .runs { note(tick.reply.gate) }
+        if extent != .runs {
+            note(tick.reply.gate)
+            rate.note(isLimited: tick.reply.hasRate)
+        }
         if tick.reply.isMoreToDo { look() }
         tellAside(tick.reply.aside)
         await look(for: tick.reply.silent)

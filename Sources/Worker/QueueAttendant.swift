@@ -54,6 +54,8 @@ final class QueueAttendant: Sendable {
     let index: Int
     let queue: Queue
     let settler: Settler
+    /// The worker's share of the queue's limit of rate.
+    let rate = SharedRate()
     let waiter: Redis
     private let process: WorkerIdentity
     let log: Logger

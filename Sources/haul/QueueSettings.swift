@@ -130,19 +130,21 @@ extension QueueCommand {
         func run() async throws {
             let queue = try await common.connect()
             let found = try await reaching { () throws(RedisError) in try await queue.configuration() }
-            let rows =
-                found.settings.map { ($0.key, $0.value, QueueSetting(name: $0.key)?.accepts($0.value) ?? false) }
-                + found.defaults.map { name, value in
-                    let known = QueueDefault(name: name)
-                    return (
-                        known == .base ? name : QueueEntry.beginning + name, value, known?.accepts(value) ?? false
-                    )
-                }
-                + found.limits.map {
-                    (QueueEntry.beginningOfHost + $0, $1, HostLimit.accepts($1) && HostLimit.isHost($0))
-                }
-            let sorted = rows.sorted { $0.0 < $1.0 }
-            if common.json { return QueueCommand.tell(sorted.map { ($0.0, $0.1) }, common, "") }
+            var rows: [(name: String, value: String, isValid: Bool)] = []
+            for (name, value) in found.settings {
+                rows.append((name, value, QueueSetting(name: name)?.accepts(value) ?? false))
+            }
+            for (name, value) in found.defaults {
+                let known = QueueDefault(name: name)
+                let shown = known == .base ? name : QueueEntry.beginning + name
+                rows.append((shown, value, known?.accepts(value) ?? false))
+            }
+            for (host, value) in found.limits {
+                let isValid = HostLimit.isHost(host) && HostLimit.accepts(value)
+                rows.append((QueueEntry.beginningOfHost + host, value, isValid))
+            }
+            let sorted = rows.sorted { $0.name < $1.name }
+            if common.json { return QueueCommand.tell(sorted.map { ($0.name, $0.value) }, common, "") }
             if sorted.isEmpty { return Terminal.line("nothing is set for the queue \(queue.name)") }
             var table = Table([.init(title: "NAME"), .init(title: "VALUE"), .init(title: "NOTE")])
             for (name, value, isValid) in sorted {

@@ -28,6 +28,28 @@ struct LimitTests {
         #expect(bucket.bytesPerSecond == 10)
     }
 
+    @Test("a share that is lent ends at its time, and gives no credit for the time without a limit")
+    func lent() {
+        let bucket = TokenBucket()
+        let start = monotonicNanoseconds()
+        bucket.take(1_000_000)
+        #expect(bucket.isOpen(start) && bucket.isUnlimited && bucket.share(start) == .max && bucket.portion == .max)
+        #expect(bucket.use().taken == 1_000_000)
+        bucket.lend(bytesPerSecond: 1000, until: start + 20_000_000_000)
+        #expect(!bucket.isUnlimited && bucket.bytesPerSecond == 1000)
+        #expect(bucket.share(start + 10_000_000_000) == 100)
+        #expect(!bucket.isOpen(start + 20_000_000_000))
+        #expect(!bucket.isOpen(start + 90_000_000_000))
+        bucket.join()
+        #expect(bucket.use().wasShort && bucket.hasWaiting)
+        bucket.leave()
+        #expect(bucket.use().wasShort == false || bucket.hasWaiting)
+        bucket.lend(bytesPerSecond: 0, until: .max)
+        #expect(!bucket.isOpen(start + 200_000_000_000))
+        bucket.lift()
+        #expect(bucket.isOpen(start + 200_000_000_001) && bucket.isUnlimited)
+    }
+
     @Test("transfers get the rate and no more, shared evenly", arguments: [1, 8])
     func rate(_ count: Int) async throws {
         defer { server.stop() }

@@ -109,7 +109,7 @@ package final class Call: Activity {
         template.body = question.body.map(RequestBody.bytes)
         template.connectTimeout = job.connectTimeout ?? context.connectTimeout
         template.stallTimeout = job.stallTimeout ?? context.stallTimeout
-        template.limits = [limit, context.limit].compactMap(\.self)
+        template.limits = [limit, context.limit].compactMap(\.self) + assignment.limits
         template.isSentOnce = !question.isRepeatable
         template.sending = sending
         let exchange = Exchange(

@@ -212,7 +212,7 @@ package final class Download: Activity {
 
     // MARK: What all parts use
 
-    var limits: [TokenBucket] { [limit, context.limit].compactMap(\.self) }
+    var limits: [TokenBucket] { [limit, context.limit].compactMap(\.self) + assignment.limits }
 
     /// Whether bytes from `source` are of one of the job's URLs: what one URL says of its entity says nothing of another's.
     func isOurs(_ source: String) -> Bool { job.urls.contains { MaskedURL.text($0) == source } }

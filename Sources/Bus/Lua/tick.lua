@@ -14,6 +14,7 @@
 --       requests  token, request, …
 --       gate      'quiet', 'paused', 'full' or 'open'
 --       more      '1' if there is more to do than one call does
+--       rate      '1' if the queue has a limit of rate (shares.lua)
 --       unheard   '1' if requests are left that nobody has heard
 --       dropped   id, store, file, generation, inode, … of what a worker of that store is to unlink: the partial file of a
 --                 generation, or the finished file with this inode, size and time
@@ -54,7 +55,7 @@ define('tick', { 'allow-oom' }, function()
     if settings.max_running or ARGV[10] == '1' then offer_place(settings, true) end
     meet_neighbours(tick)
   end
-  local reply = publish(named { gate = settings.is_quiet and 'quiet' or closed_by(settings) or 'open', more = tick.more and '1', unheard = tick.are_many and '1',
+  local reply = publish(named { gate = settings.is_quiet and 'quiet' or closed_by(settings) or 'open', more = tick.more and '1', rate = settings.has_rate and '1', unheard = tick.are_many and '1',
     fenced = tick.fenced, requests = tick.requests, dropped = tick.dropped, silent = tick.silent, aside = tick.aside })
   -- With what this call has told.
   if ARGV[13] == '1' then history.keep() end

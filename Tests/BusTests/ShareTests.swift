@@ -1,0 +1,179 @@
+import HaulContract
+import HaulRedis
+import HaulTestSupport
+import Testing
+
+@testable import HaulBus
+
+/// What the fleet keeps to, whoever dies, freezes, joins and loses replies, in a time of its own.
+@Suite("Shares of the queue's limit of rate")
+struct ShareTests {
+    private final class Fleet {
+        struct Worker {
+            var identity: WorkerIdentity
+            var number = 0
+            var keeps: Int64 = 0
+            /// nil: all there is.
+            var wants: Int64?
+            var end: Int64 = 0
+        }
+
+        static let limit: Int64 = 1_000_000
+        let server: RedisServer
+        let redis: Redis
+        let queue: Queue
+        var workers: [Worker] = []
+        var now: Int64 = 1_800_000_000_000
+        private var names = 0
+
+        init() async throws {
+            server = try await RedisServer()
+            redis = Redis(try RedisURL(server.url), name: "shares")
+            queue = Queue(
+                .default, redis: redis,
+                functions: Functions(
+                    clock: "return redis.call('GET', 'test:now')", server: "return redis.call('GET', 'test:run')"))
+            try await redis.send(Command("SET", "test:run", Token.make()))
+            try await queue.set(.rate, to: "\(Self.limit)")
+            try await pass(0)
+        }
+
+        func pass(_ milliseconds: Int64) async throws {
+            now += milliseconds
+            try await redis.send(Command("SET", "test:now", Int(now)))
+        }
+
+        func hire(wants: Int64?) async throws {
+            names += 1
+            let identity = WorkerIdentity(name: "w\(names)", store: "s")
+            _ = try await queue.register(identity, fields: [], known: [])
+            workers.append(Worker(identity: identity, wants: wants))
+        }
+
+        /// What all may be using now: of the dead until their shares lapse.
+        func total(_ dead: [Worker] = []) -> Int64 {
+            (workers + dead).reduce(0) { $0 + ($1.end > now ? $1.keeps : 0) }
+        }
+
+        /// One question, and another one where the share has shrunk, as workers ask.
+        func ask(_ index: Int, isLost: Bool = false) async throws {
+            for _ in 0..<2 {
+                workers[index].number += 1
+                let worker = workers[index]
+                _ = try await queue.tick(worker.identity, runs: [])
+                let keeps = worker.end > now ? worker.keeps : 0
+                let question = ShareQuestion(number: worker.number, keeps: keeps, wants: worker.wants)
+                let share = try await queue.share(worker.identity, question)
+                guard let share, !isLost else { return }
+                workers[index].keeps = share.bytesPerSecond
+                workers[index].end = now + Int64(queue.policy.lease.milliseconds)
+                if !share.isSmaller { return }
+            }
+        }
+
+        func round() async throws {
+            for index in workers.indices { try await ask(index) }
+            try await pass(250)
+        }
+    }
+
+    @Test("each has what it wants while that is fair, and what one does not use reaches the others within two seconds")
+    func demand() async throws {
+        let fleet = try await Fleet()
+        for _ in 0..<4 { try await fleet.hire(wants: nil) }
+        for _ in 0..<8 { try await fleet.round() }
+        #expect(fleet.workers.allSatisfy { $0.keeps == Fleet.limit / 4 }, "\(fleet.workers.map(\.keeps))")
+        for index in 1...3 { fleet.workers[index].wants = 0 }
+        for _ in 0..<4 { try await fleet.round() }
+        #expect(fleet.workers[0].keeps > Fleet.limit * 9 / 10)
+        // Whoever wants something again gets it as soon.
+        fleet.workers[3].wants = Fleet.limit / 10
+        fleet.workers[2].wants = nil
+        for _ in 0..<4 { try await fleet.round() }
+        #expect(fleet.workers[3].keeps >= Fleet.limit / 10)
+        #expect(fleet.workers[2].keeps > Fleet.limit * 4 / 10)
+        #expect(fleet.total() <= Fleet.limit)
+    }
+
+    @Test("what they may use is never more than the limit, through deaths, joins, lost replies and late questions")
+    func bound() async throws {
+        let seed = UInt64.random(in: 0..<1_000_000)
+        var random = SeededGenerator(state: seed)
+        let fleet = try await Fleet()
+        for _ in 0..<3 { try await fleet.hire(wants: nil) }
+        var dead: [Fleet.Worker] = []
+        var most: Int64 = 0
+        for _ in 0..<400 {
+            let index = Int.random(in: 0..<fleet.workers.count, using: &random)
+            switch Int.random(in: 0..<20, using: &random) {
+            case 0 where fleet.workers.count > 1: dead.append(fleet.workers.remove(at: index))
+            case 1 where fleet.workers.count < 6: try await fleet.hire(wants: nil)
+            case 2...4: fleet.workers[index].wants = Int64.random(in: 0...Fleet.limit, using: &random)
+            case 5: fleet.workers[index].wants = nil
+            case 6: try await fleet.ask(index, isLost: true)
+            case 7:
+                // A question of before comes late, and says what is no longer so.
+                let worker = fleet.workers[index]
+                let late = ShareQuestion(number: max(1, worker.number - 1), keeps: 0, wants: 0)
+                if worker.number > 0, worker.end > fleet.now {
+                    #expect(try await fleet.queue.share(worker.identity, late) == nil)
+                }
+            case 8: try await fleet.pass(Int64.random(in: 0...9000, using: &random))
+            case 9...11: try await fleet.pass(Int64.random(in: 0...500, using: &random))
+            default: try await fleet.ask(index)
+            }
+            most = max(most, fleet.total(dead))
+            #expect(fleet.total(dead) <= Fleet.limit, "seed \(seed)")
+        }
+        #expect(most > Fleet.limit / 2)
+        // Nobody starves, and what the dead had comes back.
+        for index in fleet.workers.indices { fleet.workers[index].wants = nil }
+        for _ in 0..<48 { try await fleet.round() }
+        let fair = Fleet.limit / Int64(fleet.workers.count)
+        #expect(fleet.workers.allSatisfy { abs($0.keeps - fair) <= 1 }, "seed \(seed): \(fleet.workers.map(\.keeps))")
+        #expect(try await fleet.redis.send(Command("HLEN", "haul:{default}:shares")).int == fleet.workers.count + 1)
+    }
+
+    @Test("after a failover that lost the last answers nothing grows before all of them have been heard or have lapsed")
+    func failover() async throws {
+        let fleet = try await Fleet()
+        try await fleet.hire(wants: nil)
+        try await fleet.hire(wants: 0)
+        for _ in 0..<4 { try await fleet.round() }
+        // The replica has not heard that the first one shrank and the second one grew.
+        let key = "haul:{default}:shares"
+        try await fleet.redis.send(Command("COPY", key, "test:replica"))
+        fleet.workers[0].wants = 0
+        fleet.workers[1].wants = nil
+        for _ in 0..<4 { try await fleet.round() }
+        #expect(fleet.workers[1].keeps > Fleet.limit * 9 / 10)
+        try await fleet.redis.send(Command("COPY", "test:replica", key, "REPLACE"))
+        try await fleet.redis.send(Command("SET", "test:run", Token.make()))
+        fleet.workers[0].wants = nil
+        for _ in 0..<40 {
+            try await fleet.ask(0)
+            #expect(fleet.total() <= Fleet.limit)
+            try await fleet.pass(250)
+            if fleet.now.isMultiple(of: 1000) { try await fleet.ask(1) }
+        }
+        for _ in 0..<4 { try await fleet.round() }
+        #expect(fleet.workers.allSatisfy { $0.keeps == Fleet.limit / 2 }, "\(fleet.workers.map(\.keeps))")
+    }
+
+    @Test("a limit that is taken away leaves no key, and another type in its place is taken away") func lifted()
+        async throws
+    {
+        let fleet = try await Fleet()
+        try await fleet.redis.send(Command("SET", "haul:{default}:shares", "x"))
+        try await fleet.hire(wants: nil)
+        try await fleet.round()
+        #expect(fleet.workers[0].keeps == Fleet.limit)
+        try await fleet.queue.leave(fleet.workers[0].identity)
+        #expect(try await fleet.redis.send(Command("HKEYS", "haul:{default}:shares")).array?.count == 1)
+        try await fleet.queue.set(.rate, to: nil)
+        #expect(
+            try await fleet.queue.share(fleet.workers[0].identity, ShareQuestion(number: 9, keeps: 0, wants: nil))
+                == nil)
+        #expect(try await fleet.redis.send(Command("EXISTS", "haul:{default}:shares")).int == 0)
+    }
+}
