@@ -95,7 +95,12 @@ extension Inspection {
         }
     }
 
+    private func exists(_ key: String) async throws(RedisError) -> Bool {
+        try await queue.redis.send(Command("EXISTS", key)).int == 1
+    }
+
     func checkDefaults() async throws(RedisError) -> [Finding] {
+        guard try await exists(queue.keys.defaults) else { return [] }
         // A key of another type has been told of.
         let reply = try await queue.redis.pipeline([.command(Command("HGETALL", queue.keys.defaults))])[0]
         return reply.dictionary.sorted { $0.key < $1.key }.compactMap { name, value in
@@ -108,6 +113,7 @@ extension Inspection {
     }
 
     func checkLimits() async throws(RedisError) -> [Finding] {
+        guard try await exists(queue.keys.limits) else { return [] }
         let reply = try await queue.redis.pipeline([.command(Command("HGETALL", queue.keys.limits))])[0]
         return reply.dictionary.sorted { $0.key < $1.key }.flatMap { host, value in
             HostLimit.faults(of: host, value).map {

@@ -102,7 +102,7 @@ struct DefaultTests {
 
     /// RFC 3986, section 5.4, but for what has another scheme, and what is empty.
     @Test(
-        "a relative url is resolved against the base",
+        "a relative url is resolved against the base", .serialized,
         arguments: [
             ("g", "http://a/b/c/g"), ("./g", "http://a/b/c/g"), ("g/", "http://a/b/c/g/"), ("/g", "http://a/g"),
             ("//g", "http://g"), ("?y", "http://a/b/c/d;p?y"), ("g?y", "http://a/b/c/g?y"),
@@ -117,7 +117,7 @@ struct DefaultTests {
         ])
     func resolved(_ reference: String, _ url: String) async throws {
         let f = try await Self.shared.value
-        let element = #"{"meta":{"url":"no"}, "\u0075rl" : "\#(reference)" ,"method":"GET"}"#
+        let element = #"{"meta":{"url":"no"}, "\u0075rl" : "\#(reference)" ,"id":"\#(Token.make())"}"#
         try await f.push(element)
         let claim = try #require(try await f.claim(Token.make()))
         #expect(try claim.job().urls == [url])

@@ -30,7 +30,7 @@ struct ShareTests {
             server = try await RedisServer()
             redis = Redis(try RedisURL(server.url), name: "shares")
             queue = Queue(
-                .default, redis: redis,
+                .default, redis: redis, policy: QueuePolicy(),
                 functions: Functions(
                     clock: "return redis.call('GET', 'test:now')", server: "return redis.call('GET', 'test:run')"))
             try await redis.send(Command("SET", "test:run", Token.make()))

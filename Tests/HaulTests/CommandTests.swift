@@ -45,7 +45,7 @@ struct CommandBench {
             (["get", "http://127.0.0.1:1/", "-d", "/dev", "-o", "zero"], "neither a file nor a directory"),
             (["get", "http://127.0.0.1:1/", "--if-exists", "replace"], "if-exists"),
             (["stats", "--redis", "http://h"], "redis://"),
-            (["queue", "set", "default.retry", "1"], "Did you mean default.retries?"),
+            (["queue", "set", "default.retrys", "1"], "Did you mean default.retries?"),
             (["queue", "set", "default.retries", "many"], "must be a whole number from 0 to 1000"),
             (["queue", "set", "limits.h", "4"], "connections"), (["queue", "set", "limits.H", "{}"], "lower case"),
             (["queue", "set", "base", "films/"], "absolute"), (["queue", "unset", "default.url"], "no default"),
