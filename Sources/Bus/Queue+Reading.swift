@@ -108,13 +108,13 @@ extension Queue {
                 .command(Command("HMGET", keys.settings, "paused", "max_running")),
                 .command(Command("HLEN", keys.settings)), .command(Command("ZCARD", keys.workers)),
                 .command(Command("GET", keys.tick)), .command(Command("HKEYS", keys.kinds)),
-                .command(Command("TIME")), .command(Command("HGET", keys.hosts, "waiting")),
+                .command(Command("HGET", keys.hosts, "waiting")),
             ])
         var stats = QueueStats()
         for (state, reply) in zip(states, replies) { stats.counts[state] = try reply.get().int ?? 0 }
         let others = replies[states.count...].map { $0 }
         // Those that wait for their hosts are queued as well.
-        stats.counts[.queued, default: 0] += others[7].string.flatMap { Int($0) } ?? 0
+        stats.counts[.queued, default: 0] += others[6].string.flatMap { Int($0) } ?? 0
         stats.rejected = try others[0].get().int ?? 0
         let settings = try others[1].get().array ?? []
         stats.isPaused = settings.first?.string == "1" || settings.first?.string == "true"
@@ -124,7 +124,8 @@ extension Queue {
             || others[3].int ?? 0 > 0 || others[4].string != nil
         // The first number of it: Lua/watch.lua.
         stats.lastLook = others[4].string.flatMap { Int64($0.prefix { $0 != " " }) }
-        stats.now = try Self.milliseconds(others[6].get())
+        // In a call of its own: a node that the slot has left answers it all the same, and the others are sent on only together.
+        stats.now = try await time()
         stats.workers = try await workerCount(since: stats.now - Int64(Self.silence) * 1000)
         stats.setAside = try await setAside(others[5].array?.compactMap(\.string) ?? [])
         return stats
