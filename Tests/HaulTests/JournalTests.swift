@@ -89,7 +89,6 @@ import Testing
     }
 
     @Test("what is finished is remembered for a month") func old() async throws {
-        // It has the file open no longer when the next one looks.
         for (name, age) in [("new", Int64(29)), ("old", 31)] {
             var record = GetRecord(try Self.item("http://127.0.0.1/\(name)"), run: name, completed: nil)
             record.isOpen = false
@@ -98,9 +97,11 @@ import Testing
                 validated: UnixTime.milliseconds - age * 86_400_000)
             for _ in 0..<3 { await (try Journal(in: place.path)).write(record, isDurable: false) }
         }
-        let next = try Journal(in: place.path, room: 1)
-        #expect(await next.read(try Self.item("http://127.0.0.1/new").key)?.run == "new")
-        #expect(await next.read(try Self.item("http://127.0.0.1/old").key) == nil)
+        // Who looks forgets only if nobody has the file open: the thread of one before may hold it for a moment more.
+        try await eventually("the old one to be forgotten") {
+            await (try Journal(in: place.path, room: 1)).read(try Self.item("http://127.0.0.1/old").key) == nil
+        }
+        #expect(try await Journal(in: place.path).read(Self.item("http://127.0.0.1/new").key)?.run == "new")
     }
 
     @Test("the records of versions that had a file for each are taken over") func takenOver() async throws {

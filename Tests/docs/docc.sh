@@ -9,7 +9,7 @@ build=.build/debug
 graphs=$(mktemp -d)
 trap 'rm -rf "$graphs"' EXIT
 maps=()
-for map in "$build/CHaulLinux.build/module.modulemap" Sources/CHiredis/module.modulemap Sources/COpenSSL/module.modulemap; do
+for map in "$build/CHaulLinux.build/module.modulemap" "$build/CHaulLua.build/module.modulemap" Sources/CHiredis/module.modulemap Sources/COpenSSL/module.modulemap; do
     maps+=(-Xcc "-fmodule-map-file=$PWD/$map")
 done
 triple=$(swiftc -print-target-info | sed -n 's/.*"triple": "\([^"]*\)".*/\1/p' | head -1)

@@ -39,7 +39,7 @@ import Testing
         terminal.type(setup + "\n")
         try await eventually("\(name) to be ready", within: .seconds(30)) { terminal.text.contains("READY") }
         for (typed, completed) in [
-            ("haul pu", "haul push "), ("haul push --if-exists over", "haul push --if-exists overwrite "),
+            ("haul pus", "haul push "), ("haul push --if-exists over", "haul push --if-exists overwrite "),
             ("haul retry br", "haul retry broken "), ("haul resume h", "haul resume held "),
             ("haul stats --queue else", "haul stats --queue elsewhere "),
             ("haul get --checksum-file \(directory.path)/su", "/sums.txt "),
