@@ -71,6 +71,7 @@ public struct HaulError: Error, Sendable, Equatable, CustomStringConvertible {
         let code: Code =
             switch error.code {
             case .badURL: .invalidURL
+            case .closed where error == .clientClosed: .closed
             case .unreachable, .noPrimary, .closed, .loading, .masterDown, .clusterDown, .noReplicas, .tooManyClients:
                 .unreachable
             case .authentication, .noPermission, .certificate: .refused
@@ -78,7 +79,7 @@ public struct HaulError: Error, Sendable, Equatable, CustomStringConvertible {
             case .cancelled: .cancelled
             default: .redis
             }
-        self.init(code, error.message)
+        self = code == .closed ? .closed : HaulError(code, error.message)
     }
 
     static let cancelled = HaulError(.cancelled, "the task that waited was cancelled; the job goes on")

@@ -83,7 +83,7 @@ package actor Redis {
             } catch {
                 // Others can go on behind an answer that is not waited for, but not behind a wait.
                 if error.code != .cancelled || blocking > .zero { drop(connection) }
-                throw error
+                throw isClosed && error.code == .closed ? .clientClosed : error
             }
             for (index, answer) in answers.enumerated() {
                 guard case .function(let function, _, _) = calls[index], case .error(let error) = answer,
@@ -150,7 +150,7 @@ package actor Redis {
     private func connection(until deadline: ContinuousClock.Instant) async throws(RedisError) -> Connection {
         var refusal: RedisError?
         while true {
-            if isClosed { throw RedisError(.closed, "the Redis client was closed") }
+            if isClosed { throw .clientClosed }
             if replies == .wanted, Task.isCancelled { throw .cancelled }
             if let live {
                 if await live.isOpen { return live }

@@ -32,6 +32,8 @@ package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible {
     package var description: String { message }
 
     static let cancelled = RedisError(.cancelled, "the task that asked Redis was cancelled")
+    /// What every call gets once its client was closed: no later one will be answered.
+    package static let clientClosed = RedisError(.closed, "the Redis client was closed")
 
     /// An error reply: its first word is the code, but for some that only say ERR.
     init(reply text: String) {

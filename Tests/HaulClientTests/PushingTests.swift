@@ -61,7 +61,7 @@ import Testing
             ($0 as? HaulError)?.code == .invalidQueueName
         }
         await queue.close()
-        await #expect { try await queue.push(Job("http://h/")) } throws: { ($0 as? HaulError)?.code == .unreachable }
+        await #expect { try await queue.push(Job("http://h/")) } throws: { ($0 as? HaulError)?.code == .closed }
         let absent = try HaulQueue(redis: "unix:///no/such/socket")
         await #expect { try await absent.push(Job("http://h/")) } throws: { ($0 as? HaulError)?.code == .unreachable }
         let locked = try await RedisServer(["--requirepass", "secret"])

@@ -91,6 +91,10 @@ import Testing
         try await bench.waitForListener("a")
         await queue.close()
         await #expect { try await last.value } throws: { ($0 as? HaulError)?.code == .closed }
+        // Nothing is waited for that cannot come any more.
+        await #expect { try await handle.result() } throws: { ($0 as? HaulError)?.code == .closed }
+        await #expect { try await handle.status() } throws: { ($0 as? HaulError)?.code == .closed }
+        await #expect { try await queue.push(bench.job("/b", id: "b")) } throws: { ($0 as? HaulError)?.code == .closed }
     }
 
     @Test("a push that a worker cannot read is told, also to who comes late") func rejected() async throws {
