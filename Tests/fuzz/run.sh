@@ -14,7 +14,7 @@ rm -rf "$work/sources"
 mkdir -p "$work/sources"
 
 for file in Sources/Contract/*.swift Sources/Storage/FileName.swift \
-    Sources/HTTP/{Authority,ByteDictionary,ContentDisposition,ContentRange,CookieJar,StoredCookie,DigestFields,EncodedWords,HTTPDate,HeaderFields,HeadParser,HostName,IPAddress,ResponseHead,WebURL}.swift \
+    Sources/HTTP/{Authority,ByteDictionary,ContentDisposition,ContentRange,CookieJar,StoredCookie,DigestFields,EncodedWords,HTTPDate,HeaderFields,HeadParser,HostName,IPAddress,PercentEncoding,ResponseHead,WebURL}.swift \
     Sources/Activities/RetryPolicy.swift Sources/Activities/Download/{Entity+Head,ResponseDecision}.swift \
     Sources/Redis/{RedisError,RedisValue,ReplyReader}.swift Tests/fuzz/targets/*.swift; do
     # One module: the imports of the package's own have nothing to name.

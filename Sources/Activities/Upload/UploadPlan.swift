@@ -46,25 +46,13 @@ struct UploadPlan: Sendable {
         let bytes = Array(url.utf8)
         let end = bytes.firstIndex { $0 == UInt8(ascii: "?") || $0 == UInt8(ascii: "#") } ?? bytes.endIndex
         guard bytes[..<end].last == UInt8(ascii: "/") else { return url }
-        return String(decoding: bytes[..<end], as: UTF8.self) + Self.encoded(file.sentName)
+        return String(decoding: bytes[..<end], as: UTF8.self) + PercentEncoding.component(file.sentName)
             + String(decoding: bytes[end...], as: UTF8.self)
     }
 
     /// The job's header fields, and the media type of a body.
     func headers(type: String) -> [HeaderField] {
         headers.contains { $0.isNamed("content-type") } ? headers : headers + [HeaderField("Content-Type", type)]
-    }
-
-    /// As a part of a path (RFC 3986 section 2.3).
-    private static func encoded(_ name: String) -> String {
-        name.utf8.map { byte in
-            switch byte {
-            case 48...57, 65...90, 97...122, UInt8(ascii: "-"), UInt8(ascii: "."), UInt8(ascii: "_"),
-                UInt8(ascii: "~"):
-                String(UnicodeScalar(byte))
-            default: "%" + (byte < 16 ? "0" : "") + String(byte, radix: 16, uppercase: true)
-            }
-        }.joined()
     }
 }
 

@@ -158,17 +158,8 @@ struct CallCommand: AsyncParsableCommand {
 
     /// A name and a password in a URL: all but what no reader takes for anything else.
     private static func encoded(_ login: String) -> String {
-        let parts = login.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
-        return parts.map { part in
-            part.utf8.map { byte in
-                switch byte {
-                case 48...57, 65...90, 97...122, UInt8(ascii: "-"), UInt8(ascii: "."), UInt8(ascii: "_"),
-                    UInt8(ascii: "~"):
-                    String(UnicodeScalar(byte))
-                default: "%" + (byte < 16 ? "0" : "") + String(byte, radix: 16, uppercase: true)
-                }
-            }.joined()
-        }.joined(separator: ":")
+        login.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
+            .map { PercentEncoding.component(String($0)) }.joined(separator: ":")
     }
 
     private func members() throws -> [(name: String, value: String)] {

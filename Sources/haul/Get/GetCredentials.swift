@@ -32,21 +32,13 @@ struct GetCredentials: Sendable {
         guard let address = WebURL(url), address.login == nil,
             let login = login ?? netrc?.login(for: address.host), let scheme = url.range(of: "://")
         else { return url }
-        return url[..<scheme.upperBound] + "\(Self.encoded(login.user)):\(Self.encoded(login.password))@"
+        return url[..<scheme.upperBound] + PercentEncoding.component(login.user) + ":"
+            + PercentEncoding.component(login.password) + "@"
             + url[scheme.upperBound...]
     }
 
     /// Besides what the job has.
     var headers: [(String, String)] { bearer.map { [("Authorization", "Bearer \($0)")] } ?? [] }
-
-    /// All but letters and digits as %XX.
-    private static func encoded(_ text: String) -> String {
-        text.utf8.map { byte in
-            let isPlain = 48...57 ~= byte || 65...90 ~= byte || 97...122 ~= byte
-            return isPlain
-                ? String(Unicode.Scalar(byte)) : "%" + (byte < 16 ? "0" : "") + String(byte, radix: 16, uppercase: true)
-        }.joined()
-    }
 
     /// From the terminal, unseen.
     private static func ask(_ question: String) throws -> String {

@@ -1,0 +1,63 @@
+/// Bytes as %XX in URLs and header fields (RFC 3986 section 2.1).
+package enum PercentEncoding {
+    /// Spaces, control characters and what is not ASCII encoded, as browsers do. What is left has no characters of several
+    /// bytes, which to Swift might swallow a "/" or an "@".
+    package static func encode(_ text: String) -> String {
+        guard text.utf8.contains(where: { $0 <= 32 || $0 >= 127 }) else { return text }
+        return text.utf8.map {
+            $0 <= 32 || $0 >= 127
+                ? "%" + ($0 < 16 ? "0" : "") + String($0, radix: 16, uppercase: true)
+                : String(Unicode.Scalar($0))
+        }.joined()
+    }
+
+    /// All but the unreserved characters of RFC 3986 section 2.3, in upper case, besides those that are `kept`: a part of a URL that
+    /// no reader takes for anything else.
+    package static func component(_ text: String, keeping kept: Set<UInt8> = []) -> String {
+        var result: [UInt8] = []
+        for byte in text.utf8 {
+            if isUnreserved(byte) || kept.contains(byte) {
+                result.append(byte)
+            } else {
+                result += [UInt8(ascii: "%"), digits[Int(byte >> 4)], digits[Int(byte & 15)]]
+            }
+        }
+        return String(decoding: result, as: UTF8.self)
+    }
+
+    private static func isUnreserved(_ byte: UInt8) -> Bool {
+        switch byte {
+        case UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "a")...UInt8(ascii: "z"),
+            UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "."), UInt8(ascii: "_"),
+            UInt8(ascii: "~"):
+            true
+        default: false
+        }
+    }
+
+    private static let digits = Array("0123456789ABCDEF".utf8)
+
+    /// What is not valid UTF-8 is replaced.
+    package static func decode(_ text: String) -> String { String(decoding: bytes(of: text), as: UTF8.self) }
+
+    package static func bytes(of text: String) -> [UInt8] {
+        var bytes: [UInt8] = []
+        var rest = Substring(text).utf8
+        while let byte = rest.popFirst() {
+            if byte == UInt8(ascii: "%"), let code = code(rest) {
+                bytes.append(code)
+                rest = rest.dropFirst(2)
+            } else {
+                bytes.append(byte)
+            }
+        }
+        return bytes
+    }
+
+    /// The byte that two hexadecimal digits at the beginning stand for.
+    package static func code(_ text: Substring.UTF8View) -> UInt8? {
+        let digits = text.prefix(2)
+        guard digits.count == 2, digits.allSatisfy({ Character(Unicode.Scalar($0)).isHexDigit }) else { return nil }
+        return UInt8(Substring(digits), radix: 16)
+    }
+}
