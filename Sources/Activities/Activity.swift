@@ -27,6 +27,9 @@ package protocol Activity: AnyObject, Sendable {
     /// Makes what has come durable and returns where another worker may go on; nil if there is nothing new.
     func checkpoint() async -> ResumePoint?
 
+    /// The last checkpoint did not wait for all that had come: another one is due.
+    var hasMoreToTell: Bool { get }
+
     /// Where its partial file is, with nothing in it that is durable; nil if there is none yet, or it is of this generation.
     func place(otherThan generation: String?) -> ResumePoint?
 
@@ -63,6 +66,7 @@ extension Activity {
     package var mustGoOn: Bool { false }
     package var response: StoredResponse? { nil }
     package var hasMadeHeadway: Bool { false }
+    package var hasMoreToTell: Bool { false }
     package var partialPlace: PartialPlace? { nil }
     package func checkpoint() async -> ResumePoint? { nil }
     package func place(otherThan generation: String?) -> ResumePoint? { nil }

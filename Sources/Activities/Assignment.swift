@@ -31,6 +31,8 @@ package struct Assignment: Sendable {
     package let report: @Sendable (ActivityEvent) -> Void
     /// What the job shares with others besides the worker's own limit.
     package var limits: [TokenBucket] = []
+    /// Limits of the hosts that it has to do with.
+    package var hostBuckets: HostBuckets?
     /// What is to be found out about a file that no record tells of; nil: nothing.
     package var existing: (any ExistingFile)?
     /// What requests have to begin with.

@@ -19,7 +19,7 @@ package struct CheckpointPace: Sendable {
         return untold >= 16 << 20 ? .urgent : .canWait
     }
 
-    /// The checkpoint came to nothing: it is still due.
+    /// The checkpoint came to nothing, or told of the beginning alone: it is still due.
     package mutating func takeBack() {
         if let (bytes, last) = previous.take() { (self.bytes, self.last) = (bytes, last) }
     }

@@ -37,7 +37,7 @@ package final class Checkpoints: Sendable {
             state.current = Task(executorPreference: activity.executor) {
                 let begun = ContinuousClock.now
                 let point = due == nil ? nil : await activity.checkpoint()
-                if due != nil, point == nil { self.state.withLock { $0.pace.takeBack() } }
+                if due != nil, point == nil || activity.hasMoreToTell { self.state.withLock { $0.pace.takeBack() } }
                 await done(point, due, .now - begun)
                 self.state.withLock { $0.current = nil }
             }

@@ -95,6 +95,7 @@ struct Exchange: Sendable {
     private func send(_ request: Request, to url: WebURL) async throws(TransferError) -> Transfer {
         var plain = request
         plain.url = url.text
+        if let bucket = plain.hostBuckets?.bucket(for: url) { plain.limits.append(bucket) }
         guard let login = url.login, !request.headers.contains(where: { $0.name.lowercased() == "authorization" })
         else {
             return try await engine.start(plain)

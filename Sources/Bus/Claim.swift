@@ -28,6 +28,8 @@ package struct Claim: Sendable {
     package let completed: CompletedFile?
     /// What a server answered when the job was completed before.
     package let answered: StoredResponse?
+    /// An earlier run was answered, whether the response is still kept or not.
+    package let hasResponse: Bool
     /// An earlier run has sent the request, or was about to, and nobody knows what came of it.
     package let wasSent: Bool
     /// To be deleted before anything else.
@@ -56,6 +58,7 @@ package struct Claim: Sendable {
         resume = ResumePoint(hash: hash, offsets: reply["offsets"]?.dictionary ?? [:])
         completed = CompletedFile(hash: hash)
         answered = StoredResponse(hash: hash)
+        hasResponse = hash["status"]?.isEmpty == false
         wasSent = hash["sent"].map { !$0.isEmpty } ?? false
         doomed = hash["doomed"].flatMap(DoomedFile.init)
         before = reply["before"]?.bytes ?? []

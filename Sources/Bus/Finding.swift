@@ -36,6 +36,7 @@ package struct Finding: Sendable, Hashable {
         "no element": ("it is queued, but has no element in line", "--repair puts one at the front"),
         "ttl": ("a key of a final job, or of a job to come, would stay for ever", "--repair sets a time to live"),
         "unexpected ttl": ("a key of a job that is not final would expire", "--repair takes the time to live away"),
+        "response": ("what is counted of its response is not what its hash holds", "--repair counts it anew"),
         "no spec": ("what was pushed is gone", "push the job again with its url"),
     ]
 }

@@ -14,6 +14,7 @@ struct Functions: Sendable {
     let recover: Function
     let tell: Function
     let share: Function
+    let pace: Function
 
     static let product = Functions()
 
@@ -31,6 +32,7 @@ struct Functions: Sendable {
         recover = all.function("recover")
         tell = all.function("tell")
         share = all.function("share")
+        pace = all.function("pace")
     }
 
     /// All of the Lua.

@@ -19,11 +19,13 @@ enum Gate {
         return """
             local LARGEST = { element = \(JobField.largestElement), element_rule = [[\(JobField.elementRule)]],
               skeleton = \(JobField.largestSkeleton), skeleton_rule = [[\(JobField.skeletonRule)]],
-              depth = \(JSON.deepest), default = \(JobField.largestDefault), headers = \(JobField.mostHeaders) }
+              depth = \(JSON.deepest), default = \(JobField.largestDefault), headers = \(JobField.mostHeaders),
+              batch = \(Job.Batch.largest) }
             local KEY = { \(keys.joined(separator: ", ")) }
             local MOMENTS = { least = \(JobField.moments.lowerBound), most = \(JobField.moments.upperBound),
               rule = [[\(JobField.momentRule)]] }
-            local KEPT = { least = \(QueueSetting.kept.lowerBound), most = \(QueueSetting.kept.upperBound) }
+            local KEPT = { least = \(QueueSetting.kept.lowerBound), most = \(QueueSetting.kept.upperBound),
+              responses = \(QueueSetting.usualResponsesBytes) }
             local OWN_HEADERS = { \(headers.joined(separator: ", ")) }
             local OWN_BEGINNING = '\(JobField.forbiddenBeginning)'
             -- All that is of kinds of jobs: `rules` says of each what is said of a field that it does not have (kinds.lua).
@@ -63,6 +65,7 @@ enum Gate {
         case .base64: "'base64'"
         case .statuses: "'statuses'"
         case .flag: "'flag'"
+        case .batch: "'batch'"
         case .choice(let choices): "{ choice = { \(choices.map { "['\($0)'] = true" }.joined(separator: ", ")) } }"
         case .integer(let range): "{ integer = { \(range.lowerBound), \(range.upperBound) } }"
         case .number(let range): "{ number = { \(range.lowerBound), \(range.upperBound) } }"

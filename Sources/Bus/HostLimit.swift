@@ -11,31 +11,58 @@ package enum HostLimit {
             && !text.contains("?") && !text.contains("#")
     }
 
-    package static let rule = "must be a JSON object like {\"connections\":4}, of a whole number from 0 to \(most)"
+    package static let rule =
+        "must be a JSON object like {\"connections\":4,\"starts\":\"10/s\"}; "
+        + "connections is a whole number from 0 to \(most), rate one of bytes per second, 1 or more, starts \(StartLimit.rule)"
 
     package static func accepts(_ value: String) -> Bool { faults(of: "h", value).isEmpty }
 
     /// What is wrong with a field and its value, in sentences.
-    static func faults(of host: String, _ value: String) -> [String] {
+    package static func faults(of host: String, _ value: String) -> [String] {
         var faults: [String] = []
         if !isHost(host) { faults.append("must be a host in lower case, perhaps with a port") }
         guard let members = (try? JSON(value))?.members else {
             return faults + ["must be a JSON object like {\"connections\":4}, not \(value.prefix(100))"]
         }
-        for member in members {
-            guard member.name == "connections" else {
-                faults.append("\(member.name) is no limit")
-                continue
-            }
-            if !(member.value.integer.map { 0...Int64(most) ~= $0 } ?? false) {
-                faults.append("connections must be a whole number from 0 to \(most), not \(member.raw.prefix(100))")
-            }
+        return faults + members.compactMap(fault)
+    }
+
+    private static func rate(_ value: JSON) -> Int64? {
+        value.integer.flatMap { 1...99_999_999_999_999 ~= $0 ? $0 : nil }
+    }
+
+    /// Whether a value of the hash has a limit of rate, as Lua/hosts.lua reads it.
+    static func hasRate(_ value: String) -> Bool { (try? JSON(value))?["rate"].flatMap(rate) != nil }
+
+    /// What is wrong with one limit of a host; nil: nothing.
+    private static func fault(of member: JSON.Member) -> String? {
+        let isFine: Bool, rule: String
+        switch member.name {
+        case "connections":
+            isFine = member.value.integer.map { 0...Int64(most) ~= $0 } ?? false
+            rule = "must be a whole number from 0 to \(most)"
+        case "rate":
+            isFine = rate(member.value) != nil
+            rule = "must be a whole number of bytes per second, 1 or more"
+        case "starts":
+            isFine = (member.value.string ?? member.value.integer.map(String.init)).map(StartLimit.accepts) ?? false
+            rule = StartLimit.rule
+        default: return "\(member.name) is no limit: limits are connections, starts and rate"
         }
-        return faults
+        return isFine ? nil : "\(member.name) \(rule), not \(member.raw.prefix(100))"
     }
 }
 
 extension Queue {
+    /// Hosts that have a limit of rate, and what is wrong with limits of hosts, in sentences.
+    package func hostRates() async throws(RedisError) -> (limited: Set<String>, faults: [String]) {
+        let limits = try await redis.pipeline([.command(Command("HGETALL", keys.limits))])[0].dictionary
+        let faults = limits.sorted { $0.key < $1.key }.flatMap { host, value in
+            HostLimit.faults(of: host, value).map { "\(host): \($0)" }
+        }
+        return (Set(limits.filter { HostLimit.hasRate($0.value) }.keys), faults)
+    }
+
     /// Sets what the fleet keeps to with a host, JSON as in `haul:{NAME}:limits`, or, with nil, takes it back.
     package func setLimit(of host: String, to value: String?) async throws(RedisError) {
         if let value {

@@ -33,9 +33,11 @@ extension Inspection {
         .totals: "no figures of the whole fleet are kept", .places: "workers take it away by themselves",
         .epoch: "workers write it anew by themselves",
         .defaults: "jobs have no defaults, and a relative url is rejected",
-        .shares: "workers take it away by themselves",
+        .shares: "workers take it away by themselves", .starts: "workers take it away by themselves",
         .limits: "hosts have no limits of their own",
         .hosts: "no host is limited, and jobs that wait for one stay there",
+        .responses: "responses are not bounded", .responseBytes: "responses are not bounded",
+        .batches: "batches are counted, but not listed",
         .kinds: "jobs of a kind that some workers do not do are not taken by others",
     ]
 
@@ -57,12 +59,12 @@ extension Inspection {
         return (stops, findings)
     }
 
-    private func wrong(_ key: String, _ type: String, _ right: String, _ trouble: String) -> Finding {
+    func wrong(_ key: String, _ type: String, _ right: String, _ trouble: String) -> Finding {
         Finding(key, "it is a \(type), and must be a \(right)", "rename or delete it: meanwhile \(trouble)")
     }
 
     /// nil for what is not there, or may not be asked for.
-    private func types(of keys: [String]) async throws(RedisError) -> [String?] {
+    func types(of keys: [String]) async throws(RedisError) -> [String?] {
         try await queue.redis.pipeline(keys.map { .command(Command("TYPE", $0)) }).map {
             $0.string == "none" ? nil : $0.string
         }
@@ -82,6 +84,12 @@ extension Inspection {
                 guard let type, type != own.type else { return nil }
                 return wrong(own.key, type, own.type, own.trouble)
             }
+    }
+
+    /// The sorted sets that name jobs; not that of responses while it is of another type.
+    func soundIndexes() async throws(RedisError) -> [String] {
+        let isSound = try await types(of: [queue.keys.responses])[0] ?? "zset" == KeyName.responses.type
+        return queue.keys.indexes + (isSound ? [queue.keys.responses] : [])
     }
 
     func checkSettings() async throws(RedisError) -> [Finding] {

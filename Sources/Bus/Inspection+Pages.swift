@@ -59,6 +59,15 @@ extension Inspection {
         }
     }
 
+    /// Fields of a hash and their values, some of them perhaps twice.
+    func forEachPair(
+        of hash: String, _ body: (String, String) -> Void
+    ) async throws(RedisError) {
+        try await scan({ Command("HSCAN", hash, $0, "COUNT", Self.page) }) { pairs throws(RedisError) in
+            for index in stride(from: 0, to: pairs.count - 1, by: 2) { body(pairs[index], pairs[index + 1]) }
+        }
+    }
+
     private func scan(
         _ command: (String) -> Command, _ body: ([String]) async throws(RedisError) -> Void
     ) async throws(RedisError) {

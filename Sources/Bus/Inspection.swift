@@ -28,6 +28,8 @@ package struct Inspection: Sendable {
             try await suspects.keep(check(suspects).findings)
         }
         findings += try await check(suspects, repairing: repairing).findings
+        findings += try await checkSumOfResponses(repairing: repairing)
+        findings += try await checkBatches(repairing: repairing)
         return findings + (try await checkHeld(repairing: repairing))
     }
 
@@ -79,7 +81,7 @@ package struct Inspection: Sendable {
             others += try await checkSpecs(of: ids).filter { !others.contains($0) }
             others += try await checkMortal(mortal, repairing: repairing)
         }
-        for index in queue.keys.indexes {
+        for index in try await soundIndexes() {
             try await forEachPage(of: index) { ids throws(RedisError) in try await look(withoutJob(Set(ids))) }
         }
         return (suspects, others)

@@ -11,6 +11,13 @@ package struct JobRecord: Sendable {
 
     package func integer(_ field: String) -> Int64? { fields[field].flatMap { Int64($0) } }
 
+    /// What is said of a job whose response is no longer kept.
+    package var droppedResponse: String? {
+        self["response_dropped"].map { _ in
+            "the response was dropped, since the queue keeps no more than max_responses_bytes of them"
+        }
+    }
+
     /// Where its last event stands.
     package var position: EventPosition {
         EventPosition(epoch: integer("epoch") ?? 0, sequence: integer("seq") ?? 0)

@@ -1,7 +1,8 @@
 /// The name of every key of a queue, behind its prefix: `Keys`, `Inspection` and the functions (`KEY` in Lua) take it from here.
 enum KeyName: String, CaseIterable {
     case jobs, want, tick, leases, scheduled, paused, completed, failed, cancelled, deadlines, rejected, workers
-    case settings, places, untold, epoch, totals, kinds, defaults, limits, hosts, shares
+    case settings, places, untold, epoch, totals, kinds, defaults, limits, hosts, shares, starts, responses, batches
+    case responseBytes = "response_bytes"
     // One for each job, worker, machine, name, store, hour or kind, which follows the colon.
     case job = "job:"
     case spec = "spec:"
@@ -13,20 +14,26 @@ enum KeyName: String, CaseIterable {
     case drops = "drops:"
     case history = "history:"
     case kind = "kind:"
+    // One for each batch.
+    case batch = "batch:"
+    case members = "members:"
     // One for each host.
     case busy = "busy:"
     case aside = "aside:"
+    case lent = "lent:"
 
     /// What Redis' TYPE says of it.
     var type: String {
         switch self {
         case .jobs, .rejected, .places, .held, .reply, .drops, .kind, .aside: "list"
         case .want, .settings, .totals, .job, .spec, .offsets, .worker, .host, .history, .kinds, .defaults, .limits,
-            .hosts, .shares:
+            .hosts, .shares, .starts, .lent, .responseBytes, .batch, .members:
             "hash"
         case .busy: "set"
         case .tick, .epoch: "string"
-        case .leases, .scheduled, .paused, .completed, .failed, .cancelled, .deadlines, .workers, .untold: "zset"
+        case .leases, .scheduled, .paused, .completed, .failed, .cancelled, .deadlines, .workers, .untold,
+            .responses, .batches:
+            "zset"
         }
     }
 

@@ -24,6 +24,8 @@ package struct Keys: Sendable {
     package var defaults: String { self[.defaults] }
     package var limits: String { self[.limits] }
     package var hosts: String { self[.hosts] }
+    package var responses: String { self[.responses] }
+    package var responseBytes: String { self[.responseBytes] }
     package var untold: String { self[.untold] }
     package var epoch: String { self[.epoch] }
     package var totals: String { self[.totals] }
@@ -31,6 +33,10 @@ package struct Keys: Sendable {
     package func kind(_ name: String) -> String { self[.kind] + name }
     /// `hour` counts from the beginning of 1970.
     package func history(hour: Int64) -> String { self[.history] + "\(hour)" }
+    package var batches: String { self[.batches] }
+    package func batch(_ name: String) -> String { self[.batch] + name }
+    /// The state that each member of a batch is counted in.
+    package func members(_ batch: String) -> String { self[.members] + batch }
     package var deadlines: String { self[.deadlines] }
     package func reply(_ name: String) -> String { self[.reply] + name }
     package var control: String { prefix + ChannelName.control.rawValue }

@@ -10,9 +10,11 @@ package struct ListedJob: Sendable, Hashable {
     package var maskedURL: String?
     /// When it got there, unix ms; of a queued job the moment of its push, if its element tells one.
     package var moment: Int64?
+    /// The batch that a queued job's element names.
+    package var batch: String?
 
-    package init(id: String, maskedURL: String? = nil, moment: Int64? = nil) {
-        (self.id, self.maskedURL, self.moment) = (id, maskedURL, moment)
+    package init(id: String, maskedURL: String? = nil, moment: Int64? = nil, batch: String? = nil) {
+        (self.id, self.maskedURL, self.moment, self.batch) = (id, maskedURL, moment, batch)
     }
 }
 
@@ -95,7 +97,8 @@ extension Queue {
     static func listed(_ element: [UInt8]) -> ListedJob? {
         guard let json = try? JSON(element) else { return nil }
         if let element = try? Element(json) {
-            return ListedJob(id: element.id, maskedURL: element.maskedURL, moment: element.moment)
+            return ListedJob(
+                id: element.id, maskedURL: element.maskedURL, moment: element.moment, batch: element.batch)
         }
         return json["id"]?.string.map { ListedJob(id: $0, moment: json["at"]?.integer) }
     }

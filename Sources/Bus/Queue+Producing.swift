@@ -7,6 +7,8 @@ package struct Element: Sendable {
     package let text: String
     /// The first of its URLs, without secrets.
     package let maskedURL: String
+    /// The batch that it joins.
+    package let batch: String?
     /// `at`.
     package let moment: Int64?
 
@@ -15,6 +17,7 @@ package struct Element: Sendable {
     package init(_ json: JSON) throws(Job.Invalid) {
         let job = try Job(json: json)
         moment = job.at
+        batch = job.batch?.name
         text = json.text
         try Job.checkSize(text.utf8)
         maskedURL = MaskedURL.text(job.urls[0])

@@ -5,6 +5,8 @@ package import HaulRedis
 package struct WaitingPage: Sendable {
     /// How many elements were looked at; 0 at the end of the line.
     package var read: Int
+    /// How many elements the next call may look at, as long as these ones were.
+    package var next = Queue.leastInLine
     /// The jobs that may be meant, each with its place among those elements.
     package var jobs: [(place: Int, job: ListedJob)] = []
 
@@ -12,34 +14,124 @@ package struct WaitingPage: Sendable {
 }
 
 extension Queue {
+    /// So many elements are looked at first, and so many at most: as many as have `bytesOfPage` together.
+    package static let leastInLine = 500
+    private static let mostInLine = 4000
+    private static let bytesOfPage = 512 << 10
+    /// A call reads so many of them, and asks for so many hashes: none keeps Redis for long.
+    private static let (elementsOfCall, hashesOfCall) = (500, 50)
+
     /// The jobs in line that may be meant, without the first `start` elements, of at most `limit`.
     ///
     /// To read an element as a job costs many times what it costs to look at its bytes. So an element is read only if its bytes
-    /// may match, or if a job of this page has a hash: that one may match though its element does not.
+    /// may match, or if its job or a neighbour's has a hash: that one may match though its element does not.
     ///
     /// - Parameter isPossible: Whether a job of which nothing is known but these bytes may match. It may say yes too often.
     package func waiting(
+        from start: Int, limit: Int, that isPossible: @escaping @Sendable ([UInt8]) -> Bool
+    ) async throws(RedisError) -> WaitingPage {
+        // Of many, one half is looked at while the other is read.
+        let half = limit > Self.leastInLine ? limit / 2 : limit
+        async let ahead = half < limit ? result(from: start + half, limit: limit - half, that: isPossible) : nil
+        var page = try await piece(from: start, limit: half, that: isPossible)
+        guard let rest = try await ahead?.get(), page.read == half else { return page }
+        page.jobs += rest.jobs.map { ($0.place + half, $0.job) }
+        page.read += rest.read
+        return page
+    }
+
+    private func result(
+        from start: Int, limit: Int, that isPossible: @Sendable ([UInt8]) -> Bool
+    ) async -> Result<WaitingPage, RedisError> {
+        do throws(RedisError) { return .success(try await piece(from: start, limit: limit, that: isPossible)) } catch {
+            return .failure(error)
+        }
+    }
+
+    private func piece(
         from start: Int, limit: Int, that isPossible: @Sendable ([UInt8]) -> Bool
     ) async throws(RedisError) -> WaitingPage {
-        let reply = try await redis.send(Command("LRANGE", keys.jobs, -start - limit, -start - 1))
-        let elements = (reply.array ?? []).reversed().map { $0.bytes ?? [] }
-        var page = WaitingPage(read: elements.count)
+        let (elements, next) = try await line(from: start, limit: limit)
         let ids = elements.map(ElementID.quick)
-        let isKnown = try await anyIsKnown(ids.compactMap { $0 })
-        for (place, element) in elements.enumerated() where isKnown || ids[place] == nil || isPossible(element) {
+        let known = try await known(ids)
+        var page = WaitingPage(read: elements.count)
+        page.next = next
+        for (place, element) in elements.enumerated()
+        where known[place / Self.hashesOfCall] || ids[place] == nil || isPossible(element) {
             if let job = Self.listed(element) { page.jobs.append((place, job)) }
         }
         return page
     }
 
-    /// Whether there is a hash of any of these jobs. Who may not ask that takes it for so.
-    private func anyIsKnown(_ ids: [String]) async throws(RedisError) -> Bool {
-        if ids.isEmpty { return false }
-        let command = Command(arguments: ["EXISTS"] + ids.map { keys.job($0) })
-        do throws(RedisError) { return try await redis.send(command).int != 0 } catch {
-            guard error.code == .noPermission else { throw error }
-            return true
+    /// The job of this id, if an element in line names it. All elements' bytes are looked at, and few are read.
+    package func waiting(for id: String) async throws(RedisError) -> ListedJob? {
+        let name = Array("\"\(id)\"".utf8)
+        // An element without an id has one of this form. To know it, it must be read.
+        let mayFollow = id.utf8.count == 16 && id.utf8.allSatisfy { 0x30...0x39 ~= $0 || 0x61...0x66 ~= $0 }
+        var (start, limit) = (0, Self.leastInLine)
+        while !Task.isCancelled {
+            let (elements, next) = try await line(from: start, limit: limit)
+            for element in elements {
+                let isMeant =
+                    Self.contains(element, name) || Self.contains(element, [UInt8(ascii: "\\")])
+                    || mayFollow && ElementID.quick(element) == nil
+                if isMeant, let job = Self.listed(element), job.id == id { return job }
+            }
+            guard elements.count == limit else { break }
+            (start, limit) = (start + limit, next)
         }
+        return nil
+    }
+
+    /// A piece of the line in the order in which its turn comes, and how many elements the next piece may have.
+    private func line(from start: Int, limit: Int) async throws(RedisError) -> (elements: [[UInt8]], next: Int) {
+        // In one round trip: nothing is taken out of the line between these calls.
+        let calls = stride(from: start, to: start + limit, by: Self.elementsOfCall).map {
+            Call.command(
+                Command("LRANGE", keys.jobs, -min($0 + Self.elementsOfCall, start + limit), -$0 - 1))
+        }
+        var elements: [[UInt8]] = []
+        elements.reserveCapacity(limit)
+        var bytes = 0
+        for reply in try await redis.pipeline(calls) {
+            for value in (try reply.get().array ?? []).reversed() {
+                let element = value.bytes ?? []
+                elements.append(element)
+                bytes += element.count
+            }
+        }
+        let length = max(1, bytes / max(1, elements.count))
+        return (elements, min(max(Self.bytesOfPage / length, 10), Self.mostInLine))
+    }
+
+    private static func contains(_ element: [UInt8], _ part: [UInt8]) -> Bool {
+        guard element.count >= part.count, let first = part.first else { return false }
+        return element.withUnsafeBufferPointer { element in
+            (0...element.count - part.count).contains { start in
+                element[start] == first && element[start..<start + part.count].elementsEqual(part)
+            }
+        }
+    }
+
+    /// Of each `hashesOfCall` of these jobs, whether any has a hash. Who may not ask that takes it for so.
+    private func known(_ ids: [String?]) async throws(RedisError) -> [Bool] {
+        let prefix = keys.job("")
+        let groups = ids.pages(of: Self.hashesOfCall).map { $0.compactMap { $0.map { prefix + $0 } } }
+        let asked = groups.filter { !$0.isEmpty }
+        var replies = try await redis.pipeline(
+            asked.map { .command(Command(arguments: ["EXISTS"] + $0)) })[...]
+        var known: [Bool] = []
+        for group in groups {
+            guard !group.isEmpty, let reply = replies.popFirst() else {
+                known.append(false)
+                continue
+            }
+            do throws(RedisError) { known.append(try reply.get().int != 0) } catch {
+                guard error.code == .noPermission else { throw error }
+                known.append(true)
+            }
+        }
+        return known
     }
 }
 

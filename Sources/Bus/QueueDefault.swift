@@ -43,6 +43,11 @@ extension Queue {
         }
     }
 
+    /// What the queue's hash of settings holds.
+    package func settings() async throws(RedisError) -> [String: String] {
+        try await redis.send(Command("HGETALL", keys.settings)).dictionary
+    }
+
     /// What the queue's hashes of settings, defaults and limits hold.
     package func configuration() async throws(RedisError) -> (
         settings: [String: String], defaults: [String: String], limits: [String: String]

@@ -8,8 +8,12 @@ package enum QueueSetting: Sendable, Hashable {
     case maxRunning
     /// Bytes per second, received and sent, of the whole fleet.
     case rate
+    /// How many jobs of the fleet begin in a second.
+    case starts
     /// The most jobs of the fleet that are at work on one host.
     case hostConnections
+    /// The most bytes of responses that are kept in the jobs' hashes; the oldest are dropped.
+    case maxResponsesBytes
     /// For how many seconds ended jobs are kept; `QueuePolicy` says it where the setting is missing.
     case keepCompleted, keepFailed, keepCancelled
     /// The worker of this name takes no more jobs.
@@ -18,9 +22,13 @@ package enum QueueSetting: Sendable, Hashable {
     /// A reply may have to be told again for a minute (Lua/overdue.lua); ten years are enough.
     package static let kept = 60...315_360_000
 
+    /// What `max_responses_bytes` is where it is not set.
+    package static let usualResponsesBytes = 256 << 20
+
     /// Those that there are once.
     package static let fixed: [QueueSetting] = [
-        .paused, .maxRunning, .rate, .hostConnections, .keepCompleted, .keepFailed, .keepCancelled,
+        .paused, .maxRunning, .rate, .starts, .hostConnections, .maxResponsesBytes, .keepCompleted, .keepFailed,
+        .keepCancelled,
     ]
 
     private static let quietBeginning = "quiet:"
@@ -31,7 +39,9 @@ package enum QueueSetting: Sendable, Hashable {
         case "paused": self = .paused
         case "max_running": self = .maxRunning
         case "rate": self = .rate
+        case "starts": self = .starts
         case "host_connections": self = .hostConnections
+        case "max_responses_bytes": self = .maxResponsesBytes
         case "keep_completed": self = .keepCompleted
         case "keep_failed": self = .keepFailed
         case "keep_cancelled": self = .keepCancelled
@@ -46,7 +56,9 @@ package enum QueueSetting: Sendable, Hashable {
         case .paused: "paused"
         case .maxRunning: "max_running"
         case .rate: "rate"
+        case .starts: "starts"
         case .hostConnections: "host_connections"
+        case .maxResponsesBytes: "max_responses_bytes"
         case .keepCompleted: "keep_completed"
         case .keepFailed: "keep_failed"
         case .keepCancelled: "keep_cancelled"
@@ -59,6 +71,8 @@ package enum QueueSetting: Sendable, Hashable {
         switch self {
         case .paused, .quiet: "must be 0 or 1"
         case .rate: "must be a whole number of bytes per second, 1 or more"
+        case .maxResponsesBytes: "must be a whole number of bytes, 0 or more"
+        case .starts: StartLimit.rule
         case .maxRunning, .hostConnections: "must be a whole number, 0 or more"
         case .keepCompleted, .keepFailed, .keepCancelled:
             "must be a whole number of seconds from \(Self.kept.lowerBound) to \(Self.kept.upperBound)"
@@ -71,7 +85,8 @@ package enum QueueSetting: Sendable, Hashable {
         return switch self {
         case .paused, .quiet: ["0", "1", "true", "false"].contains(value)
         case .rate: number.map { $0 > 0 } ?? false
-        case .maxRunning, .hostConnections: number != nil
+        case .starts: StartLimit.accepts(value)
+        case .maxRunning, .hostConnections, .maxResponsesBytes: number != nil
         case .keepCompleted, .keepFailed, .keepCancelled: number.map(Self.kept.contains) ?? false
         }
     }

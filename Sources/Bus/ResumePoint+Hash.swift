@@ -77,14 +77,19 @@ extension StoredResponse {
             ("body_base64", text == nil ? Base64.encode(body) : ""), ("received", String(bytes)),
             ("total", String(bytes)), ("etag", self["etag"] ?? ""),
             ("last_modified", self["last-modified"] ?? ""), ("question", question), ("method", method),
-            ("validated", String(validated)), ("files", files ?? ""),
+            ("validated", String(validated)), ("files", files ?? ""), ("response_dropped", ""),
         ]
     }
+
+    /// A job that has none: its hash tells of no answer.
+    static let noFields = [
+        "status", "headers", "body", "body_base64", "question", "method", "files", "response_dropped",
+    ].map { ($0, "") }
 
     /// What a job that it ends tells: bytes that were sent, or that came.
     package var bytes: Int64 { uploaded ?? Int64(body.count) }
 
-    /// nil where a job was not answered.
+    /// nil where a job was not answered, and where its response was dropped.
     package init?(hash: [String: String]) {
         guard let status = hash["status"].flatMap({ Int($0) }), let question = hash["question"].nonEmpty else {
             return nil

@@ -131,13 +131,17 @@ package struct RunEnd: Sendable {
     let awaitsReplicas: Bool
     /// What a server answered to a request that failed.
     let response: StoredResponse?
+    /// The job's hash has the response of an earlier run, which says nothing of how this one failed.
+    let isResponseStale: Bool
 
     package init(
         _ run: Run, _ settlement: Settlement, _ report: RunReport = RunReport(), isFresh: Bool = false,
-        awaitsReplicas: Bool = false, response: StoredResponse? = nil
+        awaitsReplicas: Bool = false, response: StoredResponse? = nil, hadResponse: Bool = false
     ) {
         (self.run, self.settlement, self.report, self.isFresh) = (run, settlement, report, isFresh)
-        if case .failed = settlement { self.response = response } else { self.response = nil }
+        let isFailed = if case .failed = settlement { true } else { false }
+        self.response = isFailed ? response : nil
+        isResponseStale = isFailed && response == nil && hadResponse
         self.awaitsReplicas = awaitsReplicas && settlement.isCompleted
     }
 
@@ -151,7 +155,7 @@ package struct RunEnd: Sendable {
     var arguments: [any RedisArgument] {
         var report = report
         report.fields += isFresh ? settlement.fields.filter { !$0.1.isEmpty } : settlement.fields
-        report.fields += response?.fields ?? []
+        report.fields += response?.fields ?? (isResponseStale ? StoredResponse.noFields : [])
         let argument = awaitsReplicas ? "replicas" : settlement.argument
         var members: any RedisArgument = settlement.announcement.members
         if let response {

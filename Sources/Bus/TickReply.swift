@@ -10,6 +10,12 @@ package struct TickReply: Sendable {
     package var gate = QueueGate.open
     /// The queue has a limit of rate, which workers share: `Queue.share`.
     package var hasRate = false
+    /// Hosts have limits of their own, which are to be read: `Queue.hostRates`.
+    package var hasHostLimits = false
+    /// Settings whose values are none, and have no effect.
+    package var ignored: [String] = []
+    /// Jobs wait for a start, and this worker is to ask `Queue.pace` so much later.
+    package var pace: Duration?
     /// There was more to do for the queue than a tick may take time for.
     package var isMoreToDo = false
     /// Requests were left that nobody has heard yet.
@@ -33,6 +39,9 @@ package struct TickReply: Sendable {
         guard looked else { return }
         gate = QueueGate(rawValue: members["gate"]?.string ?? "") ?? .open
         hasRate = members["rate"] != nil
+        hasHostLimits = members["limits"] != nil
+        ignored = list("ignored").sorted()
+        pace = members["pace"]?.string.flatMap { Int64($0) }.map { .milliseconds($0) }
         isMoreToDo = members["more"] != nil
         leavesRequests = members["unheard"] != nil
         aside = list("aside")

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
+#include <linux/socket.h>
 #include <linux/tcp.h>
 #include <locale.h>
 #include <netinet/in.h>
@@ -62,6 +63,11 @@ int clinux_lock_byte(int descriptor, off_t position) {
     return fcntl(descriptor, F_OFD_SETLK, &lock) == 0 ? 0 : errno;
 }
 
+int clinux_unlock_bytes(int descriptor) {
+    struct flock lock = {.l_type = F_UNLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 0};
+    return fcntl(descriptor, F_OFD_SETLK, &lock) == 0 ? 0 : errno;
+}
+
 int clinux_accept(int listener) { return accept4(listener, NULL, NULL, SOCK_CLOEXEC); }
 
 long clinux_file_system(int descriptor) {
@@ -94,6 +100,17 @@ int clinux_look_at_path(int socket, struct clinux_path *path) {
 
 void clinux_bound_window(int socket, int bytes) {
     setsockopt(socket, IPPROTO_TCP, TCP_WINDOW_CLAMP, &bytes, sizeof bytes);
+}
+
+int clinux_receive_buffer(int socket) {
+    int bytes = 0;
+    socklen_t length = sizeof bytes;
+    return getsockopt(socket, SOL_SOCKET, SO_RCVBUF, &bytes, &length) == 0 ? bytes : 0;
+}
+
+void clinux_hold_receive_buffer(int socket, bool is_held) {
+    int locks = is_held ? SOCK_RCVBUF_LOCK : 0;
+    setsockopt(socket, SOL_SOCKET, SO_BUF_LOCK, &locks, sizeof locks);
 }
 
 int clinux_waiting(int socket) {

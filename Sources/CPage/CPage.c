@@ -15,6 +15,9 @@ static const struct chaul_page_file files[] = {
     {"app.css", (const char[]) {
 #embed "../Web/Page/app.css" suffix(, 0)
     }},
+    {"batches.js", (const char[]) {
+#embed "../Web/Page/batches.js" suffix(, 0)
+    }},
     {"dom.js", (const char[]) {
 #embed "../Web/Page/dom.js" suffix(, 0)
     }},

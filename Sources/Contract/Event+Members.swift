@@ -38,10 +38,17 @@ extension Event {
         public static let warning = Kind(rawValue: "warning")
         /// An element was no valid job: ``Event/reason``.
         public static let rejected = Kind(rawValue: "rejected")
+        /// All jobs of a batch have ended: ``Event/batch``.
+        public static let batchEnded = Kind(rawValue: "batch_ended")
     }
 
     /// What it tells.
     public var kind: Kind { Kind(rawValue: name) }
+
+    /// The name of the batch, of `batch_ended`. How many jobs have ended in which way are members of ``Event/json``.
+    public var batch: String? { json["batch"]?.string }
+    /// How often the batch has been over, of `batch_ended`.
+    public var round: Int? { json["round"]?.integer.map { Int($0) } }
 
     /// Bytes that are there, of `progress` and `failed`.
     public var received: Int64? { json["received"]?.integer }
@@ -83,7 +90,7 @@ extension Event {
     public var checksum: String? { json["checksum"]?.string }
     /// The ETag of the file, of `completed`.
     public var etag: String? { json["etag"]?.string }
-    /// The status of a response, of `completed` and `failed` of a request.
+    /// The status of a response, of `completed` and `failed` of a request or an upload.
     public var status: Int? { json["status"]?.integer.map { Int($0) } }
     /// The header fields of a response, names in lower case.
     public var responseHeaders: [HeaderField]? {
@@ -93,6 +100,8 @@ extension Event {
     public var responseBody: [UInt8]? {
         json["body_base64"]?.string.flatMap { Base64.decode($0.utf8) } ?? json["body"]?.string.map { Array($0.utf8) }
     }
+    /// What came of each file, of `completed` and `failed` of an upload that sends each by itself.
+    public var files: [SentFile] { SentFile.list(json["files"]) }
     /// The job's state, of `duplicate`; nil if the job was removed since.
     public var state: JobState? { json["state"]?.string.flatMap(JobState.init(rawValue:)) }
     /// Why an element was no job, of `rejected`. It begins with the field's name.

@@ -4,7 +4,7 @@
 public struct Event: Sendable, Equatable {
     /// As it is on the wire: `progress`, `completed`. ``kind-swift.property`` is the same as a type.
     public let name: String
-    /// The job's id; `unknown` if a rejected element has none that is valid.
+    /// The job's id, or `batch/` and the name of a batch; `unknown` if a rejected element has none that is valid.
     public let id: String
     /// The name of the queue.
     public let queue: String
@@ -21,9 +21,9 @@ public struct Event: Sendable, Equatable {
 
     /// nil for what is no event.
     public init?(_ payload: some Collection<UInt8>) {
-        guard let json = try? JSON(payload), let name = json["event"]?.string, let id = json["id"]?.string else {
-            return nil
-        }
+        guard let json = try? JSON(payload), let name = json["event"]?.string,
+            let id = json["id"]?.string ?? json["batch"]?.string.map({ "batch/\($0)" })
+        else { return nil }
         self.name = name
         self.id = id
         self.json = json

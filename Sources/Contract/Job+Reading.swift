@@ -102,6 +102,7 @@ extension Job {
         case "delay": delay = value.double.map { .seconds($0) }
         case "deadline": deadline = value.double.map { .seconds($0) }
         case "reply_to": replyTo = value.string
+        case "batch": batch = Batch(value)
         case "meta": meta = member.raw
         case "at": at = value.integer
         default: break

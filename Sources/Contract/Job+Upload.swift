@@ -68,6 +68,14 @@ extension Job {
         return job
     }
 
+    /// A job that sends each of these files of the workers' root by a request of its own. To a URL that ends with "/" a file's name is added.
+    public static func upload(each files: [Upload.File], to url: String, id: String? = nil) -> Job {
+        var job = Job(url, id: id)
+        (job.kind, job.method) = (.upload, "PUT")
+        (job.upload.files, job.upload.isEach) = (files, true)
+        return job
+    }
+
     /// A job that sends one file by tus: whoever continues it sends only what the server does not have.
     public static func tus(_ file: String, to url: String, id: String? = nil) -> Job {
         var job = upload(file, to: url, id: id)

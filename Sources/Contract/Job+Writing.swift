@@ -37,6 +37,7 @@ extension Job {
         object.set("delay", json: delay?.decimalSeconds)
         object.set("deadline", json: deadline?.decimalSeconds)
         object.set("reply_to", replyTo)
+        object.set("batch", json: batch?.text)
         object.set("meta", json: meta)
         return object.text
     }

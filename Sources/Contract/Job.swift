@@ -98,6 +98,8 @@ public struct Job: Sendable, Equatable {
     public var deadline: Duration?
     /// The final event is also pushed onto the list `haul:{QUEUE}:reply:<replyTo>`.
     public var replyTo: String?
+    /// The set of jobs that this one is counted in.
+    public var batch: Batch?
     /// The raw JSON text: never re-encoded. At most 4 KiB.
     public var meta: String?
     /// Unix ms of the push: the same `at` once more is a duplicate.

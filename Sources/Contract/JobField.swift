@@ -4,7 +4,7 @@
 package struct JobField: Sendable {
     package enum Kind: Sendable, Equatable {
         case url, urls, id, path, file, files, checksum, method, headers, meta, mediaType, ticket, items, json, base64,
-            statuses, flag
+            statuses, flag, batch
         case choice([String])
         case integer(ClosedRange<Int64>)
         case number(ClosedRange<Double>)
@@ -122,6 +122,7 @@ package struct JobField: Sendable {
         JobField("delay", .number(0...mostSeconds), seconds),
         JobField("deadline", .number(0...mostSeconds), seconds),
         JobField("reply_to", .id, "must be 1 to 128 of the characters A-Z a-z 0-9 . _ : -"),
+        JobField("batch", .batch, Job.Batch.rule),
         JobField("meta", .meta, "must be at most 4096 bytes of JSON"),
         JobField("at", .integer(moments), momentRule),
         JobField("v", .integer(version...version), "must be \(version): no other version of the contract is known"),
@@ -154,6 +155,7 @@ package struct JobField: Sendable {
         case .base64: value.string.map { Base64.decode($0.utf8) != nil } ?? false
         case .statuses: value.array.map { 1...16 ~= $0.count && $0.allSatisfy { $0.statuses != nil } } ?? false
         case .flag: value.bool != nil
+        case .batch: Job.Batch(value) != nil
         case .meta: raw.utf8.count <= 4096
         case .choice(let choices): value.string.map(choices.contains) ?? false
         case .integer(let range): value.integer.map(range.contains) ?? false

@@ -82,7 +82,6 @@ final class FileSource: SourceFile {
 
 extension SourceVersion {
     init(_ status: stat) {
-        self.init(
-            size: Int64(status.st_size), modified: status.modifiedNanoseconds, identity: UInt64(status.st_ino))
+        self.init(size: Int64(status.st_size), mark: "\(status.modifiedNanoseconds) \(status.st_ino)")
     }
 }

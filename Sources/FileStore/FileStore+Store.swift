@@ -37,12 +37,17 @@ extension FileStore: Store {
         }
     }
 
-    package func holds(_ file: CompletedFile, for request: FileRequest, fencing: Bool) async -> Bool {
-        guard let target = try? await target(of: file.file, for: request) else { return false }
+    package func held(_ file: CompletedFile, for request: FileRequest, fencing: Bool) async -> HeldFile? {
+        guard let target = try? await target(of: file.file, for: request) else { return nil }
         return await path.blocking.run {
-            guard target.isOwn(file, store: self) else { return false }
-            if fencing { _ = Inheritance(of: request.key, in: target.directory, by: request.run) }
-            return true
+            guard target.isOwn(file, store: self) else { return nil }
+            guard fencing else { return HeldFile() }
+            let left = Inheritance(of: request.key, in: target.directory, by: request.run)
+            return HeldFile(
+                proof: left.placed.first.map { placed in
+                    PartialPlace(
+                        file: file.file, key: request.key, generation: placed.generation, name: placed.hidden.text)
+                })
         }
     }
 

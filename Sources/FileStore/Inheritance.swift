@@ -12,6 +12,8 @@ struct Inheritance {
         /// The final one.
         let name: String
         let status: stat
+        /// What proves it, by the name that it has now.
+        let hidden: HiddenName
     }
 
     /// The partial file of the generation that was asked for, by the name that it has now.
@@ -58,11 +60,11 @@ struct Inheritance {
             let twin = directory.names().first { name in
                 HiddenName(name)?.key != hidden.key && directory.status(of: name)?.st_ino == proof.st_ino
             }
-            return twin.map { Placed(generation: hidden.generation, name: $0, status: proof) }
+            return twin.map { Placed(generation: hidden.generation, name: $0, status: proof, hidden: hidden) }
         }
         guard hidden.kind == .proof, let note = PlacedNote(at: hidden.text, in: directory),
             let status = directory.status(of: note.name), note.isOf(status)
         else { return nil }
-        return Placed(generation: hidden.generation, name: note.name, status: status)
+        return Placed(generation: hidden.generation, name: note.name, status: status, hidden: hidden)
     }
 }

@@ -32,7 +32,10 @@ final class NameLock: Sendable {
         }
     }
 
-    deinit { close(descriptor) }
+    deinit {
+        clinux_unlock_bytes(descriptor)
+        close(descriptor)
+    }
 
     private static let failed = "the lock of the root cannot be opened"
 }

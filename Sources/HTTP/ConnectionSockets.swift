@@ -49,6 +49,12 @@ final class ConnectionSockets {
         return recv(socket, &byte, 1, Int32(MSG_PEEK) | Int32(MSG_DONTWAIT)) >= 0 || errno != EAGAIN
     }
 
+    /// Whether all bytes were read, and no more can come.
+    static func hasEnded(_ socket: Int32) -> Bool {
+        var byte: UInt8 = 0
+        return recv(socket, &byte, 1, Int32(MSG_PEEK) | Int32(MSG_DONTWAIT)) == 0
+    }
+
     private func localPort(of socket: Int32) -> UInt16? {
         if let known = ports[socket] { return known }
         ports[socket] = Self.port(socket, getsockname)

@@ -1,6 +1,9 @@
 import HaulContract
 
 /// A streamed body on its way out, on the loop's thread: between libcurl, which asks for bytes, and the source that has them.
+///
+/// It has many properties: where the bytes come from and how far they got, which a rewind begins anew, and why libcurl waits,
+/// which a rewind leaves alone.
 final class OutgoingBody {
     /// Why libcurl was told to ask later.
     enum Pause { case limits, source }

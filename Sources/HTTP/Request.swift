@@ -23,5 +23,8 @@ package struct Request: Sendable {
     /// All of them are obeyed, by what is received and by a streamed body that is sent.
     package var limits: [TokenBucket] = []
 
+    /// Those of hosts: what a redirect or a mirror leads to obeys that of its own host.
+    package var hostBuckets: HostBuckets?
+
     package init(url: String) { self.url = url }
 }

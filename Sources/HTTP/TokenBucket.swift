@@ -66,6 +66,9 @@ package final class TokenBucket: Sendable {
         }
     }
 
+    /// Nothing may be taken until a share is lent.
+    package func shut() { lend(bytesPerSecond: 0, until: .max) }
+
     /// There is no limit any more.
     package func lift() {
         state.withLock { ($0.rate, $0.tokens, $0.end) = (.infinity, .infinity, .max) }

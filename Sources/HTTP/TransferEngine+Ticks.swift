@@ -31,7 +31,10 @@ extension TransferEngine {
         for id in limited.queue {
             guard let task = tasks[id] else { continue }
             let now = monotonicNanoseconds()
-            guard task.request.limits.allSatisfy({ $0.isOpen(now) }) else { continue }
+            guard task.request.limits.allSatisfy({ $0.isOpen(now) }) else {
+                limited.stay(task)
+                continue
+            }
             let share = max(1, task.request.limits.map { $0.share(now) }.min() ?? 1)
             if task.outgoing?.pause == .limits { goOnSending(task, granting: share) }
             if task.state.pause == .limits { unpause(task, granting: share) }
@@ -53,6 +56,8 @@ extension TransferEngine {
         for task in tasks.values where !task.isRetired {
             if task.state.isOverdue(now) {
                 close(task, task.state.result(.closed(isCut: false)))
+            } else if task.isLeftUnanswered() {
+                abort(task, TransferError(.incomplete, "the server closed the connection without a response"))
             } else if task.isStalled(now) {
                 let seconds = task.request.stallTimeout.components.seconds
                 abort(
@@ -62,6 +67,7 @@ extension TransferEngine {
                 isStarving = true
             } else {
                 task.updatePace(now, patience: patience)
+                task.boundRunAhead(now)
             }
         }
         // Slow transfers may hold all memory half full.

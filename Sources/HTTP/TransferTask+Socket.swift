@@ -1,10 +1,14 @@
 import CHaulLinux
+import HaulExecutors
 
 /// What is known of the socket that a body comes over, and how its bytes are read.
 struct SocketReading {
     var pace = Pace()
     var mark = LowWaterMark()
     var path = PathWatch()
+    /// The server had closed its side when it was last looked at, and nothing was left to be read.
+    var hasEnded = false
+    var runAhead = RunAhead()
 }
 
 // Slow bodies. A small piece costs TCP, the loop and libcurl some ten times what its bytes do, and a thousand slow servers
@@ -21,6 +25,27 @@ extension TransferTask {
         if !reading.pace.isSlow || now >= state.expecting + patience { reading.mark.set(1) }
     }
 
+    /// To be called when the head is there: an earlier transfer on the connection may have had a limit of rate.
+    func beginRunAhead() {
+        if !hasLimits, connection.sockets.isEmpty, reading.mark.socket >= 0 {
+            clinux_hold_receive_buffer(reading.mark.socket, false)
+        }
+        boundRunAhead(monotonicNanoseconds())
+    }
+
+    /// To be called every `tick`: keeps the server from running far ahead of a limit of rate.
+    func boundRunAhead(_ now: UInt64) {
+        let socket = reading.mark.socket
+        guard socket >= 0, !isSending, hasLimits || reading.runAhead.isHeld else { return }
+        let isHeld =
+            hasLimits
+            ? reading.runAhead.hold(
+                buffer: Int(clinux_receive_buffer(socket)), taken: state.count.taken, at: now,
+                roundTrip: progress.path?.roundTrip ?? 0)
+            : reading.runAhead.end()
+        if let isHeld { clinux_hold_receive_buffer(socket, isHeld) }
+    }
+
     /// Ends the gathering until libcurl has read what there is.
     func readWhatWaits() {
         guard reading.pace.isSlow else { return }
@@ -34,6 +59,19 @@ extension TransferTask {
         else { return }
         caller.sink?.rest()
         reading.mark.set(Int(max(1, min(Int64(LowWaterMark.highest), certain - Self.rest))))
+    }
+}
+
+// The server's end of the connection.
+extension TransferTask {
+    /// To be called every `tick`: whether the server has closed its side and told no head. libcurl, which has read that end, goes
+    /// on sending the body, and would wait for as long as a server may take nothing. Seen twice, so that libcurl has read all
+    /// that came before the end.
+    func isLeftUnanswered() -> Bool {
+        guard outgoing != nil, state.head == nil, connection.isConnected, reading.mark.socket >= 0 else { return false }
+        let before = reading.hasEnded
+        reading.hasEnded = ConnectionSockets.hasEnded(reading.mark.socket)
+        return before && reading.hasEnded
     }
 }
 

@@ -119,6 +119,7 @@ final class TransferTask {
             }
             state.headIsComplete(head)
             lookAtPath()
+            beginRunAhead()
             deliver(head: .success(head))
         }
         return line.count

@@ -6,6 +6,9 @@ import HaulExecutors
 /// (`ServerLimits`), so that no client keeps it from the others.
 ///
 /// Handlers run on Swift's threads. A handler whose client is gone is cancelled.
+///
+/// It has many properties because it is the one owner of what its connections share: the loop, the limits, the listening
+/// sockets and the buffer that all of them read into.
 package actor HTTPServer {
     package typealias Handler = @Sendable (ServerRequest) async -> ServerResponse
 

@@ -2,6 +2,9 @@ import Glibc
 import HaulExecutors
 
 /// One client's connection, and what it does. Touched on the server's loop only.
+///
+/// It has many properties. What excludes each other is in `phase`; the others change on their own: the request that comes,
+/// the bytes that leave, who waits for them, and the time.
 final class ServerConnection {
     enum Phase {
         /// Awaits a request, since then.

@@ -5,7 +5,8 @@ public struct HaulError: Error, Sendable, Equatable, CustomStringConvertible {
     /// What kind of error it is. Open: later versions may have more.
     public struct Code: Hashable, Sendable, CustomStringConvertible {
         private enum Name: String {
-            case invalidURL, invalidQueueName, invalidJob, unreachable, refused, redis, timedOut, cancelled,
+            case invalidURL, invalidQueueName, invalidJob, invalidSetting, unreachable, refused, redis, timedOut,
+                cancelled,
                 notReplicated
             case rejected, jobFailed, jobCancelled, closed
         }
@@ -20,6 +21,8 @@ public struct HaulError: Error, Sendable, Equatable, CustomStringConvertible {
         public static let invalidQueueName = Code(.invalidQueueName)
         /// The job would be rejected. Nothing was pushed. ``HaulError/field`` names what is wrong.
         public static let invalidJob = Code(.invalidJob)
+        /// A queue cannot have this setting, default or limit. Nothing was set. ``HaulError/field`` names it.
+        public static let invalidSetting = Code(.invalidSetting)
         /// Redis does not answer, or the connection broke. What was sent may or may not have been done: pushes and requests
         /// may be repeated.
         public static let unreachable = Code(.unreachable)
@@ -47,7 +50,7 @@ public struct HaulError: Error, Sendable, Equatable, CustomStringConvertible {
     public let code: Code
     /// One sentence that a person can act on. It holds no secret.
     public let message: String
-    /// The wrong field of an invalid job; nil if the whole is wrong.
+    /// The wrong field of an invalid job, or the name of an invalid setting; nil if the whole is wrong.
     public private(set) var field: String?
     /// Why the job failed.
     public private(set) var jobError: ErrorCode?
@@ -60,6 +63,11 @@ public struct HaulError: Error, Sendable, Equatable, CustomStringConvertible {
     init(_ invalid: Job.Invalid) {
         self.init(.invalidJob, "\(invalid)")
         field = invalid.field
+    }
+
+    init(setting name: String, _ message: String) {
+        self.init(.invalidSetting, message)
+        field = name
     }
 
     init(_ jobError: ErrorCode?, _ message: String) {

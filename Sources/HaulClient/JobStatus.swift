@@ -7,7 +7,7 @@ public struct JobStatus: Sendable, Equatable, Identifiable {
     /// Where it is in its life.
     public let state: JobState
     private let fields: [String: String]
-    /// What a server answered to a request, if it did.
+    /// What a server answered to a request or an upload, if it did and the response is kept.
     public let response: JobResult.Response?
     let record: Record
 
@@ -33,15 +33,19 @@ public struct JobStatus: Sendable, Equatable, Identifiable {
 
     /// Where its last event stands.
     public var position: EventPosition { record.position }
+    /// What is to be done; a kind that this version does not know is told as a download.
+    public var kind: Job.Kind { self["kind"].flatMap(Job.Kind.init(rawValue:)) ?? .download }
+    /// What came of each file of an upload with ``Job/Upload/isEach``, once it has ended.
+    public var files: [SentFile] { SentFile.list(self["files"].flatMap { try? JSON($0) }) }
     /// The first URL, without credentials and query.
     public var url: String? { self["url"] }
     /// As it was pushed.
     public var path: String? { self["path"] }
     /// The file, relative to the workers' root: the finished one, or the one that is to be.
     public var file: String? { self["file"] }
-    /// Bytes that are there.
+    /// Bytes that are there; of an upload bytes that were sent.
     public var received: Int64 { integer("received") ?? 0 }
-    /// Bytes of the whole file, if the server told it.
+    /// Bytes of the whole file or response, if the server told it; of an upload of all its files.
     public var total: Int64? { integer("total") }
     /// Bytes per second, while it runs.
     public var speed: Int64? { integer("speed") }

@@ -61,7 +61,8 @@ public struct QueueEvents: AsyncSequence, Sendable {
         public mutating func next() async throws(HaulError) -> JobUpdate? { try await next(isolation: nil) }
 
         private mutating func take(_ event: Event) async throws(HaulError) -> JobUpdate? {
-            guard let place = event.position else { return .event(event) }
+            // A batch has no hash of a job that could stand for events.
+            guard let place = event.position, event.kind != .batchEnded else { return .event(event) }
             if let position = positions[event.id] {
                 guard place > position else { return nil }
                 if !place.follows(position), let status = try await status(of: [event.id], after: positions).first {

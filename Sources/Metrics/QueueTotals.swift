@@ -2,7 +2,8 @@
 struct QueueTotals: Sendable {
     /// All events that a queue has, but `progress`: Prometheus sees the first one of a kind only if it knows of 0 before it.
     static let events = [
-        "cancelled", "completed", "duplicate", "failed", "paused", "queued", "rejected", "requeued", "restarted",
+        "batch_ended", "cancelled", "completed", "duplicate", "failed", "paused", "queued", "rejected", "requeued",
+        "restarted",
         "resumed", "retrying", "started", "waiting", "warning",
     ]
     /// Servers choose codes like `http_599`: so many are told apart.

@@ -6,6 +6,9 @@ import HaulExecutors
 /// A command is written at most once. If the connection fails afterwards the call throws `.closed` or `.timedOut`, and
 /// the caller decides; the bus' functions may all be sent again. Replies that say that nothing was done yet (`LOADING`,
 /// `READONLY` after a failover, …) are waited out up to the call's timeout.
+///
+/// It has many properties because a connection has a life between two of them: what leads to the next one, what watches
+/// the present one, and when all of it ends. They change together, so they are one actor.
 package actor Redis {
     /// What a client's replies mean to its callers.
     package enum Replies: Sendable {

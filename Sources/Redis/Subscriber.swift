@@ -1,4 +1,7 @@
 /// One connection for any number of subscriptions. It is there while somebody is subscribed, and built anew after every failure.
+///
+/// It has many properties: what the members want, what the server has confirmed, and the connection between the two. A member
+/// who leaves changes all three at once.
 package actor Subscriber {
     /// What is subscribed to.
     enum Topic: Hashable, Sendable {

@@ -42,6 +42,9 @@ package protocol Partial: BodyDestination, AnyObject {
     /// - Parameter isLast: This process writes no more to it: all that has come is worth it.
     func checkpoint(isLast: Bool) async throws(TransferError) -> Checkpoint?
 
+    /// The last checkpoint did not wait for all that had come: another one is due.
+    var hasMoreToTell: Bool { get }
+
     /// Judges the whole, makes it durable and gives it its name.
     func commit(_ whole: WholeFile) async throws(TransferError) -> CommitOutcome
 
@@ -58,6 +61,7 @@ package protocol Partial: BodyDestination, AnyObject {
 extension Partial {
     package var alignment: Int64 { 1 << 20 }
     package var mostSinks: Int { 16 }
+    package var hasMoreToTell: Bool { false }
 }
 
 /// What is durable of a partial file.

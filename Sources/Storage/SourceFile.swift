@@ -5,6 +5,9 @@ package protocol SourceFile: AnyObject, Sendable {
     /// What it was when it was opened.
     var version: SourceVersion { get }
 
+    /// Bytes that are best read at once.
+    var portion: Int64 { get }
+
     /// The bytes of a range of it.
     ///
     /// - Throws: `source_changed` if there are fewer.
@@ -14,19 +17,19 @@ package protocol SourceFile: AnyObject, Sendable {
     func check() async throws(TransferError)
 }
 
+extension SourceFile {
+    package var portion: Int64 { 256 << 10 }
+}
+
 /// What tells one version of a file that is sent from another one.
 package struct SourceVersion: Sendable, Equatable {
     /// Bytes.
     package let size: Int64
-    /// Nanoseconds since 1970.
-    package let modified: Int64
-    /// Tells it from another file that is put in its place.
-    package let identity: UInt64
+    /// What else the store tells versions apart by, in words of its own.
+    package let mark: String
 
-    package init(size: Int64, modified: Int64, identity: UInt64) {
-        (self.size, self.modified, self.identity) = (size, modified, identity)
-    }
+    package init(size: Int64, mark: String) { (self.size, self.mark) = (size, mark) }
 
     /// As a resume point keeps it.
-    package var text: String { "\(size) \(modified) \(identity)" }
+    package var text: String { "\(size) \(mark)" }
 }

@@ -27,10 +27,10 @@ package protocol Store: Sendable {
     /// - Parameter resume: The generation that is wanted. Whatever else is left of the job goes.
     func resume(_ request: FileRequest, from resume: ResumePoint) async throws(TransferError) -> Remains
 
-    /// Whether the file that the job finished before is still there, as it was.
+    /// The file that the job finished before; nil if it is not there any more as it was.
     ///
     /// - Parameter fencing: Earlier runs may still be at work beside it, and are fenced.
-    func holds(_ file: CompletedFile, for request: FileRequest, fencing: Bool) async -> Bool
+    func held(_ file: CompletedFile, for request: FileRequest, fencing: Bool) async -> HeldFile?
 
     /// Whether files of it can be sent: `source`.
     var givesFiles: Bool { get }
@@ -76,4 +76,12 @@ package enum Remains: Sendable {
     case placed(StoredFile)
     /// All that the resume point tells of is there.
     case partial(any Partial)
+}
+
+/// A finished file that is still as it was.
+package struct HeldFile: Sendable {
+    /// What proves that it is the job's own: an earlier run left it, and it was taken over. It goes with this run's end.
+    package let proof: PartialPlace?
+
+    package init(proof: PartialPlace? = nil) { self.proof = proof }
 }

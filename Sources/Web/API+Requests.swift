@@ -151,6 +151,7 @@ extension API {
         guard let action = json["action"]?.string, let request = Self.actions[action] else {
             throw APIError(422, "bad_request", "action must be pause, resume, retry, cancel, remove or delete")
         }
+        if let batch = json["batch"] { return try await control(batch, action, desk.queue) }
         var ids: [String]
         var isWhole = true
         if let given = json["ids"]?.array {
@@ -160,7 +161,11 @@ extension API {
             }
         } else {
             guard let place = json["where"], let state = JobState(rawValue: place["state"]?.string ?? "") else {
-                throw APIError(422, "bad_request", "give ids, or where with a state")
+                throw APIError(422, "bad_request", "give ids, or where with a state, or batch")
+            }
+            // What is not known here would leave more jobs than were meant.
+            if let unknown = place.members?.first(where: { $0.name != "state" && !JobFilter.names.contains($0.name) }) {
+                throw APIError(422, "bad_request", "where has no \(unknown.name). Nothing was asked for.")
             }
             let limit = json["limit"]?.integer ?? 10_000
             guard (1...100_000).contains(limit) else {
@@ -172,28 +177,29 @@ extension API {
         return Self.json(202, #"{"requested":\#(ids.count),"more":\#(!isWhole)}"#)
     }
 
-    private func set(_ body: [UInt8], of queue: Queue) async throws -> ServerResponse {
-        let json = try Self.read(body)
-        var changes: [(String, String?)] = []
-        for member in json.members ?? [] {
-            switch (member.name, member.value) {
-            case ("paused", .bool(let isPaused)): changes.append(("paused", isPaused ? "1" : nil))
-            case ("max_running", .null): changes.append(("max_running", nil))
-            case ("max_running", let value):
-                guard let limit = value.integer, (0...1_000_000).contains(limit) else {
-                    throw APIError(422, "bad_request", "max_running must be a whole number from 0 to 1000000, or null")
-                }
-                changes.append(("max_running", String(limit)))
-            default: throw APIError(422, "bad_request", "\(member.name): no such setting, or no such value of it")
-            }
+    private static let batchActions: [String: BatchRequest] = [
+        "pause": .paused, "resume": .running, "retry": .retried, "cancel": .cancelled,
+    ]
+
+    /// Of a whole batch, those members included that have not come yet.
+    private func control(_ batch: JSON, _ action: String, _ queue: Queue) async throws -> ServerResponse {
+        guard let name = batch.string, JobField.isID(name) else {
+            throw APIError(422, "bad_request", "batch must be a batch's name")
         }
-        guard !changes.isEmpty else { throw APIError(422, "bad_request", "give paused, max_running or both") }
-        for (name, value) in changes { try await queue.setSetting(name, to: value) }
-        let stats = try await queue.stats()
-        var answer = JSONObject()
-        answer.set("paused", stats.isPaused)
-        answer.set("max_running", stats.maxRunning)
-        return Self.json(200, answer.text)
+        guard let request = Self.batchActions[action] else {
+            throw APIError(422, "bad_request", "of a batch, action must be pause, resume, retry or cancel")
+        }
+        let counts = try await queue.batch(name)?.counts ?? [:]
+        try await queue.request(request, ofBatch: name)
+        await reads.forget()
+        return Self.json(
+            202, #"{"requested":\#(counts[request == .retried ? .failed : .pending] ?? 0),"more":false}"#)
+    }
+
+    private func set(_ body: [UInt8], of queue: Queue) async throws -> ServerResponse {
+        for change in try SettingsJSON.changes(try Self.read(body)) { try await change.make(in: queue) }
+        await reads.forget()
+        return Self.json(200, SettingsJSON.text(try await queue.configuration(), isOpen: true))
     }
 
     private static func read(_ body: [UInt8]) throws(APIError) -> JSON {

@@ -33,8 +33,9 @@ extension API {
             }
             topic = EventHub.Topic(queue: try desk(parts[0]).queue.name.text, id: parts[1])
         }
-        return stream(topic) { [resources] content, memory in
-            await changes(of: resources, &memory) + Self.text(of: content, as: "event", visitor)
+        return stream(topic) { [resources] content, memory, send in
+            try await tell(resources, &memory, send)
+            try await send(Self.text(of: content, as: "event", visitor))
         }
     }
 
@@ -43,13 +44,16 @@ extension API {
         let id = query["id"]
         guard id.map(JobField.isID) ?? true else { throw APIError(400, "bad_request", "id must be a job's id") }
         let topic = EventHub.Topic(queue: try desk(queue).queue.name.text, id: id)
-        return stream(topic) { content, _ in Self.text(of: content, as: nil, visitor) }
+        return stream(topic) { content, _, send in try await send(Self.text(of: content, as: nil, visitor)) }
     }
+
+    /// Takes a text of a stream; an empty one says nothing.
+    private typealias Send = (String) async throws -> Void
 
     /// A stream that says what `piece` makes of the events that came, and of what it said before.
     private func stream(
         _ topic: EventHub.Topic?,
-        _ piece: @escaping @Sendable (Mailbox.Content, inout [String: String]) async -> String
+        _ piece: @escaping @Sendable (Mailbox.Content, inout [String: String], Send) async throws -> Void
     ) -> ServerResponse {
         ServerResponse(
             200,
@@ -66,11 +70,12 @@ extension API {
                     try await writer.send("retry: 1000\n\n")
                     while !Task.isCancelled {
                         let begun = ContinuousClock.now
-                        let text = await piece(mailbox?.take() ?? Mailbox.Content(), &memory)
-                        if !text.isEmpty {
+                        try await piece(mailbox?.take() ?? Mailbox.Content(), &memory) { text in
+                            guard !text.isEmpty else { return }
                             try await writer.send(text)
                             spoken = .now
-                        } else if spoken + .seconds(5) < .now {
+                        }
+                        if spoken + .seconds(5) < .now {
                             // Whoever hears nothing for longer knows that the connection is lost.
                             try await writer.send("event: alive\ndata: {}\n\n")
                             spoken = .now
@@ -84,24 +89,26 @@ extension API {
             })
     }
 
-    /// An SSE message for each resource that is not what it was.
-    private func changes(
-        of resources: [(name: String, resource: Resource)], _ memory: inout [String: String]
-    ) async -> String {
-        var text = ""
-        for (name, resource) in resources {
-            let news: String
-            do throws(APIError) {
-                news =
-                    "event: change\ndata: {\"watch\":\(JSON.quoted(name)),\"data\":\(try await self.text(of: resource))}\n\n"
-            } catch {
-                news = "event: trouble\ndata: \(error.json(watch: name))\n\n"
+    /// Says an SSE message for each resource that is not what it was, as soon as that one is read.
+    private func tell(
+        _ resources: [(name: String, resource: Resource)], _ memory: inout [String: String], _ send: Send
+    ) async throws {
+        try await withThrowingTaskGroup(of: (name: String, news: String).self) { group in
+            for (name, resource) in resources { group.addTask { (name, await news(of: resource, as: name)) } }
+            for try await (name, news) in group where memory[name] != news {
+                memory[name] = news
+                try await send(news)
             }
-            guard memory[name] != news else { continue }
-            memory[name] = news
-            text += news
         }
-        return text
+    }
+
+    private func news(of resource: Resource, as name: String) async -> String {
+        do throws(APIError) {
+            let data = try await text(of: resource)
+            return "event: change\ndata: {\"watch\":\(JSON.quoted(name)),\"data\":\(data)}\n\n"
+        } catch {
+            return "event: trouble\ndata: \(error.json(watch: name))\n\n"
+        }
     }
 
     private static func text(of content: Mailbox.Content, as name: String?, _ visitor: Visitor) -> String {

@@ -57,15 +57,37 @@ struct API: Sendable {
         let key = path.joined(separator: "/")
         if path.count == 2 { return Resource(key: key, age: .milliseconds(900)) { try await desk.overview() } }
         switch (path[2], path.count) {
-        case ("jobs", 3): return try list(desk, key, query, most: isWatched ? Self.mostWatched : Self.mostSearched)
+        case ("jobs", 3): return try list(desk, key, query, isWatched ? .watch : .search)
         case ("jobs", 4):
             let id = path[3]
             guard JobField.isID(id) else { throw .notFound("a job of such an id") }
             let isOpen = visitor.role == .operator
-            return Resource(key: "\(key) \(isOpen)", age: .milliseconds(400)) {
-                try await Self.job(id, of: desk.queue, isOpen: isOpen)
+            let looks = query["line"] == "true"
+            guard !looks || !isWatched else {
+                throw APIError(400, "bad_request", "the line is not looked at again and again")
+            }
+            return Resource(key: "\(key) \(isOpen) \(looks)", age: .milliseconds(400)) {
+                try await Self.job(id, of: desk.queue, isOpen: isOpen, looksInLine: looks)
             }
         case ("history", 3): return try history(desk, key, query)
+        case ("settings", 3):
+            let isOpen = visitor.role == .operator
+            return Resource(key: "\(key) \(isOpen)", age: .milliseconds(900)) {
+                SettingsJSON.text(try await desk.queue.configuration(), isOpen: isOpen)
+            }
+        case ("batches", 3):
+            let start = Int(try query.integer("from", in: 0...100_000_000, else: 0))
+            let limit = Int(try query.integer("limit", in: 1...500, else: 100))
+            return Resource(key: "\(key) \(start) \(limit)", age: .milliseconds(900)) {
+                try await desk.batches(from: start, limit: limit)
+            }
+        case ("batches", 4):
+            let name = path[3]
+            guard JobField.isID(name) else { throw .notFound("a batch of such a name") }
+            return Resource(key: key, age: .milliseconds(400)) {
+                guard let text = try await desk.batch(name) else { throw APIError.notFound("the batch \(name)") }
+                return text
+            }
         case ("workers", 3): return Resource(key: key, age: .milliseconds(900)) { try await desk.workers() }
         case ("rejected", 3):
             let isOpen = visitor.role == .operator
@@ -77,9 +99,6 @@ struct API: Sendable {
         }
     }
 
-    /// How many jobs a filter is tried on in one call: what is looked at again each second costs Redis more than a search.
-    private static let (mostWatched, mostSearched) = (2000, 20_000)
-
     private func history(_ desk: QueueDesk, _ key: String, _ query: Query) throws(APIError) -> Resource {
         let minutes = Int(try query.integer("minutes", in: 1...Int64(Queue.historyHours) * 60, else: 60))
         let step = Int(try query.integer("step", in: 1...60, else: 1))
@@ -89,7 +108,7 @@ struct API: Sendable {
     }
 
     private func list(
-        _ desk: QueueDesk, _ key: String, _ query: Query, most: Int
+        _ desk: QueueDesk, _ key: String, _ query: Query, _ reach: QueueDesk.Reach
     ) throws(APIError) -> Resource {
         guard let state = JobState(rawValue: query["state"] ?? "running") else {
             let states = JobState.allCases.map(\.rawValue).joined(separator: ", ")
@@ -99,18 +118,23 @@ struct API: Sendable {
         let start = Int(try query.integer("from", in: 0...100_000_000, else: 0))
         let limit = Int(try query.integer("limit", in: 1...500, else: 100))
         let key = [
-            key, state.rawValue, "\(start)", "\(limit)", "\(most)", filter.text, filter.host, filter.error,
-            filter.worker,
+            key, state.rawValue, "\(start)", "\(limit)", "\(reach.most)", filter.text, filter.host, filter.error,
+            filter.worker, filter.batch,
         ]
         return Resource(key: key.joined(separator: "\u{0}"), age: .milliseconds(900)) {
-            try await desk.list(state, filter, from: start, limit: limit, most: most)
+            try await desk.list(state, filter, from: start, limit: limit, reach)
         }
     }
 
-    private static func job(_ id: String, of queue: Queue, isOpen: Bool) async throws -> String {
-        guard let record = try await queue.job(id) else {
-            throw APIError.unseen(id)
+    private static func job(
+        _ id: String, of queue: Queue, isOpen: Bool, looksInLine: Bool
+    ) async throws -> String {
+        if let record = try await queue.job(id) { return JobJSON.whole(record, isOpen: isOpen) }
+        if looksInLine {
+            if let job = try await queue.waiting(for: id) { return JobJSON.unseen(id, job) }
+            // A worker may have taken it meanwhile.
+            if let record = try await queue.job(id) { return JobJSON.whole(record, isOpen: isOpen) }
         }
-        return JobJSON.whole(record, isOpen: isOpen)
+        throw APIError.unseen(id)
     }
 }

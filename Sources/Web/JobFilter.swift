@@ -7,6 +7,11 @@ struct JobFilter: Sendable, Hashable {
     var host = ""
     var error = ""
     var worker = ""
+    /// The name of a batch.
+    var batch = ""
+
+    /// The names under which they are given.
+    static let names: Set<String> = ["q", "host", "error", "worker", "batch"]
 
     var isEmpty: Bool { self == JobFilter() }
 
@@ -17,6 +22,7 @@ struct JobFilter: Sendable, Hashable {
         host = (query["host"] ?? "").lowercased()
         error = query["error"] ?? ""
         worker = query["worker"] ?? ""
+        batch = query["batch"] ?? ""
     }
 
     /// Of an object's members.
@@ -25,5 +31,6 @@ struct JobFilter: Sendable, Hashable {
         host = (json["host"]?.string ?? "").lowercased()
         error = json["error"]?.string ?? ""
         worker = json["worker"]?.string ?? ""
+        batch = json["batch"]?.string ?? ""
     }
 }

@@ -6,12 +6,12 @@ enum JobJSON {
     /// `inode` and `mtime` stay texts: they are larger than what many JSON readers keep of a number.
     private static let numbers: Set<String> = [
         "received", "total", "speed", "attempt", "crashes", "created", "started", "updated", "finished", "seq", "epoch",
-        "deadline_at", "validated", "last_modified_strong", "status",
+        "deadline_at", "validated", "last_modified_strong", "status", "response_dropped",
     ]
     /// What a server answered to a request: it may hold what only its asker is to see.
     private static let answer: Set<String> = ["headers", "body", "body_base64"]
     /// The fields of a job's hash that are enough for a line about it.
-    static let lineFields = Queue.summaryFields + ["kind", "method", "status"]
+    static let lineFields = Queue.summaryFields + ["kind", "method", "status", "batch"]
     /// More are drawn by no page.
     private static let mostIntervals = 4096
 
@@ -33,12 +33,17 @@ enum JobJSON {
         return json.text
     }
 
-    /// A job that was pushed, and that no worker has seen.
-    static func unseen(_ id: String) -> String {
+    /// A job that was pushed, and that no worker has seen: what is known of its element in line.
+    static func unseen(_ id: String, _ job: ListedJob? = nil) -> String {
         var json = JSONObject()
         json.set("id", id)
         json.set("state", JobState.queued.rawValue)
         json.set("ended", false)
+        if let url = job?.maskedURL {
+            json.set("url", url)
+            json.set("host", host(of: url))
+        }
+        json.set("batch", job?.batch)
         json.set("offsets", json: "[]")
         return json.text
     }
@@ -52,6 +57,7 @@ enum JobJSON {
         json.set("url", url)
         json.set("host", host(of: url))
         if state != .running { json.set("moment", job.moment) }
+        if fields["batch"] == nil { json.set("batch", job.batch) }
         for name in lineFields where name != "state" && name != "url" {
             if let value = fields[name], !value.isEmpty { set(name, value, in: &json) }
         }
@@ -66,7 +72,7 @@ enum JobJSON {
 
     private static func set(_ name: String, _ value: String, in json: inout JSONObject) {
         switch name {
-        case "meta", "headers": json.set(name, json: (try? JSON(value)) != nil ? value : JSON.quoted(value))
+        case "meta", "headers", "files": json.set(name, json: (try? JSON(value)) != nil ? value : JSON.quoted(value))
         case _ where numbers.contains(name):
             json.set(name, json: Int64(value).map { "\($0)" } ?? JSON.quoted(value))
         default: json.set(name, value)

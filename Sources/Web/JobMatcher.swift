@@ -1,3 +1,4 @@
+import Glibc
 import HaulBus
 
 /// A filter, ready to look at many jobs: only the fields that decide are read of each, and they are compared as bytes.
@@ -14,10 +15,11 @@ struct JobMatcher: Sendable {
         self.filter = filter
         needle = Array(filter.text.utf8)
         isASCII = needle.allSatisfy { $0 < 0x80 }
-        traces = [filter.text, filter.host].filter(Self.leavesTrace).map { Array($0.utf8) }
+        traces = [filter.text, filter.host, filter.batch.lowercased()].filter(Self.leavesTrace).map { Array($0.utf8) }
         var fields: [String] = []
         if !filter.error.isEmpty { fields.append("error") }
         if !filter.worker.isEmpty { fields.append("worker") }
+        if !filter.batch.isEmpty { fields.append("batch") }
         if !filter.host.isEmpty || !filter.text.isEmpty { fields.append("url") }
         if !filter.text.isEmpty { fields += ["path", "file", "message"] }
         self.fields = fields
@@ -27,6 +29,7 @@ struct JobMatcher: Sendable {
         var rest = values[...]
         if !filter.error.isEmpty, !Self.isSame(rest.popFirst() ?? nil, filter.error) { return false }
         if !filter.worker.isEmpty, !Self.isSame(rest.popFirst() ?? nil, filter.worker) { return false }
+        if !filter.batch.isEmpty, !isMember(job, rest.popFirst() ?? nil) { return false }
         guard !filter.host.isEmpty || !filter.text.isEmpty else { return true }
         let url = (rest.popFirst() ?? nil) ?? job.maskedURL.map { Array($0.utf8) }
         if !filter.host.isEmpty, JobJSON.host(of: url.map { String(decoding: $0, as: UTF8.self) }) != filter.host {
@@ -41,8 +44,8 @@ struct JobMatcher: Sendable {
         // Only a hash has these.
         guard filter.error.isEmpty, filter.worker.isEmpty else { return false }
         // Without its credentials a URL is another text.
-        if element.contains(UInt8(ascii: "@")) { return true }
-        return traces.allSatisfy { Self.has($0, in: element) }
+        return memchr(element, Int32(UInt8(ascii: "@")), element.count) != nil
+            || traces.allSatisfy { Self.has($0, in: element) }
     }
 
     /// Whether what contains `text` once it is masked has contained it before.
@@ -52,6 +55,12 @@ struct JobMatcher: Sendable {
     }
 
     private static func isSame(_ value: [UInt8]?, _ text: String) -> Bool { value?.elementsEqual(text.utf8) ?? false }
+
+    /// Whether one of the batches that the hash names is the one that is meant, or that of its element in line.
+    private func isMember(_ job: ListedJob, _ batches: [UInt8]?) -> Bool {
+        if job.batch == filter.batch { return true }
+        return (batches ?? []).split(separator: 32).contains { $0.elementsEqual(filter.batch.utf8) }
+    }
 
     /// Whether the text is in `value`, whatever its case.
     private func has(_ value: [UInt8]) -> Bool {

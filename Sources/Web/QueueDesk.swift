@@ -6,7 +6,9 @@ import HaulRedis
 actor QueueDesk {
     nonisolated let queue: Queue
 
-    private var running: (ids: [String], read: ContinuousClock.Instant)?
+    /// The ids of running jobs, and of members of batches by how they are counted, with the moment at which they were read.
+    var running: (ids: [String], read: ContinuousClock.Instant)?
+    var members: [String: (ids: [BatchState: [String]], read: ContinuousClock.Instant)] = [:]
     /// Bytes per second of running jobs, as they were read last.
     private var speeds: [String: Int64] = [:]
     /// Which of the running jobs are read next.
@@ -19,8 +21,6 @@ actor QueueDesk {
     /// How many of the running jobs' speeds are read each time, and how many failures are told apart.
     private static let mostSpeeds = 2000
     private static let mostFailures = 1000
-    /// For how long one call of a list looks on.
-    private static let patience: Duration = .milliseconds(100)
 
     init(_ queue: Queue) { self.queue = queue }
 
@@ -104,96 +104,6 @@ actor QueueDesk {
         let counts = Dictionary(names.map { ($0, 1) }, uniquingKeysWith: +)
         let first = counts.sorted { ($1.value, $0.key) < ($0.value, $1.key) }.prefix(12)
         return "[\(first.map { "[\(JSON.quoted($0.key)),\($0.value)]" }.joined(separator: ","))]"
-    }
-
-    // MARK: Lists
-
-    /// Once a second at most, and seldomer the more there are.
-    private func runningIDs() async throws -> [String] {
-        if let running, running.read + .milliseconds(max(900, running.ids.count / 2)) > .now { return running.ids }
-        let ids = try await queue.runningIDs()
-        running = (ids, .now)
-        return ids
-    }
-
-    /// Looks at `limit` jobs in `state`, without the first `start`: how many there were, and those that match with their places.
-    private func matches(
-        _ matcher: JobMatcher, in state: JobState, from start: Int, limit: Int
-    ) async throws -> (read: Int, jobs: [(place: Int, job: ListedJob)]) {
-        var page = WaitingPage()
-        switch state {
-        case .queued: page = try await queue.waiting(from: start, limit: limit, that: matcher.mayMatch)
-        case .running:
-            let ids = try await runningIDs()
-            page.jobs = ids[min(start, ids.count)..<min(start + limit, ids.count)].enumerated().map {
-                ($0.offset, ListedJob(id: $0.element))
-            }
-            page.read = page.jobs.count
-        default:
-            page.jobs = Array(try await queue.listed(in: state, from: start, limit: limit).enumerated()).map {
-                ($0.offset, $0.element)
-            }
-            page.read = page.jobs.count
-        }
-        let values = try await queue.values(matcher.fields, of: page.jobs.map { $0.job.id })
-        let jobs = zip(page.jobs, values).filter { matcher.matches($0.job, $1) }.map { $0.0 }
-        return (page.read, jobs)
-    }
-
-    /// A page of jobs as JSON. With a filter at most `most` are looked at, and no more are begun with after a moment; `next` says
-    /// where to go on.
-    func list(
-        _ state: JobState, _ filter: JobFilter, from start: Int, limit: Int, most: Int
-    ) async throws -> String {
-        let total = try await queue.count(in: state)
-        let matcher = JobMatcher(filter)
-        let deadline = ContinuousClock.now + Self.patience
-        var found: [ListedJob] = []
-        var position = start
-        let end = filter.isEmpty ? start + limit : start + most
-        reading: while position < end, found.count < limit, position == start || .now < deadline {
-            let (read, matches) = try await matches(matcher, in: state, from: position, limit: min(500, end - position))
-            if read == 0 {
-                position = total
-                break
-            }
-            for (place, job) in matches {
-                found.append(job)
-                if found.count == limit {
-                    position += place + 1
-                    break reading
-                }
-            }
-            position += read
-        }
-        let hashes = try await queue.fields(JobJSON.lineFields, of: found.map(\.id))
-        let lines = zip(found, hashes).map { JobJSON.line($0, state: state, $1) }
-        var json = JSONObject()
-        json.set("state", state.rawValue)
-        json.set("total", total)
-        json.set("examined", position - start)
-        json.set("next", position < total ? position : nil)
-        json.set("jobs", json: "[\(lines.joined(separator: ","))]")
-        return json.text
-    }
-
-    /// The ids that match, at most `limit`, of all jobs in `state`; and whether that were all of them.
-    func ids(
-        in state: JobState, _ filter: JobFilter, limit: Int
-    ) async throws -> (ids: [String], isWhole: Bool) {
-        let matcher = JobMatcher(filter)
-        var ids: [String] = []
-        var position = 0
-        while !Task.isCancelled {
-            let (read, matches) = try await matches(matcher, in: state, from: position, limit: 500)
-            if read == 0 { return (ids, true) }
-            position += read
-            for (_, job) in matches {
-                guard ids.count < limit else { return (ids, false) }
-                ids.append(job.id)
-            }
-        }
-        return (ids, false)
     }
 
     // MARK: History

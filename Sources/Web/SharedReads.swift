@@ -12,6 +12,9 @@ actor SharedReads {
     private static let oldest: Duration = .seconds(2)
     private var cleaned = ContinuousClock.now
 
+    /// Something was changed: whoever did that is not to be told what was before.
+    func forget() { entries = [:] }
+
     /// The text of `key`, no older than `age`.
     func text(
         _ key: String, within age: Duration, _ read: @escaping @Sendable () async throws -> String

@@ -52,7 +52,8 @@ struct JobRunner: Sendable {
             report: { self.announce($0, of: running, attendant) })
         (assignment.resume, assignment.completed) = (claim.resume, claim.completed)
         (assignment.answered, assignment.wasSent) = (claim.answered, claim.wasSent)
-        assignment.limits = [attendant.rate.bucket]
+        assignment.limits = [attendant.rates.queue.bucket]
+        assignment.hostBuckets = attendant.rates.hosts
         assignment.markSent = { await self.markSent(running, attendant) }
         (assignment.isNew, assignment.isSettled) = (claim.previous == nil, claim.previous == .completed)
         assignment.workChanged = claim.wasLost ? tell : nil
@@ -79,7 +80,7 @@ struct JobRunner: Sendable {
         if isDeleted { report.fields.append(("doomed", "")) }
         let runEnd = RunEnd(
             claim.run, settlement, report, isFresh: claim.previous == nil && !running.hasResume,
-            awaitsReplicas: attendant.replicaWait != nil, response: activity.response)
+            awaitsReplicas: attendant.replicaWait != nil, response: activity.response, hadResponse: claim.hasResponse)
         return ended(claim, activity, job, runEnd)
     }
 

@@ -16,6 +16,7 @@ extension QueueAttendant {
             group.addTask { await self.listen() }
             group.addTask { await self.leftovers.run() }
             group.addTask { await self.share() }
+            group.addTask { await self.pacemaker.run(as: self.identity) }
             if let replicaWait { group.addTask { await replicaWait.run() } }
             group.addTask {
                 let interval = min(.seconds(1), self.queue.policy.lease / 4)
@@ -67,22 +68,42 @@ extension QueueAttendant {
         }
     }
 
-    /// While the queue has a limit of rate: asks for this worker's share of it, and says what it keeps to.
+    /// While there are limits of rate: asks for this worker's shares, and says what it keeps to.
     private func share() async {
         while !Task.isCancelled {
             let sent = ContinuousClock.now
-            guard let question = rate.ask() else {
+            let questions = rates.ask()
+            if questions.isEmpty {
                 try? await Task.sleep(for: SharedRate.interval)
                 continue
             }
             do throws(RedisError) {
-                let share = try await queue.share(identity, question)
+                let shares = try await queue.shares(identity, number: rates.number, questions)
                 // Others wait for what is given back until it is said to be.
-                if rate.take(share, sent: sent, lease: queue.policy.lease) { continue }
+                if rates.take(shares, of: questions, sent: sent, lease: queue.policy.lease) { continue }
                 try? await Task.sleep(for: SharedRate.interval)
             } catch {
                 await pause(after: error, while: .looking)
             }
+        }
+    }
+
+    /// Reads the limits of hosts, if there are any, and tells of values that have no effect, once.
+    private func noteLimits(_ reply: TickReply) async {
+        var ignored = reply.ignored.map { name in "\(name) \(QueueSetting(name: name)?.rule ?? "is no setting")" }
+        if reply.hasHostLimits {
+            guard let found = try? await queue.hostRates() else { return }
+            rates.limit(found.limited)
+            ignored += found.faults
+        } else {
+            rates.limit([])
+        }
+        let new = state.withLock { state in
+            defer { state.ignored = Set(ignored) }
+            return ignored.filter { !state.ignored.contains($0) }
+        }
+        for text in new.prefix(20) {
+            log.warning("a limit of the queue has no effect", metadata: ["reason": .string(text)])
         }
     }
 
@@ -155,7 +176,9 @@ extension QueueAttendant {
         noteSuccess(of: .looking)
         if extent != .runs {
             note(tick.reply.gate)
-            rate.note(isLimited: tick.reply.hasRate)
+            rates.queue.note(isLimited: tick.reply.hasRate)
+            await noteLimits(tick.reply)
+            if let wait = tick.reply.pace { pacemaker.begin(after: wait) }
         }
         if tick.reply.isMoreToDo { look() }
         tellAside(tick.reply.aside)

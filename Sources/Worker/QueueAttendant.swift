@@ -34,6 +34,8 @@ final class QueueAttendant: Sendable {
         var outage = Outage()
         /// Kinds of jobs that were last seen to wait for other workers.
         var aside: Set<String> = []
+        /// What was last said to have no effect.
+        var ignored: Set<String> = []
         /// Bytes that runs which have ended have moved.
         var moved: Int64 = 0
     }
@@ -54,8 +56,9 @@ final class QueueAttendant: Sendable {
     let index: Int
     let queue: Queue
     let settler: Settler
-    /// The worker's share of the queue's limit of rate.
-    let rate = SharedRate()
+    /// The worker's shares of limits of rate.
+    let rates = SharedRates()
+    let pacemaker: Pacemaker
     let waiter: Redis
     private let process: WorkerIdentity
     let log: Logger
@@ -76,6 +79,7 @@ final class QueueAttendant: Sendable {
             name, redis: Redis(configuration.redis, name: "haul-\(identity.name)", replies: .owed),
             policy: configuration.policy)
         settler = Settler(queue)
+        pacemaker = Pacemaker(queue)
         leftovers = Leftovers(queue, store)
         waiter = Redis(configuration.redis, name: "haul-\(identity.name)-wait", replies: .owed)
         var log = log

@@ -4,19 +4,20 @@ import HaulExecutors
 import HaulHTTP
 import Synchronization
 
-/// A worker's share of a queue's limit of rate (Lua/shares.lua): what it keeps to, and what it could use.
+/// A worker's share of a limit of rate (Lua/shares.lua): what it keeps to, and what it could use.
 ///
 /// The share lapses with the lease, by this worker's clock, counted from before it was asked for. So a worker that was frozen, or cannot
 /// reach Redis, uses nothing that has been lent to another since.
 final class SharedRate: Sendable {
     private struct State {
         var isLimited = false
-        var question = 0
         /// What the bucket has been given.
         var keeps: Int64 = 0
         /// Bytes per second in the last looks, and whether there was too little.
         var looks: [(speed: Int64, isShort: Bool)] = []
         var last: (at: ContinuousClock.Instant, taken: Int64)?
+        /// When something was last wanted.
+        var used = ContinuousClock.now
     }
 
     /// Between two questions. Demand is what was wanted in the last second: so what one does not use reaches another within two.
@@ -25,9 +26,24 @@ final class SharedRate: Sendable {
     /// More than it used, so that it can use more.
     private static let growth = 1.25
     private static let least: Int64 = 128 << 10
+    /// For how long a host's share is kept while nothing is wanted of the host.
+    private static let patience = Duration.seconds(2)
 
-    let bucket = TokenBucket()
-    private let state = Mutex(State())
+    let name: String
+    let bucket: TokenBucket
+    private let state: Mutex<State>
+
+    /// The share of the queue's limit, which there may be or not.
+    init() {
+        (name, bucket) = (ShareQuestion.ofQueue, TokenBucket())
+        state = Mutex(State())
+    }
+
+    /// The share of a host's limit, from when something waits for it.
+    init(of host: String, _ bucket: TokenBucket) {
+        (name, self.bucket) = (host, bucket)
+        state = Mutex(State(isLimited: true))
+    }
 
     /// Notes what a tick says.
     func note(isLimited: Bool) {
@@ -47,12 +63,18 @@ final class SharedRate: Sendable {
         return state.withLock { state in
             guard state.isLimited else { return nil }
             look(&state, now)
-            state.question += 1
             let isShort = state.looks.isEmpty || state.looks.contains { $0.isShort }
             let speed = state.looks.map { $0.speed }.max() ?? 0
+            if isShort || speed > 0 { state.used = now }
+            if name != ShareQuestion.ofQueue, now - state.used > Self.patience {
+                // Nothing is used from before it is said.
+                bucket.shut()
+                state.keeps = 0
+                return ShareQuestion(name, keeps: 0, wants: .none)
+            }
             return ShareQuestion(
-                number: state.question, keeps: state.keeps,
-                wants: isShort ? nil : Int64(Double(speed) * Self.growth) + Self.least)
+                name, keeps: state.keeps,
+                wants: isShort ? .all : .some(Int64(Double(speed) * Self.growth) + Self.least))
         }
     }
 

@@ -1,4 +1,3 @@
-import Glibc
 import HaulContract
 import HaulFileStore
 import HaulObjectStore
@@ -29,9 +28,7 @@ enum Stores {
         options.memory = configuration.storeMemory
         options.certificateAuthorities = configuration.certificateAuthorities
         options.tell = { log.warning("\($0)", metadata: ["root": "\(bucket)"]) }
-        return ObjectStore(
-            bucket, options: options, environment: { name in getenv(name).map { String(cString: $0) } },
-            isThere: { access($0, R_OK) == 0 })
+        return ObjectStore(bucket, options: options)
     }
 
     /// A store that workers have used before. Throws if the directory is none.

@@ -8,12 +8,19 @@ struct Selection: ParsableArguments {
     @OptionGroup var common: CommonOptions
     @Argument(help: "Ids of jobs.", completion: Completer.jobs) var ids: [String] = []
     @Flag(help: "All jobs that it makes sense for.") var all = false
+    @Option(help: "All jobs of this batch, also those that come later.", completion: Completer.batches) var batch:
+        String?
     @Flag(help: "Ask also for jobs that nobody knows yet: it is heard when they come, within an hour.")
     var waitFor = false
 
     func validate() throws {
-        guard all == ids.isEmpty else { throw ValidationError("Give ids of jobs, or --all.") }
+        guard [!ids.isEmpty, all, batch != nil].count(where: { $0 }) == 1 else {
+            throw ValidationError("Give ids of jobs, or --batch with its name, or --all.")
+        }
         try Self.check(ids)
+        if let batch, !JobField.isID(batch) {
+            throw ValidationError("\"\(batch)\" is no batch's name: 1 to 128 of the characters A-Z a-z 0-9 . _ : -")
+        }
     }
 
     static func check(_ ids: [String]) throws {
@@ -24,6 +31,7 @@ struct Selection: ParsableArguments {
     /// Leaves a request for jobs. `states` are those in which it changes something.
     func request(_ wanted: ControlVerb) async throws {
         let queue = try await common.connect()
+        if let batch { return try await request(wanted, ofBatch: batch, queue) }
         if all { return try await requestAll(wanted, queue) }
         let known = try await KnownJobs.find(ids, in: queue)
         let unknown = ids.filter { known.states[$0] == nil }
@@ -38,6 +46,23 @@ struct Selection: ParsableArguments {
         throw KnownJobs.complain(unknown, in: queue, "--wait-for asks all the same")
     }
 
+    private func request(_ wanted: ControlVerb, ofBatch name: String, _ queue: Queue) async throws {
+        guard let request = wanted.ofBatch else {
+            throw ExitStatus.because(
+                .usage, "a batch cannot be asked to \(wanted.name): name its jobs, or use --all. Nothing was done.")
+        }
+        if wanted.destroys {
+            try Question.confirm(
+                "\(wanted.capitalName) the batch \(name) of the queue \(queue.name)?", isConfirmed: wanted.isConfirmed)
+        }
+        try await reaching { () throws(RedisError) in try await queue.request(request, ofBatch: name) }
+        if common.json {
+            Terminal.line("{\"batch\":\(JSON.quoted(name)),\"requested\":\"\(request.rawValue)\"}")
+        } else {
+            Terminal.line("batch \(name)  \(wanted.name) requested".printable)
+        }
+    }
+
     private func requestAll(_ wanted: ControlVerb, _ queue: Queue) async throws {
         var ids: [String] = []
         for state in wanted.all {
@@ -47,9 +72,8 @@ struct Selection: ParsableArguments {
             return Terminal.complain("haul: the queue \(queue.name) has no job to \(wanted.name)")
         }
         if wanted.destroys {
-            let name = wanted.name.prefix(1).uppercased() + wanted.name.dropFirst()
             try Question.confirm(
-                "\(name) \(ids.count) jobs of the queue \(queue.name)?", isConfirmed: wanted.isConfirmed)
+                "\(wanted.capitalName) \(ids.count) jobs of the queue \(queue.name)?", isConfirmed: wanted.isConfirmed)
         }
         try await reaching { () throws(RedisError) in try await queue.request(wanted.request, of: ids) }
         for id in ids { tell(id, wanted) }
@@ -72,10 +96,14 @@ struct ControlVerb {
     let states: Set<JobState>
     /// The states whose jobs `--all` takes, in this order.
     let all: [JobState]
+    /// What is asked of a batch; nil for what cannot be.
+    var ofBatch: BatchRequest?
     /// Whether what it does cannot be taken back.
     var destroys = false
     /// With `--yes`.
     var isConfirmed = false
+    /// At the beginning of a sentence.
+    var capitalName: String { name.prefix(1).uppercased() + name.dropFirst() }
 }
 
 struct Pause: AsyncParsableCommand {
@@ -86,7 +114,7 @@ struct Pause: AsyncParsableCommand {
         try await selection.request(
             ControlVerb(
                 name: "pause", request: .paused, states: [.queued, .scheduled, .running],
-                all: [.queued, .scheduled, .running]))
+                all: [.queued, .scheduled, .running], ofBatch: .paused))
     }
 }
 
@@ -97,21 +125,23 @@ struct Resume: AsyncParsableCommand {
     func run() async throws {
         // A running one may have a pause before it; a scheduled one need not wait for its time.
         try await selection.request(
-            ControlVerb(name: "resume", request: .running, states: [.paused, .running, .scheduled], all: [.paused]))
+            ControlVerb(
+                name: "resume", request: .running, states: [.paused, .running, .scheduled], all: [.paused],
+                ofBatch: .running))
     }
 }
 
 struct Cancel: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "cancel", abstract: "Cancel jobs; their partial files are removed.",
-        discussion: "With --all it asks first.")
+        discussion: "With --all or --batch it asks first.")
     @OptionGroup var selection: Selection
     @Flag(help: "Do not ask.") var yes = false
     func run() async throws {
         try await selection.request(
             ControlVerb(
                 name: "cancel", request: .cancelled, states: [.queued, .scheduled, .running, .paused],
-                all: [.queued, .scheduled, .running, .paused], destroys: true, isConfirmed: yes))
+                all: [.queued, .scheduled, .running, .paused], ofBatch: .cancelled, destroys: true, isConfirmed: yes))
     }
 }
 
@@ -121,7 +151,8 @@ struct Retry: AsyncParsableCommand {
     @OptionGroup var selection: Selection
     func run() async throws {
         try await selection.request(
-            ControlVerb(name: "retry", request: .running, states: [.failed, .scheduled], all: [.failed]))
+            ControlVerb(
+                name: "retry", request: .running, states: [.failed, .scheduled], all: [.failed], ofBatch: .retried))
     }
 }
 

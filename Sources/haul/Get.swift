@@ -18,21 +18,26 @@ struct Get: AsyncParsableCommand {
     @OptionGroup(title: "What and where to") var source: GetSourceOptions
     @OptionGroup(title: "Servers") var request: GetRequestOptions
     @OptionGroup(title: "Transfer") var transfer: GetTransferOptions
+    @OptionGroup(title: "Buckets") var bucket: BucketOptions
     @Flag(name: .shortAndLong, help: "Say nothing but what has failed.") var quiet = false
     @Flag(name: .shortAndLong, help: "Say each decision: redirects, validators, what is continued or begun anew.")
     var verbose = false
     @Flag(help: "One JSON object per line.") var json = false
 
     func validate() throws {
+        guard !source.newer || !GetPlace.isBucket(source.directory ?? source.output ?? "") else {
+            throw ValidationError("-N looks at a file's time, and a bucket has none: choose --if-exists overwrite.")
+        }
         guard !json || !source.isToStandardOutput else {
             throw ValidationError("-o - takes standard output, where --json would be: give one of them.")
         }
     }
 
     func run() async throws {
-        let settings = try GetSettings(request, transfer)
+        let settings = try GetSettings(request, transfer, bucket)
         if source.isToStandardOutput { return try await writeToStandardOutput(settings) }
         var plan = try await GetPlan(source, request, settings, isVerbose: verbose)
+        try settings.stores.check(Set(plan.items.map(\.root) + [plan.root]))
         let journal = try Journal()
         let left = Leavings(await journal.unended(), in: plan.root, journal)
         if source.forget { try await forget(left, settings) }

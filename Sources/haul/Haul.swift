@@ -14,7 +14,7 @@ struct Haul: AsyncParsableCommand {
             Show.self,
             Watch.self, Top.self, Stats.self,
             Workers.self,
-            Queues.self,
+            Queues.self, Batches.self,
             Pause.self, Resume.self, Cancel.self, Retry.self, Remove.self, QueueCommand.self, Check.self,
             StoreCommand.self,
             WebCommand.self, LoadFunctions.self, Health.self, Completions.self, Manual.self,

@@ -42,7 +42,7 @@ struct JobView {
     /// `inode` and `mtime` stay texts: they are larger than what many JSON readers keep of a number.
     private static let raw: Set<String> = [
         "received", "total", "speed", "attempt", "crashes", "created", "started", "updated", "finished", "seq", "epoch",
-        "deadline_at", "validated", "last_modified_strong", "meta",
+        "deadline_at", "validated", "response_dropped", "last_modified_strong", "meta",
     ]
 
     var json: String {

@@ -29,6 +29,9 @@ struct Push: AsyncParsableCommand {
     @Option(help: "Seconds before it may start.") var delay: Double?
     @Option(help: "Seconds by which it must be done.") var deadline: Double?
     @Option(help: "Also push the final event onto this reply list.") var replyTo: String?
+    @Option(help: "Count the jobs in this batch.") var batch: String?
+    @Option(help: "How many jobs the batch has. [as many as are pushed now]") var batchSize: Int?
+    @Option(help: "Also push the batch's final event onto this reply list.") var batchReplyTo: String?
     @Option(help: "Any JSON up to 4 KiB, echoed in events.") var meta: String?
     @Flag(help: "Follow the jobs to their ends.") var wait = false
 
@@ -50,9 +53,34 @@ struct Push: AsyncParsableCommand {
                 throw ExitStatus.because(.usage, "--id names one job, but several URLs are given")
             }
             try checkPath(of: urls.count)
-            return try urls.map { try element([("url", JSON.quoted($0))] + options()) }
+            return try elements(urls.map { ([("url", JSON.quoted($0))], "") })
         }
-        var elements: [Element] = []
+        let elements = try elements(readJobs())
+        try checkPath(of: elements.count)
+        if let id, elements.count(where: { $0.id == id }) > 1 {
+            throw ExitStatus.because(.usage, "--id names one job, but several lines are given. Nothing was pushed.")
+        }
+        return elements
+    }
+
+    private typealias Given = (members: [(String, String)], place: String)
+
+    private func elements(_ jobs: [Given]) throws -> [Element] {
+        func made(with options: [(String, String)]) throws -> [Element] {
+            try jobs.map { job in
+                let given = Set(job.members.map(\.0))
+                return try element(job.members + options.filter { !given.contains($0.0) }, job.place)
+            }
+        }
+        let alone = try made(with: options())
+        // What is given twice is one job.
+        guard let batch = try batch(of: Set(alone.map(\.id)).count) else { return alone }
+        return try made(with: options() + [("batch", batch)])
+    }
+
+    /// The jobs on standard input, by their members, and where each was read.
+    private func readJobs() throws -> [Given] {
+        var jobs: [Given] = []
         var number = 0
         while let line = readLine() {
             number += 1
@@ -63,23 +91,15 @@ struct Push: AsyncParsableCommand {
             guard !text.unicodeScalars.contains("\u{FFFD}") else {
                 throw ExitStatus.because(.usage, "\(place)is no UTF-8 text. Nothing was pushed.")
             }
-            if text.hasPrefix("{") {
-                let members: [JSON.Member]
-                do { members = try JSON(String(text)).members ?? [] } catch {
-                    throw ExitStatus.because(.usage, "\(place)is no JSON: \(error). Nothing was pushed.")
-                }
-                let given = Set(members.map(\.name))
-                let extra = try options().filter { !given.contains($0.0) }
-                elements.append(try element(members.map { ($0.name, $0.raw) } + extra, place))
-            } else {
-                elements.append(try element([("url", JSON.quoted(String(text)))] + options(), place))
+            guard text.hasPrefix("{") else {
+                jobs.append(([("url", JSON.quoted(String(text)))], place))
+                continue
+            }
+            do { jobs.append((try JSON(String(text)).members?.map { ($0.name, $0.raw) } ?? [], place)) } catch {
+                throw ExitStatus.because(.usage, "\(place)is no JSON: \(error). Nothing was pushed.")
             }
         }
-        try checkPath(of: elements.count)
-        if let id, elements.count(where: { $0.id == id }) > 1 {
-            throw ExitStatus.because(.usage, "--id names one job, but several lines are given. Nothing was pushed.")
-        }
-        return elements
+        return jobs
     }
 
     /// Several files of one name would be one file in the end.
@@ -142,5 +162,21 @@ struct Push: AsyncParsableCommand {
             add("headers", JSON.object(fields))
         }
         return result
+    }
+
+    /// The value of `batch` in each of `count` jobs.
+    private func batch(of count: Int) throws -> String? {
+        guard let batch else {
+            guard batchSize == nil, batchReplyTo == nil else {
+                throw ExitStatus.because(
+                    .usage, "--batch-size and --batch-reply-to go with --batch. Nothing was pushed.")
+            }
+            return nil
+        }
+        var object = JSONObject()
+        object.set("name", batch)
+        object.set("size", batchSize ?? count)
+        object.set("reply_to", batchReplyTo)
+        return object.text
     }
 }

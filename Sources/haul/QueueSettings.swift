@@ -90,7 +90,7 @@ extension QueueCommand {
                 "Settings: \(QueueSetting.fixed.map(\.name).joined(separator: ", ")). Defaults: base, and default. before a "
                 + "field of a job: "
                 + QueueDefault.all.dropFirst().map(\.name).joined(separator: ", ")
-                + ". Limits: limits. before a host, and a value like {\"connections\":4}. A default is JSON; a text needs no quotes. Jobs that are taken from now on follow it."
+                + ". Limits: limits. before a host, and a value like {\"connections\":4,\"rate\":5000000,\"starts\":\"10/s\"}. A default is JSON; a text needs no quotes. Jobs that are taken from now on follow it."
         )
         @OptionGroup var common: CommonOptions
         @Argument(help: "Its name, like keep_failed, default.retries or base.") var name: String

@@ -1,5 +1,4 @@
 import ArgumentParser
-import Glibc
 import HaulContract
 import HaulObjectStore
 
@@ -25,9 +24,7 @@ struct StoreCommand: AsyncParsableCommand {
         func run() async throws {
             var options = ObjectStore.Options()
             options.certificateAuthorities = certificates
-            let store = ObjectStore(
-                try bucket.address(of: store), options: options, environment: CommonOptions.environment,
-                isThere: { access($0, R_OK) == 0 })
+            let store = ObjectStore(try bucket.address(of: store), options: options)
             let findings = await StoreCheck(store).run()
             if json {
                 for finding in findings {

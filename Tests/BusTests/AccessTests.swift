@@ -92,7 +92,7 @@ import Testing
             ("monitor", "BRPOP K:reply:me 1"), ("monitor", "LRANGE K:held:w1 0 -1"), ("monitor", "EVAL return 0"),
             ("monitor", "CONFIG GET *"), ("monitor", "PSUBSCRIBE *"), ("monitor", "KEYS *"),
             ("operator", "LPUSH K:jobs x"), ("operator", "HSET K:job:1 state queued"), ("operator", "DEL K:want"),
-            ("monitor", "HGETALL K:defaults"), ("web", "HGETALL K:defaults"), ("service", "HGETALL K:defaults"),
+            ("monitor", "HGETALL K:defaults"), ("service", "HGETALL K:defaults"),
             ("operator", "HGETALL K:spec:1"), ("operator", "EVAL return 0"),
             ("operator", "HSET haul:{other}:want 1 paused"), ("operator", "CONFIG SET maxmemory 1"),
             ("worker", "LPUSH haul:{other}:jobs x"), ("worker", "FLUSHALL"), ("worker", "CONFIG GET *"),

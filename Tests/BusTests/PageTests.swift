@@ -40,7 +40,7 @@ import Testing
         #expect(
             Set(events.map(\.name)) == [
                 "started", "resumed", "progress", "restarted", "waiting", "retrying", "queued", "requeued", "warning",
-                "duplicate", "paused", "completed", "failed", "cancelled", "rejected",
+                "duplicate", "paused", "completed", "failed", "cancelled", "rejected", "batch_ended",
             ])
         let positions = events.compactMap(\.position)
         #expect(positions == positions.sorted() && positions.count == events.count - 1)

@@ -26,7 +26,13 @@ struct ShareTests {
         var now: Int64 = 1_800_000_000_000
         private var names = 0
 
-        init() async throws {
+        /// The name of the limit, and the key of its shares.
+        let limit: String
+        let key: String
+
+        init(_ limit: String = ShareQuestion.ofQueue) async throws {
+            self.limit = limit
+            key = "haul:{default}:" + (limit == ShareQuestion.ofQueue ? "shares" : "lent:\(limit)")
             server = try await RedisServer()
             redis = Redis(try RedisURL(server.url), name: "shares")
             queue = Queue(
@@ -34,7 +40,11 @@ struct ShareTests {
                 functions: Functions(
                     clock: "return redis.call('GET', 'test:now')", server: "return redis.call('GET', 'test:run')"))
             try await redis.send(Command("SET", "test:run", Token.make()))
-            try await queue.set(.rate, to: "\(Self.limit)")
+            if limit == ShareQuestion.ofQueue {
+                try await queue.set(.rate, to: "\(Self.limit)")
+            } else {
+                try await queue.setLimit(of: limit, to: "{\"rate\":\(Self.limit)}")
+            }
             try await pass(0)
         }
 
@@ -62,8 +72,7 @@ struct ShareTests {
                 let worker = workers[index]
                 _ = try await queue.tick(worker.identity, runs: [])
                 let keeps = worker.end > now ? worker.keeps : 0
-                let question = ShareQuestion(number: worker.number, keeps: keeps, wants: worker.wants)
-                let share = try await queue.share(worker.identity, question)
+                let share = try await queue.share(worker.identity, worker.number, limit, keeps: keeps, worker.wants)
                 guard let share, !isLost else { return }
                 workers[index].keeps = share.bytesPerSecond
                 workers[index].end = now + Int64(queue.policy.lease.milliseconds)
@@ -77,9 +86,11 @@ struct ShareTests {
         }
     }
 
-    @Test("each has what it wants while that is fair, and what one does not use reaches the others within two seconds")
-    func demand() async throws {
-        let fleet = try await Fleet()
+    @Test(
+        "each has what it wants while that is fair, and what one does not use reaches the others within two seconds",
+        arguments: [ShareQuestion.ofQueue, "h:81"])
+    func demand(_ limit: String) async throws {
+        let fleet = try await Fleet(limit)
         for _ in 0..<4 { try await fleet.hire(wants: nil) }
         for _ in 0..<8 { try await fleet.round() }
         #expect(fleet.workers.allSatisfy { $0.keeps == Fleet.limit / 4 }, "\(fleet.workers.map(\.keeps))")
@@ -95,11 +106,13 @@ struct ShareTests {
         #expect(fleet.total() <= Fleet.limit)
     }
 
-    @Test("what they may use is never more than the limit, through deaths, joins, lost replies and late questions")
-    func bound() async throws {
+    @Test(
+        "what they may use is never more than the limit, through deaths, joins, lost replies and late questions",
+        arguments: [ShareQuestion.ofQueue, "h"])
+    func bound(_ limit: String) async throws {
         let seed = UInt64.random(in: 0..<1_000_000)
         var random = SeededGenerator(state: seed)
-        let fleet = try await Fleet()
+        let fleet = try await Fleet(limit)
         for _ in 0..<3 { try await fleet.hire(wants: nil) }
         var dead: [Fleet.Worker] = []
         var most: Int64 = 0
@@ -114,9 +127,10 @@ struct ShareTests {
             case 7:
                 // A question of before comes late, and says what is no longer so.
                 let worker = fleet.workers[index]
-                let late = ShareQuestion(number: max(1, worker.number - 1), keeps: 0, wants: 0)
                 if worker.number > 0, worker.end > fleet.now {
-                    #expect(try await fleet.queue.share(worker.identity, late) == nil)
+                    #expect(
+                        try await fleet.queue.share(
+                            worker.identity, max(1, worker.number - 1), fleet.limit, keeps: 0, 0) == nil)
                 }
             case 8: try await fleet.pass(Int64.random(in: 0...9000, using: &random))
             case 9...11: try await fleet.pass(Int64.random(in: 0...500, using: &random))
@@ -131,7 +145,7 @@ struct ShareTests {
         for _ in 0..<48 { try await fleet.round() }
         let fair = Fleet.limit / Int64(fleet.workers.count)
         #expect(fleet.workers.allSatisfy { abs($0.keeps - fair) <= 1 }, "seed \(seed): \(fleet.workers.map(\.keeps))")
-        #expect(try await fleet.redis.send(Command("HLEN", "haul:{default}:shares")).int == fleet.workers.count + 1)
+        #expect(try await fleet.redis.send(Command("HLEN", fleet.key)).int == fleet.workers.count + 1)
     }
 
     @Test("after a failover that lost the last answers nothing grows before all of them have been heard or have lapsed")
@@ -172,8 +186,40 @@ struct ShareTests {
         #expect(try await fleet.redis.send(Command("HKEYS", "haul:{default}:shares")).array?.count == 1)
         try await fleet.queue.set(.rate, to: nil)
         #expect(
-            try await fleet.queue.share(fleet.workers[0].identity, ShareQuestion(number: 9, keeps: 0, wants: nil))
-                == nil)
+            try await fleet.queue.share(fleet.workers[0].identity, 9, fleet.limit, keeps: 0, nil) == nil)
         #expect(try await fleet.redis.send(Command("EXISTS", "haul:{default}:shares")).int == 0)
+    }
+
+    @Test("a host's share comes back with its worker, and when the worker says that it wants none") func returned()
+        async throws
+    {
+        let fleet = try await Fleet("h")
+        try await fleet.hire(wants: nil)
+        try await fleet.round()
+        // Nobody else asks for this host.
+        #expect(fleet.workers[0].keeps == Fleet.limit)
+        let worker = fleet.workers[0]
+        let reply = try await fleet.queue.shares(
+            worker.identity, number: 99,
+            [ShareQuestion("h", keeps: 0, wants: .none), ShareQuestion(keeps: 0, wants: .all)])
+        #expect(reply["h"]?.bytesPerSecond == 0 && reply[ShareQuestion.ofQueue] == nil)
+        #expect(try await fleet.redis.send(Command("HKEYS", fleet.key)).array?.count == 1)
+        fleet.workers[0].number = 99
+        try await fleet.round()
+        try await fleet.queue.leave(fleet.workers[0].identity)
+        #expect(try await fleet.redis.send(Command("HKEYS", fleet.key)).array?.count == 1)
+        try await fleet.queue.setLimit(of: "h", to: #"{"rate":"fast","connections":2}"#)
+        #expect(try await fleet.queue.share(worker.identity, 100, "h", keeps: 0, nil) == nil)
+        #expect(try await fleet.queue.hostRates().faults.first?.contains("h: rate must be a whole number") == true)
+    }
+}
+
+extension Queue {
+    /// Asks for one share; `wants` is nil for all there is.
+    func share(
+        _ worker: WorkerIdentity, _ number: Int, _ name: String, keeps: Int64, _ wants: Int64?
+    ) async throws(RedisError) -> RateShare? {
+        let question = ShareQuestion(name, keeps: keeps, wants: wants.map { .some($0) } ?? .all)
+        return try await shares(worker, number: number, [question])[name]
     }
 }

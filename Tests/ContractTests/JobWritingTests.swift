@@ -22,6 +22,7 @@ import Testing
         (job.connectTimeout, job.stallTimeout) = (.milliseconds(1500), .seconds(2))
         (job.delay, job.deadline, job.replyTo) = (.microseconds(1), .seconds(1e10), "r")
         (job.meta, job.at) = ("{\"a\": [1 ]}", 1_700_000_000_000)
+        job.batch = Job.Batch("b", size: 7, replyTo: "r")
         #expect(try Job(element: job.element.utf8) == job)
         let written = Set(try JSON(job.element).members!.map(\.name))
         // A ticket is Redis' own, 1 is the only version, and several URLs take the place of one.
@@ -39,6 +40,7 @@ import Testing
         (request.connectTimeout, request.stallTimeout) = (.milliseconds(1500), .seconds(2))
         (request.delay, request.deadline, request.replyTo) = (.microseconds(1), .seconds(1e10), "r")
         (request.meta, request.at) = ("1", 1_700_000_000_000)
+        request.batch = Job.Batch("b")
         request.request.query = [Job.Item("a b", "\u{0}")]
         (request.request.expect, request.request.maxResponse) = ([200...200, 400...499], 7)
         request.request.isIdempotent = true

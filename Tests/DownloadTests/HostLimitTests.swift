@@ -51,6 +51,8 @@ import Testing
         let job = Job(id: "j", urls: [origin.url("/a")])
         let resume = try #require(try await bench.begin(job, until: 700_000))
         latch.open()
+        // The first run may have asked on another connection, too, while its server held the body.
+        let asked = origin.requests.count
         let (hosts, host) = (bench.context.hosts, try #require(WebURL(origin.url("/a"))).hostAndPort)
         while hosts.tryEnter(host) {}
         let running = Task { await bench.download(job, resume: resume).run() }
@@ -61,6 +63,6 @@ import Testing
             return
         }
         #expect(!hosts.tryEnter(host))
-        #expect(origin.requests.count == 1)
+        #expect(origin.requests.count == asked)
     }
 }

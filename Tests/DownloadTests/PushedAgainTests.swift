@@ -93,6 +93,24 @@ import Testing
         #expect(bench.directory.contents("d/a")?.count == 2000)
     }
 
+    @Test("what an earlier run has left of a file that is reused goes", arguments: [nil, Duration.seconds(1000)])
+    func proof(_ fresh: Duration?) async throws {
+        let bench = try DownloadBench()
+        let origin = try Self.origin()
+        let job = job(origin.url("/a")) { $0.freshFor = fresh }
+        // It was settled, and the job was pushed again before this run came to its end.
+        let first = bench.download(job)
+        let completed = try #require(await first.run().file)
+        #expect(bench.directory.names.count == 2)
+        guard case .completed(_, _, unchanged: true) = await bench.run(job, completed: completed) else {
+            Issue.record("it was fetched again")
+            return
+        }
+        #expect(bench.directory.names == ["a"])
+        await first.discard()
+        #expect(bench.directory.names == ["a"])
+    }
+
     @Test("a method other than GET is sent once for each push, and its answer answers no other") func post()
         async throws
     {

@@ -1,3 +1,4 @@
+import Foundation
 import HaulContract
 import HaulExecutors
 import HaulTestSupport
@@ -50,6 +51,29 @@ struct LimitTests {
         #expect(bucket.isOpen(start + 200_000_000_001) && bucket.isUnlimited)
     }
 
+    @Test("a host that gets a limit is shut until a share is lent, and open when it has none any more")
+    func hosts() throws {
+        let buckets = HostBuckets()
+        let now = monotonicNanoseconds() + 1_000_000_000
+        func bucket(_ url: String) throws -> TokenBucket { buckets.bucket(for: try #require(WebURL(url))) }
+        let (first, other) = (try bucket("http://h/1"), try bucket("http://other/"))
+        #expect(try bucket("https://h/2") === first && first.isUnlimited)
+        buckets.limit(["h", "h:81", "nobody"])
+        #expect(!first.isOpen(now) && other.isOpen(now))
+        let port = try bucket("http://h:81/")
+        #expect(port !== first && !port.isOpen(now))
+        #expect(try bucket("http://h:82/") === first)
+        #expect(Set(buckets.limited.map(\.host)) == ["h", "h:81"])
+        first.lend(bytesPerSecond: 1000, until: .max)
+        buckets.limit(["h", "h:81"])
+        #expect(first.bytesPerSecond == 1000)
+        buckets.limit([])
+        // What came too late is taken back with the next look.
+        port.lend(bytesPerSecond: 1000, until: .max)
+        buckets.limit([])
+        #expect(first.isUnlimited && port.isUnlimited && buckets.limited.isEmpty)
+    }
+
     @Test("transfers get the rate and no more, shared evenly", arguments: [1, 8])
     func rate(_ count: Int) async throws {
         defer { server.stop() }
@@ -86,6 +110,89 @@ struct LimitTests {
         // Nobody is left in the line, where others would wait behind them.
         try await eventually { await engine.count == 0 }
         #expect(!shared.hasWaiting)
+    }
+
+    @Test("transfers that their own limits hold say nothing of a shared one, and leave it to those that want it")
+    func held() async throws {
+        defer { server.stop() }
+        let engine = localEngine()
+        let path = WritePath(blocks: 2)
+        let shared = TokenBucket(bytesPerSecond: 2_000_000)
+        func begin(_ limits: [TokenBucket]) async throws -> Transfer {
+            var request = localRequest(server.url)
+            request.limits = limits
+            let transfer = try await engine.start(request)
+            Task { try await transfer.receive(into: OutputFile(descriptor: temporaryDescriptor(), path: path)) }
+            return transfer
+        }
+        var transfers: [Transfer] = []
+        for _ in 0..<30 { transfers.append(try await begin([shared, TokenBucket(bytesPerSecond: 5_000)])) }
+        // Each has had its first bytes, and waits.
+        try await eventually { transfers.allSatisfy { $0.progress.received > 0 } }
+        try await eventually("the shared limit to have enough") { !shared.use().wasShort }
+        let start = ContinuousClock.now
+        let eager = try await begin([shared])
+        try await eventually("the bytes to arrive") { eager.progress.received >= 3_000_000 }
+        let elapsed = Double((ContinuousClock.now - start).milliseconds) / 1000
+        #expect(Double(eager.progress.received) / elapsed > 1_200_000)
+        #expect(shared.use().wasShort)
+        for transfer in transfers + [eager] { transfer.cancel() }
+        try await eventually { await engine.count == 0 }
+        #expect(!shared.hasWaiting)
+    }
+
+    @Test("servers run ahead of a limit by a part of a second, and not by all that sockets could hold") func runAhead()
+        async throws
+    {
+        defer { server.stop() }
+        let engine = localEngine()
+        let path = WritePath(blocks: 4)
+        let rate: Int64 = 20_000_000
+        let shared = TokenBucket(bytesPerSecond: rate)
+        var transfers: [Transfer] = []
+        for _ in 0..<10 {
+            var request = localRequest(server.url)
+            request.limits = [shared]
+            let transfer = try await engine.start(request)
+            Task { try await transfer.receive(into: OutputFile(descriptor: temporaryDescriptor(), path: path)) }
+            transfers.append(transfer)
+            try await eventually { transfer.progress.received > rate / 20 }
+        }
+        let unread = try Self.unread(from: server.port)
+        #expect(unread.count == transfers.count)
+        #expect(unread.reduce(0, +) < Int(rate) / 4, "\(unread)")
+        for transfer in transfers { transfer.cancel() }
+        try await eventually { await engine.count == 0 }
+    }
+
+    @Test("a receive buffer grows while it is smaller than what three round trips need")
+    func buffer() {
+        var runAhead = RunAhead()
+        let second: UInt64 = 1_000_000_000
+        // Bytes of the buffer, bytes of the body, and seconds of a round trip, once a second.
+        let holds = [
+            (131_072, 0, 0.1), (131_072, 1_000_000, 0.1), (800_000, 2_000_000, 0.1), (800_000, 3_000_000, 0.2),
+        ].enumerated().map {
+            runAhead.hold(buffer: $1.0, taken: $1.1, at: UInt64($0) * second, roundTrip: $1.2)
+        }
+        #expect(holds == [true, false, true, false])
+        let ends = [runAhead.end(), runAhead.hold(buffer: 131_072, taken: 0, at: 0, roundTrip: 0), runAhead.end()]
+        #expect(ends == [nil, true, false])
+    }
+
+    /// Bytes that wait in each socket that is connected to a port of this machine, as proc(5) tells.
+    private static func unread(from port: Int) throws -> [Int] {
+        let file = try #require(FileHandle(forReadingAtPath: "/proc/self/net/tcp"))
+        // It comes in pieces of a page.
+        var table = Data()
+        while let piece = try file.read(upToCount: 1 << 20), !piece.isEmpty { table += piece }
+        return String(decoding: table, as: UTF8.self).split(separator: "\n").dropFirst().compactMap { line in
+            let fields = line.split(separator: " ")
+            guard fields.count > 4, let remote = fields[2].split(separator: ":").last, Int(remote, radix: 16) == port,
+                fields[3] == "01", let waiting = fields[4].split(separator: ":").last
+            else { return nil }
+            return Int(waiting, radix: 16)
+        }
     }
 
     @Test("waiting for a limit is no stall")

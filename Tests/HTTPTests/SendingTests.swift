@@ -231,6 +231,31 @@ struct SendingTests {
         }
     }
 
+    @Test("a server that ends its side without a response, and takes nothing more, is not waited for")
+    func leftUnanswered() async throws {
+        let done = Latch()
+        let server = RawServer { connection in
+            _ = connection.readRequest()
+            _ = connection.peek(1000)
+            connection.endSending()
+            done.wait()
+        }
+        defer {
+            done.open()
+            server.stop()
+        }
+        let bytes = FileBytes(seed: 5, count: 30 << 20).all
+        let body = FedBody(bytes, length: Int64(bytes.count))
+        let (request, progress) = request(server.url, body)
+        // Its limit for silence is a minute.
+        let begun = ContinuousClock.now
+        let error = await failure(request)
+        #expect(error?.code == .incomplete && error?.message == "the server closed the connection without a response")
+        #expect(ContinuousClock.now - begun < .seconds(20))
+        #expect(progress.hasBegun && progress.sent < bytes.count)
+        try await eventually("the source to be ended") { body.ends == body.sources }
+    }
+
     @Test("a kept connection that is dead makes the body begin anew, but not one that is to be sent once")
     func dead() async throws {
         let server = RawServer { connection in

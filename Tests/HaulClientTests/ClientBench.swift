@@ -17,6 +17,7 @@ struct ClientBench {
             guard !request.path.hasPrefix("/missing") else {
                 return OriginReply(404)
             }
+            if request.path.hasPrefix("/ok") { return OriginReply(body: Array("ok".utf8)) }
             var reply = OriginReply.file(Self.bytes, to: request)
             let start = request.range(of: Self.bytes.count)?.lowerBound ?? 0
             if request.path.hasPrefix("/held") { reply.hold = (max(0, 600_000 - start), gate) }

@@ -11,7 +11,7 @@ import Testing
         let page = try String(contentsOf: catalogue, encoding: .utf8)
         let own = try String(contentsOf: URL(filePath: #filePath), encoding: .utf8)
         let steps = page.split(separator: "```swift step\n").dropFirst()
-        #expect(steps.count == 7)
+        #expect(steps.count == 8)
         for step in steps {
             let code = step[..<(try #require(step.firstRange(of: "```"))).lowerBound]
             #expect(own.contains(code), "\(code)")
@@ -33,6 +33,11 @@ import Testing
         #expect(try await queue.push(film).result(timeout: .seconds(30)).error == .checksumMismatch)
         let billed = try await queue.push(bill(bench.origin.url("/missing"), film: 7))
         #expect(try await answer(to: billed)?.hasPrefix("404 ") == true)
+        try FileManager.default.createDirectory(atPath: bench.root.file("in"), withIntermediateDirectories: true)
+        for name in ["in/x", "in/y"] { try Data("bytes".utf8).write(to: URL(filePath: bench.root.file(name))) }
+        let sent = try await queue.push(send("in/x", to: bench.origin.url("/ok/"))).result(timeout: .seconds(30))
+        #expect(sent.state == .completed && sent.kind == .upload && sent.bytes == 5)
+        #expect(try await sendAll(["in/x", "in/y"], to: bench.origin.url("/missing/"), on: queue) == ["in/x", "in/y"])
         await queue.close()
         worker.kill(SIGTERM)
         _ = try await worker.wait()
@@ -71,6 +76,18 @@ func answer(to handle: JobHandle) async throws -> String? {
     let result = try await handle.result(timeout: .seconds(60))
     guard let response = result.response else { return nil }
     return "\(response.status) \(response["Content-Type"] ?? ""): \(String(decoding: response.body, as: UTF8.self))"
+}
+
+func send(_ file: String, to url: String) -> Job {
+    var job = Job.upload(file, to: url)
+    job.upload.contentDigest = .sha256
+    return job
+}
+
+func sendAll(_ files: [String], to url: String, on queue: HaulQueue) async throws -> [String] {
+    let job = Job.upload(each: files.map { Job.Upload.File($0) }, to: url, id: "send-all")
+    let result = try await queue.push(job).result(timeout: .seconds(60))
+    return result.files.filter { $0.error != nil }.map(\.file)
 }
 
 func push(_ urls: [String], for customer: Int, on queue: HaulQueue) async throws -> [JobHandle] {

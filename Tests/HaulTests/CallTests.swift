@@ -92,13 +92,27 @@ import Testing
             let fresh = try await bench.haul("call", "--fresh-for", "100", origin.url("/fresh"))
             #expect(fresh.out == "n1" && fresh.status == 0)
         }
-        #expect(try await bench.haul("cache", "size", "--url", "*/fresh").out == "1 response, 2 B\n")
+        #expect(
+            try await bench.haul("cache", "size", "--url", "*/fresh").out.hasPrefix("1 response, 2 B\nthe queue keeps ")
+        )
         let list = try await bench.haul("cache", "list", "--json", "--url", "*/fresh", "--method", "get")
         let id =
             try #require(try JSONSerialization.jsonObject(with: Data(list.out.utf8)) as? [String: Any])["id"] as? String
         #expect(try await bench.haul("cache", "show", try #require(id)).out == "n1")
-        #expect(try await bench.haul("cache", "size", "--older", "1h").out == "0 responses, 0 B\n")
+        #expect(try await bench.haul("cache", "size", "--older", "1h").out.hasPrefix("0 responses, 0 B\n"))
         #expect(try await bench.haul("cache", "clear", "--url", "*/fresh").out == "1 cleared\n")
+        // What does not fit into the queue's setting is dropped, and said to be.
+        #expect(try await bench.haul("queue", "set", "max_responses_bytes", "0").status == 0)
+        // The oldest go first, some with each call.
+        try await eventually("older responses to go") {
+            try await bench.haul("cache", "size").out.hasPrefix("0 responses")
+        }
+        let dropped = try await bench.haul("call", "--id", "dropped", origin.url("/a"))
+        #expect(dropped.status == 0 && dropped.out.isEmpty && dropped.err.contains("the response was dropped"))
+        let shown = try await bench.haul("cache", "show", "dropped")
+        #expect(shown.status == 1 && shown.err.contains("max_responses_bytes"))
+        #expect(try await bench.haul("show", "dropped").out.contains("HTTP 200 to GET; the response was dropped"))
+        #expect(try await bench.haul("queue", "unset", "max_responses_bytes").status == 0)
         try await eventually("it to be cleared") {
             try await bench.haul("cache", "list", "--json", "--url", "*/fresh").out.isEmpty
         }

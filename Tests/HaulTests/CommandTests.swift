@@ -47,6 +47,10 @@ struct CommandBench {
             (["stats", "--redis", "http://h"], "redis://"),
             (["queue", "set", "default.retrys", "1"], "Did you mean default.retries?"),
             (["queue", "set", "default.retries", "many"], "must be a whole number from 0 to 1000"),
+            (["queue", "set", "starts", "10/d"], "like 10, \"10/s\""),
+            (["queue", "set", "rate", "0"], "bytes per second, 1 or more"),
+            (["queue", "set", "limits.h", #"{"rate":0}"#], "rate one of bytes per second"),
+            (["queue", "set", "limits.h", #"{"starts":"often"}"#], "starts must be jobs per second"),
             (["queue", "set", "limits.h", "4"], "connections"), (["queue", "set", "limits.H", "{}"], "lower case"),
             (["queue", "set", "base", "films/"], "absolute"), (["queue", "unset", "default.url"], "no default"),
             (["queue", "limit", "-1"], "Missing"), (["queue", "limit", "many"], "a whole number"),
@@ -93,16 +97,21 @@ struct CommandBench {
         #expect(try await bench.haul("queue", "set", "default.headers", #"{"X-A":"b"}"#).status == 0)
         #expect(try await bench.haul("queue", "set", "base", "https://h/films/").status == 0)
         #expect(try await bench.haul("queue", "set", "keep_failed", "7200").status == 0)
-        #expect(try await bench.haul("queue", "set", "limits.h:81", #"{"connections":4}"#).status == 0)
+        #expect(
+            try await bench.haul("queue", "set", "limits.h:81", #"{"connections":4,"rate":9,"starts":"10/s"}"#).status
+                == 0)
+        #expect(try await bench.haul("queue", "set", "starts", "30/min").status == 0)
         #expect(
             try await bench.haul("queue", "show", "--json").out
-                == #"{"base":"https://h/films/","default.headers":{"X-A":"b"},"default.if_exists":"rename","keep_failed":7200,"limits.h:81":{"connections":4}}"#
+                == #"{"base":"https://h/films/","default.headers":{"X-A":"b"},"default.if_exists":"rename","keep_failed":7200,"limits.h:81":{"connections":4,"rate":9,"starts":"10/s"},"starts":"30/min"}"#
                 + "\n")
         #expect(try await bench.server.cli("HGET", "haul:{default}:defaults", "if_exists") == "\"rename\"")
         _ = try await bench.server.cli("HSET", "haul:{default}:defaults", "retries", "many")
         #expect(try await bench.haul("queue", "show").out.contains(#/default.retries +many +has no effect/#))
         #expect(try await bench.haul("check").out.contains("retries must be a whole number"))
-        for name in ["default.if_exists", "default.headers", "default.retries", "base", "keep_failed", "limits.h:81"] {
+        for name in [
+            "default.if_exists", "default.headers", "default.retries", "base", "keep_failed", "limits.h:81", "starts",
+        ] {
             #expect(try await bench.haul("queue", "unset", name).status == 0)
         }
         #expect(try await bench.haul("queue", "show", "--json").out == "{}\n")

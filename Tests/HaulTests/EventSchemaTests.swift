@@ -49,7 +49,7 @@ import Testing
         for sample in try Self.samples() {
             let members = try JSON(sample).members ?? []
             for member in members
-            where !["worker", "meta", "total", "fraction", "eta", "checksum", "etag", "received"]
+            where !["worker", "meta", "total", "fraction", "eta", "checksum", "etag", "received", "files"]
                 .contains(member.name)
             {
                 texts.append(Self.object(members.filter { $0.name != member.name }.map { ($0.name, $0.raw) }))
@@ -140,8 +140,18 @@ private struct EventRun {
         try await push("default", element("held", "/held", #","checksum":"sha256:\#(bytes.sha256)","colour":1"#))
         try await push("default", element("changing", "/changing"))
         try await push("default", element("missing", "/missing"))
-        try await push("default", #"{"id":"call","kind":"request","url":"\#(origin.url("/api"))","meta":1}"#)
+        try await push(
+            "default",
+            #"{"id":"call","kind":"request","url":"\#(origin.url("/api"))","meta":1,"batch":{"name":"b","size":1}}"#)
         try await push("default", #"{"id":"post","kind":"request","url":"\#(origin.url("/api"))","json":[]}"#)
+        for name in ["a.bin", "b.bin"] {
+            try Data("bytes".utf8).write(to: URL(filePath: root.file(name)))
+        }
+        for (id, method) in [("sent", "PUT"), ("refused", "POST")] {
+            let files = #""files":[{"file":"a.bin"},{"file":"b.bin"}],"each":true,"method":"\#(method)""#
+            try await push(
+                "default", #"{"id":"\#(id)","kind":"upload","url":"\#(origin.url("/api"))",\#(files)}"#)
+        }
         try await push("default", element("cancelled", "/held/c"))
         // How long it still takes is told only once a speed is known.
         try await push("default", element("slow", "/slow", #","limit_rate":400000"#))
@@ -169,6 +179,8 @@ private struct EventRun {
         try await wait("slow", for: "completed")
         try await wait("call", for: "completed")
         try await wait("post", for: "failed")
+        try await wait("sent", for: "completed")
+        try await wait("refused", for: "failed")
         gate.open()
         changed.open()
         // A host that complains is asked for no more than it has borne, so this one comes late.

@@ -40,6 +40,31 @@ import Testing
         #expect(await other.read(item.key) == nil)
     }
 
+    @Test("a lock ends with its last reference, though a child that is being started shares its descriptor")
+    func inherited() async throws {
+        let journal = try Journal(in: place.path)
+        let path = place.file("lock")
+        var held: [Int32] = []
+        do {
+            let lock = try #require(await journal.lock(item.key))
+            // What a fork gives a child until its exec: the same open file, by another descriptor.
+            held = Self.descriptors(of: path).map { dup($0) }
+            #expect(held.count == 1)
+            #expect(await journal.lock(item.key) == nil)
+            withExtendedLifetime(lock) {}
+        }
+        defer { held.forEach { close($0) } }
+        // The thread that made the lock may hold it for a moment more.
+        try await eventually("the lock to be free") { await journal.lock(item.key) != nil }
+    }
+
+    private static func descriptors(of path: String) -> [Int32] {
+        let all = "/proc/self/fd"
+        return ((try? FileManager.default.contentsOfDirectory(atPath: all)) ?? []).filter {
+            (try? FileManager.default.destinationOfSymbolicLink(atPath: "\(all)/\($0)")) == path
+        }.compactMap { Int32($0) }
+    }
+
     @Test("a record that was cut off counts for nothing, and spoils neither the one before it nor the next one")
     func torn() async throws {
         await (try Journal(in: place.path)).write(record(run: "one"), isDurable: false)

@@ -1,5 +1,6 @@
 import Foundation
 import Glibc
+import HaulClient
 import HaulTestSupport
 import Testing
 
@@ -34,9 +35,9 @@ import Testing
 
     private static let repository = URL(filePath: #filePath).appending(path: "../../..").standardized
 
-    private static func source(_ program: Program) throws -> String {
+    private static func source(_ program: Program, _ length: String = "program") throws -> String {
         let text = try String(contentsOf: repository.appending(path: "docs/producers.md"), encoding: .utf8)
-        let beginning = try #require(text.firstRange(of: "```\(program.rawValue) program\n"))
+        let beginning = try #require(text.firstRange(of: "```\(program.rawValue) \(length)\n"))
         let rest = text[beginning.upperBound...]
         return String(rest[..<(try #require(rest.firstRange(of: "\n```"))).lowerBound]) + "\n"
     }
@@ -110,6 +111,46 @@ import Testing
         worker.kill(SIGTERM)
         _ = try await worker.wait(within: .seconds(30))
     }
+
+    @Test(
+        "a short program sends a request and an upload, and tells what the server answered",
+        .timeLimit(.minutes(3)), arguments: Program.allCases)
+    func short(_ program: Program) async throws {
+        let bench = try await ProducerBench(program, try Self.source(program, "short"))
+        try Data("the film".utf8).write(to: URL(filePath: bench.root.file("film.bin")))
+        let worker = try bench.worker()
+        let url = bench.origin.url("/orders")
+        let told: String
+        if program == .swift {
+            let own = try String(contentsOf: URL(filePath: #filePath), encoding: .utf8)
+            #expect(own.contains(try Self.source(.swift, "short")))
+            let queue = try HaulQueue(redis: bench.server.url)
+            try await orderAndSend("film.bin", to: url, on: queue)
+            told = try await queue.status(of: ["order-7", "send-7"]).map {
+                "\($0.id): \($0.state) \($0.response?.status ?? 0) "
+                    + "\(String(decoding: $0.response?.body ?? [], as: UTF8.self))\n"
+            }.joined()
+            await queue.close()
+        } else {
+            let run = try bench.start(url, "film.bin")
+            #expect(try await run.wait(within: .seconds(60)) == 0, "\(run.standardError)")
+            // Python writes a blank there.
+            told = run.standardOutput.replacing(#""film": 7"#, with: #""film":7"#)
+        }
+        #expect(told == "order-7: completed 201 got {\"film\":7}\nsend-7: completed 200 got the film\n")
+        worker.kill(SIGTERM)
+        _ = try await worker.wait(within: .seconds(30))
+    }
+}
+
+func orderAndSend(_ file: String, to url: String, on queue: HaulQueue) async throws {
+    var order = Job.request("POST", url, id: "order-7")
+    order.request.json = #"{"film":7}"#
+    for job in [order, Job.upload(file, to: url, id: "send-7")] {
+        let result = try await queue.push(job).result(timeout: .seconds(60))
+        let body = String(decoding: result.response?.body ?? [], as: UTF8.self)
+        print("\(result.id): \(result.state) \(result.response?.status ?? 0) \(body)")
+    }
 }
 
 /// A Redis with a port, since not every client knows unix sockets, an origin, and one program.
@@ -128,6 +169,10 @@ private struct ProducerBench {
         let bytes = FileBytes(seed: 61, count: 400_000)
         origin = try OriginServer { [gate] request in
             if request.path == "/missing" { return OriginReply(404) }
+            if request.path == "/orders" {
+                let body = request.body.bytes
+                return OriginReply(request.method == "POST" ? 201 : 200, body: Array("got ".utf8) + body)
+            }
             var reply = OriginReply.file(bytes, to: request)
             if request.path == "/held" {
                 reply.pace = 20_000

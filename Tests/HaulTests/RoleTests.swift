@@ -14,6 +14,8 @@ import Testing
                 "stats", "stats --history", "list", "list --state running", "list --state failed --json", "show done",
                 "workers",
                 "watch done", "top --once", "list --by host --state completed", "list --sort size",
+                "cache list", "cache size",
+                "batches", "batches b",
             ]
         ),
         (
@@ -23,8 +25,11 @@ import Testing
                 "cancel --all --yes", "retry --all", "remove done --files", "remove --all --yes", "top --once",
                 "queue pause", "queue resume", "queue set default.retries 3", "queue unset default.retries",
                 "queue show",
-                "queue set limits.h {\"connections\":4}", "queue unset limits.h",
+                "queue set limits.h {\"connections\":4,\"starts\":\"10/s\"}", "queue unset limits.h",
+                "queue set starts 10/s",
                 "queue limit 3", "queue limit none", "stats", "stats --history", "show done", "workers", "watch done",
+                "cache size", "cache clear --older 9d",
+                "batches", "cancel --batch c --yes",
             ]
         ),
         ("inspector", ["check --repair", "check", "queues"]),
@@ -43,7 +48,10 @@ import Testing
         for (id, path) in [("done", "/a"), ("missing", "/missing")] {
             _ = try await roles.cli(
                 "producer",
-                ["LPUSH", Roles.prefix + "jobs", #"{"url":"\#(origin.url(path))","id":"\#(id)","reply_to":"me"}"#])
+                [
+                    "LPUSH", Roles.prefix + "jobs",
+                    #"{"url":"\#(origin.url(path))","id":"\#(id)","reply_to":"me","batch":"b"}"#,
+                ])
         }
         _ = try await roles.cli("producer", ["LPUSH", Roles.prefix + "jobs", "nonsense"])
         for (id, state) in [("done", "completed"), ("missing", "failed")] {
@@ -71,6 +79,7 @@ import Testing
             ["HSET", key("spec:alone"), "spec", #"{"url":"http://h/x"}"#],
             ["ZADD", key("leases"), "99999999999999", "alone"],
             ["LPUSH", key("held:gone"), #"{"url":"http://h/held","id":"held"}"#], ["LPUSH", key("reply:old"), "{}"],
+            ["HSET", key("response_bytes"), "in all", "5"],
         ] {
             try await roles.admin.send(Command(arguments: command))
         }
@@ -111,7 +120,7 @@ import Testing
                 ["GET", key("tick")], ["HGET", key("job:done"), "seq"], ["HMGET", key("job:done"), "state", "error"],
                 ["HLEN", key("offsets:done")], ["HGETALL", key("offsets:done")], ["EXISTS", key("offsets:done")],
                 ["ZCOUNT", key("failed"), "0", "+inf"], ["ZRANGE", key("workers"), "0", "-1", "WITHSCORES"],
-                ["INFO", "memory"], ["PING"], ["HGETALL", key("totals")],
+                ["INFO", "memory"], ["PING"], ["HGETALL", key("totals")], ["HGETALL", key("members:b")],
             ] {
                 #expect(try await !roles.cli(role, command).contains("NOPERM"), "\(role): \(command)")
             }
@@ -154,6 +163,8 @@ import Testing
             try await roles.admin.send(Command("PUBSUB", "NUMPAT")).int == 1
         }
         listener.cancel()
+        #expect(try await queue.batch("b").status()?.completed == 1)
+        try await queue.batch("b").pause()
         try await queue.pause([handle.id])
         await queue.close()
     }
@@ -174,8 +185,9 @@ import Testing
         let queue = "/api/queues/default"
         var paths = JobState.allCases.map { "/jobs?state=\($0.rawValue)" }
         paths += [
-            "/jobs?state=queued&q=waiting", "", "/history", "/workers", "/rejected", "/jobs/done",
-            "/jobs/missing/pushed", "/jobs/done/wait",
+            "/jobs?state=queued&q=waiting", "", "/history", "/workers", "/settings", "/rejected", "/jobs/done",
+            "/jobs/missing/pushed", "/jobs/done/wait", "/jobs/missing?line=true", "/batches", "/batches/b",
+            "/jobs?state=completed&batch=b",
         ]
         for path in paths {
             let answer = try await ask(queue + path)
@@ -186,8 +198,13 @@ import Testing
         #expect(try await ask("/metrics").contains("haul_queue_events_total{queue=\"default\",event=\"completed\"}"))
         let body = "-d"
         #expect(try await ask(queue + "/jobs", body, #"{"url":"http://h/by-page"}"#).contains("pushed"))
-        #expect(try await ask(queue + "/control", body, #"{"action":"pause","ids":["waiting"]}"#).contains("requested"))
-        for settings in [#"{"paused":true,"max_running":3}"#, #"{"paused":false,"max_running":null}"#] {
+        for request in [#"{"action":"pause","ids":["waiting"]}"#, #"{"action":"pause","batch":"b"}"#] {
+            #expect(try await ask(queue + "/control", body, request).contains("requested"), "\(request)")
+        }
+        for settings in [
+            #"{"paused":true,"defaults":{"retries":3},"limits":{"h":{"connections":3}}}"#,
+            #"{"paused":false,"defaults":{"retries":null},"limits":{"h":null}}"#,
+        ] {
             #expect(try await ask(queue + "/settings", "-X", "PATCH", body, settings).contains("paused"))
         }
         for path in ["/events", "/events?id=done"] {

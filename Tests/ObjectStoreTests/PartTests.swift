@@ -105,6 +105,27 @@ import Testing
         }
     }
 
+    @Test("a journal adopts the whole parts that a store lists, and forgets those that it does not") func adoption() {
+        var journal = PartsJournal(total: 20 << 20)
+        journal.upload = "u"
+        journal.parts = [1: PartMark(etag: "a"), 2: PartMark(etag: "b")]
+        journal.tails = [
+            PartsJournal.Tail(part: 3, name: "t", bytes: ByteIntervals([16 << 20..<17 << 20]), md5: "m")
+        ]
+        var (changed, lost, found) = (journal, journal, journal)
+        let part: (Int, String, Int64) -> ListedPart = { ListedPart(number: $0, etag: $1, size: $2 << 20) }
+        #expect(changed.adopt([part(1, "a", 8), part(2, "x", 8), part(2, "b", 8)]) == [1: "a", 2: "b"])
+        #expect(changed == journal)
+        #expect(lost.adopt([part(2, "b", 8)]) == [2: "b"])
+        #expect(lost.offsets.intervals == [8 << 20..<17 << 20] && lost.tails == journal.tails)
+        for wrong in [part(1, "x", 8), part(1, "a", 7), part(3, "c", 3), part(4, "d", 8), part(0, "e", 8)] {
+            var other = journal
+            #expect(other.adopt([part(2, "b", 8), wrong]) == nil)
+        }
+        #expect(found.adopt([part(1, "a", 8), part(2, "b", 8), part(3, "c", 4)]) == [1: "a", 2: "b", 3: "c"])
+        #expect(found.offsets.intervals == [0..<20 << 20] && found.tails.isEmpty)
+    }
+
     @Test("a mark tells each change of an ETag") func marks() {
         let marks = Set((0..<1000).map { PartMark(etag: "etag\($0)") })
         #expect(marks.count == 1000 && marks.allSatisfy { PartMark($0.description) == $0 })

@@ -1,10 +1,10 @@
 package import HaulHTTP
 
-/// Gives bytes to a sink in pieces of at most 16 KiB, as libcurl does, and waits when it has no memory for them.
-package func feed(_ bytes: [UInt8], to sink: any BodySink) async throws {
+/// Gives bytes to a sink in pieces of at most 16 KiB, as libcurl does, and waits at most for `patience` when it has no memory for them.
+package func feed(_ bytes: [UInt8], to sink: any BodySink, patience: Duration = .seconds(20)) async throws {
     for start in stride(from: 0, to: bytes.count, by: 16_000) {
         let piece = bytes[start..<min(start + 16_000, bytes.count)]
-        try await eventually("room in the sink") {
+        try await eventually("room in the sink", within: patience) {
             switch piece.withUnsafeBytes({ sink.append($0.baseAddress!, $0.count) }) {
             case .taken: return true
             case .wait: return false

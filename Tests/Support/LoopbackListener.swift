@@ -10,10 +10,11 @@ package final class LoopbackListener: Sendable {
     /// is for the next listener of the same number, another test's.
     private let descriptor: Mutex<Int32?>
 
-    package init(_ family: LoopbackSocket.Family = .v4) throws {
-        let listener = try LoopbackSocket.listen(family)
+    /// - Parameter port: 0 for a free one; another one may have been an earlier listener's.
+    package init(_ family: LoopbackSocket.Family = .v4, port: Int = 0) throws {
+        let listener = try LoopbackSocket.listen(family, port: port)
         descriptor = Mutex(listener.descriptor)
-        port = listener.port
+        self.port = listener.port
     }
 
     /// Hands over each connection, which is the handler's to close. To be called once.

@@ -11,9 +11,12 @@ package enum LoopbackSocket {
         return true
     }()
 
-    /// A free port of 127.0.0.1 or ::1 that nobody listens on.
-    package static func bind(_ family: Family = .v4) throws -> (descriptor: Int32, port: Int) {
-        try open(family) { descriptor, address, size in
+    /// A port of 127.0.0.1 or ::1 that nobody listens on; 0: any that is free.
+    package static func bind(_ family: Family = .v4, port: Int = 0) throws -> (descriptor: Int32, port: Int) {
+        try open(family, port: port) { descriptor, address, size in
+            // Connections of an earlier listener may not be over for the kernel.
+            var yes: Int32 = 1
+            if port > 0 { setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &yes, 4) }
             guard Glibc.bind(descriptor, address, size) == 0 else { return nil }
             var bound = sockaddr_in6()
             var length = socklen_t(MemoryLayout<sockaddr_in6>.size)
@@ -26,8 +29,8 @@ package enum LoopbackSocket {
     }
 
     /// A TCP listener on such a port.
-    package static func listen(_ family: Family = .v4) throws -> (descriptor: Int32, port: Int) {
-        let bound = try bind(family)
+    package static func listen(_ family: Family = .v4, port: Int = 0) throws -> (descriptor: Int32, port: Int) {
+        let bound = try bind(family, port: port)
         Glibc.listen(bound.descriptor, 512)
         return bound
     }

@@ -64,6 +64,19 @@ package final class ObjectServer: Sendable {
 
     deinit { process.kill(SIGTERM) }
 
+    /// An object of the bucket; nil if it is not there.
+    package func object(_ key: String) async throws -> [UInt8]? {
+        let directory = TemporaryDirectory()
+        let curl = try ChildProcess(
+            "curl",
+            [
+                "-sSf", "--aws-sigv4", "aws:amz:us-east-1:s3", "-u", "testkey:testsecret", "-H",
+                "x-amz-content-sha256: UNSIGNED-PAYLOAD", "-o", directory.file("object"),
+                "\(endpoint)/\(bucket)/\(key)",
+            ])
+        return try await curl.wait() == 0 ? directory.contents("object") : nil
+    }
+
     /// Kills the gateway; it is there again after `release`.
     package func killGateway() throws {
         _ = FileManager.default.createFile(atPath: directory.file("hold"), contents: nil)

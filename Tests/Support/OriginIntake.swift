@@ -12,6 +12,9 @@ package struct OriginIntake: Sendable {
     /// Interim responses that are sent before anything is read.
     package var preamble = ""
 
+    /// Told of each piece when it comes; an empty one is the connection's end.
+    package var taken: (@Sendable ([UInt8]) -> Void)?
+
     package init() {}
 }
 
@@ -48,6 +51,7 @@ package struct OriginBody: Sendable {
             let bytes = client.receive(upTo: Int(room))
             body.append(bytes)
             arrived(bytes.count)
+            intake.taken?(bytes)
             return !bytes.isEmpty
         }
         func line() -> String? {

@@ -24,12 +24,12 @@ package final class OriginServer: Sendable {
     /// With `certificates` it speaks https, as 127.0.0.1 or ::1, and may ask clients for theirs.
     /// `intake` says how the body of a request is read, of which the head is known.
     package init(
-        _ family: LoopbackSocket.Family = .v4, certificates: Certificates? = nil, asksBack: Bool = false,
+        _ family: LoopbackSocket.Family = .v4, port: Int = 0, certificates: Certificates? = nil, asksBack: Bool = false,
         intake: @escaping @Sendable (OriginRequest) -> OriginIntake = { _ in OriginIntake() },
         _ handler: @escaping @Sendable (OriginRequest) -> OriginReply
     ) throws {
         (self.handler, self.intake) = (handler, intake)
-        listener = try LoopbackListener(family)
+        listener = try LoopbackListener(family, port: port)
         base = "\(certificates == nil ? "http" : "https")://\(family == .v4 ? "127.0.0.1" : "[::1]"):\(listener.port)"
         let tls = certificates.map { ServerTLS($0, asksBack: asksBack) }
         listener.start(name: "origin") { [weak self] client in
@@ -66,9 +66,23 @@ package final class OriginServer: Sendable {
     /// Bytes of bodies that came for a path.
     package func bytesReceived(_ path: String) -> Int64 { state.withLock { $0.arrivedBytes[path] ?? 0 } }
 
+    /// Takes no more connections, and resets those that there are.
+    package func stop() {
+        listener.stop()
+        cutConnections(byReset: true)
+    }
+
     /// Ends every connection where it is.
-    package func cutConnections() {
-        state.withLock { for client in $0.clients { shutdown(client, Int32(SHUT_RDWR)) } }
+    ///
+    /// - Parameter byReset: As the kernel of a process does that was killed: also who only sends hears of it.
+    package func cutConnections(byReset: Bool = false) {
+        state.withLock { state in
+            for client in state.clients {
+                var linger = linger(l_onoff: byReset ? 1 : 0, l_linger: 0)
+                setsockopt(client, SOL_SOCKET, SO_LINGER, &linger, socklen_t(MemoryLayout<Glibc.linger>.size))
+                shutdown(client, Int32(SHUT_RDWR))
+            }
+        }
     }
 
     // MARK: One connection

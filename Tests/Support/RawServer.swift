@@ -124,6 +124,9 @@ package final class RawConnection: Sendable {
         while read(socket, &buffer, buffer.count) > 0 {}
     }
 
+    /// Sends nothing more: the client sees the end, and may go on sending.
+    package func endSending() { shutdown(socket, Int32(SHUT_WR)) }
+
     package func close() {
         let descriptor = descriptor.exchange(-1, ordering: .relaxed)
         if descriptor >= 0 { Glibc.close(descriptor) }

@@ -19,6 +19,7 @@ package struct StoreConformance: Sendable {
         case changedFileIsNotHeld = "a finished file that was changed is not taken for the job's"
         case discardLeavesNothing = "a partial file that is discarded leaves nothing"
         case leftoverIsFoundAndRemoved = "a partial file that nobody wants is found, and removed unless it was changed"
+        case fileIsSentAsItWas = "a file that is sent is read in any order, as it was when it was opened, or not at all"
         case otherFileIsNotDeleted = "only the file that was stored is deleted"
     }
 
@@ -49,6 +50,7 @@ package struct StoreConformance: Sendable {
         case .changedFileIsNotHeld: try await changedFile()
         case .discardLeavesNothing: try await discarded()
         case .leftoverIsFoundAndRemoved: try await leftover()
+        case .fileIsSentAsItWas: try await sent()
         case .otherFileIsNotDeleted: try await deleted()
         }
     }
@@ -168,9 +170,9 @@ package struct StoreConformance: Sendable {
 
     private func changedFile() async throws {
         let file = try await finished()
-        #expect(await store.holds(file, for: request(run: 2, completed: file), fencing: false))
+        #expect(await store.held(file, for: request(run: 2, completed: file), fencing: false) != nil)
         await write("a/b", Array("changed".utf8))
-        #expect(await !store.holds(file, for: request(run: 2, completed: file), fencing: false))
+        #expect(await store.held(file, for: request(run: 2, completed: file), fencing: false) == nil)
     }
 
     private func discarded() async throws {
@@ -191,6 +193,30 @@ package struct StoreConformance: Sendable {
         #expect(await store.leftovers(olderThan: 1000).isEmpty)
         #expect(await store.remove(found).count == 1)
         #expect(await !partial.exists())
+    }
+
+    private func sent() async throws {
+        #expect(store.givesFiles)
+        let missing = await thrown { () throws(TransferError) in try await store.source("a/none") }
+        #expect(missing?.code == .sourceMissing)
+        await write("a/b", bytes)
+        let file = try await store.source("a/b")
+        #expect(file.version.size == 300_000 && file.portion > 0)
+        for range in [0..<300_000, 299_999..<300_000, 100_000..<200_000] {
+            #expect(try await file.read(Int64(range.lowerBound)..<Int64(range.upperBound)) == Array(bytes[range]))
+        }
+        try await file.check()
+        // Another run, on another machine, finds the same version.
+        #expect(try await store.source("a/b").version == file.version)
+        for other in [testBytes(300_001), Array(bytes.reversed()), testBytes(10)] {
+            let before = try await store.source("a/b")
+            await write("a/b", other)
+            #expect(try await store.source("a/b").version != before.version)
+            let error = await thrown { () throws(TransferError) in try await before.check() }
+            #expect(error?.code == .sourceChanged)
+        }
+        let gone = await thrown { () throws(TransferError) in try await file.read(200_000..<300_000) }
+        #expect(gone?.code == .sourceChanged)
     }
 
     private func deleted() async throws {

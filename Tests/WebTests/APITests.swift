@@ -204,8 +204,86 @@ import Testing
         let set = await fixture.ask("PATCH", path, #"{"paused":true,"max_running":7}"#)
         #expect(set.status == 200 && set.text == #"{"paused":true,"max_running":7}"#)
         #expect(await fixture.ask("PATCH", path, #"{"paused":false,"max_running":null}"#).text == #"{"paused":false}"#)
-        for body in [#"{"max_running":-1}"#, #"{"paused":1}"#, "{}", #"{"color":1}"#] {
-            #expect(await fixture.ask("PATCH", path, body).status == 422)
+        let many = #"""
+            {"rate":1000,"starts":"30/min","keep_failed":3600,"base":"https://h/films/",
+             "defaults":{"retries":2,"headers":{"X-A":"b"}},
+             "limits":{"slow.example:8080":{"connections":3,"starts":"10/s","rate":5000}}}
+            """#
+        #expect(await fixture.ask("PATCH", path, many).status == 200)
+        #expect(
+            await fixture.get(path).text
+                == #"{"paused":false,"rate":1000,"starts":"30/min","keep_failed":3600,"base":"https://h/films/","defaults":"#
+                + #"{"headers":{"X-A":"b"},"retries":2},"limits":{"slow.example:8080":{"connections":3,"starts":"10/s","rate":5000}}}"#
+        )
+        let before = try await fixture.queue.configuration()
+        for (body, words) in [
+            (#"{"max_running":-1}"#, "max_running must be"), (#"{"paused":1}"#, "paused must be true or false"),
+            ("{}", "give a setting"), (#"{"color":1}"#, "color is no setting"),
+            (#"{"rate":0}"#, "rate must be"),
+            (#"{"starts":"often"}"#, "starts must be"), (#"{"rate":7,"keep_failed":1}"#, "keep_failed must be"),
+            (#"{"rate":7,"defaults":{"retries":-1}}"#, "defaults.retries must be"),
+            (#"{"defaults":{"url":"http://h/"}}"#, "url can have no default"),
+            (#"{"defaults":[]}"#, "must be an object"),
+            (#"{"base":"films/"}"#, "base must be"),
+            (#"{"limits":{"Slow":{"connections":3}}}"#, "no host in lower case"),
+            (#"{"limits":{"slow":{"connections":-1}}}"#, "limits of slow: must be"),
+            (#"{"limits":{"slow":{"starts":"often"}}}"#, "limits of slow: must be"),
+        ] {
+            let answer = await fixture.ask("PATCH", path, body)
+            #expect(answer.status == 422, "\(body)")
+            let message = answer.json?["message"]?.string ?? ""
+            #expect(message.contains(words) && message.hasSuffix("Nothing was set."), "\(body): \(message)")
+        }
+        let isSame = try await fixture.queue.configuration() == before
+        #expect(isSame)
+        let none =
+            #"{"rate":null,"starts":null,"keep_failed":null,"base":null,"defaults":{"retries":null,"headers":null},"limits":{"slow.example:8080":null}}"#
+        #expect(await fixture.ask("PATCH", path, none).text == #"{"paused":false}"#)
+        // What somebody has written by hand, and has no effect.
+        try await fixture.server.cli("HSET", "haul:{default}:settings", "rate", "x", "quiet:w", "1")
+        try await fixture.server.cli("HSET", "haul:{default}:defaults", "retries", "x")
+        try await fixture.server.cli("HSET", "haul:{default}:limits", "h", "x")
+        try await eventually("what is read to be new") {
+            await fixture.get(path).text == #"{"paused":false,"ignored":["defaults.retries","limits.h","rate"]}"#
+        }
+    }
+
+    @Test("a viewer is not told what default header fields and queries hold, nor the secrets of a base")
+    func maskedDefaults() async throws {
+        let hash = PasswordHash(password: "p", cost: 4).text
+        let accounts = try Accounts("v viewer \(hash)\no operator \(hash)")
+        let fixture = try await WebFixture { $0.accounts = accounts }
+        let path = "/api/queues/default/settings"
+        let body = #"""
+            {"base":"http://me:planted@h/?planted","defaults":{"headers":{"X-Key":"planted"},"query":{"key":"planted"},"retries":2}}
+            """#
+        let operating = [(name: "authorization", value: "Basic bzpw")]
+        let viewer = [(name: "authorization", value: "Basic djpw")]
+        #expect(await fixture.ask("PATCH", path, body, fields: viewer).status == 403)
+        #expect(await fixture.ask("PATCH", path, body, fields: operating).status == 200)
+        let viewed = await fixture.ask("GET", path, fields: viewer)
+        #expect(viewed.status == 200 && !viewed.text.contains("planted"), "\(viewed.text)")
+        #expect(viewed.json?.at("defaults", "headers", "X-Key")?.string == "[masked]")
+        #expect(viewed.json?.at("defaults", "retries")?.integer == 2)
+        let whole = await fixture.ask("GET", path, fields: operating)
+        #expect(whole.json?.at("defaults", "headers", "X-Key")?.string == "planted")
+    }
+
+    @Test("the description of the API names every field of a job, every setting, and what is told of them")
+    func described() async throws {
+        let schemas = try #require(
+            try JSON(PageFiles.all.first { $0.name.hasSuffix("openapi.json") }!.bytes).at("components", "schemas"))
+        func names(_ schema: String) -> Set<String> {
+            Set((schemas.at(schema, "properties")?.members ?? []).map(\.name))
+        }
+        #expect(names("NewJob") == Set(JobField.all.map(\.name)).subtracting(["t"]))
+        #expect(
+            schemas.at("NewJob", "properties", "kind", "enum")?.array?.compactMap(\.string)
+                == Job.Kind.allCases.map(\.rawValue))
+        let settings = Set(QueueSetting.fixed.map(\.name) + ["base", "defaults", "limits"])
+        #expect(names("SettingsChange") == settings && names("Settings") == settings.union(["ignored"]))
+        for field in ["status", "headers", "body", "body_base64", "files", "response_dropped"] {
+            #expect(names("Job").contains(field), "\(field)")
         }
     }
 

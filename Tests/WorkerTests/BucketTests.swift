@@ -23,19 +23,6 @@ struct BucketTests {
         }
     }
 
-    private func object(_ path: String, _ server: ObjectServer, _ prefix: String) async throws -> [UInt8]? {
-        let directory = TemporaryDirectory()
-        let curl = try ChildProcess(
-            "curl",
-            [
-                "-sSf", "--aws-sigv4", "aws:amz:us-east-1:s3", "-u", "testkey:testsecret", "-H",
-                "x-amz-content-sha256: UNSIGNED-PAYLOAD", "-o", directory.file("object"),
-                "\(server.endpoint)/\(server.bucket)/\(prefix)/\(path)",
-            ])
-        _ = try await curl.wait()
-        return directory.contents("object")
-    }
-
     @Test(
         "a paused job goes on with another worker, to the byte, and nothing is fetched twice",
         arguments: ObjectServer.installed)
@@ -64,13 +51,13 @@ struct BucketTests {
         latch.open()
         let paused = try #require(try await fleet.queue.job("film"))
         #expect(paused.offsets.intervals == [0..<21 << 20])
-        #expect(try await object("films/film.bin", server, prefix) == nil)
+        #expect(try await server.object("\(prefix)/films/film.bin") == nil)
         try await fleet.withWorker("two", change) {
             try await fleet.queue.redis.send(Command("HSET", fleet.queue.keys.want, "film", "running"))
             try await fleet.wait("film", for: .completed)
         }
         #expect(origin.bytesSent("/film") <= file.count + 1 << 20)
-        #expect(try await object("films/film.bin", server, prefix) == file.all)
+        #expect(try await server.object("\(prefix)/films/film.bin") == file.all)
         let job = try #require(try await fleet.queue.job("film"))
         #expect(job["file"] == "films/film.bin" && job["journal"] == nil && job["worker"] == "two")
     }
@@ -89,11 +76,53 @@ struct BucketTests {
                     #"{"url":"\#(origin.url("/\(number)"))","id":"j\#(number)","path":"s/\#(number)"}"#)
             }
             for number in 0..<20 { try await fleet.wait("j\(number)", for: .completed) }
-            #expect(try await object("s/7", server, prefix) == file.all)
+            #expect(try await server.object("\(prefix)/s/7") == file.all)
             try await fleet.push(#"{"url":"\#(origin.url("/7"))","id":"j7","path":"s/7"}"#)
             try await eventually("j7 to be told unchanged") {
                 let job = try await fleet.queue.job("j7")
                 return job?.state == .completed && job?["unchanged"] == "1"
+            }
+        }
+    }
+
+    @Test("objects are sent, with their digests, one by one, and of any size", arguments: ObjectServer.installed)
+    func sent(_ kind: ObjectServer.Kind) async throws {
+        let server = try await ObjectServer.shared(kind)
+        let fleet = try await Fleet()
+        let prefix = "w\(UInt64.random(in: 0...(.max)))"
+        let file = FileBytes(seed: 13, count: 5_000_001)
+        let origin = try OriginServer { request in
+            request.method != "GET"
+                ? OriginReply(201)
+                : OriginReply.file(request.path == "/empty" ? FileBytes(seed: 1, count: 0) : file, to: request)
+        }
+        let large = FileBytes(seed: 14, count: 40 << 20)
+        let larger = try OriginServer { OriginReply.file(large, to: $0) }
+        try await fleet.withWorker("one", try change(server, prefix)) {
+            for (name, url) in [
+                ("a b", origin.url("/")), ("c", origin.url("/")), ("empty", origin.url("/empty")),
+                ("big", larger.url("/")),
+            ] {
+                try await fleet.push(#"{"url":"\#(url)","id":"get-\#(name.first!)","path":"in/\#(name)"}"#)
+            }
+            for name in ["a", "c", "e", "b"] { try await fleet.wait("get-\(name)", for: .completed) }
+            let big = try await fleet.upload("big", origin.url("/big"), #""file":"in/big""#)
+            #expect(big.state == .completed && origin.requests.last?.body.bytes == large.all)
+            let put = try await fleet.upload(
+                "put", origin.url("/put/"), #""file":"in//a b","content_digest":"sha-256""#)
+            #expect(put.state == .completed && put["received"] == "5000001", "\(put["message"] ?? "")")
+            let request = try #require(origin.requests.last)
+            let digest = Base64.encode(SHA256.digest(file.all))
+            #expect(request.path == "/put/a%20b" && request.body.bytes == file.all)
+            #expect(request.headers["content-digest"] == "sha-256=:\(digest):")
+            let each = try await fleet.upload(
+                "each", origin.url("/each/"),
+                #""files":[{"file":"in/a b"},{"file":"in/empty"},{"file":"in/c"}],"each":true"#)
+            #expect(each.state == .completed, "\(each["message"] ?? "")")
+            #expect(origin.requests.suffix(3).map(\.body.count) == [5_000_001, 0, 5_000_001])
+            for (name, code) in [("in/none", "source_missing"), ("in", "source_missing")] {
+                let none = try await fleet.upload("none-\(name.utf8.count)", origin.url("/x"), #""file":"\#(name)""#)
+                #expect(none.state == .failed && none["error"] == code && none["retryable"] == "0")
             }
         }
     }

@@ -22,7 +22,7 @@ from bench import Bench, eventually
 from origin import HOSTILE
 
 AXE = (pathlib.Path(axe_selenium_python.__file__).parent / "node_modules/axe-core/axe.min.js").read_text()
-PAGES = ["overview", "jobs/running", "jobs/failed", "workers", "rejected", "push", "settings"]
+PAGES = ["overview", "jobs/running", "jobs/failed", "batches", "batches/night", "workers", "rejected", "push", "settings"]
 
 
 def test_push_watch_pause_and_continue_elsewhere(bench):
@@ -103,6 +103,77 @@ def test_settings_and_bulk(bench):
     bench.end(worker)
 
 
+def test_a_batch_from_its_first_job_to_its_end(bench):
+    worker = bench.worker("batcher")
+    bench.visit("#/default/batches")
+    bench.shows("There is none: a job names its batch.")
+    bench.visit("#/default/push")
+    bench.fill("URLs", f"{bench.origin}/missing/b1\n{bench.origin}/b2?size=1000")
+    bench.fill("Jobs of the batch", "5")
+    bench.fill("Retries", "0")
+    bench.press("Push")
+    bench.shows("The number of its jobs needs the batch's name.")
+    bench.fill("Batch", "night")
+    bench.press("Push")
+    bench.shows("2 pushed:")
+    bench.visit("#/default/batches")
+    bench.shows("1 of 1.", "night", "40 % of 5", "waits for jobs")
+    slow = [{"url": f"{bench.origin}/slow/{n}?size=6000000&rate=100000", "id": f"slow-{n}", "connections": 1, "batch": "night"} for n in range(3)]
+    bench.ask("queues/default/jobs", slow)
+    bench.driver.find_element(By.LINK_TEXT, "night").click()
+    bench.shows("Batch night", "It is pending.", "40 % of 5 ended.", "5 jobs")
+    batch = lambda: bench.ask("queues/default/batches/night")
+    states = lambda: {bench.ask(f"queues/default/jobs/slow-{n}")["state"] for n in range(3)}
+    eventually("three to run", lambda: states() == {"running"})
+    bench.press("Pause")
+    bench.notices("Pause: asked for 3 jobs.")
+    bench.shows("It is to be paused.")
+    eventually("three to be paused", lambda: states() == {"paused"})
+    bench.driver.find_element(By.LINK_TEXT, "paused").click()
+    bench.shows("Jobs: paused", "3 found among", "slow-0", "batch night")
+    bench.driver.find_element(By.LINK_TEXT, "night").click()
+    bench.press("Resume")
+    bench.notices("Resume: asked for 3 jobs.")
+    eventually("three to run again", lambda: states() == {"running"})
+    bench.driver.find_element(By.LINK_TEXT, "running").click()
+    bench.shows("3 found among")
+    bench.driver.find_element(By.LINK_TEXT, "slow-1").click()
+    bench.shows("It is running", "night")
+    bench.driver.find_element(By.LINK_TEXT, "night").click()
+    bench.shows("It is pending.")
+    bench.press("Cancel")
+    bench.press("Keep as it is", "dialog")
+    assert batch().get("wanted") is None
+    bench.press("Cancel")
+    bench.shows("Cancel every job of the batch that has not ended, and those that still come", inside="dialog")
+    bench.press("Cancel", "dialog")
+    bench.notices("Cancel: asked for 3 jobs.")
+    bench.shows("It is over, with failures.", "100 % of 5 ended.")
+    assert states() == {"cancelled"} and batch()["round"] == 1, batch()
+    bench.press("Retry")
+    bench.notices("Retry: asked for 1 job.")
+    eventually("it to fail again", lambda: batch()["round"] == 2 and batch()["failed"] == 1)
+    bench.driver.find_element(By.PARTIAL_LINK_TEXT, "failed").click()
+    bench.shows("Jobs: failed", "1 found among", "http_404")
+    bench.visit("#/default/batches/none")
+    bench.shows("It is not known.", "No worker has seen a job of it yet")
+    bench.end(worker)
+
+
+def test_a_job_that_no_worker_has_seen(bench):
+    elements = [json.dumps({"url": f"{bench.origin}/line/{n}", "id": f"line-{n:05}"}) for n in range(5000)]
+    bench.redis("--pipe", text="".join(f"LPUSH haul:{{empty}}:jobs '{element}'\n" for element in elements))
+    bench.visit("#/empty/jobs/running?q=line-04999")
+    bench.shows("The job line-04999 is queued.", "No job matches.")
+    bench.visit("#/empty/jobs/queued?q=/line/4998")
+    bench.shows("1 found among 5,000.", "line-04998")
+    bench.driver.find_element(By.LINK_TEXT, "line-04998").click()
+    bench.shows("It is queued", "No worker has seen it yet.", "/line/4998")
+    bench.visit("#/empty/job/line-05000")
+    bench.shows("It is not known", "No worker has seen it, or it has been removed.")
+    bench.redis("DEL", "haul:{empty}:jobs")
+
+
 def test_a_request_and_what_the_server_answered(bench):
     worker = bench.worker("caller")
     bench.visit("#/default/push")
@@ -122,7 +193,7 @@ def test_a_request_and_what_the_server_answered(bench):
     bench.press("Push")
     bench.shows("1 pushed:", "call")
     bench.driver.find_element(By.LINK_TEXT, "call").click()
-    bench.shows("It is completed", "What the server answered", "Status 200", "x-hostile", HOSTILE)
+    bench.shows("The request is completed", "What the server answered", "Status 200", "x-hostile", HOSTILE)
     said = json.loads(bench.driver.find_element(By.CSS_SELECTOR, "section:not([hidden]) > pre[aria-label^=Body]").text)
     assert said["method"] == "PUT" and said["body"] == '{"film":7}' and said["path"].endswith("&page=2&name=a%3Db"), said
     assert "What is on the disk" not in bench.text() and "Delete the file" not in bench.text()
@@ -133,11 +204,77 @@ def test_a_request_and_what_the_server_answered(bench):
     bench.shows("The body is no text: 3 bytes, here in base 64.", "AP8B")
     bench.ask("queues/default/jobs", {"kind": "request", "url": f"{bench.origin}/missing", "id": "refused", "retries": 0})
     bench.visit("#/default/job/refused")
-    bench.shows("It is failed", "http_404", "Status 404", "It has no body.")
+    bench.shows("The request is failed", "http_404", "Status 404", "It has no body.")
     bench.visit("#/default/push")
     bench.select("Kind", "download")
     bench.shows("Path; ends in / for a directory")
     bench.end(worker)
+
+
+def test_an_upload_and_its_files(bench):
+    worker = bench.worker("sender")
+    for name in ["one.bin", "two.bin"]:
+        (bench.root / name).write_bytes(b"x" * 3000)
+    bench.visit("#/default/push")
+    bench.select("Kind", "upload")
+    bench.fill("URLs", f"{bench.origin}/echo/")
+    bench.fill("Id", "sent")
+    bench.fill("Or files", "one.bin\ntwo.bin")
+    bench.select("Each file", "true")
+    bench.select("Protocol", "tus")
+    bench.press("Push")
+    bench.shows("protocol: goes with file")
+    bench.select("Protocol", "")
+    bench.press("Push")
+    bench.shows("1 pushed:", "sent")
+    bench.driver.find_element(By.LINK_TEXT, "sent").click()
+    bench.shows("The upload is completed", "100 % of 6.0 kB sent", "Its files", "one.bin", "two.bin", "sent, status 200", "What the server answered")
+    assert "What is on the disk" not in bench.text() and "Delete the file" not in bench.text()
+    bench.visit("#/default/jobs/completed?q=sent")
+    bench.shows("1 found", "upload", "status 200")
+    bench.ask("queues/default/settings", {"max_responses_bytes": 0}, "PATCH")
+    bench.ask("queues/default/jobs", {"kind": "upload", "url": f"{bench.origin}/echo", "id": "gone", "file": "one.bin"})
+    bench.visit("#/default/job/gone")
+    bench.shows("The upload is completed", "Status 200", "The response was dropped")
+    bench.ask("queues/default/settings", {"max_responses_bytes": None}, "PATCH")
+    bench.end(worker)
+
+
+def test_defaults_and_limits_of_hosts(bench):
+    bench.visit("#/default/settings")
+    bench.fill("Base of relative", "https://example.org/films/")
+    bench.press("Set the base")
+    bench.notices("The base is set.")
+    bench.fill("Field of a job", "url")
+    bench.fill("Its default", "x")
+    bench.press("Set the default")
+    bench.notices("url can have no default. Nothing was set.")
+    bench.fill("Field of a job", "retries")
+    bench.fill("Its default", "-1")
+    bench.press("Set the default")
+    bench.notices("defaults.retries must be")
+    bench.fill("Its default", "2")
+    bench.press("Set the default")
+    bench.shows("retries", "Remove")
+    bench.fill("Host, perhaps", "slow.example")
+    bench.fill("Most jobs at work", "3")
+    bench.fill("Starts there, like", "30/min")
+    bench.press("Set the limit")
+    bench.shows("slow.example", '{"connections":3,"starts":"30/min"}')
+    bench.fill("Bytes per second", "1000000")
+    bench.press("Set")
+    bench.shows("The fleet receives and sends 1.0 MB in a second.")
+    found = bench.ask("queues/default/settings")
+    assert found == {"paused": False, "rate": 1000000, "base": "https://example.org/films/", "defaults": {"retries": 2}, "limits": {"slow.example": {"connections": 3, "starts": "30/min"}}}, found
+    bench.fill("Bytes per second", "")
+    bench.press("Set")
+    bench.notices("It is set.")
+    for what in ["Remove the default of retries", "Remove the limit of slow.example"]:
+        bench.driver.find_element(By.CSS_SELECTOR, f"button[aria-label='{what}']").click()
+        eventually("it to be removed", lambda: not bench.driver.find_elements(By.CSS_SELECTOR, f"button[aria-label='{what}']"))
+    bench.fill("Base of relative", "")
+    bench.press("Set the base")
+    eventually("nothing to be set", lambda: bench.ask("queues/default/settings") == {"paused": False})
 
 
 def test_hostile_texts_stay_texts(bench):
@@ -178,6 +315,7 @@ def test_one_among_many(bench):
     bench.visit("#/many/jobs/running?q=9876.bin")
     bench.shows("1 found among 10,000.", "running-09876")
     bench.visit("#/many/jobs/running")
+    bench.shows("1 to 100 of 10,000")
     bench.driver.find_element(By.LINK_TEXT, "Next page").click()
     bench.shows("101 to 200 of 10,000")
 
@@ -272,6 +410,8 @@ def test_a_viewer_sees_no_secret_and_no_button(bench):
     accounts.write_text("".join(lines))
     bench.ask("queues/one/jobs", {"url": "http://planted:planted@host.example/a?planted=1", "id": "secret", "headers": {"X-Key": "planted"}})
     bench.redis("HSET", "haul:{one}:job:asked", "state", "completed", "kind", "request", "url", "http://h/", "status", "200", "headers", '{"set-cookie":"planted"}', "body", "planted")
+    bench.redis("HSET", "haul:{one}:defaults", "headers", '{"X-Key":"planted"}', "base", '"http://planted:planted@h/"')
+    bench.redis("HSET", "haul:{one}:limits", "h", '{"connections":1}')
     bench.redis("LPUSH", "haul:{one}:rejected", '{"at":1,"reason":"url: is missing","element":"planted"}')
     bench.end(bench.web)
     bench.serve("--auth", str(accounts))
@@ -279,7 +419,7 @@ def test_a_viewer_sees_no_secret_and_no_button(bench):
     bench.driver.get("about:blank")
     bench.driver.get(f"http://v:pass%20word@{place}/healthz")
     bench.driver.get(f"http://v:pass%20word@{place}/")
-    for page in ["overview", "jobs/queued", "job/secret", "job/asked", "job/running-00000", "workers", "rejected", "settings", "push"]:
+    for page in ["overview", "jobs/queued", "job/secret", "job/asked", "job/running-00000", "batches", "batches/night", "workers", "rejected", "settings", "push"]:
         bench.visit(f"#/one/{page}")
         time.sleep(0.6)
         assert "planted" not in bench.driver.page_source, page

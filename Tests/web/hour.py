@@ -149,6 +149,10 @@ class Hour:
         self.press_link("next page", "Next page", "101 to 200 of")
         self.go("workers", "#/fleet/workers", "left", "right", "working")
         self.go("settings", "#/fleet/settings", "The queue is open")
+        if turn:
+            self.go("batches", "#/default/batches", "films", "until now")
+            self.go("a batch", "#/default/batches/films", "Batch films", "until now ended.")
+            self.go("jobs of a batch", "#/default/jobs/completed?batch=films", "found among", f"film-{turn - 1}")
 
     def press_link(self, name, text, *wanted):
         # By scripts: an element that the driver has found stays in the page's memory, and its whole table with it.
@@ -172,6 +176,7 @@ class Hour:
         self.write("URLs", f"{self.origin}/film?size=3000000&drop=100000&every=0.4")
         self.write("Id", job)
         self.write("Connections", "1")
+        self.write("Batch", "films")
         self.press("push", "Push", "1 pushed:", job)
         self.act("watch", f"document.querySelector('main [role=status] a').click()", f"Job {job}", "It is ")
         self.effect("pushed, running", lambda: self.state(job)["state"] == "running" and self.state(job).get("received", 0) > 0)

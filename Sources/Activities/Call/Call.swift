@@ -110,6 +110,7 @@ package final class Call: Activity {
         template.connectTimeout = job.connectTimeout ?? context.connectTimeout
         template.stallTimeout = job.stallTimeout ?? context.stallTimeout
         template.limits = [limit, context.limit].compactMap(\.self) + assignment.limits
+        template.hostBuckets = assignment.hostBuckets
         template.isSentOnce = !question.isRepeatable
         template.sending = sending
         let exchange = Exchange(

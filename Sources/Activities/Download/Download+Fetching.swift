@@ -13,6 +13,7 @@ extension Download {
         template.connectTimeout = job.connectTimeout ?? context.connectTimeout
         template.stallTimeout = job.stallTimeout ?? context.stallTimeout
         template.limits = limits
+        template.hostBuckets = assignment.hostBuckets
         return Exchange(
             engine: context.engine, template: template, custom: headers, digests: digests,
             cookies: assignment.cookies, trace: assignment.trace)

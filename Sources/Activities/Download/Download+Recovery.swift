@@ -8,11 +8,12 @@ extension Download {
     /// A file that this job finished before, and that is still what the server has.
     func reuse() async throws(TransferError) -> ActivityOutcome? {
         guard let completed = assignment.completed, resume == nil, isOurs(completed.source), matches(completed),
-            await context.store.holds(completed, for: assignment.file, fencing: !assignment.isSettled)
+            let held = await context.store.held(completed, for: assignment.file, fencing: !assignment.isSettled)
         else { return nil }
         var result = completed
         let age = assignment.clock.milliseconds - completed.validated
         if let freshFor = job.freshFor, .milliseconds(age) < freshFor {
+            state.withLock { $0.proof = held.proof }
             return .completed(result, seconds: 0, unchanged: true)
         }
         guard try await isUnchanged(completed.entity) else {
@@ -20,6 +21,7 @@ extension Download {
             return nil
         }
         result.validated = assignment.clock.milliseconds
+        state.withLock { $0.proof = held.proof }
         return .completed(result, seconds: 0, unchanged: true)
     }
 
@@ -75,15 +77,17 @@ extension Download {
         }
     }
 
-    /// Whether the bytes that `resume` tells of can be joined with others.
-    func canGoOn(_ resume: ResumePoint) -> Bool {
+    /// Whether the bytes that `resume` tells of can be joined with others. `count`: how many of them there are.
+    func canGoOn(_ resume: ResumePoint, count: Int64) -> Bool {
         let isKnown = resume.entity.digest != nil || !resume.isMixed && resume.entity.strongValidator != nil
-        return job.method == "GET" && resume.offsets.count > 0 && resume.entity.total != nil
+        return job.method == "GET" && count > 0 && resume.entity.total != nil
             && (job.checksum != nil || isOurs(resume.source) && isKnown)
     }
 
     private func goOn(with partial: any Partial, from resume: ResumePoint) async throws(TransferError) -> Step {
-        guard canGoOn(resume), let total = resume.entity.total else {
+        // The store may have less than was told, or more.
+        let count = partial.written.count
+        guard canGoOn(resume, count: count), let total = resume.entity.total else {
             assignment.trace?(
                 "what an earlier run left cannot be continued: nothing proves that it is of the same version")
             return .begin
@@ -92,14 +96,14 @@ extension Download {
         let generation = Generation(
             partial: partial, entity: resume.entity, source: resume.source, landing: resume.landing,
             isMixed: resume.isMixed,
-            inherited: resume.offsets.count)
+            inherited: count)
         state.withLock { state in
             state.generation = generation
             if isOurs { state.mirrors.note(resume.entity, landing: resume.landing, assignment.cookies) }
         }
         // It may have lost its reservation, or never had one.
         try await partial.reserve(total)
-        assignment.report(.resumed(offset: resume.offsets.count, total: total))
+        assignment.report(.resumed(offset: count, total: total))
         assignment.trace?(resume.entity.words(isResumable: true))
         return .go
     }

@@ -14,6 +14,8 @@ package final class Download: Activity {
         var received = Received()
         /// One response from one mirror only: joined bytes did not have the checksum, or nothing proves what parts are of.
         var isAlone = false
+        /// Of a finished file that is reused: what an earlier run has left.
+        var proof: PartialPlace?
     }
 
     /// New generations within one run; after that the remote file changes faster than it can be fetched.
@@ -75,6 +77,8 @@ package final class Download: Activity {
         return await resumePoint(of: generation, isLast: false)
     }
 
+    package var hasMoreToTell: Bool { generation?.partial.hasMoreToTell ?? false }
+
     package func finalCheckpoint() async -> ResumePoint? {
         guard let generation else { return nil }
         return await resumePoint(of: generation, isLast: true)
@@ -107,7 +111,8 @@ package final class Download: Activity {
             if partial === generation.partial, isContinuable, await partial.exists() { return false }
         } else {
             // What is on another store is that one's.
-            guard let resume, resume.store == context.store.id, !canGoOn(resume) else { return false }
+            guard let resume, resume.store == context.store.id, !canGoOn(resume, count: resume.offsets.count)
+            else { return false }
         }
         await discard()
         return true
@@ -119,6 +124,7 @@ package final class Download: Activity {
 
     package var partialPlace: PartialPlace? {
         if let place = generation?.standing?.place { return place }
+        if let proof = state.withLock({ $0.proof }) { return proof }
         guard let resume, resume.store == context.store.id else { return nil }
         return PartialPlace(file: resume.file, key: assignment.key, generation: resume.generation)
     }

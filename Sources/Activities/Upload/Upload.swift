@@ -170,7 +170,8 @@ package final class Upload: Activity {
         (template.method, template.body) = (method, body)
         template.connectTimeout = job.connectTimeout ?? context.connectTimeout
         template.stallTimeout = job.stallTimeout ?? context.stallTimeout
-        template.limits = [limit, context.limit].compactMap(\.self)
+        template.limits = [limit, context.limit].compactMap(\.self) + assignment.limits
+        template.hostBuckets = assignment.hostBuckets
         template.isSentOnce = !plan.isRepeatable
         template.asksFirst = true
         template.sending = sending

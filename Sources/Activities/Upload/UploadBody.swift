@@ -15,6 +15,19 @@ struct UploadBody: BodySupply {
             }
         }
 
+        /// Bytes that are read at once.
+        var portion: Int64 {
+            switch self {
+            case .bytes(let bytes): Int64(bytes.count)
+            case .file(let file, _): file.portion
+            }
+        }
+
+        /// All of it, in the portions in which it is read.
+        var portions: [Range<Int64>] {
+            stride(from: 0, to: count, by: Int64.Stride(max(1, portion))).map { $0..<min($0 + portion, count) }
+        }
+
         /// Bytes of it, by their offset in it. With its last ones a file is known to be as it was.
         func read(_ range: Range<Int64>) async throws(TransferError) -> [UInt8] {
             switch self {
@@ -48,7 +61,7 @@ struct UploadBody: BodySupply {
     func digest(_ algorithm: Job.Checksum.Algorithm) async throws(TransferError) -> [UInt8] {
         let digest = StreamDigest(algorithm)
         for piece in pieces {
-            for range in UploadSource.portions(of: 0..<piece.count) {
+            for range in piece.portions {
                 if Task.isCancelled { throw .cancelled }
                 digest.update(try await piece.read(range))
             }

@@ -39,7 +39,7 @@ final class UploadSource: BodySource {
                 return nil
             }
             isReading = true
-            let end = min(position + UploadSource.portion, piece.count)
+            let end = min(position + piece.portion, piece.count)
             return (piece, position..<end)
         }
 
@@ -61,8 +61,6 @@ final class UploadSource: BodySource {
         }
     }
 
-    /// Bytes that are read at once.
-    static let portion: Int64 = 256 << 10
     /// So many portions are read before they are asked for.
     private static let ahead = 3
 
@@ -101,13 +99,6 @@ final class UploadSource: BodySource {
             let result: Result<[UInt8], TransferError>
             do { result = .success(try await piece.read(range)) } catch { result = .failure(error) }
             if state.withLock({ $0.note(result) }) { await wake() }
-        }
-    }
-
-    /// A range in the portions in which it is read.
-    static func portions(of range: Range<Int64>) -> [Range<Int64>] {
-        stride(from: range.lowerBound, to: range.upperBound, by: Int64.Stride(portion)).map {
-            $0..<min($0 + portion, range.upperBound)
         }
     }
 }

@@ -14,19 +14,19 @@
 --       before    what the job was before, for a settle as `rejected`
 --       is_limited '1' if the fleet counts the job's connections (hosts.lua)
 --       defaults  the queue's, as pairs of a field and its JSON (defaults.lua)
--- Behind them, if they are fewer than the tokens, one with the answer 'empty', 'paused', 'full' (at max_running), 'quiet' (this worker
--- is to take no more), 'more' (call again), or 'stale': the worker has registered anew since, or is not known.
+-- Behind them, if they are fewer than the tokens, one with the answer 'empty', 'paused', 'full' (at max_running, or no start is left),
+-- 'quiet' (this worker is to take no more), 'more' (call again), or 'stale': the worker has registered anew since, or is not known.
 define('claim', {}, function()
   local settings, held, waiting = touch(ARGV[2])
   local retention = retention_of(settings, 5)
   if not is_current(ARGV[3]) then
     -- What the wait before it took.
     give_back(HELD, 1000)
-    if settings.max_running then offer_place(settings, true) end
+    if has_places(settings) then offer_place(settings, true) end
     return { { 'answer', 'stale' } }
   end
   local claims = take(ARGV[2], { unpack(ARGV, 8) }, tonumber(ARGV[4]), retention, settings, held, waiting)
   -- This worker may have been the one that waited in the line.
-  if settings.max_running then offer_place(settings, has_job(claims) or settings.is_quiet) end
+  if has_places(settings) then offer_place(settings, has_job(claims) or settings.is_quiet) end
   return publish(claims)
 end)

@@ -70,6 +70,19 @@ function KINDS.json() return true end
 function KINDS.flag(v) return type(v) == 'boolean' end
 
 do
+  local MEMBERS = { name = is_id, reply_to = is_id }
+  function MEMBERS.size(v) return type(v) == 'number' and v >= 1 and v <= LARGEST.batch and v == math.floor(v) end
+  function KINDS.batch(v)
+    if type(v) ~= 'table' then return is_id(v) end
+    for name, value in pairs(v) do
+      local accepts = MEMBERS[name]
+      if not accepts or not accepts(value) then return false end
+    end
+    return v.name ~= nil
+  end
+end
+
+do
   -- The last digit before the padding has no bits that the padding hides.
   local LAST_DIGIT = { [''] = '[%w+/]$', ['='] = '[AEIMQUYcgkosw048]$', ['=='] = '[AQgw]$' }
   function KINDS.base64(v)

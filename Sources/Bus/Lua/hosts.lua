@@ -1,10 +1,10 @@
--- Limits of hosts that the whole fleet shares: how many of the queue's jobs are at work on a host at once, and a host that has asked
--- to be left alone.
+-- Limits of hosts that the whole fleet shares: how many of the queue's jobs are at work on a host at once, how many begin in a second
+-- (starts.lua), and a host that has asked to be left alone.
 --
--- A limited job has one connection, and is counted from its claim to the end of its run in the set `busy:<host>`. So nothing is lent to a
--- worker, and nothing has to be taken back from one that is gone: a lost worker's jobs leave the set when they are taken back. An
--- element whose host has no room goes to the host's own line, `aside:<host>`, and holds no slot. Whoever frees a place brings the
--- oldest back to the front; ticks do the same where limits have changed.
+-- A job whose connections are limited has one connection, and is counted from its claim to the end of its run in the set
+-- `busy:<host>`. So nothing is lent to a worker, and nothing has to be taken back from one that is gone: a lost worker's jobs leave
+-- the set when they are taken back. An element whose host has no room goes to the host's own line, `aside:<host>`, and holds no slot.
+-- Whoever frees a place brings the oldest back to the front; ticks do the same where limits have changed.
 --
 -- The hash `hosts` has `line <host>` for each host that has a line, `back <host>`, a digest of what was brought back last from it,
 -- `shut <host>`, until when nobody asks that host, and `waiting`, how many elements are in all lines.
@@ -26,76 +26,119 @@ do
     return string.match(authority, '^%[[^%]]*%]') or string.match(authority, '^[^:]*'), authority
   end
 
-  -- The most jobs on a host, by its own limit or the queue's; nil: as many as there are. A value that is none has no effect.
-  local function most_of(text)
-    local fine, rule = pcall(decode, type(text) == 'string' and text or '')
-    local most = fine and type(rule) == 'table' and rule.connections
-    if type(most) == 'number' and most >= 0 and most <= 1000000 and most == math.floor(most) then return most end
-    return fleet.most or nil
+  -- A whole number in these bounds, or nil.
+  local function bounded(value, least, most)
+    return type(value) == 'number' and value >= least and value <= most and value == math.floor(value) and value or nil
   end
+
+  -- What the fleet keeps to with `host`, by its own limits or the queue's: `most` jobs at once, `interval` ms between two starts,
+  -- `rate` bytes per second; where one is nil there is no such limit. A value that is none has no effect.
+  local function read_rule(host, text)
+    local fine, own = pcall(decode, type(text) == 'string' and text or '')
+    if not fine or type(own) ~= 'table' then own = {} end
+    return { host = host, most = bounded(own.connections, 0, 1000000) or fleet.most or nil, interval = fleet.interval(own.starts),
+      rate = bounded(own.rate, 1, 99999999999999) }
+  end
+
+  -- Bytes per second with a host, or a host and port; nil where it has no such limit of its own.
+  function fleet.rate_of(host) return read_rule(host, redis.pcall('HGET', PREFIX .. KEY.limits, host)).rate end
 
   local function limit_of(host)
     are_limited()
-    return most_of(redis.pcall('HGET', PREFIX .. KEY.limits, host))
+    return read_rule(host, redis.pcall('HGET', PREFIX .. KEY.limits, host))
   end
 
-  -- Under which name a URL's host is counted, and how many jobs it may have. A limit of host and port comes before one of the host.
+  -- The rule of a URL's host. One of host and port comes before one of the host.
   local function rule_of(host, authority)
     local own = redis.pcall('HMGET', PREFIX .. KEY.limits, authority, host)
-    if own.err then return host, fleet.most or nil end
-    return own[1] and authority or host, most_of(own[1] or own[2])
+    if own.err then return read_rule(host) end
+    return read_rule(own[1] and authority or host, own[1] or own[2])
   end
 
-  -- How many more of a host's jobs may begin now; nil: as many as there are.
-  local function room(host, most)
-    local shut = redis.pcall('HGET', PREFIX .. KEY.hosts, 'shut ' .. host)
-    if type(shut) == 'string' and (tonumber(number(shut)) or 0) > now then return 0 end
-    if not most then return nil end
-    local busy = redis.pcall('SCARD', PREFIX .. KEY.busy .. host)
-    return type(busy) == 'number' and math.max(0, most - busy) or nil
+  -- How many more of a host's jobs may begin now, nil: as many as there are; whether all that they wait for is a start; and whether there
+  -- is a line.
+  local function room(rule)
+    local known = redis.pcall('HMGET', PREFIX .. KEY.hosts, 'shut ' .. rule.host, 'line ' .. rule.host)
+    if (tonumber(number(known[1])) or 0) > now then return 0, false end
+    local busy = rule.most and redis.pcall('SCARD', PREFIX .. KEY.busy .. rule.host)
+    local free = type(busy) == 'number' and math.max(0, rule.most - busy) or nil
+    if free == 0 or not rule.interval then return free, false end
+    return math.min(free or math.huge, fleet.startable(rule.host, rule.interval)), true, known[2]
   end
 
-  -- Whether a job may begin now; if not, its element has been put into the line of its host. Returns also the name that the job is
-  -- counted under, if it is.
+  -- Whether elements of the host have waited for longer: time alone gives a start, and is not to give it to whoever comes first.
+  local function comes_behind(rule)
+    if fleet.owed(rule) > 0 then return false end
+    local waiting = redis.pcall('LLEN', PREFIX .. KEY.aside .. rule.host)
+    return type(waiting) == 'number' and waiting > 0
+  end
+
+  -- Whether a job may begin now; if not, its element has been put into the line of its host. Returns also the host's rule.
   function fleet.admits(id, j, element)
     if not are_limited() then return true end
     local name, authority = host_of(j.url or j.urls and j.urls[1] or call('HGET', key(id), 'url'))
     -- Of many elements for one host the first one of a call is looked at, and the others follow it.
-    local host, most, is_full = fleet.full[authority], nil, true
-    if not host then
-      host, most = rule_of(name, authority)
+    local rule, is_full = fleet.full[authority], true
+    if not rule then
+      rule = rule_of(name, authority)
       -- A key of another type limits nothing.
-      is_full = room(host, most) == 0 and type(redis.pcall('HSET', PREFIX .. KEY.hosts, 'line ' .. host, NOW)) == 'number'
-      fleet.full[authority] = is_full and host or nil
+      local free, _, has_line = room(rule)
+      is_full = (free == 0 or has_line and comes_behind(rule))
+        and type(redis.pcall('HSET', PREFIX .. KEY.hosts, 'line ' .. rule.host, NOW)) == 'number'
+      fleet.full[authority] = is_full and rule or nil
     end
     if is_full then
-      local length = redis.pcall('LPUSH', PREFIX .. KEY.aside .. host, element)
+      local length = redis.pcall('LPUSH', PREFIX .. KEY.aside .. rule.host, element)
       if type(length) == 'number' then
         call('HINCRBY', PREFIX .. KEY.hosts, 'waiting', 1)
         return false
       end
     end
-    return true, most and host or nil
+    return true, rule
   end
 
-  function fleet.begin(id, host) redis.pcall('SADD', PREFIX .. KEY.busy .. host, id) end
+  local function enter(id, host) redis.pcall('SADD', PREFIX .. KEY.busy .. host, id) end
 
-  -- Brings up to `most` of a host's elements back to the front of the line, in their order.
-  local function bring_back(host, most)
+  -- Notes that a job begins, under the rule of its host. Whether it is counted there.
+  function fleet.begin(id, rule)
+    if fleet.between then fleet.note_start('*', fleet.between) end
+    if not rule then return false end
+    if rule.interval then fleet.note_start(rule.host, rule.interval) end
+    if rule.most then enter(id, rule.host) end
+    return rule.most ~= nil
+  end
+
+  -- Brings up to `most` of a host's elements back to the front of the line, in their order. Returns how many.
+  local function bring_back(rule, most)
+    local host = rule.host
     local aside, hosts = PREFIX .. KEY.aside .. host, PREFIX .. KEY.hosts
     local elements = redis.pcall('LRANGE', aside, -most, -1)
-    if elements.err or #elements == 0 then return end
+    if elements.err or #elements == 0 then return 0 end
     call('RPUSH', JOBS, unpack(elements))
     call('LTRIM', aside, 0, -1 - #elements)
     if redis.pcall('HINCRBY', hosts, 'waiting', -#elements) == 0 then call('HDEL', hosts, 'waiting') end
     redis.pcall('HSET', hosts, 'back ' .. host, redis.sha1hex(elements[#elements]))
+    if rule.interval then fleet.owe(rule, fleet.owed(rule) + #elements) end
     fleet.moved = true
+    return #elements
   end
 
-  -- Whether what was brought back last is still the next in line: more would come in front of it.
-  local function is_awaited(host)
+  -- Whether an element is of a host.
+  local function is_of(element, host)
+    local fine, j = pcall(decode, element)
+    if not fine or type(j) ~= 'table' then return false end
+    local url = j.url or type(j.urls) == 'table' and j.urls[1] or is_id(j.id) and redis.pcall('HGET', key(j.id), 'url')
+    if type(url) ~= 'string' then return false end
+    local name, authority = host_of(url)
+    return name == host or authority == host
+  end
+
+  -- Whether what was brought back is still the next in line: more would come in front of it.
+  local function is_awaited(rule)
     local front = redis.pcall('LINDEX', JOBS, -1)
-    return type(front) == 'string' and redis.pcall('HGET', PREFIX .. KEY.hosts, 'back ' .. host) == redis.sha1hex(front)
+    if type(front) ~= 'string' then return false end
+    if redis.pcall('HGET', PREFIX .. KEY.hosts, 'back ' .. rule.host) == redis.sha1hex(front) then return true end
+    return rule.interval and fleet.owed(rule) > 0 and is_of(front, rule.host)
   end
 
   -- The run of a counted job has ended.
@@ -104,12 +147,13 @@ do
     fleet.full = {}
     call('HDEL', key(id), 'host')
     if redis.pcall('HEXISTS', PREFIX .. KEY.hosts, 'line ' .. host) ~= 1 then return end
-    if room(host, limit_of(host)) ~= 0 then bring_back(host, 1) end
+    local rule = limit_of(host)
+    if room(rule) ~= 0 then bring_back(rule, 1) end
   end
 
   -- A host wants nobody to ask it for a while: nobody does, for a minute at most, since it may mean one of its resources alone.
   function fleet.shut(id, delay)
-    local host = rule_of(host_of(call('HGET', key(id), 'url')))
+    local host = rule_of(host_of(call('HGET', key(id), 'url'))).host
     local shut = redis.pcall('HGET', PREFIX .. KEY.hosts, 'shut ' .. host)
     local due = now + math.min(delay, 60000)
     fleet.used, fleet.limited, fleet.full = true, true, {}
@@ -119,10 +163,10 @@ do
   -- Counts a run that began before there was a limit.
   function fleet.count(id, j)
     if j.host or not are_limited() then return end
-    local host, most = rule_of(host_of(call('HGET', key(id), 'url')))
-    if not most then return end
-    call('HSET', key(id), 'host', host)
-    fleet.begin(id, host)
+    local rule = rule_of(host_of(call('HGET', key(id), 'url')))
+    if not rule.most then return end
+    call('HSET', key(id), 'host', rule.host)
+    enter(id, rule.host)
   end
 
   -- Takes jobs out of the count that no lease tells of: what was written over a job's keys can leave one there.
@@ -133,25 +177,41 @@ do
     for _, id in ipairs(some) do if not call('ZSCORE', LEASES, id) then call('SREM', busy, id) end end
   end
 
-  -- A duty of tick.lua: brings back what there is room for.
-  function fleet.look_after_hosts(tick)
+  -- Looks after the line of one host, and brings back at most `left` elements. Returns how many, and in how many ms the next one may
+  -- begin; nil where it does not wait for a start.
+  local function look_after(host, left)
+    forget_strays(host)
+    local rule = limit_of(host)
+    local free, waits = room(rule)
+    local moved = 0
+    if free ~= 0 and left > 0 and not is_awaited(rule) then
+      if rule.interval and fleet.owed(rule) > 0 then fleet.owe(rule, 0) end
+      moved = bring_back(rule, math.min(free or left, left))
+    end
+    if redis.pcall('LLEN', PREFIX .. KEY.aside .. host) == 0 then
+      call('HDEL', PREFIX .. KEY.hosts, 'line ' .. host, 'back ' .. host)
+      return moved
+    end
+    return moved, waits and fleet.next_start(host, rule.interval, moved) or nil
+  end
+
+  -- A duty of tick.lua: brings back what there is room for, at most `left` elements. Returns in how many ms the next one may begin that
+  -- waits for a start, if one does.
+  function fleet.bring_back_all(left)
     if not are_limited() then return end
     local hosts = PREFIX .. KEY.hosts
     local all = redis.pcall('HRANDFIELD', hosts, 50, 'WITHVALUES')
-    if all.err then return end
+    if all.err or #all == 0 then return end
+    local wait
     for n = 1, #all, 2 do
       local what, host = string.match(all[n], '^(%a+) (.*)$')
       if what == 'shut' and (tonumber(number(all[n + 1])) or 0) <= now then call('HDEL', hosts, all[n])
       elseif what == 'line' then
-        forget_strays(host)
-        local free = room(host, limit_of(host))
-        local most = math.min(free or 500, tick.left_aside or 500)
-        if most > 0 and not is_awaited(host) then
-          bring_back(host, most)
-          tick.left_aside = (tick.left_aside or 500) - most
-        end
-        if redis.pcall('LLEN', PREFIX .. KEY.aside .. host) == 0 then call('HDEL', hosts, all[n], 'back ' .. host) end
+        local moved, after = look_after(host, left)
+        left = left - moved
+        wait = after and math.min(after, wait or after) or wait
       end
     end
+    return wait
   end
 end

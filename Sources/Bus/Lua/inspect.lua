@@ -3,7 +3,8 @@
 -- ARGV: nonce, 'repair' or '', retention of completed, failed, cancelled (ms), id, its element that was missed in line
 --       or '', …
 -- Returns names and values: `findings`, a list of {id, rule, '1' if it was repaired}, and `queued`, pairs of a queued job's id and its
--- element. Finding.swift has the rules' sentences. Whether an element is in line is for the caller to see: to look for each takes as long as the line is.
+-- element. Finding.swift has the rules' sentences. Whether an element is in line is for the caller to see: to look for each takes
+-- as long as the line is.
 
 -- What is looked at. `c` is the look at one job: its id and key, `found(rule, repair)`, `ttl` by final state, its element that was
 -- missed in line, `queued` that takes its element, and once that is read the job `j`.
@@ -31,11 +32,17 @@ function INSPECT.absent(c)
   if call('EXISTS', spec(id), offsets(id)) > 0 then
     c.found('orphan', function() call('DEL', spec(id), offsets(id)) end)
   end
+  local is_to_be_trimmed = false
   for state, index in pairs(INDEX) do
     local there = call('ZSCORE', index, id)
-    if there and not is_over(c, state, there) then c.found('index without job', function() call('ZREM', index, id) end) end
+    if there and is_over(c, state, there) then is_to_be_trimmed = true
+    elseif there then c.found('index without job', function() call('ZREM', index, id) end) end
   end
   if call('ZSCORE', LEASES, id) then c.found('index without job', function() call('ZREM', LEASES, id) end) end
+  local counted = fleet.size_of_response(id)
+  if not is_to_be_trimmed and counted ~= false and counted ~= 0 then
+    c.found('response', function() fleet.count_response(id, 0) end)
+  end
   if call('ZSCORE', DEADLINES, id) then c.found('deadline', function() call('ZREM', DEADLINES, id) end) end
 end
 
@@ -45,6 +52,13 @@ function INSPECT.numbers(c)
   for n, name in ipairs(NUMBERS) do
     if texts[n] and not number(texts[n]) then c.found('number', function() call('HDEL', c.key, name) end) end
   end
+end
+
+-- What is counted of a response is what the hash holds of it (responses.lua).
+function INSPECT.response(c)
+  local bytes, counted = 0, fleet.size_of_response(c.id)
+  for _, part in ipairs({ 'headers', 'body', 'body_base64' }) do bytes = bytes + call('HSTRLEN', c.key, part) end
+  if counted ~= false and counted ~= bytes then c.found('response', function() fleet.count_response(c.id, bytes) end) end
 end
 
 -- A stub, which a request or a removal has left.
@@ -107,6 +121,7 @@ local function inspect_job(c)
   if not INSPECT.types(c) then return end
   if call('EXISTS', c.key) == 0 then return INSPECT.absent(c) end
   INSPECT.numbers(c)
+  INSPECT.response(c)
   c.j = job(c.id)
   local state = c.j.state
   if not state then return INSPECT.stub(c) end

@@ -9,7 +9,7 @@ define('leave', { 'allow-oom' }, function()
   if known then history.receive(ARGV[5], received) end
   give_back(HELD, 1000)
   call('DEL', WORKER)
-  redis.pcall('HDEL', PREFIX .. KEY.shares, ARGV[3])
+  fleet.end_shares(ARGV[3])
   call('HDEL', SETTINGS, 'quiet:' .. ARGV[2])
   call('HDEL', PREFIX .. KEY.host .. ARGV[4], ARGV[2])
   -- A wait that the server still keeps for a lost connection may yet take something: for a while more ticks look there.

@@ -32,7 +32,7 @@ local function reap_gone(tick, first)
     local instance = redis.pcall('HGET', hash, 'instance')
     -- Not of a process that has taken its name since.
     if call('HGET', host, worker) == process and instance == string.match(process, '^%S+') then
-      redis.pcall('HDEL', PREFIX .. KEY.shares, instance)
+      fleet.end_shares(instance)
       -- Of all that it says of itself there are fewer than 20.
       local most, tokens, held = share(tick), {}, {}
       local claims = call('HRANDFIELD', hash, most + 20, 'WITHVALUES')

@@ -19,8 +19,11 @@ local ID = '^[A-Za-z0-9._:-]+$'
 local OF_END = { 'error', 'message', 'retryable', 'finished', 'seconds', 'unchanged', 'sent' }
 -- And of what came of it: a job of another kind has none of it.
 kinds.results = { 'file', 'inode', 'mtime', 'checksum', 'validated', 'source', 'bytes', 'received', 'total', 'etag', 'last_modified',
-  'digest', 'resource', 'landing', 'generation', 'status', 'headers', 'body', 'body_base64', 'question', 'method', 'files' }
+  'digest', 'resource', 'landing', 'generation', 'status', 'headers', 'body', 'body_base64', 'question', 'method', 'files',
+  'response_dropped' }
 local outbox, numbers, tickets, epoch
+-- Sets of jobs (batches.lua). `touched`: what this call has touched. `kept`: for how long they are kept, in ms.
+local batches = {}
 -- order.lua and drop.lua have them: moving a job leads to both.
 local follow, drop
 
@@ -53,7 +56,9 @@ local function begin(keys, args)
   end
   HELD, WORKER = keys[2], keys[3]
   outbox, numbers, tickets, epoch = {}, {}, 0, nil
-  fleet.known, fleet.most, fleet.limited, fleet.used, fleet.moved, fleet.full = nil, nil, nil, nil, false, {}
+  batches.touched, batches.kept = nil, nil
+  fleet.known, fleet.most, fleet.limited, fleet.used, fleet.moved, fleet.full, fleet.buckets = nil, nil, nil, nil, false, {}, {}
+  fleet.between = nil
   -- The time as a number, and as the text that is written: Redis would format a number at every call.
   NOW = clock()
   now = tonumber(NOW)
@@ -97,11 +102,14 @@ local function touch(worker)
   -- One call meets all sorted sets: it looks at the type of each, and ends at the first, which is never there.
   call('ZINTER', 9, PREFIX .. 'none', UNTOLD, LEASES, SCHEDULED, INDEX.paused, INDEX.completed, INDEX.failed, INDEX.cancelled, DEADLINES)
   local v = call('HMGET', SETTINGS, 'paused', 'max_running', 'keep_completed', 'keep_failed', 'keep_cancelled',
-    'quiet:' .. (worker or ''), 'host_connections', 'rate')
+    'quiet:' .. (worker or ''), 'host_connections', 'rate', 'max_responses_bytes', 'starts')
   fleet.most = tonumber(number(v[7])) or false
+  fleet.most_bytes = tonumber(number(v[9])) or KEPT.responses
+  -- Between the starts of any two jobs.
+  fleet.between = v[10] and fleet.interval(v[10])
   return { is_paused = is_on(v[1]), max_running = tonumber(number(v[2])), keep_completed = v[3], keep_failed = v[4],
     keep_cancelled = v[5], is_quiet = is_on(v[6]),
-    has_rate = (tonumber(number(v[8])) or 0) > 0 }, look()
+    has_rate = (tonumber(number(v[8])) or 0) > 0, interval = fleet.between, texts = v }, look()
 end
 
 -- For how long ended jobs are kept, in ms by state: as the settings say in seconds, or else the worker, from ARGV[first].
@@ -110,8 +118,10 @@ local function retention_of(settings, first)
     local seconds = tonumber(number(value))
     return seconds and seconds >= KEPT.least and seconds <= KEPT.most and whole(seconds * 1000) or otherwise
   end
-  return { completed = kept(settings.keep_completed, ARGV[first]), failed = kept(settings.keep_failed, ARGV[first + 1]),
+  local retention = { completed = kept(settings.keep_completed, ARGV[first]), failed = kept(settings.keep_failed, ARGV[first + 1]),
     cancelled = kept(settings.keep_cancelled, ARGV[first + 2]) }
+  batches.kept = retention.failed
+  return retention
 end
 
 -- A quoted JSON string.
@@ -181,6 +191,7 @@ end
 
 -- The last act of every function, and of settling before the next job is looked at.
 local function publish(result)
+  if batches.touched then batches.look() end
   for id, seq in pairs(numbers) do call('HSET', key(id), 'seq', seq, 'epoch', reign()) end
   for _, e in ipairs(outbox) do
     if not e[5] then
@@ -207,22 +218,23 @@ end
 -- another type.
 local function ending(id)
   local v = redis.pcall('HMGET', key(id), 'state', 'token', 'want', 'again', 'speed', 'meta', 'reply_to', 'deadline_at', 'seq',
-    'behind', 'wantat', 'host')
+    'behind', 'wantat', 'host', 'batch')
   if v.err then return nil end
   return { state = v[1] or nil, token = v[2] or nil, want = v[3] or nil, again = v[4] or nil, speed = v[5] or nil,
     meta = v[6] or nil, reply_to = v[7] or nil, deadline = number(v[8]), seq = tonumber(number(v[9])) or 0,
-    behind = v[10] or nil, wantat = number(v[11]), host = v[12] or nil }
+    behind = v[10] or nil, wantat = number(v[11]), host = v[12] or nil,
+    batch = v[13] or nil }
 end
 
 -- Reads the fields that decide what may happen to a job, and those that its events need.
 local function job(id)
   local v = call('HMGET', key(id), 'state', 'want', 'wantat', 'ticket', 'asof', 'token', 'again', 'worker', 'crashes', 'attempt',
-    'meta', 'reply_to', 'deadline_at', 'waiting', 'seq', 'pushed', 'begun', 'ahead', 'behind', 'resumed', 'kind', 'host')
+    'meta', 'reply_to', 'deadline_at', 'waiting', 'seq', 'pushed', 'begun', 'ahead', 'behind', 'resumed', 'kind', 'host', 'batch')
   return { state = v[1] or nil, want = v[2] or nil, wantat = number(v[3]), ticket = v[4] or nil, asof = number(v[5]),
     token = v[6] or nil, again = number(v[7]), worker = v[8] or nil, crashes = tonumber(number(v[9])) or 0,
     attempt = tonumber(number(v[10])) or 0, meta = v[11] or nil, reply_to = v[12] or nil, deadline = number(v[13]), waiting = v[14] or nil,
     seq = tonumber(number(v[15])) or 0, pushed = number(v[16]), begun = v[17] or nil, ahead = number(v[18]), behind = v[19] or nil,
-    resumed = number(v[20]), kind = v[21] or nil, host = v[22] or nil }
+    resumed = number(v[20]), kind = v[21] or nil, host = v[22] or nil, batch = v[23] or nil }
 end
 
 local function is_id(text) return type(text) == 'string' and #text <= 128 and string.find(text, ID) ~= nil end

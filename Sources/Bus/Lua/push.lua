@@ -24,6 +24,7 @@ end
 
 -- The same of an element of which some may be readable: `j`.
 local function reject_element(element, reason, id, j)
+  if j then batches.refuse(id, j, element) end
   local meta = j and j.meta ~= nil and RAW(element, 'meta')
   reject(element, reason, id, j and is_id(j.reply_to) and j.reply_to or nil, meta and #meta <= 4096 and meta or nil)
 end
@@ -99,6 +100,7 @@ local function note(id, h, j, element, begins)
   if h.state == 'completed' and call('ZSCORE', UNTOLD, id) then tell(id, UNREPLICATED) end
   local function set(name, value) fields[#fields + 1] = name fields[#fields + 1] = value end
   note_waiting(id, h, j, begins, set)
+  batches.begin(id, h, j, begins, set)
   if j.url or j.urls then
     set('url', mask(j.url or j.urls[1]))
     if begins then
@@ -109,6 +111,7 @@ local function note(id, h, j, element, begins)
       local kind = j.kind ~= 'download' and j.kind or nil
       if kind ~= h.kind then
         if h.state then call('HDEL', k, 'kind', unpack(kinds.results)) end
+        if h.kind then fleet.forget_responses({ id }) end
         if kind then set('kind', kind) end
         h.kind = kind
       end
@@ -144,6 +147,7 @@ local function renew(id, h, j, element, moment)
   if tonumber(moment) > tonumber(h.pushed or 0) then call('HSET', k, 'pushed', moment) end
   emit(id, h, 'duplicate', duplicate(h, { reason = 'active', made = j.at }))
   await_end(id, h, j.reply_to)
+  if j.batch then batches.enter(id, h, j.batch) end
 end
 
 -- Of a clock that is ahead the last time is all that tells a repeat.
@@ -175,5 +179,6 @@ local INSTEAD = {
     end
     emit(id, h, 'duplicate', duplicate(h, { reason = reason, made = j.at, since = since }))
     await_end(id, h, j.reply_to)
+    if j.batch then batches.enter(id, h, j.batch) end
   end,
 }

@@ -1,69 +1,73 @@
 -- The raw text of a top-level member of valid JSON, without the blanks around it, so that what a producer wrote is never
 -- re-encoded.
 
--- Where a name stands: the places of its quotes and of its value. With the escapes of quotes blotted out, a text in quotes is a
--- whole string.
-local function find_name(blotted, name, at)
-  while true do
-    local first, last = string.find(blotted, '"' .. name .. '"', at, true)
-    if not first then return nil end
-    local value = string.match(blotted, '^[ \t\r\n]*:[ \t\r\n]*()', last + 1)
-    if value then return first, last, value end
-    at = last + 1
-  end
-end
+local RAW
 
--- The same for a name that is written with escapes; what else is found is no harm.
-local function find_escaped(blotted, name, at)
-  while true do
-    local first, last, value = string.find(blotted, '"[%w_\\]*"[ \t\r\n]*:[ \t\r\n]*()', at)
-    if not first then return nil end
-    local written = string.match(blotted, '^"([^"]*)"', first)
-    if #written > #name and decode('["' .. written .. '"]')[1] == name then return first, first + #written + 1, value end
-    at = last + 1
-  end
-end
-
-local function end_of_value(blotted, at)
-  local c = string.sub(blotted, at, at)
-  if c == '"' then return string.find(blotted, '"', at + 1, true) end
-  if c ~= '{' and c ~= '[' then return string.find(blotted, '[ \t\r\n,}]', at) - 1 end
-  local depth = 0
-  while true do
-    local i, j = string.find(blotted, '["{}%[%]]', at)
-    c = string.sub(blotted, i, i)
-    if c == '"' then j = string.find(blotted, '"', i + 1, true)
-    else
-      depth = depth + ((c == '{' or c == '[') and 1 or -1)
-      if depth == 0 then return i end
-    end
-    at = j + 1
-  end
-end
-
-local last_text, last_name, last_raw, last_at
-
-local function RAW(text, name)
-  if text == last_text and name == last_name then return last_raw end
-  local blotted = text
-  if string.find(blotted, '\\', 1, true) then blotted = string.gsub(blotted, '\\["\\]', '__') end
-  last_text, last_name, last_raw = text, name, nil
-  for _, search in ipairs({ find_name, find_escaped }) do
-    local at, depth = 1, 0
-    while not last_raw do
-      local first, last, value = search(blotted, name, at)
-      if not first then break end
-      local between = string.gsub(string.sub(blotted, at, first - 1), '"[^"]*"', '')
-      depth = depth + count(between, '[{%[]') - count(between, '[}%]]')
-      if depth == 1 then last_raw, last_at = string.sub(text, value, end_of_value(blotted, value)), value end
+do
+  -- Where a name stands: the places of its quotes and of its value. With the escapes of quotes blotted out, a text in quotes is a
+  -- whole string.
+  local function find_name(blotted, name, at)
+    while true do
+      local first, last = string.find(blotted, '"' .. name .. '"', at, true)
+      if not first then return nil end
+      local value = string.match(blotted, '^[ \t\r\n]*:[ \t\r\n]*()', last + 1)
+      if value then return first, last, value end
       at = last + 1
     end
   end
-  return last_raw
-end
 
--- The text with another value, given as JSON, for a member that it has.
-function fleet.replaced(text, name, value)
-  local raw = RAW(text, name)
-  return string.sub(text, 1, last_at - 1) .. value .. string.sub(text, last_at + #raw)
+  -- The same for a name that is written with escapes; what else is found is no harm.
+  local function find_escaped(blotted, name, at)
+    while true do
+      local first, last, value = string.find(blotted, '"[%w_\\]*"[ \t\r\n]*:[ \t\r\n]*()', at)
+      if not first then return nil end
+      local written = string.match(blotted, '^"([^"]*)"', first)
+      if #written > #name and decode('["' .. written .. '"]')[1] == name then return first, first + #written + 1, value end
+      at = last + 1
+    end
+  end
+
+  local function end_of_value(blotted, at)
+    local c = string.sub(blotted, at, at)
+    if c == '"' then return string.find(blotted, '"', at + 1, true) end
+    if c ~= '{' and c ~= '[' then return string.find(blotted, '[ \t\r\n,}]', at) - 1 end
+    local depth = 0
+    while true do
+      local i, j = string.find(blotted, '["{}%[%]]', at)
+      c = string.sub(blotted, i, i)
+      if c == '"' then j = string.find(blotted, '"', i + 1, true)
+      else
+        depth = depth + ((c == '{' or c == '[') and 1 or -1)
+        if depth == 0 then return i end
+      end
+      at = j + 1
+    end
+  end
+
+  local last_text, last_name, last_raw, last_at
+
+  function RAW(text, name)
+    if text == last_text and name == last_name then return last_raw end
+    local blotted = text
+    if string.find(blotted, '\\', 1, true) then blotted = string.gsub(blotted, '\\["\\]', '__') end
+    last_text, last_name, last_raw = text, name, nil
+    for _, search in ipairs({ find_name, find_escaped }) do
+      local at, depth = 1, 0
+      while not last_raw do
+        local first, last, value = search(blotted, name, at)
+        if not first then break end
+        local between = string.gsub(string.sub(blotted, at, first - 1), '"[^"]*"', '')
+        depth = depth + count(between, '[{%[]') - count(between, '[}%]]')
+        if depth == 1 then last_raw, last_at = string.sub(text, value, end_of_value(blotted, value)), value end
+        at = last + 1
+      end
+    end
+    return last_raw
+  end
+
+  -- The text with another value, given as JSON, for a member that it has.
+  function fleet.replaced(text, name, value)
+    local raw = RAW(text, name)
+    return string.sub(text, 1, last_at - 1) .. value .. string.sub(text, last_at + #raw)
+  end
 end

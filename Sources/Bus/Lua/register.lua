@@ -41,6 +41,6 @@ define('register', { 'allow-oom' }, function()
     end
   end
   give_back(HELD, 1000)
-  if settings.max_running then offer_place(settings, false) end
+  if has_places(settings) then offer_place(settings, false) end
   return publish('ok')
 end)

@@ -26,13 +26,17 @@ end
 -- The members of the event that told of a job's end, as its hash keeps them, and the worker.
 local function end_of(id, state)
   local v = call('HMGET', key(id), 'file', 'received', 'seconds', 'checksum', 'etag', 'unchanged', 'error', 'message', 'retryable',
-    'worker', 'status', 'headers', 'body', 'body_base64', 'files')
+    'worker', 'status', 'headers', 'body', 'body_base64', 'files', 'response_dropped')
   local function text(name, value) return value and value ~= '' and ',"' .. name .. '":' .. quoted(value) or '' end
   local received = number(v[2])
   -- What a server answered: Contract/StoredResponse.swift.
   local status = number(v[11])
-  local response = status and ',"status":' .. status .. (v[12] and v[12] ~= '' and ',"headers":' .. v[12] or '')
-    .. (v[14] and v[14] ~= '' and text('body_base64', v[14]) or ',"body":' .. quoted(v[13] or '')) or ''
+  local response = status and ',"status":' .. status or ''
+  if status and v[16] and v[16] ~= '' then response = response .. ',"response_dropped":true'
+  elseif status then
+    response = response .. (v[12] and v[12] ~= '' and ',"headers":' .. v[12] or '')
+      .. (v[14] and v[14] ~= '' and text('body_base64', v[14]) or ',"body":' .. quoted(v[13] or ''))
+  end
   if v[15] and v[15] ~= '' then response = response .. ',"files":' .. v[15] end
   if state == 'completed' then
     local seconds = tonumber(v[3] or nil)

@@ -10,6 +10,8 @@ local function hear_requests(tick)
   end
   each(ids, function(id)
     call('HDEL', WANT, id)
+    local batch = batches.named(id)
+    if batch then return batches.hear(batch, requests[id], tick) end
     hear(id, requests[id], tick.retention, tick.heard)
   end, function(id, wrong)
     call('HDEL', WANT, id)

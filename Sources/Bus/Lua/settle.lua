@@ -3,156 +3,161 @@
 -- ARGV: nonce, worker, session, lease (ms), retention completed, failed, cancelled (ms),
 --       n runs, each: id, token, outcome, argument, members of the outcome's event, a report (report.lua); next tokens …
 -- outcome: completed (argument: 'replicas' if that is told only when replicas have it: tell.lua) | failed | cancelled | paused |
---          retry, carry-on (argument: delay ms, and `asked` if the host asked to be left alone for so long) | parked (argument: delay ms) | released (argument: why) |
+--          retry, carry-on (argument: delay ms, and `asked` if the host asked to be left alone for so long) |
+--          parked (argument: delay ms) | released (argument: why) |
 --          rejected (argument: reason; members: what the claim told of the job before, or '')
 -- Returns names and values: `ends`, of each run 'done', 'fenced', or an error, and `claims`, the next claims and what ended them
 -- (take.lua). A settle sent again answers 'done' again. An error is one run's own: the others are settled.
 
--- A job whose spec its worker cannot read is again what it was before the push that it was claimed for, and that push is rejected.
--- One that was not known before, or was in line already, fails.
-local function give_back_job(id, token, reason, before, retention)
-  call('LLEN', REJECTED)
-  local j, was = job(id), before ~= '' and cmsgpack.unpack(before)
-  -- A job that fails tells all who wait. Where it goes back, those have no answer who joined with this push or behind it.
-  local unanswered
-  if was then
-    local waited = {}
-    for n = 1, #was.hash, 2 do waited[was.hash[n]] = was.hash[n + 1] end
-    local _, new = join(waited.reply_to, j.reply_to)
-    unanswered = new
+do
+  -- A job whose spec its worker cannot read is again what it was before the push that it was claimed for, and that push is rejected.
+  -- One that was not known before, or was in line already, fails.
+  local function give_back_job(id, token, reason, before, retention)
+    call('LLEN', REJECTED)
+    local j, was = job(id), before ~= '' and cmsgpack.unpack(before)
+    -- A job that fails tells all who wait. Where it goes back, those have no answer who joined with this push or behind it.
+    local unanswered
+    if was then
+      local waited = {}
+      for n = 1, #was.hash, 2 do waited[was.hash[n]] = was.hash[n + 1] end
+      local _, new = join(waited.reply_to, j.reply_to)
+      unanswered = new
+    end
+    reject(redis.pcall('HGET', spec(id), 'spec'), reason, id, unanswered, j.meta)
+    call('HSET', key(id), 'settled', token)
+    if not was then
+      return fail(id, j, 'bad_job', 'what was pushed cannot be read: ' .. reason .. '; push the job again', false, retention)
+    end
+    local kept = kept_of(id, j)
+    leave(id, j)
+    -- Its events go on where they are.
+    local since = call('HGET', key(id), 'epoch') or '0'
+    call('DEL', key(id), spec(id))
+    call('HSET', key(id), unpack(was.hash))
+    fleet.keep_response(id, was.hash)
+    call('HSET', key(id), 'settled', token, 'seq', j.seq, 'epoch', since)
+    -- That it was completed has been told by now.
+    if call('HDEL', key(id), 'untold') == 1 then call('HDEL', key(id), 'waiting') end
+    if #was.spec > 0 then call('HSET', spec(id), unpack(was.spec)) end
+    local h = job(id)
+    if was.score then call('ZADD', INDEX[h.state], was.score, id) end
+    if not h.deadline then call('ZREM', DEADLINES, id) end
+    if was.ttl > 0 then
+      for _, name in ipairs({ key(id), spec(id), offsets(id) }) do call('PEXPIRE', name, was.ttl) end
+    end
+    batches.restore(id, j.batch, h)
+    if kept then follow(id, kept, retention) end
   end
-  reject(redis.pcall('HGET', spec(id), 'spec'), reason, id, unanswered, j.meta)
-  call('HSET', key(id), 'settled', token)
-  if not was then
-    return fail(id, j, 'bad_job', 'what was pushed cannot be read: ' .. reason .. '; push the job again', false, retention)
+
+  -- What an outcome does. `run` is what settle was given, and `j` the job.
+  local OUTCOMES = {}
+
+  -- The run itself has ended the job.
+  local function end_job(run, retention, worker)
+    local fields, n = run.report.fields, #run.report.fields
+    fields[n + 1], fields[n + 2] = 'asof', NOW
+    if run.outcome == 'failed' then write_offsets(run.id, run.report) end
+    emit_report(run.id, run.j, run.report, worker)
+    finish_run(run.id, run.j, run.outcome, retention, run.members, worker, fields,
+      run.outcome == 'completed' and run.argument == 'replicas')
   end
-  local kept = kept_of(id, j)
-  leave(id, j)
-  -- Its events go on where they are.
-  local since = call('HGET', key(id), 'epoch') or '0'
-  call('DEL', key(id), spec(id))
-  call('HSET', key(id), unpack(was.hash))
-  call('HSET', key(id), 'settled', token, 'seq', j.seq, 'epoch', since)
-  -- That it was completed has been told by now.
-  if call('HDEL', key(id), 'untold') == 1 then call('HDEL', key(id), 'waiting') end
-  if #was.spec > 0 then call('HSET', spec(id), unpack(was.spec)) end
-  local h = job(id)
-  if was.score then call('ZADD', INDEX[h.state], was.score, id) end
-  if not h.deadline then call('ZREM', DEADLINES, id) end
-  if was.ttl > 0 then
-    for _, name in ipairs({ key(id), spec(id), offsets(id) }) do call('PEXPIRE', name, was.ttl) end
+  OUTCOMES.completed, OUTCOMES.failed = end_job, end_job
+
+  function OUTCOMES.rejected(run, retention)
+    give_back_job(run.id, run.token, run.argument, run.members, retention)
   end
-  if kept then follow(id, kept, retention) end
-end
 
--- What an outcome does. `run` is what settle was given, and `j` the job.
-local OUTCOMES = {}
+  -- Notes what a run has reported that leaves its job to others. Returns the job.
+  local function note_report(run, worker)
+    local j = job(run.id)
+    call('HSET', key(run.id), 'settled', run.token, unpack(run.report.fields))
+    write_offsets(run.id, run.report)
+    emit_report(run.id, j, run.report, worker)
+    return j
+  end
 
--- The run itself has ended the job.
-local function end_job(run, retention, worker)
-  local fields, n = run.report.fields, #run.report.fields
-  fields[n + 1], fields[n + 2] = 'asof', NOW
-  if run.outcome == 'failed' then write_offsets(run.id, run.report) end
-  emit_report(run.id, run.j, run.report, worker)
-  finish_run(run.id, run.j, run.outcome, retention, run.members, worker, fields,
-    run.outcome == 'completed' and run.argument == 'replicas')
-end
-OUTCOMES.completed, OUTCOMES.failed = end_job, end_job
-
-function OUTCOMES.rejected(run, retention)
-  give_back_job(run.id, run.token, run.argument, run.members, retention)
-end
-
--- Notes what a run has reported that leaves its job to others. Returns the job.
-local function note_report(run, worker)
-  local j = job(run.id)
-  call('HSET', key(run.id), 'settled', run.token, unpack(run.report.fields))
-  write_offsets(run.id, run.report)
-  emit_report(run.id, j, run.report, worker)
-  return j
-end
-
-function OUTCOMES.cancelled(run, retention, worker)
-  local j = note_report(run, worker)
-  as_of(run.id, j.wantat)
-  finish(run.id, j, 'cancelled', retention, run.members, worker)
-end
-
-function OUTCOMES.paused(run, retention, worker)
-  local j = note_report(run, worker)
-  if j.want == 'paused' then
+  function OUTCOMES.cancelled(run, retention, worker)
+    local j = note_report(run, worker)
     as_of(run.id, j.wantat)
-    return pause(run.id, j, retention, worker)
+    finish(run.id, j, 'cancelled', retention, run.members, worker)
   end
-  -- A pause that was taken back is a resume.
-  if not ends(j.want) then j.want = nil end
-  requeue(run.id, j, true, 'resumed', retention)
+
+  function OUTCOMES.paused(run, retention, worker)
+    local j = note_report(run, worker)
+    if j.want == 'paused' then
+      as_of(run.id, j.wantat)
+      return pause(run.id, j, retention, worker)
+    end
+    -- A pause that was taken back is a resume.
+    if not ends(j.want) then j.want = nil end
+    requeue(run.id, j, true, 'resumed', retention)
+  end
+
+  function OUTCOMES.released(run, retention, worker)
+    requeue(run.id, note_report(run, worker), true, run.argument, retention)
+  end
+
+  -- Another attempt after a delay: `event` says so. A request that came meanwhile is done at once.
+  local function postpone_run(run, retention, worker, event, waiting)
+    local j = note_report(run, worker)
+    local delay, asked = string.match(run.argument, '^(%d+) ?(%a*)$')
+    if asked == 'asked' then fleet.shut(run.id, tonumber(delay)) end
+    if j.want then return requeue(run.id, j, true, 'wanted', retention) end
+    if run.outcome == 'retry' then call('HSET', key(run.id), 'attempt', j.attempt + 1) end
+    if run.outcome == 'carry-on' then call('HDEL', key(run.id), 'attempt') end
+    postpone(run.id, j, tonumber(delay), waiting)
+    emit(run.id, j, event, run.members, worker)
+  end
+
+  function OUTCOMES.retry(run, retention, worker) postpone_run(run, retention, worker, 'retrying') end
+  OUTCOMES['carry-on'] = OUTCOMES.retry
+  function OUTCOMES.parked(run, retention, worker) postpone_run(run, retention, worker, 'waiting', 'disk') end
+
+  local function end_run(worker, retention, run)
+    if not run.is_ours then
+      -- Not of a run that somebody else ended: that takes its token away.
+      local j = run.j
+      return j and (j.token == run.token or call('HGET', key(run.id), 'settled') == run.token) and 'done' or 'fenced'
+    end
+    OUTCOMES[run.outcome](run, retention, worker)
+    -- It is told before anything else is looked at, whatever is wrong with that.
+    return publish('done')
+  end
+
+  define('settle', { 'allow-oom' }, function()
+    local settings, held, waiting = touch(ARGV[2])
+    local worker, lease = ARGV[2], tonumber(ARGV[4])
+    local retention = retention_of(settings, 5)
+    local left = places_left(settings)
+    local may_claim = is_current(ARGV[3])
+    local runs, ids, tokens, answers, i = {}, {}, {}, {}, 9
+    for n = 1, tonumber(ARGV[8]) do
+      local id, token, outcome, argument, members = unpack(ARGV, i, i + 4)
+      local after, report = read_report(i + 5)
+      local j = ending(id)
+      runs[n] = { id = id, token = token, outcome = outcome, argument = argument, members = members, report = report, j = j,
+        is_ours = j and j.token == token and j.state == 'running' }
+      -- All others may change the line, and so does what is done behind a request.
+      if outcome ~= 'completed' or j and (j.again or j.behind) then held, waiting = nil, nil end
+      i = after
+    end
+    for n, run in ipairs(runs) do
+      local fine, answer = pcall(end_run, worker, retention, run)
+      answers[n] = fine and answer or { err = text_of(answer) }
+      -- What it had to tell is not for another run to tell: it is settled again.
+      if not fine then outbox, numbers = {}, {} end
+      if fine and run.is_ours then ids[#ids + 1], tokens[#tokens + 1] = run.id, run.token end
+    end
+    if #ids > 0 then
+      call('HDEL', WORKER, unpack(tokens))
+      call('ZREM', LEASES, unpack(ids))
+    end
+    if fleet.moved then held, waiting = nil, nil end
+    local claims = {}
+    if i <= #ARGV then
+      claims = may_claim and take(worker, { unpack(ARGV, i) }, lease, retention, settings, held, waiting) or { { 'answer', 'stale' } }
+    end
+    if has_places(settings) then offer_place(settings, left and left <= 0) end
+    return publish(named { ends = answers, claims = claims })
+  end)
 end
-
-function OUTCOMES.released(run, retention, worker)
-  requeue(run.id, note_report(run, worker), true, run.argument, retention)
-end
-
--- Another attempt after a delay: `event` says so. A request that came meanwhile is done at once.
-local function postpone_run(run, retention, worker, event, waiting)
-  local j = note_report(run, worker)
-  local delay, asked = string.match(run.argument, '^(%d+) ?(%a*)$')
-  if asked == 'asked' then fleet.shut(run.id, tonumber(delay)) end
-  if j.want then return requeue(run.id, j, true, 'wanted', retention) end
-  if run.outcome == 'retry' then call('HSET', key(run.id), 'attempt', j.attempt + 1) end
-  if run.outcome == 'carry-on' then call('HDEL', key(run.id), 'attempt') end
-  postpone(run.id, j, tonumber(delay), waiting)
-  emit(run.id, j, event, run.members, worker)
-end
-
-function OUTCOMES.retry(run, retention, worker) postpone_run(run, retention, worker, 'retrying') end
-OUTCOMES['carry-on'] = OUTCOMES.retry
-function OUTCOMES.parked(run, retention, worker) postpone_run(run, retention, worker, 'waiting', 'disk') end
-
-local function end_run(worker, retention, run)
-  if not run.is_ours then
-    -- Not of a run that somebody else ended: that takes its token away.
-    local j = run.j
-    return j and (j.token == run.token or call('HGET', key(run.id), 'settled') == run.token) and 'done' or 'fenced'
-  end
-  OUTCOMES[run.outcome](run, retention, worker)
-  -- It is told before anything else is looked at, whatever is wrong with that.
-  return publish('done')
-end
-
-define('settle', { 'allow-oom' }, function()
-  local settings, held, waiting = touch(ARGV[2])
-  local worker, lease = ARGV[2], tonumber(ARGV[4])
-  local retention = retention_of(settings, 5)
-  local left = places_left(settings)
-  local may_claim = is_current(ARGV[3])
-  local runs, ids, tokens, answers, i = {}, {}, {}, {}, 9
-  for n = 1, tonumber(ARGV[8]) do
-    local id, token, outcome, argument, members = unpack(ARGV, i, i + 4)
-    local after, report = read_report(i + 5)
-    local j = ending(id)
-    runs[n] = { id = id, token = token, outcome = outcome, argument = argument, members = members, report = report, j = j,
-      is_ours = j and j.token == token and j.state == 'running' }
-    -- All others may change the line, and so does what is done behind a request.
-    if outcome ~= 'completed' or j and (j.again or j.behind) then held, waiting = nil, nil end
-    i = after
-  end
-  for n, run in ipairs(runs) do
-    local fine, answer = pcall(end_run, worker, retention, run)
-    answers[n] = fine and answer or { err = text_of(answer) }
-    -- What it had to tell is not for another run to tell: it is settled again.
-    if not fine then outbox, numbers = {}, {} end
-    if fine and run.is_ours then ids[#ids + 1], tokens[#tokens + 1] = run.id, run.token end
-  end
-  if #ids > 0 then
-    call('HDEL', WORKER, unpack(tokens))
-    call('ZREM', LEASES, unpack(ids))
-  end
-  if fleet.moved then held, waiting = nil, nil end
-  local claims = {}
-  if i <= #ARGV then
-    claims = may_claim and take(worker, { unpack(ARGV, i) }, lease, retention, settings, held, waiting) or { { 'answer', 'stale' } }
-  end
-  if left then offer_place(settings, left <= 0) end
-  return publish(named { ends = answers, claims = claims })
-end)

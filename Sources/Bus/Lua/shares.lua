@@ -1,12 +1,14 @@
--- The queue's limit of rate, shared by its workers. Each is lent a share of the bytes per second, which lapses with its lease.
+-- Limits of rate, shared by the workers: the queue's, and those of hosts. Each worker is lent a share of the bytes per second, which lapses
+-- with its lease.
 --
--- The hash `shares` has for each process of a worker, by its instance: the number of its last question, what it may be using, what it wants, and
--- until when (ms). The sum of what may be used never exceeds the limit: a share that is to shrink counts in full until its worker has said that it
--- keeps to less, or until it lapses. So others grow only into what is certainly free. `epoch` is the epoch that this began in. After a failover
--- the last questions may be lost: for the length of a lease no share grows.
+-- The hash `shares`, and `lent:<host>` for a host, has for each process of a worker, by its instance: the number of its last question, what it
+-- may be using, what it wants, and until when (ms). The sum of what may be used never exceeds the limit: a share that is to shrink counts in full
+-- until its worker has said that it keeps to less, or until it lapses. So others grow only into what is certainly free. `epoch` is the epoch that
+-- this began in. After a failover the last questions may be lost: for the length of a lease no share grows.
 --
--- ARGV: nonce, worker, instance, number of the question, lease (ms), what it keeps to now, what it could use (bytes per second; 'all')
--- Returns nothing if there is no limit, else names and values: `share`, and `shrinks` '1' if that is less than it keeps to.
+-- ARGV: nonce, worker, instance, number of the question, lease (ms), then for each limit: its name (a host, or * for the queue), what the
+--       worker keeps to now, what it could use (bytes per second; 'all'; 'none': its share comes back)
+-- Returns for each that is a limit: its name, the share, and '1' if that is less than it keeps to, or ''.
 
 do
   -- Gives each of `wants` as much as it wants while that is fair, and all the same of what is left.
@@ -46,24 +48,22 @@ do
     return known, since
   end
 
-  define('share', { 'allow-oom' }, function()
-    local key = PREFIX .. KEY.shares
-    local limit = tonumber(number(call('HGET', SETTINGS, 'rate')))
-    if not limit or limit < 1 then
-      call('DEL', key)
-      return {}
-    end
-    local instance, question, lease = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
+  -- Lends `instance` a share of `limit`, which is kept in `key`. `q` is what it asks: `number`, `lease`, `keeps`, `wants`, and `unknown`, how
+  -- many others may want all of it. Returns the share; nil for a question that was sent before the last one.
+  local function lend(key, limit, instance, q)
     local known, since = lent(key)
     local mine = known[instance]
     -- It was sent over a connection that was lost since.
-    if mine and question <= mine.question then return {} end
-    local keeps = tonumber(ARGV[6])
-    local wants = ARGV[7] == 'all' and limit or math.min(limit, tonumber(ARGV[7]))
+    if mine and q.number <= mine.question then return nil end
+    if q.wants == 'none' then
+      call('HDEL', key, instance)
+      return 0
+    end
+    local wants = q.wants == 'all' and limit or math.min(limit, tonumber(q.wants))
     -- The epoch is written with the end of the time in which no share grows.
     local epoch, grace = string.match(since or '', '^(%d+) (%d+)$')
     if epoch ~= reign() then
-      grace = epoch and whole(now + lease) or '0'
+      grace = epoch and whole(now + q.lease) or '0'
       call('HSET', key, 'epoch', reign() .. ' ' .. grace)
     end
     local demands, others = { wants }, 0
@@ -73,15 +73,48 @@ do
         others = others + share.held
       end
     end
-    -- Workers of whom nothing is known yet may want all of it.
-    for _ = #demands + 1, call('ZCOUNT', WORKERS, whole(now - 3000), '+inf') do demands[#demands + 1] = limit end
+    for _ = #demands + 1, q.unknown do demands[#demands + 1] = limit end
     local share = divide(limit, demands)[1]
-    if share > keeps then
-      local free = math.max(0, limit - others - keeps)
-      share = tonumber(grace) > now and keeps or math.min(share, keeps + free)
+    if share > q.keeps then
+      local free = math.max(0, limit - others - q.keeps)
+      share = tonumber(grace) > now and q.keeps or math.min(share, q.keeps + free)
     end
-    call('HSET', key, instance, whole(question) .. ' ' .. whole(math.max(share, keeps)) .. ' ' .. whole(wants) .. ' ' .. whole(now + lease))
+    call('HSET', key, instance, whole(q.number) .. ' ' .. whole(math.max(share, q.keeps)) .. ' ' .. whole(wants) .. ' ' .. whole(now + q.lease))
     call('PEXPIRE', key, 86400000)
-    return named { share = whole(share), shrinks = share < keeps and '1' }
+    return share
+  end
+
+  -- The limit of a name, in bytes per second, and where its shares are.
+  local function limit_of(name)
+    if name ~= '*' then return fleet.rate_of(name), PREFIX .. KEY.lent .. name end
+    local limit = tonumber(number(call('HGET', SETTINGS, 'rate')))
+    return limit and limit >= 1 and limit or nil, PREFIX .. KEY.shares
+  end
+
+  -- Takes all shares back of a process that is gone.
+  function fleet.end_shares(instance)
+    redis.pcall('HDEL', PREFIX .. KEY.shares, instance)
+    -- Shares of further hosts lapse.
+    local hosts = fleet.is_used() and redis.pcall('HRANDFIELD', PREFIX .. KEY.limits, 500) or {}
+    for _, host in ipairs(hosts) do redis.pcall('HDEL', PREFIX .. KEY.lent .. host, instance) end
+  end
+
+  define('share', { 'allow-oom' }, function()
+    local told = {}
+    for n = 6, #ARGV, 3 do
+      local name, keeps = ARGV[n], tonumber(ARGV[n + 1])
+      local limit, key = limit_of(name)
+      if not limit then call('DEL', key)
+      else
+        -- Workers of whom nothing is known yet may want all of the queue's limit.
+        local unknown = name == '*' and call('ZCOUNT', WORKERS, whole(now - 3000), '+inf') or 0
+        local share = lend(key, limit, ARGV[3],
+          { number = tonumber(ARGV[4]), lease = tonumber(ARGV[5]), keeps = keeps, wants = ARGV[n + 2], unknown = unknown })
+        if share then
+          told[#told + 1], told[#told + 2], told[#told + 3] = name, whole(share), share < keeps and '1' or ''
+        end
+      end
+    end
+    return told
   end)
 end

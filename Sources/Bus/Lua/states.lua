@@ -35,6 +35,7 @@ local function tell(id, more)
   if not members then return end
   call('HDEL', key(id), 'untold', 'waiting')
   emit(id, j, 'completed', members .. more, j.worker, j.reply_to)
+  if j.batch then batches.move(id, j.batch, 'completed') end
 end
 
 local function leave(id, j)
@@ -53,6 +54,7 @@ local function leave(id, j)
     call('PERSIST', key(id)) call('PERSIST', spec(id)) call('PERSIST', offsets(id))
     -- Whoever ended it may yet ask again whether that was heard.
     if j.token then call('HSET', key(id), 'settled', j.token) end
+    if j.batch then batches.move(id, j.batch, 'pending') end
   end
 end
 
@@ -66,7 +68,8 @@ local function forgets(want) return want == 'removed' or want == 'deleted' end
 local function forget(id, moment)
   if call('ZSCORE', UNTOLD, id) then tell(id, UNREPLICATED) end
   local k = key(id)
-  local v = call('HMGET', k, 'asof', 'pushed', 'ahead', 'token', 'settled', 'seq', 'epoch', 'doomed', 'finished', 'state', 'reply_to')
+  local v = call('HMGET', k, 'asof', 'pushed', 'ahead', 'token', 'settled', 'seq', 'epoch', 'doomed', 'finished', 'state', 'reply_to',
+    'status')
   if v[1] == v[9] and (v[10] == 'completed' or v[10] == 'failed') then v[1] = nil end
   for _, index in pairs(INDEX) do call('ZREM', index, id) end
   call('ZREM', DEADLINES, id)
@@ -79,6 +82,7 @@ local function forget(id, moment)
   if v[8] and v[8] ~= '' then call('HSET', k, 'doomed', v[8]) end
   -- They have been answered.
   if v[11] then call('HSET', k, 'reply_to', v[11]) end
+  if v[12] then fleet.forget_responses({ id }) end
   call('PEXPIRE', k, 3600000)
   numbers[id] = nil
 end
@@ -86,9 +90,10 @@ end
 -- What came behind the request that ends now; nil if nothing did.
 local function kept_of(id, j)
   if not (j.again or j.behind) then return nil end
-  local v = call('HMGET', spec(id), 'again', 'again_renewed', 'again_reply_to')
-  call('HDEL', spec(id), 'again', 'again_has_url', 'again_renewed', 'again_reply_to')
-  return { element = j.again and v[1], moment = j.again, renewed = v[2], reply_to = v[3] or nil, behind = j.behind, want = j.want }
+  local v = call('HMGET', spec(id), 'again', 'again_renewed', 'again_reply_to', 'again_batch')
+  call('HDEL', spec(id), 'again', 'again_has_url', 'again_renewed', 'again_reply_to', 'again_batch')
+  return { element = j.again and v[1], moment = j.again, renewed = v[2], reply_to = v[3] or nil, batch = v[4] or nil,
+    behind = j.behind, want = j.want }
 end
 
 -- Writes that a job is completed, failed or cancelled, and what else is given as pairs.
@@ -135,6 +140,7 @@ local function finish(id, j, state, retention, extra, worker)
   leave(id, j)
   emit(id, j, state, extra, worker, j.reply_to)
   write_end(id, j, state, {})
+  if j.batch then batches.move(id, j.batch, state) end
   call('HDEL', key(id), 'token', 'worker', 'ticket')
   clear_run(id)
   expire_keys(id, state, retention)
@@ -153,8 +159,9 @@ local function finish_run(id, j, state, retention, extra, worker, fields, is_wit
   if is_withheld then
     call('HSET', key(id), 'untold', extra, 'waiting', 'replicas')
     call('ZADD', UNTOLD, NOW, id)
-  end
+  elseif j.batch then batches.move(id, j.batch, state) end
   expire_keys(id, state, retention)
+  fleet.keep_response(id, fields)
   follow_end(id, j, state, kept, retention)
 end
 

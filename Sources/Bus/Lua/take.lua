@@ -37,13 +37,17 @@ local function start(id, h, j, element, begins, worker, token, lease, retention)
   local due = (j.url or j.urls) and j.delay and ((j.at or now) + j.delay * 1000) or 0
   local had_request = h.want or h.behind
   local stop = awaits(h, j.at)
+  if not stop and begins and j.batch then
+    stop = batches.stop(id, h, j)
+    if stop then h.want, h.wantat = stop, NOW end
+  end
   if begins then set_deadline(h, j) end
   local is_late = not stop and h.deadline and tonumber(h.deadline) <= now
   local runs = not stop and not is_late and due <= now
-  local host
+  local rule
   if runs then
     local admitted
-    admitted, host = fleet.admits(id, j, element)
+    admitted, rule = fleet.admits(id, j, element)
     if not admitted then return end
     -- The first key to be written: of another type, it fails here.
     call('HSET', WORKER, token, id)
@@ -67,10 +71,8 @@ local function start(id, h, j, element, begins, worker, token, lease, retention)
   end
   leave(id, h)
   history.count('claimed')
-  if host then
-    fleet.begin(id, host)
-    set('host', host)
-  end
+  local is_limited = fleet.begin(id, rule)
+  if is_limited then set('host', rule.host) end
   local n = #fields
   fields[n + 1], fields[n + 2], fields[n + 3], fields[n + 4] = 'state', 'running', 'token', token
   fields[n + 5], fields[n + 6], fields[n + 7], fields[n + 8] = 'worker', worker, 'started', NOW
@@ -82,11 +84,12 @@ local function start(id, h, j, element, begins, worker, token, lease, retention)
     -- A stub may know a file that is to be deleted.
     local known = h.is_known and call('HGETALL', k) or h.deadline and { 'deadline_at', h.deadline } or {}
     return named { answer = 'job', id = id, token = token, spec = element, now = NOW, hash = known, defaults = fleet.told(),
-      is_limited = host and '1' }
+      is_limited = is_limited and '1' }
   end
   local pushed = begins and { element } or call('HMGET', spec(id), 'spec', 'renewed')
   return named { answer = 'job', id = id, token = token, spec = pushed[1], renewed = pushed[2], previous = st, now = NOW,
-    hash = call('HGETALL', k), offsets = call('HGETALL', offsets(id)), before = before, defaults = fleet.told(), is_limited = host and '1' }
+    hash = call('HGETALL', k), offsets = call('HGETALL', offsets(id)), before = before, defaults = fleet.told(),
+    is_limited = is_limited and '1' }
 end
 
 -- The job as it is now, and as a request makes it that nobody has heard of yet.
@@ -141,8 +144,8 @@ local function put_aside(element, token, wrong)
 end
 
 -- Takes the next jobs for `worker`, one for each of `tokens`. Returns claims (claim.lua); behind the last one is what ended it
--- before there was a job for each. That is 'more' after 100 elements or 16 KiB of them: Redis does nothing else meanwhile. `settings`, `held` and `waiting` are what touch() returned; the latter are nil if the line has changed
--- since.
+-- before there was a job for each. That is 'more' after 100 elements or 16 KiB of them: Redis does nothing else meanwhile.
+-- `settings`, `held` and `waiting` are what touch() returned; the latter are nil if the line has changed since.
 local function take(worker, tokens, lease, retention, settings, held, waiting)
   local claims, token = {}, tokens[1]
   local function ended(how)

@@ -1,3 +1,13 @@
+-- Names of limits among the settings whose values are none, and so have no effect.
+local function ignored(settings)
+  local texts, names = settings.texts, {}
+  if texts[2] and not settings.max_running then names[#names + 1] = 'max_running' end
+  if texts[7] and not fleet.most then names[#names + 1] = 'host_connections' end
+  if texts[8] and not settings.has_rate then names[#names + 1] = 'rate' end
+  if texts[10] and not settings.interval then names[#names + 1] = 'starts' end
+  return names
+end
+
 -- Looks after the queue, once a second from every worker: extends this worker's leases, writes progress and offsets,
 -- hands out requests, takes back the jobs of lost workers, promotes what is due, trims what is old.
 --
@@ -15,6 +25,9 @@
 --       gate      'quiet', 'paused', 'full' or 'open'
 --       more      '1' if there is more to do than one call does
 --       rate      '1' if the queue has a limit of rate (shares.lua)
+--       pace      in how many ms this worker is to call pace() (starts.lua)
+--       limits    '1' if hosts have limits of their own, which the worker is to read
+--       ignored   names of limits among the settings that are none
 --       unheard   '1' if requests are left that nobody has heard
 --       dropped   id, store, file, generation, inode, … of what a worker of that store is to unlink: the partial file of a
 --                 generation, or the finished file with this inode, size and time
@@ -50,12 +63,16 @@ define('tick', { 'allow-oom' }, function()
     trim(tick)
     take_drops(tick)
     kinds.look_aside(tick)
-    fleet.look_after_hosts(tick)
+    tick.pace = fleet.pace(settings, tick.instance, fleet.bring_back_all(500))
+    fleet.bound_responses(tick)
     -- Without a limit nobody else wakes those that waited under one.
-    if settings.max_running or ARGV[10] == '1' then offer_place(settings, true) end
+    if has_places(settings) or ARGV[10] == '1' then offer_place(settings, true) end
     meet_neighbours(tick)
   end
-  local reply = publish(named { gate = settings.is_quiet and 'quiet' or closed_by(settings) or 'open', more = tick.more and '1', rate = settings.has_rate and '1', unheard = tick.are_many and '1',
+  local has_limits = fleet.is_used() and call('EXISTS', PREFIX .. KEY.limits) == 1
+  local reply = publish(named { gate = settings.is_quiet and 'quiet' or closed_by(settings) or 'open', more = tick.more and '1',
+    rate = settings.has_rate and '1', pace = tick.pace and whole(tick.pace), limits = has_limits and '1',
+    ignored = ignored(settings), unheard = tick.are_many and '1',
     fenced = tick.fenced, requests = tick.requests, dropped = tick.dropped, silent = tick.silent, aside = tick.aside })
   -- With what this call has told.
   if ARGV[13] == '1' then history.keep() end

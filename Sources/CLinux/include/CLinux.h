@@ -2,6 +2,7 @@
 
 // What only Linux has, or what Swift's Glibc module does not show. A port replaces this target.
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -29,6 +30,10 @@ int clinux_rename_exclusive(int directory, const char *from, const char *to);
 
 /// Locks a byte of the file for this open description (F_OFD_SETLK), until that is closed; 0 or errno, without a wait.
 int clinux_lock_byte(int descriptor, off_t position);
+
+/// Ends all locks of this open description (F_OFD_SETLK); 0 or errno. To close the descriptor is not enough: a child of
+/// this process shares the description between its fork and its exec.
+int clinux_unlock_bytes(int descriptor);
 
 /// accept4(2): a connection that no child inherits; -1 and errno on failure.
 int clinux_accept(int listener);
@@ -59,6 +64,12 @@ struct clinux_path {
 
 /// 0, or -1 where `socket` is no TCP connection or the kernel is too old (before 5.4) to tell all of it.
 int clinux_look_at_path(int socket, struct clinux_path *path);
+
+/// SO_RCVBUF: bytes of the socket's receive buffer; 0 on failure.
+int clinux_receive_buffer(int socket);
+
+/// SO_BUF_LOCK (Linux 5.15): the kernel does not let the receive buffer grow while `is_held`.
+void clinux_hold_receive_buffer(int socket, bool is_held);
 
 /// TCP_WINDOW_CLAMP: the other side may send no more than so many bytes beyond those that were read, as soon as it has sent
 /// what it was allowed before.

@@ -180,7 +180,7 @@ extension ObjectPartial {
         let isHidden = state.withLock { $0.journal.isHidden }
         let deadline = ContinuousClock.now + Self.completion.patience
         for attempt in 1... {
-            if try await !isListed(upload, key, etags) {
+            if try await !isListed(upload, key, etags, size) {
                 return try await verdict(key, size).map(Assembly.placed) ?? .fenced
             }
             var ifAbsent = false
@@ -220,8 +220,10 @@ extension ObjectPartial {
 
     /// Whether the upload has exactly the parts that it must have; false if there is none any more.
     ///
-    /// - Throws: What is not so. The upload is gone then.
-    private func isListed(_ upload: String, _ key: String, _ etags: [Int: String]) async throws(TransferError) -> Bool {
+    /// - Throws: What is not so. Where it has parts that nobody knows of, the upload is gone then.
+    private func isListed(
+        _ upload: String, _ key: String, _ etags: [Int: String], _ size: Int64
+    ) async throws(TransferError) -> Bool {
         let listed: [ListedPart]
         do throws(StoreRefusal) { listed = try await client.parts(of: upload, key) } catch {
             if error.meaning == .noSuchUpload { return false }
@@ -229,10 +231,16 @@ extension ObjectPartial {
         }
         // Some list a part that was uploaded twice two times.
         let found = Dictionary(grouping: listed, by: \.number)
-        let isEqual =
-            found.count == etags.count
-            && etags.allSatisfy { number, etag in found[number]?.contains { $0.etag == etag } ?? false }
-        guard isEqual else { throw await damaged("the upload has other parts than were uploaded") }
+        guard found.allSatisfy({ number, parts in parts.contains { $0.etag == etags[number] } }) else {
+            throw await damaged("the upload has other parts than were uploaded")
+        }
+        let lost = etags.keys.filter { found[$0] == nil }
+        guard lost.isEmpty else {
+            // Some list a few parts of an upload that they have just completed. Else the next run fetches what is lost, and no more.
+            if try await verdict(key, size) != nil { return false }
+            throw .failed(
+                Failure(.io, "the object store has lost \(lost.count) parts of an upload that it had acknowledged"))
+        }
         return true
     }
 

@@ -21,6 +21,8 @@ final class ObjectPartial: Partial {
         var error: TransferError?
         /// The journal as the last checkpoint returned it.
         var told: String?
+        /// The last checkpoint told of the upload alone.
+        var hasMoreToTell = false
         var digest: InOrderDigest?
         var creating: Task<Result<String, StoreRefusal>, Never>?
         /// Its folder of hidden objects may have something in it.
@@ -55,7 +57,8 @@ final class ObjectPartial: Partial {
         owner = store.memory.newOwner()
         var state = State(name: ObjectName(chosen: resume.file, isGiven: request.givesName), journal: journal)
         (state.phase, state.etags, state.hasHidden, state.isAssembled) = (.open, etags, true, isAssembled)
-        (state.told, state.taken) = (journal.text, journal.offsets)
+        // Parts may be there of which Redis does not know, and the other way round.
+        (state.told, state.taken) = (resume.journal, journal.offsets)
         if isAssembled, let total = journal.total { state.taken = ByteIntervals([0..<total]) }
         self.state = Mutex(state)
     }

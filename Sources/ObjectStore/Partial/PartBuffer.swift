@@ -20,10 +20,13 @@ final class PartBuffer: @unchecked Sendable {
 
     init(_ number: Int, _ range: Range<Int64>, _ reservation: PartMemory.Reservation) {
         (self.number, self.range, self.reservation) = (number, range, reservation)
-        memory = malloc(max(1, range.count))!
+        // Straight from the kernel, and straight back: what malloc keeps of parts that are gone would be beyond the bound.
+        let pages = mmap(nil, max(1, range.count), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+        guard let pages, pages != MAP_FAILED else { fatalError("no memory for a part of \(range.count) bytes") }
+        memory = pages
     }
 
-    deinit { free(memory) }
+    deinit { munmap(memory, max(1, range.count)) }
 
     /// Bytes that no tail has.
     var fresh: ByteIntervals { ByteIntervals(present.intervals.flatMap { saved.missing(in: $0) }) }

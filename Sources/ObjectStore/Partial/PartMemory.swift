@@ -4,7 +4,8 @@ import Synchronization
 /// The memory of all parts that are on their way, and its bound: who finds none waits.
 ///
 /// A part's memory is reserved as a whole when its first byte comes, so that whatever was begun can be filled. What is filled slowly
-/// while others wait is asked to go elsewhere.
+/// while others wait is asked to go elsewhere. What comes back goes to those who have begun, and then to those who have nothing: the
+/// other way round all would begin, and none could end.
 final class PartMemory: Sendable {
     /// One part's memory.
     struct Reservation: Sendable, Equatable {
@@ -21,13 +22,22 @@ final class PartMemory: Sendable {
         var isLeaving = false
     }
 
+    private struct Waiter {
+        /// Who waits for any memory; nil for a part of its own that is on its way out.
+        let owner: UInt64?
+        let wake: @Sendable () async -> Bool
+    }
+
     private struct State {
         var used = 0
         var holders: [UInt64: Holder] = [:]
         var owned: [UInt64: Int] = [:]
-        var waiting: [@Sendable () async -> Bool] = []
+        var waiting: [Waiter] = []
         var lastID: UInt64 = 0
         var isWatched = false
+
+        /// Has begun a part, and waits for another one.
+        func hasBegun(_ waiter: Waiter) -> Bool { waiter.owner.map { owned[$0] != nil } ?? false }
     }
 
     /// Of all, and of one partial file: bytes.
@@ -57,9 +67,11 @@ final class PartMemory: Sendable {
     ) -> Reservation? {
         let (reservation, mustWatch) = state.withLock { state -> (Reservation?, Bool) in
             let mine = state.owned[owner] ?? 0
-            let isFree = (state.used == 0 || state.used + bytes <= limit) && (mine == 0 || mine + bytes <= share)
-            guard isFree else {
-                state.waiting.append(wake)
+            let isWithinShare = mine == 0 || mine + bytes <= share
+            let isFree = state.used == 0 || state.used + bytes <= limit
+            let isTurn = mine > 0 || state.used == 0 || !state.waiting.contains(where: state.hasBegun)
+            guard isWithinShare, isFree, isTurn else {
+                state.waiting.append(Waiter(owner: isWithinShare ? owner : nil, wake: wake))
                 defer { state.isWatched = true }
                 return (nil, !state.isWatched)
             }
@@ -74,7 +86,9 @@ final class PartMemory: Sendable {
     }
 
     /// `wake` is called when any memory has come back.
-    func wait(_ wake: @escaping @Sendable () async -> Bool) { state.withLock { $0.waiting.append(wake) } }
+    func wait(_ wake: @escaping @Sendable () async -> Bool) {
+        state.withLock { $0.waiting.append(Waiter(owner: nil, wake: wake)) }
+    }
 
     /// The part is whole, or is being put elsewhere.
     func leaves(_ reservation: Reservation) {
@@ -82,17 +96,17 @@ final class PartMemory: Sendable {
     }
 
     func give(_ reservation: Reservation) {
-        let waiting = state.withLock { state -> [@Sendable () async -> Bool] in
+        let waiting = state.withLock { state -> [Waiter] in
             guard let holder = state.holders.removeValue(forKey: reservation.id) else { return [] }
             state.used -= holder.bytes
             let mine = (state.owned[holder.owner] ?? 0) - holder.bytes
             state.owned[holder.owner] = mine > 0 ? mine : nil
             defer { state.waiting = [] }
-            return state.waiting
+            return state.waiting.filter(state.hasBegun) + state.waiting.filter { !state.hasBegun($0) }
         }
         guard !waiting.isEmpty else { return }
         // Who finds nothing waits again. They are few: one for each connection.
-        Task { for wake in waiting { _ = await wake() } }
+        Task { for waiter in waiting { _ = await waiter.wake() } }
     }
 
     /// While somebody waits, and nothing is on its way out, the part that has been held longest goes.

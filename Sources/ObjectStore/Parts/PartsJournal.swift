@@ -37,6 +37,28 @@ struct PartsJournal: Sendable, Equatable {
         return result
     }
 
+    /// Has the parts that a store lists, and no others. What a run has uploaded and not told is right, too: whoever uploads a part
+    /// of a generation uploads the same bytes, and the store compared their MD5. Others that it was told of are lost.
+    ///
+    /// - Returns: The ETags; nil if another program has changed a part.
+    mutating func adopt(_ listed: [ListedPart]) -> [Int: String]? {
+        let formula = formula
+        var etags: [Int: String] = [:]
+        // Some list a part that was uploaded twice two times.
+        for (number, found) in Dictionary(grouping: listed, by: \.number) {
+            guard number >= 1, number <= PartFormula.mostParts else { return nil }
+            let right = found.first { part in
+                part.size == Int64(formula.range(of: number).count)
+                    && parts[number].map { $0 == PartMark(etag: part.etag) } ?? true
+            }
+            guard let right, right.size > 0 else { return nil }
+            etags[number] = right.etag
+        }
+        parts = etags.mapValues { PartMark(etag: $0) }
+        tails.removeAll { parts[$0.part] != nil }
+        return etags
+    }
+
     // MARK: Its text
 
     private static let version = "parts1"

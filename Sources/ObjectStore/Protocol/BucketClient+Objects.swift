@@ -59,6 +59,25 @@ extension BucketClient {
         }
     }
 
+    /// A range of an object that has this ETag.
+    ///
+    /// - Throws: `precondition` if it has another one.
+    func get(_ key: String, _ range: Range<Int64>, of etag: String) async throws(StoreRefusal) -> [UInt8] {
+        var request = StoreRequest("GET", key)
+        request.limit = range.count
+        request.headers = [
+            HeaderField("Range", "bytes=\(range.lowerBound)-\(range.upperBound - 1)"),
+            HeaderField("If-Match", "\"\(etag)\""),
+        ]
+        let reply = try await send(request)
+        // Not every store obeys the condition.
+        guard reply.etag == etag else {
+            throw StoreRefusal(status: 412, code: "PreconditionFailed", message: "", meaning: .precondition)
+        }
+        guard reply.body.count == range.count else { throw Self.unreadable(reply) }
+        return reply.body
+    }
+
     /// Returns the ETag.
     @discardableResult
     func put(

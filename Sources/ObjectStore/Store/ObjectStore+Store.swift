@@ -62,19 +62,17 @@ extension ObjectStore: Store {
             file: resume.file, bytes: head.size, identity: mark.identity, modified: mark.time, checksum: nil)
     }
 
-    /// What the journal tells of, if all of it is there.
+    /// What is there of what the journal tells of, and parts that the store has taken since it was written.
     private func partial(
         _ request: FileRequest, _ resume: ResumePoint, _ hidden: HiddenKeys, _ objects: [ListedObject]
     ) async throws(StoreRefusal) -> ObjectPartial? {
-        guard let journal = PartsJournal(resume.journal), journal.total == resume.entity.total,
+        guard var journal = PartsJournal(resume.journal), journal.total == resume.entity.total,
             journal.offsets == resume.offsets
         else { return nil }
         let sizes = Dictionary(objects.map { ($0.key, $0.size) }) { $1 }
-        let hasTails = journal.tails.allSatisfy {
-            sizes[client.address.key(hidden.tail($0.name))] == $0.bytes.count
-        }
-        guard hasTails else { return nil }
+        journal.tails.removeAll { sizes[client.address.key(hidden.tail($0.name))] != $0.bytes.count }
         guard let upload = journal.upload else {
+            guard !journal.tails.isEmpty else { return nil }
             return ObjectPartial(self, request, continuing: resume, journal, etags: [:], isAssembled: false)
         }
         let key = client.address.key(journal.isHidden ? hidden.whole : resume.file)
@@ -87,21 +85,22 @@ extension ObjectStore: Store {
             else { return nil }
             return ObjectPartial(self, request, continuing: resume, journal, etags: [:], isAssembled: true)
         }
-        var etags: [Int: String] = [:]
-        for part in listed where journal.parts[part.number] == PartMark(etag: part.etag) {
-            guard part.size == Int64(journal.formula.range(of: part.number).count) else { continue }
-            etags[part.number] = part.etag
-        }
-        guard etags.count == journal.parts.count else { return nil }
+        guard let etags = journal.adopt(listed), !journal.offsets.isEmpty else { return nil }
         return ObjectPartial(self, request, continuing: resume, journal, etags: etags, isAssembled: false)
     }
 
-    package func holds(_ file: CompletedFile, for request: FileRequest, fencing: Bool) async -> Bool {
+    package func held(_ file: CompletedFile, for request: FileRequest, fencing: Bool) async -> HeldFile? {
         guard let head = try? await client.head(client.address.key(file.file)), head.matches(file.identity) else {
-            return false
+            return nil
         }
         if fencing { try? await purge(job: request.key, but: nil) }
-        return true
+        return HeldFile()
+    }
+
+    package var givesFiles: Bool { true }
+
+    package func source(_ path: String) async throws(TransferError) -> any SourceFile {
+        try await ObjectSource(path, in: client)
     }
 
     // MARK: What no run holds

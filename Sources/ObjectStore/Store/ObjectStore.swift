@@ -1,3 +1,4 @@
+import Glibc
 import HaulContract
 import HaulExecutors
 import HaulHTTP
@@ -53,6 +54,13 @@ package final class ObjectStore: Sendable {
         memory = PartMemory(limit: options.memory, share: min(Self.share, options.memory))
         let place = "\(address.endpoint ?? "amazonaws.com")\n\(address.bucket)\n\(address.prefix)"
         id = Digest.md5(place.utf8).hexadecimal
+    }
+
+    /// The same with the environment and the files of this process.
+    package convenience init(_ address: BucketAddress, options: Options) {
+        self.init(
+            address, options: options, environment: { name in getenv(name).map { String(cString: $0) } },
+            isThere: { access($0, R_OK) == 0 })
     }
 
     /// Memory of parts: bytes.

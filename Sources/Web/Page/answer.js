@@ -1,9 +1,9 @@
-// What a server answered to a request: all of it is text here.
+// What a server answered to a request or an upload: all of it is text here.
 
 import { el, write } from "./dom.js";
 import { count } from "./format.js";
 
-/// A card with the status, the header fields and the body; hidden for jobs that are no requests.
+/// A card with the status, the header fields and the body; hidden for downloads.
 export function answer(isOperator) {
   const status = el("p");
   const headers = el("dl");
@@ -14,8 +14,8 @@ export function answer(isOperator) {
   return {
     box,
     draw(job) {
-      box.hidden = job.kind !== "request";
-      const content = JSON.stringify([job.status, job.headers, job.body, job.body_base64]);
+      box.hidden = !job.kind;
+      const content = JSON.stringify([job.status, job.headers, job.body, job.body_base64, job.response_dropped]);
       if (box.hidden || content === shown) return;
       shown = content;
       const isThere = job.status !== undefined;
@@ -24,6 +24,7 @@ export function answer(isOperator) {
       write(body, job.body ?? job.body_base64 ?? "");
       body.hidden = body.textContent === "";
       if (!isThere) write(note, "");
+      else if (job.response_dropped) write(note, "The response was dropped: the queue keeps no more than max_responses_bytes of them.");
       else if (!isOperator) write(note, "Operators see its header fields and its body.");
       else if (job.body_base64 !== undefined) write(note, `The body is no text: ${count(atob(job.body_base64).length)} bytes, here in base 64.`);
       else write(note, body.hidden ? "It has no body." : "");

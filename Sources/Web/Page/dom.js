@@ -18,6 +18,10 @@ export const svg = (name, attributes, ...children) => build(document.createEleme
 /// A link to a page of ours. Only these are made: an address from a job is never one.
 export const link = (path, ...children) => el("a", { href: path }, ...children);
 
+/// Links to the batches of a job, whose names have blanks between them.
+export const batchLinks = (names, path) =>
+  (names ?? "").split(" ").filter(Boolean).flatMap((name) => [" ", link(path("batches", [name]), name)]).slice(1);
+
 /// Writes a text where it has changed, so that a selection in it stays.
 export function write(node, text) {
   if (node.textContent !== text) node.textContent = text;

@@ -2,13 +2,13 @@
 
 import { answer } from "./answer.js";
 import { get, inQueue } from "./api.js";
-import { el, link, svg, tell, write } from "./dom.js";
+import { batchLinks, el, link, svg, table, tell, write } from "./dom.js";
 import { bytes, count, duration, progress, speed, time } from "./format.js";
 import { act, actions, title } from "./jobs.js";
 
 const moments = new Set(["created", "started", "updated", "finished", "deadline_at", "validated"]);
 const sizes = new Set(["received", "total"]);
-const drawn = new Set(["id", "offsets", "ended", "state", "status", "headers", "body", "body_base64"]);
+const drawn = new Set(["id", "offsets", "ended", "state", "status", "headers", "body", "body_base64", "files", "kind"]);
 const MOST_LINES = 300;
 
 /// The intervals of the file that are durable, as a bar.
@@ -36,6 +36,22 @@ function pieces() {
   };
 }
 
+/// What came of each file of an upload that sends each by itself.
+function sentFiles() {
+  const { box: scroll, body: rows } = table("Files", [["File", ""], ["What came of it", ""]]);
+  const box = el("section", { class: "card full", hidden: true }, el("h2", {}, "Its files"), scroll);
+  return {
+    box,
+    draw(job) {
+      const files = Array.isArray(job.files) ? job.files : [];
+      box.hidden = files.length === 0;
+      rows.replaceChildren(...files.map(({ file, status, error }) => el("tr", {},
+        el("th", { scope: "row", class: "any" }, file),
+        el("td", { class: error ? "bad" : "good" }, [error ?? "sent", status && `status ${status}`].filter(Boolean).join(", ")))));
+    },
+  };
+}
+
 /// Events as they are heard, and moments that the job's hash has kept.
 function timeline() {
   const list = el("ol", { class: "timeline", tabindex: 0, "aria-label": "Timeline" });
@@ -59,7 +75,7 @@ function timeline() {
     hear(event) {
       if (event.event === "progress") return;
       // The response has a card of its own.
-      const { v, event: name, id, queue, epoch, seq, at, meta, headers, body, body_base64, ...rest } = event;
+      const { v, event: name, id, queue, epoch, seq, at, meta, headers, body, body_base64, files, ...rest } = event;
       const note = Object.entries(rest).map(([key, value]) => `${key}: ${typeof value === "string" ? value : JSON.stringify(value)}`).join(", ");
       heard.set(`${epoch} ${seq}`, { at, order: seq ?? 0, name, note });
       if (heard.size > MOST_LINES) heard.delete(heard.keys().next().value);
@@ -79,12 +95,12 @@ export function job(context) {
   const { queue, rest, live, body, path, isOperator } = context;
   const id = rest[0] ?? "";
   context.title(`Job ${id}`);
-  const state = el("strong");
+  const [what, state] = [el("span", {}, "It"), el("strong")];
   const [far, rate] = [el("span"), el("span")];
   const trouble = el("p", { class: "bad" });
   const tools = el("div", { class: "row", role: "group", "aria-label": "What to do with this job" });
   const facts = el("dl");
-  const [bar, lines, reply] = [pieces(), timeline(), answer(isOperator)];
+  const [bar, lines, reply, files] = [pieces(), timeline(), answer(isOperator), sentFiles()];
   const secrets = el("section", { class: "card" }, el("h2", {}, "What was pushed"));
   if (isOperator) {
     const text = el("pre", { hidden: true });
@@ -96,23 +112,26 @@ export function job(context) {
     } }, "Show it, with its secrets");
     secrets.append(button, text);
   } else secrets.append(el("p", { class: "dim" }, "Operators see it."));
-  body.append(el("p", {}, "It is ", state, ". ", far, " ", rate), trouble, isOperator ? tools : "",
-    el("div", { class: "cards few" }, bar.box, reply.box, el("section", { class: "card" }, el("h2", {}, "Record"), facts), lines.box, secrets));
+  body.append(el("p", {}, what, " is ", state, ". ", far, " ", rate), trouble, isOperator ? tools : "",
+    el("div", { class: "cards few" }, bar.box, files.box, reply.box, el("section", { class: "card" }, el("h2", {}, "Record"), facts), lines.box, secrets));
 
   let shownTools = "";
   function draw(data) {
     write(state, data.state);
     state.className = data.state === "failed" ? "bad" : data.state === "completed" ? "good" : "";
-    write(far, progress(data).text);
+    write(what, data.kind === "request" ? "The request" : data.kind === "upload" ? "The upload" : "It");
+    const { text } = progress(data);
+    write(far, data.kind === "upload" && text ? `${text} sent` : text);
     const left = data.total && data.speed > 0 ? `, ${duration((data.total - (data.received ?? 0)) / data.speed)} left` : "";
     write(rate, data.state === "running" && data.speed ? `${speed(data.speed)}${left}` : "");
     write(trouble, data.error ? `${data.error}: ${data.message ?? ""}` : data.waiting ? `It waits: ${data.waiting}` : "");
-    bar.box.hidden = data.kind === "request";
+    bar.box.hidden = Boolean(data.kind);
+    files.draw(data);
     bar.draw(data);
     reply.draw(data);
     lines.keep(data);
     const names = Object.keys(data).filter((name) => !drawn.has(name)).sort();
-    facts.replaceChildren(...names.flatMap((name) => [el("dt", {}, name), el("dd", {}, value(name, data[name]))]));
+    facts.replaceChildren(...names.flatMap((name) => [el("dt", {}, name), el("dd", {}, name === "batch" ? batchLinks(data[name], path) : value(name, data[name]))]));
     if (shownTools === data.state) return;
     shownTools = data.state;
     const verbs = [...actions[data.state], ...(data.state === "completed" && data.file ? ["delete"] : [])];
@@ -130,5 +149,14 @@ export function job(context) {
     write(state, "not known");
     write(trouble, "No worker has seen it, or it has been removed.");
     tools.replaceChildren();
+    lookInLine();
   }]], [`${queue}/${id}`, lines.hear]);
+
+  // Once: the whole line is looked at. What a worker sees of it is told as a change.
+  async function lookInLine() {
+    const data = await get(`${place}?line=true`).catch(() => null);
+    if (!data || shownTools) return;
+    draw(data);
+    write(trouble, "No worker has seen it yet.");
+  }
 }

@@ -1,7 +1,7 @@
 // Jobs by state: a page of lines, filters, and what can be done to many at once.
 
 import { get, inQueue, send, withQuery } from "./api.js";
-import { confirmed, el, field, link, rows, table, tell, write } from "./dom.js";
+import { batchLinks, confirmed, el, field, link, rows, table, tell, write } from "./dom.js";
 import { count, progress, speed, time } from "./format.js";
 
 const states = ["queued", "scheduled", "running", "paused", "completed", "failed", "cancelled"];
@@ -34,12 +34,13 @@ export async function act(queue, action, body, many) {
 /// One job's row, which is written anew when the job changes.
 function row(context, chosen, changed) {
   const box = el("input", { type: "checkbox" });
-  const [name, what, note] = [el("a"), el("div", { class: "any" }), el("div", { class: "dim any" })];
+  const [name, what, note, kind] = [el("a"), el("div", { class: "any" }), el("div", { class: "dim any" }), el("div", { class: "dim" })];
+  const batch = el("div", { class: "dim" });
   const bar = el("progress", { max: 1 });
   const [far, rate, worker, when] = [el("div", { class: "dim" }), el("td", { class: "number lesser" }), el("td", { class: "any less" }), el("td", { class: "less" })];
   const line = el("tr", {},
     context.isOperator ? el("td", {}, box) : null,
-    el("th", { scope: "row", class: "any" }, name), el("td", { class: "any lesser" }, what, note), el("td", {}, bar, far), rate, worker, when);
+    el("th", { scope: "row", class: "any" }, name, kind, batch), el("td", { class: "any lesser" }, what, note), el("td", {}, bar, far), rate, worker, when);
   let id;
   let shown;
   box.addEventListener("change", () => { if (box.checked) chosen.add(id); else chosen.delete(id); changed(); });
@@ -55,6 +56,8 @@ function row(context, chosen, changed) {
       write(name, id);
       name.setAttribute("href", context.path("job", [id]));
       write(what, job.file ?? job.path ?? [job.method, job.url].filter(Boolean).join(" "));
+      write(kind, job.kind ?? "download");
+      batch.replaceChildren(...(job.batch ? ["batch ", ...batchLinks(job.batch, context.path)] : []));
       write(note, [job.error, job.message, job.waiting && `waiting: ${job.waiting}`, job.file || job.path ? job.url : null].filter(Boolean).join(" · "));
       const { text: label, share } = progress(job);
       bar.hidden = share === null || job.state === "completed";
@@ -72,7 +75,7 @@ export function jobs(context) {
   const { queue, rest, query, live, body, path } = context;
   const state = states.includes(rest[0]) ? rest[0] : "running";
   const from = Math.max(0, Number(query.get("from")) || 0);
-  const filter = Object.fromEntries(["q", "host", "error", "worker"].map((name) => [name, (query.get(name) ?? "").trim()]));
+  const filter = Object.fromEntries(["q", "host", "error", "worker", "batch"].map((name) => [name, (query.get(name) ?? "").trim()]));
   const isFiltered = Object.values(filter).some(Boolean);
   context.title(`Jobs: ${state}`);
 
@@ -82,12 +85,12 @@ export function jobs(context) {
     if (name === state) item.setAttribute("aria-current", "page");
     return [name, { item, number }];
   }));
-  const inputs = Object.fromEntries(Object.entries({ q: "Search (id, URL, file, message)", host: "Host", error: "Error", worker: "Worker" })
+  const inputs = Object.fromEntries(Object.entries({ q: "Search (id, URL, file, message)", host: "Host", error: "Error", worker: "Worker", batch: "Batch" })
     .map(([name, label]) => [name, { label, input: el("input", { name, value: filter[name], type: name === "q" ? "search" : "text" }) }]));
   const form = el("form", { class: "row", role: "search" },
     field(inputs.q.label, inputs.q.input),
-    el("details", { open: Boolean(filter.host || filter.error || filter.worker) }, el("summary", {}, "More filters"),
-      el("div", { class: "row" }, ["host", "error", "worker"].map((name) => field(inputs[name].label, inputs[name].input)))),
+    el("details", { open: Boolean(filter.host || filter.error || filter.worker || filter.batch) }, el("summary", {}, "More filters"),
+      el("div", { class: "row" }, ["host", "error", "worker", "batch"].map((name) => field(inputs[name].label, inputs[name].input)))),
     el("button", { class: "main" }, "Search"), isFiltered ? link(path("jobs", [state]), "Clear") : null);
   form.addEventListener("submit", (event) => {
     event.preventDefault();
@@ -138,8 +141,7 @@ export function jobs(context) {
     write(wholeLabel, isFiltered ? "All that match" : `All ${count(total)}`);
     for (const button of buttons) button.disabled = !whole.checked && chosen.size === 0;
     if (lines.length === 0 && isOver) write(summary, isFiltered ? "No job matches." : `No job is ${state}.`);
-    else if (isFiltered) write(summary, `${count(lines.length)} found${!isOver ? " so far" : lines.length < LIMIT ? "" : ", and perhaps more,"} among ${count(total)}.${chosen.size ? ` ${count(chosen.size)} chosen.` : ""}`);
-    else write(summary, `${count(from + 1)} to ${count(from + lines.length)} of ${count(total)}.${chosen.size ? ` ${count(chosen.size)} chosen.` : ""}`);
+    else write(summary, `${isFiltered ? found() : `${count(from + 1)} to ${count(from + lines.length)} of ${count(total)}.`}${chosen.size ? ` ${count(chosen.size)} chosen.` : ""}`);
     const turn = (place, name) => link(path("jobs", [state], { from: place || "" }), name);
     pager.replaceChildren(...(isFiltered ? [] : [
       from > 0 ? turn(Math.max(0, from - LIMIT), "Page before") : "", from + LIMIT < total ? turn(from + LIMIT, "Next page") : "",
@@ -147,9 +149,14 @@ export function jobs(context) {
     ]).filter(Boolean));
   }
 
+  function found() {
+    if (!isOver) return `${count(lines.length)} found so far: ${Math.floor(100 * Math.min(1, next / Math.max(1, total)))} % of ${count(total)} looked at.`;
+    return `${count(lines.length)} found${lines.length < LIMIT ? "" : ", and perhaps more,"} among ${count(total)}.`;
+  }
+
   // With a filter the server looks at some thousand jobs a call: the page goes on asking until a page of lines is there.
   let isCurrent = true;
-  let next;
+  let next = from;
   let isSearching = false;
   const place = (start) => withQuery(inQueue(queue, "jobs"), { state, from: start || "", limit: LIMIT, ...filter });
   async function searchOn() {
@@ -160,6 +167,7 @@ export function jobs(context) {
         const page = await get(place(next));
         if (!isCurrent) return;
         more.push(...page.jobs);
+        total = page.total;
         next = page.next;
         isOver = next === undefined;
         lines = unique([...lines, ...page.jobs]);
@@ -171,27 +179,30 @@ export function jobs(context) {
   }
   const unique = (list) => [...new Map(list.map((job) => [job.id, job])).values()];
 
+  let isBegun = false;
+  async function search() {
+    // A job of this very id comes first, whatever its state.
+    if (/^[A-Za-z0-9._:-]{1,128}$/.test(filter.q)) {
+      const job = await get(`${inQueue(queue, "jobs", filter.q)}?line=true`).catch(() => null);
+      if (!isCurrent) return;
+      hit.hidden = !job;
+      if (job) hit.replaceChildren("The job ", link(path("job", [job.id]), job.id), ` is ${job.state}.`);
+    }
+    isBegun = true;
+    await searchOn();
+  }
+  if (isFiltered) search();
   live.watch([
     [inQueue(queue), (data) => { if (data) for (const [name, tab] of tabs) write(tab.number, count(data.counts[name])); }],
     [place(from), (data, trouble) => {
       if (trouble) return write(summary, trouble.message);
       total = data.total;
       lines = unique([...data.jobs, ...more]);
-      if (isFiltered && data.next !== undefined && lines.length < LIMIT && !isOver) {
-        next = next ?? data.next;
-        draw();
-        searchOn();
-      } else {
-        isOver = true;
-        draw();
-      }
+      if (!isFiltered || data.next === undefined || lines.length >= LIMIT) isOver = true;
+      draw();
+      // It has been broken off.
+      if (!isOver && isBegun) searchOn();
     }],
   ]);
-  if (/^[A-Za-z0-9._:-]{1,128}$/.test(filter.q)) {
-    get(inQueue(queue, "jobs", filter.q)).then((job) => {
-      hit.hidden = false;
-      hit.replaceChildren("The job ", link(path("job", [job.id]), job.id), ` is ${job.state}.`);
-    }, () => {});
-  }
   return () => { isCurrent = false; };
 }

@@ -6,13 +6,14 @@ import { Live } from "./live.js";
 import { overview } from "./overview.js";
 import { jobs } from "./jobs.js";
 import { job } from "./job.js";
+import { batches } from "./batches.js";
 import { workers, rejected } from "./tables.js";
 import { push } from "./push.js";
 import { settings } from "./settings.js";
 
-const pages = { overview, jobs, job, workers, rejected, push, settings };
+const pages = { overview, jobs, job, batches, workers, rejected, push, settings };
 const named = [
-  ["overview", "Overview"], ["jobs", "Jobs"], ["workers", "Workers"], ["rejected", "Rejected"], ["push", "Push"],
+  ["overview", "Overview"], ["jobs", "Jobs"], ["batches", "Batches"], ["workers", "Workers"], ["rejected", "Rejected"], ["push", "Push"],
   ["settings", "Settings"],
 ];
 

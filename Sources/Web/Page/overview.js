@@ -9,6 +9,8 @@ const states = ["queued", "scheduled", "running", "paused", "completed", "failed
 /// What this page has seen of each queue since it was opened: a sample a second, for an hour.
 const seen = new Map();
 const MOST = 3600;
+/// A chart has so many points at most: a screen shows no more.
+const POINTS = 300;
 
 function chart(name) {
   const line = svg("path", {});
@@ -22,9 +24,14 @@ function chart(name) {
       const top = Math.max(1, ...values);
       const [first, last] = [samples[0].at, samples[samples.length - 1].at];
       const span = Math.max(1, last - first);
-      const points = samples.map((sample, index) =>
-        `${index ? "L" : "M"}${(600 * (sample.at - first) / span).toFixed(1)} ${(98 - 96 * sample[key] / top).toFixed(1)}`);
-      line.setAttribute("d", points.join(""));
+      const width = Math.ceil(samples.length / POINTS);
+      let points = "";
+      // Of samples that share a point the largest is drawn.
+      for (let place = 0; place < samples.length; place += width) {
+        const value = Math.max(...values.slice(place, place + width));
+        points += `${place ? "L" : "M"}${(600 * (samples[place].at - first) / span).toFixed(1)} ${(98 - 96 * value / top).toFixed(1)}`;
+      }
+      line.setAttribute("d", points);
       write(from, `the last ${duration(span / 1000)}, as this page saw it`);
       write(most, `now ${format(values[values.length - 1])}, most ${format(Math.max(...values))}`);
       picture.setAttribute("aria-label", `${name}: ${most.textContent}`);

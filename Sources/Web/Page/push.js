@@ -38,7 +38,17 @@ function asStatuses(input) {
   return parts.length ? parts.map((part) => (/^\d+$/.test(part) ? Number(part) : part)) : undefined;
 }
 
-/// What a job has: its label, its input, and the value that it reads; undefined is left out.
+/// Files of the workers' root, one on each line: a path, or the name of its field in the form, "=" and a path.
+function asFiles(input) {
+  const files = lines(input).map((line) => {
+    const place = line.indexOf("=");
+    return place < 1 ? { file: line } : { name: line.slice(0, place).trim(), file: line.slice(place + 1).trim() };
+  });
+  return files.length ? files : undefined;
+}
+
+/// What a job has: its label, its input, the value that it reads, whether it is wide, and its name where that is another; undefined
+/// is left out.
 const fields = {
   path: ["Path; ends in / for a directory", text, asText],
   if_exists: ["If the file exists", () => choice(["", "reuse", "overwrite", "rename", "fail"], "as by default"), asText],
@@ -54,19 +64,29 @@ const fields = {
   json: ["Body: JSON", area, asJSON("The body"), true],
   form: ["Body: a form, Name=value, one on each line", area, asPairs("=", "member of a form"), true],
   body: ["Body: text", area, (input) => input.value || undefined, true],
+  file: ["File of the workers' root, as the body", text, asText],
+  files: ["Or files, one on each line: a path, or field=path", area, asFiles, true],
+  each: ["Each file in a request of its own", () => choice(["", "true"], "no"), (input) => (input.value ? true : undefined)],
+  protocol: ["Protocol", () => choice(["", "tus"], "one request"), asText],
+  upload_method: ["Method", () => choice(["", "PUT", "POST", "PATCH"], "PUT, of a form POST"), asText, false, "method"],
+  content_digest: ["Content-Digest", () => choice(["", "sha-256", "sha-512"], "none"), asText],
+  upload_form: ["Fields of the form, Name=value, one on each line", area, asPairs("=", "member of a form"), true, "form"],
   limit_rate: ["Limit, bytes per second", number, asNumber],
   retries: ["Retries", number, asNumber],
   delay: ["Delay, seconds", () => number("any"), asNumber],
   deadline: ["Deadline, seconds", () => number("any"), asNumber],
+  batch: ["Batch", () => text({ pattern: "[A-Za-z0-9._:\\-]{1,128}" }), asText],
+  batch_size: ["Jobs of the batch in all", number, asNumber],
   reply_to: ["Reply list", text, asText],
   headers: ["Header fields, Name: value, one on each line", area, asPairs(":", "header field"), true],
   meta: ["Meta, any JSON", area, asJSON("Meta"), true],
 };
-const shared = ["limit_rate", "retries", "delay", "deadline", "reply_to", "headers", "meta"];
+const shared = ["limit_rate", "retries", "delay", "deadline", "batch", "batch_size", "reply_to", "headers", "meta"];
 /// The fields of each kind of job, in their order; a new kind is a line here.
 const kinds = {
   download: ["path", "checksum", "if_exists", "connections", "max_bytes", ...shared],
   request: ["method", "expect", "max_response", "fresh_for", "idempotent", "query", "json", "form", "body", ...shared],
+  upload: ["file", "files", "each", "protocol", "upload_method", "upload_form", "content_digest", "expect", "max_response", "idempotent", "query", ...shared],
 };
 
 export function push({ queue, live, body, path, title }) {
@@ -95,9 +115,12 @@ export function push({ queue, live, body, path, title }) {
     const job = kind.value === "download" ? {} : { kind: kind.value };
     for (const name of kinds[kind.value]) {
       const value = fields[name][2](inputs[name]);
-      if (value !== undefined) job[name] = value;
+      if (value !== undefined) job[fields[name][4] ?? name] = value;
     }
-    return job;
+    const { batch_size: size, ...rest } = job;
+    if (size === undefined) return rest;
+    if (!rest.batch) throw new Error("The number of its jobs needs the batch's name.");
+    return { ...rest, batch: { name: rest.batch, size } };
   }
 
   form.addEventListener("submit", async (event) => {

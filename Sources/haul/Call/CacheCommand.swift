@@ -29,12 +29,13 @@ struct CacheFilter: ParsableArguments {
         let url: String
         let method: String
         let status: String
-        let bytes: Int64
+        /// nil if it was dropped.
+        let bytes: Int64?
         /// Milliseconds since the server gave or confirmed it.
         let age: Int64
     }
 
-    private static let fields = ["kind", "url", "method", "status", "received", "validated"]
+    private static let fields = ["kind", "url", "method", "status", "received", "validated", "response_dropped"]
 
     /// The newest last.
     func responses(in queue: Queue) async throws -> [Response] {
@@ -46,7 +47,8 @@ struct CacheFilter: ParsableArguments {
             let validated = fields["validated"].flatMap { Int64($0) } ?? now
             let response = Response(
                 id: id, url: address, method: fields["method"] ?? "", status: status,
-                bytes: fields["received"].flatMap { Int64($0) } ?? 0, age: max(0, now - validated))
+                bytes: (fields["response_dropped"] ?? "").isEmpty ? fields["received"].flatMap { Int64($0) } ?? 0 : nil,
+                age: max(0, now - validated))
             if let method, method.uppercased() != response.method { return nil }
             if let limit = older.flatMap(Age.milliseconds), response.age < limit { return nil }
             if let url, !JobFilter.contains(address, url) { return nil }
@@ -68,7 +70,7 @@ private struct ListCache: AsyncParsableCommand {
                     JSON.object([
                         ("id", JSON.quoted(response.id)), ("url", JSON.quoted(response.url)),
                         ("method", JSON.quoted(response.method)), ("status", response.status),
-                        ("bytes", String(response.bytes)), ("age", String(response.age / 1000)),
+                        ("bytes", response.bytes.map { String($0) } ?? "null"), ("age", String(response.age / 1000)),
                     ]))
             }
             return
@@ -79,8 +81,8 @@ private struct ListCache: AsyncParsableCommand {
         ])
         for response in responses {
             table.add([
-                response.id, response.method, response.status, Units.bytes(response.bytes), Age.text(response.age),
-                response.url,
+                response.id, response.method, response.status, response.bytes.map(Units.bytes) ?? "dropped",
+                Age.text(response.age), response.url,
             ])
         }
         for line in table.lines(width: Terminal.width) { Terminal.line(line) }
@@ -95,6 +97,9 @@ private struct ShowCache: AsyncParsableCommand {
     func run() async throws {
         let queue = try await common.connect()
         let record = try await reaching { () throws(RedisError) in try await queue.job(id) }
+        if let record, let sentence = record.droppedResponse {
+            throw ExitStatus.because(.jobFailed, "\(id): \(sentence)")
+        }
         guard let record, let response = StoredResponse(hash: record.fields) else {
             throw ExitStatus.because(.jobFailed, "\(id) has no response here")
         }
@@ -105,17 +110,26 @@ private struct ShowCache: AsyncParsableCommand {
 
 private struct SizeCache: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "size", abstract: "Count the responses, and the bytes of their bodies.")
+        commandName: "size", abstract: "Count the responses, and the bytes of their bodies.",
+        discussion:
+            "Also how many bytes the queue keeps in all, header fields and responses of failed jobs included, of how many: see "
+            + "max_responses_bytes of haul queue set.")
     @OptionGroup var filter: CacheFilter
 
     func run() async throws {
-        let responses = try await filter.responses(in: try await filter.common.connect())
-        let bytes = responses.reduce(0) { $0 + $1.bytes }
+        let queue = try await filter.common.connect()
+        let sizes = try await filter.responses(in: queue).compactMap(\.bytes)
+        let bytes = sizes.reduce(0, +)
+        let kept = try await reaching { () throws(RedisError) in try await queue.keptResponses() }
         if filter.common.json {
-            return Terminal.line(JSON.object([("responses", String(responses.count)), ("bytes", String(bytes))]))
+            return Terminal.line(
+                JSON.object([
+                    ("responses", String(sizes.count)), ("bytes", String(bytes)), ("kept", String(kept.bytes)),
+                    ("most", String(kept.most)),
+                ]))
         }
-        Terminal.line(
-            "\(responses.count) \(responses.count == 1 ? "response" : "responses"), \(Units.bytes(bytes))")
+        Terminal.line("\(sizes.count) \(sizes.count == 1 ? "response" : "responses"), \(Units.bytes(bytes))")
+        Terminal.line("the queue keeps \(Units.bytes(kept.bytes)) of at most \(Units.bytes(kept.most))")
     }
 }
 

@@ -98,6 +98,7 @@ struct CallCommand: AsyncParsableCommand {
             }
             try write(response.body, to: file ?? STDOUT_FILENO)
         }
+        if let sentence = record.droppedResponse { Terminal.complain("haul: \(url): \(sentence)") }
         if record.state != .completed {
             let why = record["error"].map { "\($0): \(record["message"] ?? "")" } ?? "it was cancelled"
             Terminal.complain("haul: \(url): \(why)".printable)

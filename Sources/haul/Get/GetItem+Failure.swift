@@ -5,8 +5,11 @@ extension GetItem {
     func explained(_ failure: Failure, of name: String) -> Failure {
         var failure = failure
         if failure.code == .fileExists, !failure.isFinal {
+            // Of a bucket it is not known before.
             failure.message =
-                "\(name) came while this was under way: choose --if-exists overwrite or rename, and it goes on"
+                GetPlace.isBucket(root)
+                ? "\(name) is there: choose --if-exists overwrite, rename or skip"
+                : "\(name) came while this was under way: choose --if-exists overwrite or rename, and it goes on"
         }
         if failure.code == .tls {
             if isSchemeAssumed { failure.message += " (the URL has no scheme, so https was meant)" }

@@ -3,6 +3,7 @@ import Glibc
 /// Where files go: a directory without links, and a path in it.
 enum GetPlace {
     static func isDirectory(_ path: String) -> Bool {
+        if isBucket(path), !path.dropFirst(5).contains("/") { return true }
         var status = stat()
         return path.hasSuffix("/") || stat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFDIR
     }
@@ -13,12 +14,15 @@ enum GetPlace {
         return stat(path, &status) == 0 && ![S_IFREG, S_IFDIR].contains(status.st_mode & S_IFMT)
     }
 
-    /// The directory's path without links; the directory and those above it are made if they are not there. Throws `.usage`
+    /// A place in an object store: `s3://BUCKET/PREFIX`.
+    static func isBucket(_ path: String) -> Bool { path.hasPrefix("s3://") }
+
+    /// The directory's path without links, or the bucket; the directory and those above it are made if they are not there. Throws `.usage`
     /// with a sentence if that cannot be, or nothing can be written there.
     static func absolute(_ path: String) throws -> String {
-        guard !path.hasPrefix("s3://") else {
-            throw ExitStatus.because(
-                .usage, "\(path): haul get has no buckets; push the URL to a worker that was started with --store")
+        guard !isBucket(path) else {
+            let name = path.dropFirst(5)
+            return "s3://" + name.prefix(upTo: name.lastIndex { $0 != "/" }.map(name.index(after:)) ?? name.startIndex)
         }
         makeDirectories(path, mode: 0o777)
         guard let real = realpath(path, nil) else {

@@ -79,7 +79,8 @@ struct GetPlan {
         let isSchemeAssumed = entry.urls.contains { Self.completed($0) != $0 }
         entry.urls = entry.urls.map(Self.completed)
         let root = try entry.directory.map { directory in
-            try GetPlace.absolute(directory.hasPrefix("/") ? directory : self.root + "/" + directory)
+            try GetPlace.absolute(
+                directory.hasPrefix("/") || GetPlace.isBucket(directory) ? directory : self.root + "/" + directory)
         }
         var path = entry.path ?? self.path
         if let directory = self.path, directory.hasSuffix("/"), let own = entry.path { path = directory + own }

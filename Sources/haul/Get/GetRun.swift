@@ -2,7 +2,6 @@ import Glibc
 import HaulActivities
 import HaulBus
 import HaulContract
-import HaulFileStore
 import HaulHTTP
 import HaulStorage
 import Synchronization
@@ -50,14 +49,15 @@ final class GetRun: Sendable {
     func run() async -> GetResult {
         guard let (lock, before) = await claim() else { return GetResult(end: .stopped) }
         defer { withExtendedLifetime(lock) {} }
-        let store: FileStore
+        let store: any Store
         do { store = try await settings.stores.store(item.root) } catch { return GetResult(end: .failed(error)) }
         // A file from one URL says nothing of another URL's file, though both have one name.
         let isSame = before?.item?.urls == item.urls
         let own = isSame ? before?.completed : nil
-        let standing = StandingFile(item, in: store, own: own)
-        if item.ifExists == .skip, standing.isThere { return GetResult(end: .skipped, file: item.likelyPath) }
-        if before?.isOpen != true, let file = await standing.answerUnasked() {
+        // What has a name in a bucket is left to the store.
+        let standing = GetPlace.isBucket(item.root) ? nil : StandingFile(item, in: store, own: own)
+        if item.ifExists == .skip, standing?.isThere == true { return GetResult(end: .skipped, file: item.likelyPath) }
+        if before?.isOpen != true, let file = await standing?.answerUnasked() {
             return result(of: file, standing, isUnchanged: true)
         }
         var record = GetRecord(item, run: Token.make(), completed: own)
@@ -85,7 +85,7 @@ final class GetRun: Sendable {
         return nil
     }
 
-    private func attempts(_ standing: StandingFile, _ store: FileStore, isNew: Bool) async -> GetResult {
+    private func attempts(_ standing: StandingFile?, _ store: any Store, isNew: Bool) async -> GetResult {
         var failed = 0
         var isNew = isNew
         while true {
@@ -133,7 +133,7 @@ final class GetRun: Sendable {
     }
 
     private func step(
-        after outcome: ActivityOutcome, of download: Download, _ standing: StandingFile, _ store: FileStore
+        after outcome: ActivityOutcome, of download: Download, _ standing: StandingFile?, _ store: any Store
     ) async -> Step {
         switch outcome {
         case .completed(let file, _, let isUnchanged):
@@ -152,7 +152,7 @@ final class GetRun: Sendable {
                 Failure(
                     .io, "\(item.root): \(reason); when that is mended, the same command continues", isFinal: true))
         case .failed(let error):
-            guard let left = standing.takeUnfinished() else { return .failed(error) }
+            guard let left = standing?.takeUnfinished() else { return .failed(error) }
             switch await goOn(from: left, in: store) {
             case nil: return .again
             case .cancelled: return .end(GetResult(end: .stopped))
@@ -164,7 +164,7 @@ final class GetRun: Sendable {
     }
 
     /// Copies what another program left, for the next attempt. nil if that is done.
-    private func goOn(from left: UnfinishedFile, in store: FileStore) async -> TransferError? {
+    private func goOn(from left: UnfinishedFile, in store: any Store) async -> TransferError? {
         let run = Token.make()
         let record = state.withLock { state in
             state.view.phase = .waiting("copying what is there")
@@ -194,7 +194,7 @@ final class GetRun: Sendable {
     // MARK: One attempt
 
     private func attempt(
-        _ standing: StandingFile, _ store: FileStore, isNew: Bool
+        _ standing: StandingFile?, _ store: any Store, isNew: Bool
     ) async -> (Download, ActivityOutcome) {
         let record = state.withLock { state in
             if !isNew { state.record?.run = Token.make() }
@@ -273,7 +273,7 @@ final class GetRun: Sendable {
     }
 
     private func complete(
-        _ download: Download, _ file: CompletedFile, _ standing: StandingFile, isUnchanged: Bool
+        _ download: Download, _ file: CompletedFile, _ standing: StandingFile?, isUnchanged: Bool
     ) async -> GetResult {
         let unfinished = state.withLock { state in
             state.record?.isOpen = false
@@ -281,12 +281,12 @@ final class GetRun: Sendable {
             state.view.name = file.file
             defer { state.record?.unfinished = nil }
             // A file that was merely found is not proven to be of the server's validators.
-            if standing.proof == nil { state.record?.completed = file }
+            if standing?.proof == nil { state.record?.completed = file }
             return state.record?.unfinished
         }
         // aria2's notes are about bytes that are not there any more.
         if let unfinished, !isUnchanged { unlink("\(item.root)/\(unfinished.file)\(Aria2Control.suffix)") }
-        if standing.proof == nil { await save(isDurable: false) } else { await journal.remove(item.key) }
+        if standing?.proof == nil { await save(isDurable: false) } else { await journal.remove(item.key) }
         await download.discard()
         return result(of: file, standing, isUnchanged: isUnchanged)
     }
@@ -301,13 +301,13 @@ final class GetRun: Sendable {
     }
 
     private func result(
-        of file: CompletedFile, _ standing: StandingFile, isUnchanged: Bool
+        of file: CompletedFile, _ standing: StandingFile?, isUnchanged: Bool
     ) -> GetResult {
         var result = GetResult(end: isUnchanged ? .unchanged : .completed, file: file.file)
         (result.bytes, result.checksum) = (file.bytes, file.checksum)
         result.seconds = (ContinuousClock.now - begun).secondsValue
         result.moved = state.withLock { $0.moved }
-        result.verified = Verification.words(file, item.job, standing.proof, isUnchanged: isUnchanged)
+        result.verified = Verification.words(file, item.job, standing?.proof, isUnchanged: isUnchanged)
         state.withLock { $0.view.name = file.file }
         return result
     }

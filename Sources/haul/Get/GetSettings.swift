@@ -5,7 +5,6 @@ import HaulFileStore
 import HaulHTTP
 import HaulStorage
 import HaulWorker
-import Synchronization
 
 /// What all downloads of one `haul get` share.
 struct GetSettings: Sendable {
@@ -23,7 +22,7 @@ struct GetSettings: Sendable {
     /// Many small files wait for round trips, not for the network: this many hide them.
     static let connectionsPerHost = 50
 
-    init(_ request: GetRequestOptions, _ transfer: GetTransferOptions) throws {
+    init(_ request: GetRequestOptions, _ transfer: GetTransferOptions, _ bucket: BucketOptions? = nil) throws {
         self.transfer = transfer
         do throws(Failure) {
             if let file = request.certificates { try CertificateStore.check(file) }
@@ -46,7 +45,7 @@ struct GetSettings: Sendable {
         cookies = try GetCookies(request.cookie)
         limit = transfer.limitRate.map { TokenBucket(bytesPerSecond: $0.bytes) }
         hosts = HostLimits(most: Self.connectionsPerHost)
-        stores = GetStores(transfer)
+        stores = GetStores(transfer, bucket, certificates: request.certificates)
     }
 
     /// The thread of all downloads.
@@ -75,42 +74,4 @@ struct GetSettings: Sendable {
         let isUnreachable = [.dns, .connect, .tls, .proxy].contains(failure.code)
         return isUnreachable && !isReached ? 0 : RetryPolicy.retries
     }
-}
-
-/// The stores of the directories that files go to, opened when they are first needed.
-final class GetStores: Sendable {
-    private let options: FileStore.Options
-    private let known = Mutex<[String: FileStore]>([:])
-    private let path = WritePath()
-    private let pool = BlockingPool(name: "stores", limit: 1)
-
-    init(_ transfer: GetTransferOptions) {
-        var options = FileStore.Options()
-        options.durability = transfer.durability
-        options.attributes.keepsRemoteTime = transfer.remoteTime
-        // A person may fill the disk.
-        options.keptFree = 0
-        self.options = options
-    }
-
-    func store(_ root: String) async throws(Failure) -> FileStore {
-        if let store = known.withLock({ $0[root] }) { return store }
-        // One thread opens them, one after the other.
-        return try await pool.run { () throws(Failure) in
-            if let store = self.known.withLock({ $0[root] }) { return store }
-            var options = self.options
-            // Only this user's records speak of it: nothing is left in the directory to tell its name.
-            options.id = "get:" + Job.Checksum.Algorithm.sha1.hexadecimal(of: root)
-            let store: FileStore
-            do throws(Failure) { store = try FileStore(root: root, options: options, path: self.path) } catch {
-                // A person knows a directory, and neither a store nor a root.
-                throw Failure(error.code, error.message.replacing("the root ", with: ""), isFinal: true)
-            }
-            self.known.withLock { $0[root] = store }
-            return store
-        }
-    }
-
-    /// Does what was put off until it costs little.
-    func runChores() async { for store in known.withLock({ Array($0.values) }) { await store.runChores() } }
 }

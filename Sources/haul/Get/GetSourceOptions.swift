@@ -23,8 +23,8 @@ struct GetSourceOptions: ParsableArguments {
         completion: .file())
     var output: String?
     @Option(
-        name: [.customShort("d", allowingJoined: true), .long], help: "The directory; made if it is not there.",
-        completion: .directory)
+        name: [.customShort("d", allowingJoined: true), .long],
+        help: "The directory, made if it is not there; or s3://BUCKET/PREFIX.", completion: .directory)
     var directory: String?
     @Option(help: "What the file must be: sha256:…, sha512:…, sha1:… or md5:….") var checksum: String?
     @Option(

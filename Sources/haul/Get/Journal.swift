@@ -61,7 +61,10 @@ final class Journal: Sendable {
 
         fileprivate init(owning descriptor: Int32) { self.descriptor = descriptor }
 
-        deinit { close(descriptor) }
+        deinit {
+            clinux_unlock_bytes(descriptor)
+            close(descriptor)
+        }
     }
 
     /// nil while another run, or another download of this one, has it.

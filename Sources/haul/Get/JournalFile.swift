@@ -29,7 +29,10 @@ struct JournalFile: ~Copyable {
 
     deinit {
         if descriptor >= 0 { close(descriptor) }
-        if use >= 0 { close(use) }
+        guard use >= 0 else { return }
+        // A child between its fork and its exec shares the lock, which to close would leave to it.
+        flock(use, LOCK_UN)
+        close(use)
     }
 
     private static let name = "journal"

@@ -27,7 +27,7 @@ final class OutputStore: Store {
         return .partial(partial)
     }
 
-    func holds(_ file: CompletedFile, for request: FileRequest, fencing: Bool) async -> Bool { false }
+    func held(_ file: CompletedFile, for request: FileRequest, fencing: Bool) async -> HeldFile? { nil }
     func discard(_ place: PartialPlace) async {}
     func discardUnplaced(_ places: [PartialPlace]) async {}
     func delete(_ file: String, _ identity: FinishedIdentity) async {}

@@ -2,7 +2,6 @@ import Glibc
 import HaulActivities
 import HaulContract
 import HaulExecutors
-import HaulFileStore
 import HaulHTTP
 import HaulStorage
 import Synchronization
@@ -33,7 +32,7 @@ final class StandingFile: ExistingFile {
 
     let modifiedSince: String?
 
-    init(_ item: GetItem, in store: FileStore, own: CompletedFile?) {
+    init(_ item: GetItem, in store: any Store, own: CompletedFile?) {
         (self.item, self.store, self.own) = (item, store.id, own)
         let path = item.likelyPath.map { item.root + "/" + $0 }
         let status = path.flatMap(Self.status)

@@ -29,6 +29,14 @@ enum Completer {
         return Array(names.filter { $0.hasPrefix(prefix) }.prefix(most))
     }
 
+    /// Names of batches.
+    static let batches = CompletionKind.custom { words, _, prefix in
+        guard let queue = queue(of: words) else { return [] }
+        let names = ((try? await queue.batches(limit: 1000)) ?? []).map(\.name)
+        await queue.redis.close()
+        return Array(names.filter { $0.hasPrefix(prefix) }.prefix(most))
+    }
+
     /// Names of queues, as far as a few pages of keys tell.
     static let queues = CompletionKind.custom { words, _, prefix in
         guard let redis = redis(of: words) else { return [] }

@@ -65,6 +65,7 @@ struct JobPage {
         guard let status = record["status"] else { return nil }
         let type = record["headers"].flatMap { try? JSON($0) }?["content-type"]?.string
         return "HTTP \(status) to \(record["method"] ?? "the request")" + (type.map { ", \($0)" } ?? "")
+            + (record.droppedResponse.map { "; \($0)" } ?? "")
     }
 
     private var size: String? {

@@ -45,7 +45,7 @@ extension TopLayout {
             ])
         }
         var rows = panel(table.lines(width: width - 1)) { workers[$0].isLost ? .bad : .plain }
-        if workers.isEmpty { rows.append(ScreenRow(" none", .dim)) }
+        if workers.isEmpty { rows.append(ScreenRow(isRead ? " none" : "", .dim)) }
         if isCut { rows.append(ScreenRow(" and \(model.data.workerCount - room + 1) more: haul workers", .dim)) }
         return rows
     }
@@ -53,8 +53,9 @@ extension TopLayout {
     private func failures(width: Int) -> [ScreenRow] {
         var groups = JobGroups(by: .error)
         for row in model.data.failures { groups.add(row) }
+        let count = model.data.failures.count
         var table = Table([
-            .init(title: "LAST \(model.data.failures.count) FAILURES", least: 10, rank: 10, width: 16),
+            .init(title: isRead ? "LAST \(count) FAILURES" : "LAST FAILURES", least: 10, rank: 10, width: 16),
             .init(title: "JOBS", isNumber: true, rank: 9), .init(title: "LAST", isNumber: true, rank: 8),
             .init(title: "HOST", least: 8, rank: 5),
         ])
@@ -64,7 +65,7 @@ extension TopLayout {
             ])
         }
         var rows = panel(table.lines(width: width - 1)) { _ in Style(color: .red) }
-        if model.data.failures.isEmpty { rows.append(ScreenRow(" none", .dim)) }
+        if model.data.failures.isEmpty { rows.append(ScreenRow(isRead ? " none" : "", .dim)) }
         return rows
     }
 

@@ -43,6 +43,9 @@ struct TopLayout {
 
     // MARK: Head
 
+    /// Redis has answered once: until then a zero would be a lie.
+    var isRead: Bool { model.data.now > 0 }
+
     private var title: ScreenRow {
         var row = ScreenRow(" haul top ", .title)
         row.add(model.queue, .bold)
@@ -50,13 +53,17 @@ struct TopLayout {
             row.add("  \(trouble)", .bad)
             return row
         }
+        guard isRead else {
+            row.add("  reading", .dim)
+            return row
+        }
         let alive = model.data.workerCount - model.data.lostCount
         row.add(alive == 1 ? "  1 worker" : "  \(alive) workers", alive == 0 ? .bad : .plain)
         if model.data.lostCount > 0 { row.add(", \(model.data.lostCount) lost", .bad) }
         if model.data.isPaused { row.add("  PAUSED", .warning) }
         if let most = model.data.maxRunning { row.add("  at most \(most) at once", .warning) }
-        if alive == 0, model.data.now > 0 { row.add("  nobody serves this queue", .bad) }
-        let time = model.data.now > 0 ? String(Age.date(model.data.now).dropFirst(11)) + " " : ""
+        if alive == 0 { row.add("  nobody serves this queue", .bad) }
+        let time = String(Age.date(model.data.now).dropFirst(11)) + " "
         guard width - row.columns > time.count else { return row }
         row.add(String.spaces(width - row.columns - time.count))
         row.add(time, .dim)
@@ -66,10 +73,11 @@ struct TopLayout {
     private var rates: ScreenRow {
         let half = width / 2
         var left = ScreenRow(" ")
-        let speed = Units.speed(Int64(min(model.data.bytesPerSecond, 1e18)))
+        let speed = isRead ? Units.speed(Int64(min(model.data.bytesPerSecond, 1e18))) : "-"
         left.add((model.data.isEstimated ? "~" : "") + speed.aligned(to: 11) + " ", .bold)
         left.add(spark(model.bytes, half - left.columns - 1), .good)
-        var right = ScreenRow(" " + Self.rate(model.data.jobsPerSecond).aligned(to: 6) + " jobs/s ", .bold)
+        let rate = isRead ? Self.rate(model.data.jobsPerSecond) : "-"
+        var right = ScreenRow(" " + rate.aligned(to: 6) + " jobs/s ", .bold)
         right.add(spark(model.jobs, width - half - right.columns - 1), Style(color: .blue))
         var row = left.fitted(to: half)
         row.add(right)
@@ -97,7 +105,8 @@ struct TopLayout {
         func row(_ names: (JobState) -> String, _ gap: String) -> ScreenRow {
             var row = ScreenRow(" ")
             for state in TopModel.views {
-                let text = "\(names(state)) \(Self.compact(model.data.counts[state] ?? 0))"
+                let count = isRead ? Self.compact(model.data.counts[state] ?? 0) : "-"
+                let text = "\(names(state)) \(count)"
                 row.add(state == model.view ? "[\(text)]" : " \(text) ", style(of: state))
                 row.add(gap)
             }
@@ -139,7 +148,7 @@ struct TopLayout {
 
     private var nothing: String {
         if !model.filter.isEmpty { return "no job matches \"\(model.filter)\"" }
-        if model.data.now == 0 { return "reading" }
+        guard isRead else { return "reading" }
         let other = model.data.counts[.queued] ?? 0
         let hint = model.view == .running && other > 0 ? "; \(other) wait in line" : ""
         return "nothing is \(model.view.rawValue)\(hint)"

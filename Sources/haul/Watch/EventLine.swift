@@ -20,6 +20,10 @@ enum EventLine {
             if let total = event["total"]?.integer { parts.append(Units.bytes(total)) }
         case "resumed":
             parts.append("at " + Units.bytes(event["offset"]?.integer ?? 0))
+        case "batch_ended":
+            for state in ["completed", "failed", "cancelled", "rejected"] {
+                if let count = event[state]?.integer, count > 0 { parts.append("\(count) \(state)") }
+            }
         default:
             if let delay = event["delay"]?.double, let seconds = Int64(exactly: delay.rounded(.up)) {
                 parts.append("again in \(Units.duration(seconds))")

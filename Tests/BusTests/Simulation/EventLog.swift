@@ -12,6 +12,7 @@ final class EventLog: Sendable {
         var last: [String: EventPosition] = [:]
         var wrong: [String] = []
         var marks: Set<String> = []
+        var rounds: [String: [Int]] = [:]
     }
 
     private let state = Mutex(State())
@@ -35,6 +36,8 @@ final class EventLog: Sendable {
     var all: [Event] { state.withLock { $0.all } }
     /// How many final states of each job were published.
     var ends: [String: Int] { state.withLock { $0.ends } }
+    /// Which rounds of each batch were told, in their order.
+    var rounds: [String: [Int]] { state.withLock { $0.rounds } }
     var wrong: [String] { state.withLock { $0.wrong } }
 
     /// Whether everything before this message has been noted.
@@ -52,6 +55,7 @@ final class EventLog: Sendable {
                 }
                 if keepsAll { state.all.append(event) }
                 if event.finalState != nil { state.ends[event.id, default: 0] += 1 }
+                if let batch = event.batch { state.rounds[batch, default: []].append(event.round ?? 0) }
                 guard let position = event.position else { return }
                 if let last = state.last[event.id], position <= last {
                     state.wrong.append("\(event.id): \(event.name) is at \(position), and the one before it at \(last)")

@@ -89,7 +89,9 @@ extension Ledger {
                 complain("\(id): \(after.error ?? "") for crash_loop")
             }
             state = story.follow(state, after, now, policy)
-            if story.facts.isKept, state == .queued, after.state == .failed {
+            // The push behind the run may have come with a deadline that is over by now, whether it is to be paused or not.
+            let isOver = after.error == "deadline" && story.deadlines.contains { $0 <= now }
+            if story.facts.isKept, after.state == .failed, state == .queued || state == .paused && isOver {
                 state = story.ended(.failed, now, policy)
             }
         }
@@ -115,6 +117,8 @@ extension Ledger {
             if story.isTimed, story.demand == nil, !story.mayRunAgain {
                 complain("\(id): it ran again, and nobody asked for it")
             }
+            // What runs after all is to be done, also if this run is lost.
+            if story.mayRunAgain, story.demand == nil { story.demand = story.pushed }
             story.mayRunAgain = false
             (story.taken, story.behind, story.expiry) = (nil, nil, nil)
             if state?.isFinal ?? true { story.beginAnew() }

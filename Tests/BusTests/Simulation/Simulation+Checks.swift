@@ -8,13 +8,17 @@ import HaulTestSupport
 
 extension Simulation {
     /// All that Redis holds of a job.
-    func traces(of id: String) async throws -> [RedisValue] {
+    func traces(of id: String) async throws -> [String] {
         let keys = queue.keys
-        let hashes = [keys.job(id), keys.spec(id), keys.offsets(id)].flatMap {
-            [Call.command(Command("DUMP", $0)), .command(Command("PEXPIRETIME", $0))]
+        let names = [keys.job(id), keys.spec(id), keys.offsets(id)]
+        // Redis may order a hash anew whenever it is looked at.
+        let hashes = try await redis.pipeline(names.map { .command(Command("HGETALL", $0)) }).map {
+            "\($0.dictionary.sorted { $0.key < $1.key })"
         }
+        let ends = names.map { Call.command(Command("PEXPIRETIME", $0)) }
         let places = keys.indexes.map { Call.command(Command("ZSCORE", $0, id)) }
-        return try await redis.pipeline(hashes + places + [.command(Command("LRANGE", keys.jobs, 0, -1))])
+        let others = try await redis.pipeline(ends + places + [.command(Command("LRANGE", keys.jobs, 0, -1))])
+        return hashes + others.map { "\($0)" }
     }
 
     func idsInLine() async throws -> Set<String> {
@@ -31,8 +35,11 @@ extension Simulation {
             })
     }
 
-    mutating func expect(_ before: [RedisValue], _ id: String, _ what: String) async throws {
-        if try await traces(of: id) != before { ledger.complain("\(id): \(what) changed something") }
+    mutating func expect(_ before: [String], _ id: String, _ what: String) async throws {
+        let after = try await traces(of: id)
+        guard after != before else { return }
+        let changed = zip(before, after).filter { $0 != $1 }.map { "\($0) to \($1)" }
+        ledger.complain("\(id): \(what) changed \(changed.joined(separator: ", "))")
     }
 
     /// What was asked for and not taken is in `want`, and nothing else.
@@ -68,6 +75,18 @@ extension Simulation {
         let told = try await redis.send(Command("HGET", queue.keys.hosts, "waiting")).string ?? "0"
         if told != "\(waiting)" { ledger.complain("\(told) are said to wait for their hosts, and \(waiting) do") }
         if waiting > 0 { note("waited for a host") }
+    }
+
+    /// What is counted of responses is what the hashes hold, but for those that have expired and are not trimmed yet.
+    mutating func checkResponses() async throws {
+        var counted = try await redis.send(Command("HGETALL", queue.keys.responseBytes)).dictionary
+        let sum = counted.removeValue(forKey: KeptResponses.sum)
+        if Int(sum ?? "0") != counted.values.compactMap({ Int($0) }).reduce(0, +) {
+            ledger.complain("the responses have \(sum ?? "no") bytes in all, and not those of \(counted)")
+        }
+        let dropped = try await queue.jobs(ledger.ids).count { $0.droppedResponse != nil }
+        if dropped > 0 { note("responses dropped") }
+        if !counted.isEmpty { note("responses kept") }
     }
 
     /// A tick leaves nothing that was due.
@@ -120,6 +139,7 @@ extension Simulation {
     /// Opens the queue, wakes everybody, and works until nothing is left.
     mutating func drain() async throws {
         try await open()
+        try await liftLimits()
         for index in workers.indices { workers[index].isFrozen = false }
         var quiet = 0
         while quiet < 60, ledger.wrong.count < 20 {
@@ -145,6 +165,7 @@ extension Simulation {
         try await eventually("all events to be heard") { events.hasHeard(mark) }
         for complaint in events.wrong { ledger.complain(complaint) }
         try await checkAnswers()
+        try await checkBatchEnds()
         for (kind, name) in [("HLEN", queue.keys.want), ("LLEN", queue.keys.jobs)] {
             if try await redis.send(Command(kind, name)).int != 0 { ledger.complain("\(name) is not empty") }
         }

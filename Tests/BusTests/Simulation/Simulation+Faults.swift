@@ -92,6 +92,7 @@ extension Simulation {
         ledger.returned(from: lost)
         snapshots.removeSubrange((place + 1)...)
         try await redis.send(Command("SET", Self.run, Token.make()))
+        try await readLimits(afterLoss: true)
         // No server begins twice in one millisecond: an epoch is known by when it began.
         try await advance(1)
         for index in workers.indices { workers[index].isInDoubt = true }

@@ -34,7 +34,9 @@ extension Simulation {
         // One that somebody asked for may have been pushed before its turn.
         let isTimed = known?.element.isEmpty ?? true ? random.chance(80) : true
         if let id { members.append(#""id":"\#(id)""#) }
-        members.append(#""url":"http://h\#((id ?? String(numbers)).utf8.last! % 2)/\#(id ?? String(numbers))""#)
+        let place = "//h\((id ?? String(numbers)).utf8.last! % 2)/\(id ?? String(numbers))"
+        // The defaults have a base.
+        members.append("\"url\":\"\(id != nil && random.chance(15) ? place : "http:" + place)\"")
         if isTimed { members.append(#""at":\#(ledger.now)"#) }
         if random.chance(12) { members.append(#""delay":\#(Int.random(in: 0...20, using: &random))"#) }
         var deadlines: Set<Int64> = []
@@ -45,6 +47,10 @@ extension Simulation {
         }
         let name = random.chance(50) ? replyName() : nil
         if let name { members.append(#""reply_to":"\#(name)""#) }
+        if random.chance(70) {
+            let more = random.chance(30) ? #","size":\#(Self.batchSize)"# : ""
+            members.append(#""batch":{"name":"\#(batchName())"\#(more)}"#)
+        }
         let text = "{" + members.joined(separator: ",") + "}"
         var story = Story(element: text, isTimed: isTimed)
         story.deadlines = deadlines
@@ -115,15 +121,21 @@ extension Simulation {
     }
 
     mutating func setting() async throws {
-        switch Int.random(in: 0..<9, using: &random) {
+        try await advance(1)
+        switch Int.random(in: 0..<13, using: &random) {
+        case 10: try await limitFleet()
+        case 11: try await limitHost()
+        case 12: try await changeDefaults()
         case 6, 7: try await queue.set(.hostConnections, to: String(Int.random(in: 0...3, using: &random)))
         case 8:
             let most = Int.random(in: 0...2, using: &random)
             try await queue.setLimit(of: random.chance(50) ? "h0" : "h1", to: "{\"connections\":\(most)}")
+        case 9: try await queue.set(.maxResponsesBytes, to: String(Int.random(in: 0...1500, using: &random)))
         case 0: try await queue.setSetting("paused", to: "1")
         case 1: try await queue.setSetting("max_running", to: String(Int.random(in: 0...6, using: &random)))
         default: try await open()
         }
+        try await readLimits()
     }
 
     func open() async throws {

@@ -30,6 +30,7 @@ extension Simulation {
         let replies = try await queue.claim(worker, tokens: (0..<count).map { _ in Token.make() })
         try await look(.claim)
         let claims = replies.compactMap { if case .job(let claim) = $0 { claim } else { nil } }
+        checkBeginning(of: claims)
         if claims.count > 1 { note("claimed together") }
         if !claims.isEmpty, random.chance(4) {
             note("claims unheard")
@@ -116,8 +117,14 @@ extension Simulation {
         case 3: .carryOn(after: .seconds(Int64.random(in: 0...5, using: &random)), Failure(.connect, "m"))
         case 4: .parked(after: .seconds(2), reason: "disk")
         case 5, 6: .released(why: "test")
+        case 7, 8: .answered(response(), seconds: 1, unchanged: false)
         default: QueueFixture.done
         }
+    }
+
+    private mutating func response() -> StoredResponse {
+        let body = [UInt8](repeating: 120, count: Int.random(in: 0...300, using: &random))
+        return StoredResponse(status: 200, headers: [], body: body, question: "q", method: "GET", validated: ledger.now)
     }
 
     mutating func finish(_ claim: Claim, of index: Int, as settlement: Settlement) async throws {
@@ -146,6 +153,7 @@ extension Simulation {
         let before = try await traces(of: ends)
         let reply = try await queue.settle(runEnds, worker: worker, next: next)
         let answers = try reply.isOurs.map { try $0.get() }
+        checkBeginning(of: reply.next.compactMap { if case .job(let claim) = $0 { claim } else { nil } })
         if !isAnyOurs, next.isEmpty {
             // An answer of "done" was settled before, as far as Redis knows.
             for isOurs in answers { note(isOurs ? "settled before" : "fenced settles") }
@@ -176,14 +184,14 @@ extension Simulation {
         try await expect(after, ends, "a settle sent again")
     }
 
-    private func traces(of ends: [(claim: Claim, settlement: Settlement)]) async throws -> [[RedisValue]] {
-        var result: [[RedisValue]] = []
+    private func traces(of ends: [(claim: Claim, settlement: Settlement)]) async throws -> [[String]] {
+        var result: [[String]] = []
         for end in ends { result.append(try await traces(of: end.claim.run.id)) }
         return result
     }
 
     private mutating func expect(
-        _ before: [[RedisValue]], _ ends: [(claim: Claim, settlement: Settlement)], _ what: String
+        _ before: [[String]], _ ends: [(claim: Claim, settlement: Settlement)], _ what: String
     ) async throws {
         for (before, end) in zip(before, ends) { try await expect(before, end.claim.run.id, what) }
     }

@@ -26,6 +26,10 @@ struct Simulation {
         var isInDoubt = false
         /// Those on its machine of whom it was told that they are silent.
         var silent: [Neighbour] = []
+        /// What it may use of limits of rate, by their names.
+        var shares: [String: FleetLimits.Share] = [:]
+        /// Of its last question.
+        var question = 0
     }
 
     let server: RedisServer
@@ -33,6 +37,8 @@ struct Simulation {
     let queue: Queue
     var random: SeededGenerator
     var ledger: Ledger
+    /// Nothing of it is lost with Redis' data.
+    var limits = FleetLimits()
     var workers: [Worker] = []
     var snapshots: [Snapshot] = []
     /// The processes of workers that were killed.
@@ -43,6 +49,8 @@ struct Simulation {
     var numbers = 0
     /// Of reply lists.
     var lists = 0
+    /// Completed jobs that expired before they were told: in their batches they stay pending.
+    var neverTold: Set<String> = []
     private(set) var counts: [String: Int] = [:]
 
     init(seed: UInt64) async throws {
@@ -65,6 +73,7 @@ struct Simulation {
         try await redis.send(Command("SET", Self.run, Token.make()))
         try await eventually("the events to be heard") { log.isListening }
         try await advance(0)
+        try await setDefaults()
         for _ in 0..<4 { try await hire() }
     }
 
@@ -80,6 +89,7 @@ struct Simulation {
             // Nobody looked after the queue for as long as that, so nobody was told of it.
             if try await redis.send(Command("ZSCORE", queue.keys.untold, id)) != .null {
                 ledger.stories[id]?.names = []
+                neverTold.insert(id)
             }
             let times = try await redis.pipeline(names.map { .command(Command("PTTL", $0)) })
             if times.contains(where: { $0.int == -1 }) { ledger.complain("\(id) would stay for ever") }
@@ -96,6 +106,7 @@ struct Simulation {
         for (id, fact) in zip(ids, facts) {
             ledger.check(id, Facts(fact), cause, isHeard: !unheard.contains(id))
         }
+        try await checkBatches()
     }
 
     // MARK: Steps
@@ -123,16 +134,24 @@ struct Simulation {
         case 860..<880: try await setting()
         case 880..<890: try await meddle()
         case 890..<891: try await sleep()
+        case 891..<900: try await pace()
+        case 900..<940: try await share()
         default: try await advance(Int64.random(in: 0...1500, using: &random))
         }
     }
 
     mutating func inspect(_ when: String) async throws {
         for index in workers.indices where workers[index].isInDoubt { try await reconnect(index) }
-        for finding in try await Inspection(queue).run() {
+        // Wrong values of these are set on purpose.
+        let spoiled = [queue.keys.limits, queue.keys.defaults]
+        for finding in try await Inspection(queue).run()
+        where !neverTold.contains(where: finding.problem.hasPrefix)
+            && !spoiled.contains(where: finding.subject.hasPrefix)
+        {
             ledger.complain("\(when): \(finding.subject) \(finding.problem)")
         }
         try await checkHosts()
+        try await checkResponses()
         let inLine = try await idsInLine()
         try await checkReplies(inLine)
         ledger.dropOld(window: Self.window, inLine: inLine)

@@ -125,4 +125,14 @@ import Testing
         #expect(row.encoded(isColored: true).contains("31"))
         #expect(!row.encoded(isColored: false).contains("31"))
     }
+
+    @Test("until Redis has answered no screen tells of zeros") func unread() {
+        for (width, height) in [(80, 24), (200, 60)] {
+            let model = TopModel(queue: "default")
+            let rows = TopLayout(model: model, width: width, height: height, isUnicode: true).rows.map(\.text)
+            let screen = rows.joined(separator: "\n")
+            #expect(screen.contains("reading") && !screen.contains("none") && !screen.contains("nobody"))
+            #expect(rows.prefix(4).allSatisfy { !$0.contains("0") }, "\(rows.prefix(4))")
+        }
+    }
 }

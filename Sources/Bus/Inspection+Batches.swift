@@ -1,0 +1,95 @@
+import HaulContract
+import HaulRedis
+
+// Batches: what is counted is what a recount finds, and what is pending is a job that has not ended.
+
+extension Inspection {
+    func checkBatches(repairing: Bool) async throws(RedisError) -> [Finding] {
+        var names: Set<String> = []
+        for kind in [KeyName.batch, .members] {
+            try await forEachPageOfKeys(kind) { keys throws(RedisError) in
+                names.formUnion(keys.compactMap { KeyName.read($0.dropFirst(queue.keys.prefix.count))?.of })
+            }
+        }
+        var findings: [Finding] = []
+        for name in names.sorted() {
+            let keys = [(queue.keys.batch(name), KeyName.batch), (queue.keys.members(name), .members)]
+            let strange = zip(keys, try await types(of: keys.map(\.0))).compactMap { key, type -> Finding? in
+                guard let type, type != key.1.type else { return nil }
+                return wrong(key.0, type, key.1.type, "jobs of this batch are not counted")
+            }
+            findings += strange
+            guard strange.isEmpty else { continue }
+            findings += try await checkCounts(of: name)
+            findings += try await checkTimes(of: name, keys.map(\.0), repairing: repairing)
+        }
+        return findings
+    }
+
+    /// Counts that differ twice, though nothing changed while they were compared.
+    private func checkCounts(of name: String) async throws(RedisError) -> [Finding] {
+        for _ in 0..<3 {
+            let before = try await counts(of: name)
+            var members: [String: String] = [:]
+            try await forEachPair(of: queue.keys.members(name)) { members[$0] = $1 }
+            guard try await counts(of: name) == before else { continue }
+            for (state, count) in zip(BatchState.allCases, before) {
+                let found = members.values.count { $0 == state.rawValue }
+                guard found != count else { continue }
+                return [
+                    Finding(
+                        queue.keys.batch(name), "it counts \(count) members as \(state.rawValue), and has \(found)",
+                        "HSET it to \(found)")
+                ]
+            }
+            return try await checkPending(
+                of: name, members.filter { $0.value == BatchState.pending.rawValue }.map(\.key))
+        }
+        return []
+    }
+
+    private func counts(of name: String) async throws(RedisError) -> [Int] {
+        let fields = BatchState.allCases.map(\.rawValue)
+        let reply = try await queue.redis.send(Command(arguments: ["HMGET", queue.keys.batch(name)] + fields))
+        return (reply.array ?? []).map { $0.string.flatMap { Int($0) } ?? 0 }
+    }
+
+    /// Pending members whose jobs are gone, or have ended, still when they are looked at again.
+    private func checkPending(of name: String, _ ids: [String]) async throws(RedisError) -> [Finding] {
+        func lost(_ ids: [String]) async throws(RedisError) -> [String] {
+            let states = try await queue.values(["state", "waiting"], of: ids)
+            let members = try await queue.redis.pipeline(
+                ids.map { .command(Command("HGET", queue.keys.members(name), $0)) })
+            return zip(ids, zip(states, members)).filter { _, facts in
+                let state = facts.0[0].flatMap { JobState(rawValue: String(decoding: $0, as: UTF8.self)) }
+                // One that is completed counts when it is told.
+                return facts.1.string == BatchState.pending.rawValue && state?.isFinal ?? true && facts.0[1] == nil
+            }.map(\.0)
+        }
+        var suspects = try await lost(ids)
+        guard !suspects.isEmpty else { return [] }
+        try? await Task.sleep(for: .milliseconds(300))
+        suspects = try await lost(suspects)
+        return suspects.sorted().map {
+            Finding(
+                queue.keys.members(name), "\($0) is pending, and there is no such job",
+                "push the job again with this batch")
+        }
+    }
+
+    private func checkTimes(
+        of name: String, _ keys: [String], repairing: Bool
+    ) async throws(RedisError) -> [Finding] {
+        guard let record = try await queue.batch(name), record.counts[.pending] == 0 else { return [] }
+        let times = try await queue.redis.pipeline(keys.map { .command(Command("PTTL", $0)) })
+        let immortal = zip(keys, times).filter { $1.int == -1 }.map(\.0)
+        // A member may have come meanwhile.
+        guard !immortal.isEmpty, try await queue.batch(name)?.counts[.pending] == 0 else { return [] }
+        if repairing {
+            _ = try await queue.redis.pipeline(immortal.map { .command(Command("PEXPIRE", $0, 604_800_000, "NX")) })
+        }
+        return immortal.map {
+            Finding($0, "it would stay for ever", "--repair sets a time to live", isRepaired: repairing)
+        }
+    }
+}

@@ -1,0 +1,285 @@
+-- Sets of jobs that are counted together: docs/bus.md, "Batches".
+--
+-- The hash `members:<name>` has the state that each member is counted in, and `batch:<name>` how many are counted in each. Only move() writes
+-- them, and it compares first: a member counts once, however often it is told to be in a state. At the end of a call look() sees what has
+-- become of the batches that it has touched.
+--
+-- A job's hash names its batches in `batch`, with blanks between them.
+do
+  -- States that a member is counted in. One that is `rejected` has never been a job.
+  local STATES = { 'pending', 'completed', 'failed', 'cancelled', 'rejected' }
+  local IS_STATE = { pending = true, completed = true, failed = true, cancelled = true, rejected = true }
+  -- So many batches a job may be in.
+  local MOST = 16
+
+  local function hash_of(name) return PREFIX .. KEY.batch .. name end
+  local function members_of(name) return PREFIX .. KEY.members .. name end
+
+  -- The names of batches that a push tells, and what else it says of its batch: `size`, `reply_to`.
+  local function read_batch(batch)
+    if type(batch) ~= 'table' then return batch, nil end
+    return batch.name, batch
+  end
+
+  -- How a job in `state` is counted. One that is completed counts when it is told.
+  local function counted(h) return IS_FINAL[h.state] and h.waiting ~= 'replicas' and h.state or 'pending' end
+
+  local function has(names, name) return string.find(' ' .. (names or '') .. ' ', ' ' .. name .. ' ', 1, true) ~= nil end
+
+  -- At the end of this call somebody is to look at a batch.
+  local function touch_batch(name)
+    batches.touched = batches.touched or {}
+    local touched = batches.touched[name] or {}
+    batches.touched[name] = touched
+    return touched
+  end
+
+  -- Keeps what was said of a batch: `known` is what it has already, if that was read.
+  local function learn(name, about, known)
+    if not about or not (about.size or about.reply_to) then return end
+    if known and (not about.size or known.size == whole(about.size)) and (not about.reply_to or has(known.reply_to, about.reply_to)) then
+      return
+    end
+    local touched = touch_batch(name)
+    touched.size, touched.reply_to = about.size or touched.size, about.reply_to or touched.reply_to
+  end
+
+  -- Counts a job in a state. A key of another type counts nothing, and keeps no job from its end.
+  local function move(id, name, state)
+    local members = members_of(name)
+    local before = redis.pcall('HGET', members, id)
+    if before == state or type(before) == 'table' then return end
+    if not before and call('HLEN', members) >= LARGEST.batch then return end
+    local hash = hash_of(name)
+    local left = before and IS_STATE[before] and redis.pcall('HINCRBY', hash, before, -1)
+    local count = type(left) ~= 'table' and redis.pcall('HINCRBY', hash, state, 1)
+    if type(count) ~= 'number' then return end
+    call('HSET', members, id, state)
+    -- While others are pending nothing comes of it.
+    local is_pending = state == 'pending' and count > 1 or before == 'pending' and left > 0
+    if not is_pending then touch_batch(name).is_changed = true end
+  end
+
+  -- Counts a job in all batches that `names` has.
+  function batches.move(id, names, state)
+    for name in string.gmatch(names, '%S+') do move(id, name, state) end
+  end
+
+  -- A job begins, or goes on: it is in the batches of its pushes. One that begins after its end is in those of the new pushes alone.
+  function batches.begin(id, h, j, begins, set)
+    local is_anew = begins and (not h.state or IS_FINAL[h.state])
+    if not j.batch and not (is_anew and h.batch) then return end
+    local names, about = read_batch(j.batch)
+    learn(names, about, h.of_batch)
+    if not is_anew then return batches.enter(id, h, names) end
+    if not names then call('HDEL', key(id), 'batch') elseif names ~= h.batch then set('batch', names) end
+    h.batch = names
+    if names then batches.move(id, names, 'pending') end
+  end
+
+  -- A push that begins nothing: its job is in its batch, too, and counts there as it is. One that was forgotten counts as cancelled.
+  function batches.enter(id, h, batch)
+    local names, about = read_batch(batch)
+    learn(names, about)
+    for name in string.gmatch(names or '', '%S+') do
+      local is_in, is_full = has(h.batch, name), select(2, string.gsub(h.batch or '', '%S+', '')) >= MOST
+      if h.state and not is_in and not is_full then
+        h.batch = (h.batch and h.batch .. ' ' or '') .. name
+        call('HSET', key(id), 'batch', h.batch)
+        is_in = true
+      end
+      if is_in then move(id, name, counted(h))
+      elseif not redis.pcall('HGET', members_of(name), id) then move(id, name, h.state and 'rejected' or 'cancelled') end
+    end
+  end
+
+  -- A push that waits behind a request is of its batch already. `names` are those of the pushes that waited before.
+  function batches.await(id, names, batch)
+    local name, about = read_batch(batch)
+    learn(name, about)
+    batches.move(id, name, 'pending')
+    return (join(names, name))
+  end
+
+  -- What waited behind a request has been done: a push that came to nothing counts as cancelled.
+  function batches.release(id, names)
+    local state, own = unpack(call('HMGET', key(id), 'state', 'batch'))
+    for name in string.gmatch(names, '%S+') do
+      local is_member = state and has(own or '', name)
+      if not is_member and redis.pcall('HGET', members_of(name), id) == 'pending' then move(id, name, 'cancelled') end
+    end
+  end
+
+  -- An element that is no job, but says its batch: it counts, so that the batch has an end. One without an id is known by its bytes.
+  function batches.refuse(id, j, element)
+    if j.batch == nil or not CHECKS.batch(j.batch) then return end
+    local name, about = read_batch(j.batch)
+    id = id or string.sub(redis.sha1hex(element), 1, 16)
+    learn(name, about)
+    if not redis.pcall('HGET', members_of(name), id) then move(id, name, 'rejected') end
+  end
+
+  -- A job is again what it was before its worker found that it cannot read the push: `names` are the batches that it was in since.
+  function batches.restore(id, names, h)
+    for name in string.gmatch(names or '', '%S+') do move(id, name, has(h.batch, name) and counted(h) or 'rejected') end
+  end
+
+  -- What a request for the batch that is still in force makes of a job that joins it: 'paused', 'cancelled' or nil. Leaves in `h` what is
+  -- known of the batch.
+  function batches.stop(id, h, j)
+    local name = read_batch(j.batch)
+    local v = redis.pcall('HMGET', hash_of(name), 'want', 'wantat', 'size', 'reply_to')
+    if v.err then return nil end
+    h.of_batch = { size = v[3], reply_to = v[4] or nil }
+    if not v[1] then return nil end
+    local before = redis.pcall('HGET', members_of(name), id)
+    if before and before ~= 'rejected' then return nil end
+    if v[1] == 'cancelled' and j.at and j.at > (tonumber(number(v[2])) or 0) then return nil end
+    return v[1]
+  end
+
+  -- A new batch is listed. Of some that are listed those go that are no more: so the list does not grow for ever.
+  local function list(name)
+    local index = PREFIX .. KEY.batches
+    if type(redis.pcall('ZADD', index, NOW, name)) == 'table' then return end
+    local first = now % call('ZCARD', index)
+    for _, other in ipairs(call('ZRANGE', index, first, first + 3)) do
+      if call('EXISTS', hash_of(other)) == 0 then call('ZREM', index, other) end
+    end
+  end
+
+  -- The batch's next event, which tells that it is over, for its own channel and for lists of replies.
+  local function tell_end(name, b, names, is_private, fields)
+    local seq = math.max(b.seq, now) + 1
+    fields[#fields + 1], fields[#fields + 2], fields[#fields + 3], fields[#fields + 4] = 'seq', whole(seq), 'epoch', reign()
+    local counts = ''
+    for n = 2, #STATES do counts = counts .. ',"' .. STATES[n] .. '":' .. b[STATES[n]] end
+    outbox[#outbox + 1] = { 'batch/' .. name, '{"v":1,"event":"batch_ended","batch":"' .. name .. '","queue":"' .. QUEUE
+      .. '","epoch":' .. reign() .. ',"seq":' .. whole(seq) .. ',"at":' .. NOW .. ',"round":' .. b.round .. ',"size":' .. b.size
+      .. counts .. '}', names or false, nil, is_private, 'batch_ended' }
+  end
+
+  -- While nothing of a batch is pending it goes with the time of failed jobs.
+  local function keep(name, is_pending)
+    for _, k in ipairs({ hash_of(name), members_of(name) }) do
+      if is_pending then call('PERSIST', k) else call('PEXPIRE', k, batches.kept or 604800000) end
+    end
+  end
+
+  local function look_at(name, touched)
+    local hash = hash_of(name)
+    local v = redis.pcall('HMGET', hash, 'size', 'round', 'seq', 'finished', 'reply_to', 'created', unpack(STATES))
+    if v.err then return end
+    local b = { size = tonumber(number(v[1])), round = tonumber(number(v[2])) or 0, seq = tonumber(number(v[3])) or 0 }
+    local ended, fields = 0, {}
+    local function set(field, value) fields[#fields + 1], fields[#fields + 2] = field, value end
+    for n, state in ipairs(STATES) do
+      b[state] = tonumber(number(v[6 + n])) or 0
+      if n > 1 then ended = ended + b[state] end
+      if not v[6 + n] then set(state, 0) end
+    end
+    if not v[6] then
+      set('created', NOW)
+      list(name)
+    end
+    if touched.size and touched.size ~= b.size then
+      b.size = touched.size
+      set('size', whole(b.size))
+    end
+    local names, new = join(v[5] or nil, touched.reply_to)
+    if new then set('reply_to', names) end
+    local is_over = b.pending == 0 and b.size and ended >= b.size
+    if is_over and (touched.is_changed or not v[4]) then
+      b.round = b.round + 1
+      set('finished', NOW) set('round', b.round)
+      tell_end(name, b, names, false, fields)
+      call('HDEL', hash, 'want', 'wantat')
+    elseif is_over and new then
+      tell_end(name, b, new, true, fields)
+    elseif not is_over and v[4] then
+      call('HDEL', hash, 'finished')
+    end
+    if #fields > 0 then call('HSET', hash, unpack(fields)) end
+    keep(name, b.pending > 0)
+  end
+
+  -- What has become of the batches that this call has touched.
+  function batches.look()
+    local touched = batches.touched
+    batches.touched = nil
+    for name, what in pairs(touched) do look_at(name, what) end
+  end
+
+  -- Requests for a batch: the words, and whether a request of it is for a member that is counted so and is in this state.
+  local REQUESTS = {
+    paused = function(counted_as) return counted_as == 'pending' end,
+    cancelled = function(counted_as) return counted_as == 'pending' end,
+    running = function(counted_as, state, want) return counted_as == 'pending' and (state == 'paused' or want == 'paused') end,
+    retried = function(counted_as, state) return counted_as == 'failed' and state == 'failed' end,
+  }
+
+  -- Hands a request to some members: it is written into `want` for each. One that waits there is heard first, since it may be newer.
+  local function hand_out(name, want, made, cursor, tick)
+    local reply = redis.pcall('HSCAN', members_of(name), cursor, 'COUNT', 50)
+    if reply.err then return '0' end
+    local request = (want == 'retried' and 'running' or want) .. ' ' .. made
+    for n = 1, #reply[2], 2 do
+      local id, counted_as = reply[2][n], reply[2][n + 1]
+      if counted_as == 'pending' or counted_as == 'failed' then
+        local v = redis.pcall('HMGET', key(id), 'state', 'want', 'batch')
+        if not v.err and has(v[3] or '', name) and REQUESTS[want](counted_as, v[1], v[2]) then
+          local waiting = call('HGET', WANT, id)
+          if waiting then
+            call('HDEL', WANT, id)
+            isolated(hear, id, waiting, tick.retention, tick.heard)
+          end
+          call('HSET', WANT, id, request)
+        end
+      end
+    end
+    return reply[1]
+  end
+
+  -- Notes that a request is in force for members that join from now on. false if a newer one is, or there is nothing to be asked.
+  local function note_request(name, want, made)
+    local v = redis.pcall('HMGET', hash_of(name), 'wantat', 'created')
+    if v.err or made < (tonumber(number(v[1])) or 0) then return false end
+    if want == 'retried' then return true end
+    local stops = want ~= 'running'
+    if not v[2] and not stops then return false end
+    call('HSET', hash_of(name), 'wantat', whole(made))
+    if stops then call('HSET', hash_of(name), 'want', want) else call('HDEL', hash_of(name), 'want') end
+    -- Of a batch that nobody knows, a request waits for the first member for an hour.
+    if not v[2] then call('PEXPIRE', hash_of(name), 3600000) end
+    return true
+  end
+
+  -- The name of the batch that a field of `want` is about; nil for a job's id, which has no such character.
+  function batches.named(field) return string.match(field, '^batch/(.*)$') end
+
+  -- Hears a request for a batch. It stays in `want` until all members have it, with the place that was reached. A place means nothing to
+  -- another run of the server: then all of them get it once more.
+  function batches.hear(name, value, tick)
+    local want, time, rest = string.match(value, '^(%a+) ?(%d*)(.*)$')
+    if not is_id(name) or not REQUESTS[want] then
+      return reject(value, 'want: for a batch it must be paused, cancelled, running or retried, and perhaps unix ms behind a space; '
+        .. 'the field is batch/ and the name')
+    end
+    if time ~= '' and (tonumber(time) < MOMENTS.least or tonumber(time) > MOMENTS.most) then
+      return reject(value, 'want: the time ' .. MOMENTS.rule)
+    end
+    local made = whole(math.min(tonumber(time) or now, now))
+    local cursor, run = string.match(rest, '^ @(%d+) (%x+)$')
+    if not cursor then
+      if not note_request(name, want, tonumber(made)) then return end
+      cursor = '0'
+    elseif run ~= identity() then cursor = '0' end
+    -- Not more at once than ticks hear in a moment: requests for single jobs wait among them.
+    if call('HLEN', WANT) < 150 then
+      cursor = hand_out(name, want, made, cursor, tick)
+      if cursor == '0' then return end
+    end
+    call('HSET', WANT, 'batch/' .. name, want .. ' ' .. made .. ' @' .. cursor .. ' ' .. identity())
+    tick.more = true
+  end
+end

@@ -1,0 +1,72 @@
+package import HaulRedis
+
+/// What a queue keeps of responses.
+package struct KeptResponses: Sendable, Equatable {
+    /// Bytes of header fields and bodies in the jobs' hashes.
+    package let bytes: Int64
+    /// How many there may be, by the setting `max_responses_bytes`.
+    package let most: Int64
+
+    /// The field of `response_bytes` that has the sum: Lua/responses.lua.
+    static let sum = "in all"
+}
+
+extension Queue {
+    package func keptResponses() async throws(RedisError) -> KeptResponses {
+        let replies = try await redis.pipeline([
+            .command(Command("HGET", keys.responseBytes, KeptResponses.sum)),
+            .command(Command("HGET", keys.settings, QueueSetting.maxResponsesBytes.name)),
+        ])
+        let most = try replies[1].get().string.flatMap {
+            QueueSetting.maxResponsesBytes.accepts($0) ? Int64($0) : nil
+        }
+        return KeptResponses(
+            bytes: try replies[0].get().string.flatMap { Int64($0) } ?? 0,
+            most: most ?? Int64(QueueSetting.usualResponsesBytes))
+    }
+}
+
+extension Inspection {
+    /// What is counted of all responses is the sum of what is counted of each.
+    ///
+    /// While responses come and go, what was read in pages belongs to different moments. So only a difference that stays the same is one.
+    func checkSumOfResponses(repairing: Bool) async throws(RedisError) -> [Finding] {
+        var difference: Int64?
+        for look in 0..<3 {
+            if look > 0 { try? await Task.sleep(for: .milliseconds(300)) }
+            guard let found = try await differenceOfResponses(), found != 0, difference ?? found == found else {
+                return []
+            }
+            difference = found
+        }
+        guard let difference else { return [] }
+        if repairing {
+            // What changes meanwhile is counted as well.
+            let key = queue.keys.responseBytes
+            try await queue.redis.send(Command("HINCRBY", key, KeptResponses.sum, difference))
+        }
+        return [
+            Finding(
+                queue.keys.responseBytes, "the bytes of all responses are not the sum of those of each",
+                "--repair corrects it", isRepaired: repairing)
+        ]
+    }
+
+    /// The sum less what is counted; nil while it changes, or if it cannot be read.
+    private func differenceOfResponses() async throws(RedisError) -> Int64? {
+        guard let before = try await countedResponses() else { return nil }
+        var sizes: [String: Int64] = [:]
+        try await forEachPair(of: queue.keys.responseBytes) { sizes[$0] = Int64($1) }
+        sizes[KeptResponses.sum] = nil
+        guard try await countedResponses() == before else { return nil }
+        return sizes.values.reduce(0, +) - before
+    }
+
+    private func countedResponses() async throws(RedisError) -> Int64? {
+        let reply = try await queue.redis.pipeline([
+            .command(Command("HGET", queue.keys.responseBytes, KeptResponses.sum))
+        ])[0]
+        if case .error = reply { return nil }
+        return reply.string.flatMap { Int64($0) } ?? 0
+    }
+}

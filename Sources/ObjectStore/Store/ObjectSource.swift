@@ -1,0 +1,54 @@
+import HaulContract
+import HaulHTTP
+import HaulStorage
+
+/// An object beneath the prefix that is sent. Every range is asked for with the ETag that the object had when it was opened, so that
+/// all bytes are of one version.
+final class ObjectSource: SourceFile {
+    let version: SourceVersion
+    private let path: String
+    private let key: String
+    private let etag: String
+    private let client: BucketClient
+
+    /// - Throws: `source_missing` if there is no such object.
+    init(_ path: String, in client: BucketClient) async throws(TransferError) {
+        let key = client.address.key(path.pathParts.joined(separator: "/"))
+        let head: ObjectHead?
+        do throws(StoreRefusal) { head = try await client.head(key) } catch { throw error.error }
+        guard let head else {
+            throw TransferError(.sourceMissing, "there is no object \(path) in \(client.address)")
+        }
+        guard let etag = head.etag else {
+            throw TransferError(
+                .io, "the object store tells no ETag of \(path): without one a change could not be noticed")
+        }
+        (self.path, self.key, self.etag, self.client) = (path, key, etag, client)
+        version = SourceVersion(size: head.size, mark: etag)
+    }
+
+    /// A request for each 256 KiB would wait for the network most of the time.
+    var portion: Int64 { 2 << 20 }
+
+    func read(_ range: Range<Int64>) async throws(TransferError) -> [UInt8] {
+        do throws(StoreRefusal) { return try await client.get(key, range, of: etag) } catch { throw meaning(of: error) }
+    }
+
+    func check() async throws(TransferError) {
+        let head: ObjectHead?
+        do throws(StoreRefusal) { head = try await client.head(key) } catch { throw meaning(of: error) }
+        guard head?.etag == etag else { throw changed }
+    }
+
+    private func meaning(of refusal: StoreRefusal) -> TransferError {
+        // A store that knows no If-Match may say that there is no such range any more.
+        let isChange = [.precondition, .noSuchObject].contains(refusal.meaning) || refusal.status == 416
+        return isChange ? changed : refusal.error
+    }
+
+    private var changed: TransferError {
+        TransferError(
+            .sourceChanged,
+            "the object \(path) was replaced or deleted while it was sent; push the job again when it is at rest")
+    }
+}

@@ -1,0 +1,134 @@
+import HaulBus
+import HaulContract
+import HaulRedis
+
+/// What is set of a queue, as the API tells and takes it: settings by their names, and `base`, `defaults` and `limits`.
+enum SettingsJSON {
+    /// What is set. What has no effect is named in `ignored`: `haul check` says why.
+    ///
+    /// - Parameter isOpen: For an operator. A viewer is not told what header fields and queries hold.
+    static func text(
+        _ found: (settings: [String: String], defaults: [String: String], limits: [String: String]), isOpen: Bool
+    ) -> String {
+        var json = JSONObject()
+        var ignored: [String] = []
+        json.set("paused", ["1", "true"].contains(found.settings[QueueSetting.paused.name]))
+        for (name, value) in found.settings where QueueSetting(name: name)?.accepts(value) != true {
+            ignored.append(name)
+        }
+        for setting in QueueSetting.fixed where setting != .paused {
+            guard let value = found.settings[setting.name], setting.accepts(value) else { continue }
+            if setting == .starts { json.set(setting.name, value) } else { json.set(setting.name, Int64(value)) }
+        }
+        var defaults = JSONObject()
+        for (name, value) in found.defaults.sorted(by: { $0.key < $1.key }) {
+            guard let field = QueueDefault(name: name), field.accepts(value), let read = try? JSON(value) else {
+                ignored.append("defaults.\(name)")
+                continue
+            }
+            if field == .base {
+                json.set(name, isOpen ? read.string : read.string.map(MaskedURL.text))
+            } else {
+                defaults.set(name, json: isOpen || !secret.contains(name) ? value : masked(read))
+            }
+        }
+        var limits = JSONObject()
+        for (host, value) in found.limits.sorted(by: { $0.key < $1.key }) {
+            if HostLimit.isHost(host), HostLimit.accepts(value) {
+                limits.set(host, json: value)
+            } else {
+                ignored.append("limits.\(host)")
+            }
+        }
+        if !defaults.members.isEmpty { json.set("defaults", json: defaults.text) }
+        if !limits.members.isEmpty { json.set("limits", json: limits.text) }
+        if !ignored.isEmpty {
+            json.set("ignored", json: "[\(ignored.sorted().map(JSON.quoted).joined(separator: ","))]")
+        }
+        return json.text
+    }
+
+    /// Fields of which a viewer sees the names alone.
+    private static let secret: Set<String> = ["headers", "query"]
+
+    private static func masked(_ value: JSON) -> String {
+        (value.members ?? []).reduce(into: JSONObject()) { $0.set($1.name, "[masked]") }.text
+    }
+
+    /// Something that is to be set, or, with nil, to be taken back.
+    enum Change {
+        case setting(QueueSetting, String?)
+        case ofJobs(QueueDefault, String?)
+        case ofHost(String, String?)
+
+        func make(in queue: Queue) async throws(RedisError) {
+            switch self {
+            case .setting(let setting, let value): try await queue.set(setting, to: value)
+            case .ofJobs(let field, let value): try await queue.set(field, to: value)
+            case .ofHost(let host, let value): try await queue.setLimit(of: host, to: value)
+            }
+        }
+    }
+
+    /// What a body asks for. All of it is checked before anything is written.
+    static func changes(_ json: JSON) throws(APIError) -> [Change] {
+        var changes: [Change] = []
+        for member in json.members ?? [] {
+            switch member.name {
+            case QueueDefault.base.name: changes.append(try ofJobs(.base, member.value, "base"))
+            case "defaults":
+                for field in try members(of: member) {
+                    guard let known = QueueDefault(name: field.name), known != .base else {
+                        throw refusal("\(field.name) can have no default")
+                    }
+                    changes.append(try ofJobs(known, field.value, "defaults.\(field.name)"))
+                }
+            case "limits": for host in try members(of: member) { changes.append(try ofHost(host.name, host.value)) }
+            default: changes.append(try setting(member.name, member.value))
+            }
+        }
+        guard !changes.isEmpty else { throw refusal("give a setting, base, defaults or limits") }
+        return changes
+    }
+
+    private static func refusal(_ sentence: String) -> APIError {
+        APIError(422, "bad_request", "\(sentence). Nothing was set.")
+    }
+
+    private static func members(
+        of member: JSON.Member
+    ) throws(APIError) -> [JSON.Member] {
+        guard let members = member.value.members else { throw refusal("\(member.name) must be an object") }
+        return members
+    }
+
+    private static func setting(_ name: String, _ value: JSON) throws(APIError) -> Change {
+        guard let setting = QueueSetting.fixed.first(where: { $0.name == name }) else {
+            throw refusal("\(name) is no setting")
+        }
+        switch (setting, value) {
+        case (.paused, .bool(let isPaused)): return .setting(.paused, isPaused ? "1" : nil)
+        case (.paused, _): throw refusal("paused must be true or false")
+        case (_, .null): return .setting(setting, nil)
+        default:
+            let text = value.integer.map { String($0) } ?? (setting == .starts ? value.string : nil)
+            guard let text, setting.accepts(text) else { throw refusal("\(name) \(setting.rule), or null") }
+            return .setting(setting, text)
+        }
+    }
+
+    private static func ofJobs(_ field: QueueDefault, _ value: JSON, _ place: String) throws(APIError) -> Change {
+        if value == .null { return .ofJobs(field, nil) }
+        guard field.accepts(value.text) else { throw refusal("\(place) \(field.rule)") }
+        return .ofJobs(field, value.text)
+    }
+
+    private static func ofHost(_ host: String, _ value: JSON) throws(APIError) -> Change {
+        guard HostLimit.isHost(host) else {
+            throw refusal("limits: \(host) is no host in lower case, perhaps with a port")
+        }
+        if value == .null { return .ofHost(host, nil) }
+        guard HostLimit.accepts(value.text) else { throw refusal("limits of \(host): \(HostLimit.rule)") }
+        return .ofHost(host, value.text)
+    }
+}

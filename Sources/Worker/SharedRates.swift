@@ -1,0 +1,62 @@
+import HaulBus
+import HaulHTTP
+import Synchronization
+
+/// A worker's shares of a queue's limits of rate: of the queue's own, and of those of hosts. One call asks for all of them.
+final class SharedRates: Sendable {
+    private struct State {
+        /// Grows with each call.
+        var number = 0
+        /// Shares of hosts that something was lately wanted of.
+        var hosts: [String: SharedRate] = [:]
+    }
+
+    let queue = SharedRate()
+    let hosts = HostBuckets()
+    private let state = Mutex(State())
+
+    /// The number of the call that is about to be made.
+    var number: Int {
+        state.withLock { state in
+            state.number += 1
+            return state.number
+        }
+    }
+
+    /// Notes which hosts have a limit.
+    func limit(_ names: Set<String>) { hosts.limit(names) }
+
+    /// What is to be asked; nothing while there are no limits that anything is wanted of.
+    func ask() -> [ShareQuestion] {
+        state.withLock { state in
+            let limited = hosts.limited
+            let names = Set(limited.map(\.host))
+            state.hosts = state.hosts.filter { names.contains($0.key) }
+            for (host, bucket) in limited where state.hosts[host] == nil {
+                // Whoever waits for it has been turned away.
+                if bucket.use().wasShort { state.hosts[host] = SharedRate(of: host, bucket) }
+            }
+            return [queue.ask()].compactMap(\.self)
+                + state.hosts.sorted { $0.key < $1.key }.compactMap { $0.value.ask() }
+        }
+    }
+
+    /// Takes the answers. True: it is to be said at once that the worker keeps to less.
+    func take(
+        _ shares: [String: RateShare], of questions: [ShareQuestion], sent: ContinuousClock.Instant, lease: Duration
+    ) -> Bool {
+        state.withLock { state in
+            var hasShrunk = false
+            for question in questions {
+                let rate = question.name == queue.name ? queue : state.hosts[question.name]
+                if question.wants == .none {
+                    // It was shut before it was asked.
+                    if shares[question.name] != nil { state.hosts[question.name] = nil }
+                } else if rate?.take(shares[question.name], sent: sent, lease: lease) == true {
+                    hasShrunk = true
+                }
+            }
+            return hasShrunk
+        }
+    }
+}

@@ -1,0 +1,70 @@
+import ArgumentParser
+import HaulBus
+import HaulContract
+import HaulRedis
+
+struct Batches: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "batches", abstract: "List batches of jobs, or show those that are named.",
+        discussion: "The newest comes first. Members are counted from when a worker has seen them.")
+
+    @OptionGroup var common: CommonOptions
+    @Argument(help: "Names of batches.", completion: Completer.batches) var names: [String] = []
+    @Option(help: "At most so many.") var limit = 100
+
+    func validate() throws {
+        if let bad = names.first(where: { !JobField.isID($0) }) {
+            throw ValidationError("\"\(bad)\" is no batch's name: 1 to 128 of the characters A-Z a-z 0-9 . _ : -")
+        }
+        guard limit > 0 else { throw ValidationError("--limit must be 1 or more.") }
+    }
+
+    func run() async throws {
+        let queue = try await common.connect()
+        let records = try await reaching { () throws(RedisError) in
+            if names.isEmpty { return try await queue.batches(limit: limit) }
+            var records: [BatchRecord] = []
+            for name in names { if let record = try await queue.batch(name) { records.append(record) } }
+            return records
+        }
+        if common.json {
+            for record in records { Terminal.line(Self.json(record)) }
+        } else if !records.isEmpty {
+            for line in Self.table(records).lines(width: Terminal.width) { Terminal.line(line) }
+        }
+        let unknown = names.filter { name in !records.contains { $0.name == name } }
+        if let name = unknown.first {
+            throw ExitStatus.because(
+                .jobFailed,
+                "no batch \(name) is known in the queue \(queue.name): no worker has seen a job of it yet, or it was forgotten"
+            )
+        }
+        if records.isEmpty, !common.json { Terminal.complain("haul: the queue \(queue.name) has no batch") }
+    }
+
+    private static func table(_ records: [BatchRecord]) -> Table {
+        var table = Table(
+            [.init(title: "BATCH", least: 8, rank: 10)]
+                + BatchState.allCases.map { .init(title: $0.rawValue.uppercased(), isNumber: true) }
+                + [.init(title: "SIZE", isNumber: true), .init(title: "", rank: 8)])
+        for record in records {
+            let note = record.finished != nil ? "over" : record.wanted ?? ""
+            table.add(
+                [record.name] + BatchState.allCases.map { String(record.counts[$0] ?? 0) }
+                    + [record.size.map { String($0) } ?? "", note])
+        }
+        return table
+    }
+
+    private static func json(_ record: BatchRecord) -> String {
+        var object = JSONObject()
+        object.set("batch", record.name)
+        for state in BatchState.allCases { object.set(state.rawValue, record.counts[state]) }
+        object.set("size", record.size)
+        object.set("round", record.round)
+        object.set("created", record.created)
+        object.set("finished", record.finished)
+        object.set("wanted", record.wanted)
+        return object.text
+    }
+}

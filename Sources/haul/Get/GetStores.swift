@@ -1,0 +1,65 @@
+import HaulContract
+import HaulExecutors
+import HaulFileStore
+import HaulHTTP
+import HaulObjectStore
+import HaulStorage
+import Synchronization
+
+/// The stores of the directories and buckets that files go to, opened when they are first needed.
+final class GetStores: Sendable {
+    private let options: FileStore.Options
+    /// Where buckets are; nil where none can be.
+    private let bucket: BucketOptions?
+    private let certificates: String?
+    private let known = Mutex<[String: any Store]>([:])
+    private let path = WritePath()
+    private let pool = BlockingPool(name: "stores", limit: 1)
+
+    init(_ transfer: GetTransferOptions, _ bucket: BucketOptions?, certificates: String?) {
+        var options = FileStore.Options()
+        options.durability = transfer.durability
+        options.attributes.keepsRemoteTime = transfer.remoteTime
+        // A person may fill the disk.
+        options.keptFree = 0
+        (self.options, self.bucket, self.certificates) = (options, bucket, certificates)
+    }
+
+    /// Throws `.usage` with a sentence if one of these roots names a bucket that cannot be.
+    func check(_ roots: Set<String>) throws {
+        for root in roots where GetPlace.isBucket(root) { _ = try bucket?.address(of: root) }
+    }
+
+    func store(_ root: String) async throws(Failure) -> any Store {
+        if let store = known.withLock({ $0[root] }) { return store }
+        // One thread opens them, one after the other.
+        return try await pool.run { () throws(Failure) in
+            if let store = self.known.withLock({ $0[root] }) { return store }
+            let store: any Store = GetPlace.isBucket(root) ? try self.object(root) : try self.directory(root)
+            self.known.withLock { $0[root] = store }
+            return store
+        }
+    }
+
+    private func directory(_ root: String) throws(Failure) -> FileStore {
+        var options = options
+        // Only this user's records speak of it: nothing is left in the directory to tell its name.
+        options.id = "get:" + Job.Checksum.Algorithm.sha1.hexadecimal(of: root)
+        do throws(Failure) { return try FileStore(root: root, options: options, path: path) } catch {
+            // A person knows a directory, and neither a store nor a root.
+            throw Failure(error.code, error.message.replacing("the root ", with: ""), isFinal: true)
+        }
+    }
+
+    private func object(_ root: String) throws(Failure) -> ObjectStore {
+        var options = ObjectStore.Options()
+        options.certificateAuthorities = certificates
+        guard let address = try? bucket?.address(of: root) else {
+            throw Failure(.badJob, "\(root) names no bucket", isFinal: true)
+        }
+        return ObjectStore(address, options: options)
+    }
+
+    /// Does what was put off until it costs little.
+    func runChores() async { for store in known.withLock({ Array($0.values) }) { await store.runChores() } }
+}

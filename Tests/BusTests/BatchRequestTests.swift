@@ -1,0 +1,168 @@
+import HaulBus
+import HaulContract
+import HaulRedis
+import HaulTestSupport
+import Testing
+
+/// Requests for batches: docs/bus.md, "Batches".
+@Suite("Requests for batches") struct BatchRequestTests {
+    private static let three = #"{"name":"b","size":3,"reply_to":"r"}"#
+
+    @Test("a cancel reaches members that run, wait, are paused and are still in line") func cancelled() async throws {
+        let b = try await BatchFixture()
+        let done = try await b.begin("done", in: Self.three)
+        try await b.f.settle(done, QueueFixture.done)
+        let running = try await b.begin("running", in: Self.three)
+        try await b.push("other", in: #""c""#)
+        try await b.push("inline", in: Self.three)
+        try await b.ask(.cancelled, [running])
+        try await b.f.settle(running, .cancelled)
+        #expect(try await b.f.claim()?.run.id == "other")
+        #expect(try await b.f.claim() == nil)
+        #expect(try await b.f.state("inline") == .cancelled)
+        #expect(try await b.counts() == [0, 1, 0, 2, 0])
+        #expect(try await b.rounds() == [1])
+        // It is over: what comes now is another one's.
+        #expect(try await b.queue.batch("b")?.wanted == nil)
+        #expect(try await b.f.state("other") == .running)
+        try await b.f.expectOrder()
+    }
+
+    @Test("a cancel is for pushes of before it, and a request is heard before the first member comes") func standing()
+        async throws
+    {
+        let b = try await BatchFixture()
+        let at = try await b.queue.moment()
+        try await b.ask(.cancelled)
+        #expect(try await b.queue.batch("b") == nil)
+        try await b.push("old", in: #""b""#, #","at":\#(at)"#)
+        try await b.push("timeless", in: #""b""#)
+        #expect(try await b.f.claim() == nil)
+        #expect(try await b.counts() == [0, 0, 0, 2, 0])
+        for key in [b.queue.keys.batch("b"), b.queue.keys.members("b")] {
+            #expect(try await b.f.redis.send(Command("PTTL", key)).int ?? 0 > 86_400_000)
+        }
+        let later = try await b.queue.moment() + 1
+        try await b.push("new", in: #""b""#, #","at":\#(later)"#)
+        #expect(try await b.f.claim()?.run.id == "new")
+        // Who pushes a member of before anew wants it.
+        try await b.push("timeless", in: #""b""#)
+        #expect(try await b.f.claim()?.run.id == "timeless")
+        try await b.f.expectOrder()
+    }
+
+    @Test("a batch that is paused stays so for what comes, until it is resumed") func paused() async throws {
+        let b = try await BatchFixture()
+        let running = try await b.begin("1", in: Self.three)
+        try await b.ask(.paused, [running])
+        try await b.f.settle(running, .paused)
+        let later = try await b.queue.moment() + 1
+        try await b.push("2", in: Self.three, #","at":\#(later)"#)
+        try await b.push("3", in: Self.three, #","delay":1000"#)
+        #expect(try await b.f.claim() == nil)
+        for id in ["1", "2", "3"] { #expect(try await b.f.state(id) == .paused, "\(id)") }
+        #expect(try await b.counts() == [3, 0, 0, 0, 0])
+        #expect(try await b.queue.batch("b")?.wanted == "paused")
+        try await b.ask(.running)
+        #expect(try await b.queue.batch("b")?.wanted == nil)
+        for _ in 0..<3 { try await b.f.settle(try #require(try await b.f.claim()), QueueFixture.done) }
+        #expect(try await b.counts() == [0, 3, 0, 0, 0])
+        #expect(try await b.rounds() == [1])
+        try await b.f.expectOrder()
+    }
+
+    @Test("a resume hurries no member that waits for its time, and a retry runs what has failed alone") func others()
+        async throws
+    {
+        let b = try await BatchFixture()
+        try await b.push("later", in: Self.three, #","delay":1000"#)
+        try await b.fail(b.begin("failed", in: Self.three))
+        try await b.f.settle(b.begin("done", in: Self.three), QueueFixture.done)
+        try await b.ask(.running)
+        #expect(try await b.f.state("later") == .scheduled)
+        #expect(try await b.f.state("failed") == .failed)
+        try await b.ask(.retried)
+        #expect(try await b.f.state("later") == .scheduled)
+        #expect(try await b.f.claim()?.run.id == "failed")
+        #expect(try await b.counts() == [2, 1, 0, 0, 0])
+    }
+
+    @Test("a request for one job that is newer has the last word") func newer() async throws {
+        let b = try await BatchFixture()
+        let running = try await b.begin("1", in: Self.three)
+        let other = try await b.begin("2", in: Self.three)
+        let at = try await b.queue.moment()
+        try await b.f.redis.send(
+            Command("HSET", b.queue.keys.want, "1", "running \(at + 5)", "batch/b", "paused \(at)"))
+        try await eventually("the clock") { try await b.queue.moment() > at + 5 }
+        try await b.tickUntilHeard([running, other])
+        #expect(try await b.f.redis.send(Command("HGET", b.queue.keys.job("1"), "want")) == .null)
+        #expect(try await b.f.redis.send(Command("HGET", b.queue.keys.job("2"), "want")).string == "paused")
+        // A request of before the one that is in force does nothing.
+        try await b.f.redis.send(Command("HSET", b.queue.keys.want, "batch/b", "running \(at - 5)"))
+        try await b.tickUntilHeard([running, other])
+        #expect(try await b.queue.batch("b")?.wanted == "paused")
+    }
+
+    @Test(
+        "what is no request for a batch is rejected",
+        arguments: [
+            ("batch/b", "removed"), ("batch/b b", "paused"), ("batch/", "paused"), ("batch/b", "paused 17637120"),
+        ])
+    func refused(_ field: String, _ value: String) async throws {
+        let b = try await BatchFixture()
+        try await b.f.redis.send(Command("HSET", b.queue.keys.want, field, value))
+        try await b.f.tick()
+        #expect(try await b.f.redis.send(Command("HLEN", b.queue.keys.want)).int == 0)
+        #expect(
+            try await b.f.redis.send(Command("LINDEX", b.queue.keys.rejected, 0)).string?.contains("want: ") == true)
+    }
+
+    @Test("however many members a batch has, no call takes long, and a server that comes anew forgets none")
+    func many() async throws {
+        let b = try await BatchFixture()
+        let count = 10_000
+        for page in stride(from: 0, to: count, by: 500) {
+            let elements = (page..<page + 500).map { #"{"url":"http://h/","id":"j\#($0)","delay":1000,"batch":"b"}"# }
+            try await b.f.redis.send(Command(arguments: ["LPUSH", b.queue.keys.jobs] + elements))
+        }
+        try await eventually("all to be taken", within: .seconds(60)) {
+            _ = try await b.f.claim()
+            return try await b.f.redis.send(Command("LLEN", b.queue.keys.jobs)).int == 0
+        }
+        #expect(try await b.counts() == [count, 0, 0, 0, 0])
+        var (most, calls) = (0, 0)
+        func step(_ tick: inout Tick) async throws -> Bool {
+            let isDone = try await !b.queue.step(&tick)
+            if !isDone { calls += 1 }
+            let text = try #require(try await b.f.redis.send(Command("INFO", "commandstats")).string)
+            let counts = text.split(separator: "\r\n").compactMap { line in
+                line.split(separator: ",").first?.split(separator: "=").last.flatMap { Int($0) }
+            }
+            most = max(most, counts.reduce(0, +))
+            return !isDone
+        }
+        try await b.queue.request(.cancelled, ofBatch: "b")
+        var isForgotten = false
+        try await eventually("all to be cancelled", within: .seconds(60)) {
+            var tick = Tick(b.f.worker, runs: [])
+            repeat { try await b.f.redis.send(Command("CONFIG", "RESETSTAT")) } while try await step(&tick)
+            let left = try await b.counts()[0]
+            if !isForgotten, left < count / 2,
+                let value = try await b.f.redis.send(Command("HGET", b.queue.keys.want, "batch/b")).string
+            {
+                // Its place is another server's.
+                isForgotten = true
+                let place = value.split(separator: " ").dropLast().joined(separator: " ")
+                try await b.f.redis.send(Command("HSET", b.queue.keys.want, "batch/b", place + " 00"))
+            }
+            return left == 0
+        }
+        #expect(isForgotten)
+        #expect(try await b.counts() == [0, 0, 0, count, 0])
+        print("batch of \(count), cancelled: \(calls) calls, of \(most) commands at most")
+        #expect(most < 1000)
+        try await b.tickUntilHeard()
+        try await b.f.expectOrder()
+    }
+}

@@ -1,0 +1,190 @@
+import HaulContract
+import HaulRedis
+import HaulTestSupport
+import Testing
+
+@testable import HaulBus
+
+@Suite("What a queue keeps of responses")
+struct ResponseTests {
+    /// `{}` for no header fields, and a body of so many bytes less two.
+    private static func response(_ bytes: Int) -> StoredResponse {
+        StoredResponse(
+            status: 200, headers: [], body: Array(repeating: UInt8(ascii: "x"), count: bytes - 2), question: "q",
+            method: "GET", validated: 5)
+    }
+
+    private func bench(_ most: Int) async throws -> QueueFixture {
+        let f = try await QueueFixture()
+        try await f.queue.set(.maxResponsesBytes, to: "\(most)")
+        return f
+    }
+
+    private func claim(_ id: String, _ f: QueueFixture, more: String = "") async throws -> Claim {
+        try await f.push(#"{"id":"\#(id)","kind":"request","url":"http://h/"\#(more)}"#)
+        return try #require(try await f.claim())
+    }
+
+    private func answer(_ id: String, _ bytes: Int, _ f: QueueFixture) async throws {
+        try await f.settle(try await claim(id, f), .answered(Self.response(bytes), seconds: 1, unchanged: false))
+    }
+
+    private func kept(_ f: QueueFixture) async throws -> [String] {
+        try await f.redis.send(Command("ZRANGE", f.queue.keys.responses, 0, -1)).array?.compactMap(\.string) ?? []
+    }
+
+    @Test("the oldest responses go where there is no room for a new one, and their jobs say so") func bounded()
+        async throws
+    {
+        let f = try await bench(250)
+        for id in ["1", "2", "3"] {
+            try await answer(id, 100, f)
+            // They are told apart by the millisecond.
+            try await Task.sleep(for: .milliseconds(2))
+        }
+        #expect(try await kept(f) == ["2", "3"])
+        #expect(try await f.queue.keptResponses() == KeptResponses(bytes: 200, most: 250))
+        let first = try #require(try await f.queue.job("1"))
+        #expect(first.state == .completed && first["status"] == "200" && first["body"] == nil)
+        #expect(first.droppedResponse != nil && StoredResponse(hash: first.fields) == nil)
+        #expect(try await f.queue.job("2").flatMap { StoredResponse(hash: $0.fields) } == Self.response(100))
+        try await f.expectOrder()
+        // Who asks for its end later hears of it, and no request is answered by what is not there.
+        let push = #","at":1763712000000,"reply_to":"late""#
+        try await f.push(#"{"id":"1","kind":"request","url":"http://h/"\#(push)}"#)
+        #expect(try await f.claim() == nil)
+        let reply = try #require(try await f.redis.send(Command("LPOP", "haul:{default}:reply:late")).bytes)
+        let event = try #require(Event(reply))
+        #expect(event.status == 200 && event["response_dropped"]?.bool == true && event.responseBody == nil)
+        let again = try await claim("1", f, more: #","fresh_for":100"#)
+        #expect(again.answered == nil)
+        try await f.settle(again, .answered(Self.response(50), seconds: 1, unchanged: false))
+        #expect(try await f.queue.job("1")?.droppedResponse == nil)
+        #expect(try await f.queue.keptResponses().bytes == 250)
+        try await f.expectOrder()
+    }
+
+    @Test("a response that is replaced, forgotten or of another kind's job leaves the count") func counted()
+        async throws
+    {
+        let f = try await bench(10_000)
+        for id in ["1", "2", "3", "4"] { try await answer(id, 100, f) }
+        try await answer("1", 40, f)
+        #expect(try await f.queue.keptResponses().bytes == 340)
+        // A failed job may have one as well.
+        let end = RunEnd(
+            try await claim("5", f).run, .failed(Failure(.http(422), "no"), retryable: false, received: 3),
+            response: Self.response(30))
+        _ = try await f.queue.settle([end], worker: f.worker, next: [])
+        #expect(try await f.queue.keptResponses().bytes == 370)
+        try await f.queue.request(.removed, of: ["2"])
+        try await f.tick()
+        #expect(try await f.queue.keptResponses().bytes == 270)
+        try await f.push(#"{"id":"3","url":"http://h/"}"#)
+        try await f.settle(try #require(try await f.claim()), QueueFixture.done)
+        #expect(try await f.queue.keptResponses().bytes == 170)
+        // One that has expired goes with its place in the index.
+        try await f.redis.send(Command("ZADD", f.queue.keys.index(.completed), 1, "4"))
+        try await f.redis.send(Command("DEL", f.queue.keys.job("4")))
+        try await f.expectOrder()
+        try await f.tick()
+        #expect(try await f.queue.keptResponses().bytes == 70)
+        try await f.queue.request(.removed, of: ["1", "5"])
+        try await f.tick()
+        // Nothing is left of them.
+        #expect(try await f.redis.send(Command("EXISTS", f.queue.keys.responses, f.queue.keys.responseBytes)).int == 0)
+        try await f.expectOrder()
+    }
+
+    @Test("a job that fails without an answer tells nothing of an earlier one, also not to who asks later") func stale()
+        async throws
+    {
+        let f = try await bench(10_000)
+        try await answer("1", 100, f)
+        let again = try await claim("1", f)
+        #expect(again.hasResponse)
+        let end = RunEnd(
+            again.run, .failed(Failure(.connect, "no"), retryable: true, received: 0), hadResponse: again.hasResponse)
+        _ = try await f.queue.settle([end], worker: f.worker, next: [])
+        #expect(try await f.queue.keptResponses().bytes == 0)
+        let job = try #require(try await f.queue.job("1"))
+        #expect(job.state == .failed && StoredResponse(hash: job.fields) == nil && job["status"] ?? "" == "")
+        try await f.push(
+            #"{"id":"1","kind":"request","url":"http://h/","at":1763712000000,"reply_to":"late"}"#)
+        #expect(try await f.claim() == nil)
+        let reply = try #require(try await f.redis.send(Command("LPOP", "haul:{default}:reply:late")).bytes)
+        let event = try #require(Event(reply))
+        #expect(event.kind == .failed && event.status == nil && event.responseBody == nil)
+        try await f.expectOrder()
+    }
+
+    @Test("a lower setting is followed by ticks, some responses at a time") func lowered() async throws {
+        let f = try await bench(100_000)
+        for id in 0..<60 { try await answer("\(id)", 100, f) }
+        try await f.queue.set(.maxResponsesBytes, to: "250")
+        try await f.redis.send(Command("CONFIG", "RESETSTAT"))
+        try await f.tick()
+        // 58 of them go, and no call of a tick takes more than 25.
+        let text = try await f.redis.send(Command("INFO", "commandstats")).string ?? ""
+        let line = try #require(text.split(separator: "\r\n").first { $0.hasPrefix("cmdstat_fcall:calls=") })
+        let calls = try #require(Int(line.dropFirst("cmdstat_fcall:calls=".count).prefix { $0 != "," }))
+        #expect(calls >= 3)
+        #expect(try await f.queue.keptResponses().bytes == 200)
+        // One that is larger than all may be does not stay either.
+        try await answer("large", 300, f)
+        #expect(try await kept(f).isEmpty)
+        try await f.expectOrder()
+    }
+
+    @Test("a response that takes the place of many leaves the rest of them to ticks") func large() async throws {
+        let f = try await bench(6000)
+        for id in 0..<60 { try await answer("\(id)", 100, f) }
+        try await answer("large", 5950, f)
+        #expect(try await kept(f).count == 53)
+        for _ in 0..<3 { try await f.tick() }
+        #expect(try await kept(f) == ["large"])
+        try await f.expectOrder()
+    }
+
+    @Test("the inspection sees a wrong count, and mends it") func mended() async throws {
+        let f = try await bench(10_000)
+        for id in ["1", "2", "3"] { try await answer(id, 100, f) }
+        let sizes = f.queue.keys.responseBytes
+        try await f.redis.send(Command("HSET", sizes, "1", "7", "nobody", "5"))
+        try await f.redis.send(Command("ZADD", f.queue.keys.responses, 1, "nobody"))
+        try await f.redis.send(Command("ZREM", f.queue.keys.responses, "2"))
+        let findings = try await Inspection(f.queue).run()
+        #expect(Set(findings.map(\.subject)) == ["1", "2", "nobody", sizes], "\(findings)")
+        #expect(try await Inspection(f.queue).run(repairing: true).allSatisfy(\.isRepaired))
+        _ = try await Inspection(f.queue).run(repairing: true)
+        try await f.expectOrder()
+        #expect(try await f.queue.keptResponses().bytes == 300)
+        #expect(try await kept(f).count == 3)
+    }
+
+    @Test(
+        "keys of another type in their place stop no job, and bound nothing",
+        arguments: ["responses", "response_bytes"])
+    func strange(_ key: String) async throws {
+        let f = try await bench(10)
+        try await f.redis.send(Command("SET", "haul:{default}:" + key, "x"))
+        try await answer("1", 100, f)
+        try await f.tick()
+        #expect(try await f.queue.job("1").flatMap { StoredResponse(hash: $0.fields) } == Self.response(100))
+        #expect(try await Inspection(f.queue).run().map(\.subject) == ["haul:{default}:" + key])
+        try await f.queue.request(.removed, of: ["1"])
+        try await f.tick()
+        #expect(try await f.state("1") == nil)
+    }
+
+    @Test("a download costs no command for them") func free() async throws {
+        let f = try await bench(10)
+        try await f.push(#"{"id":"1","url":"http://h/"}"#)
+        let claim = try #require(try await f.claim())
+        try await f.redis.send(Command("CONFIG", "RESETSTAT"))
+        try await f.settle(claim, QueueFixture.done)
+        let text = try await f.redis.send(Command("INFO", "commandstats")).string ?? ""
+        #expect(text.contains("cmdstat_hset:") && !text.contains("cmdstat_zrange:"))
+        #expect(try await f.redis.send(Command("EXISTS", f.queue.keys.responseBytes)).int == 0)
+    }
+}

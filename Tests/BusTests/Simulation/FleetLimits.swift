@@ -1,0 +1,63 @@
+import HaulRedis
+
+/// What the fleet keeps to, and what has become of it.
+struct FleetLimits {
+    /// What a worker may use of a limit of rate.
+    struct Share {
+        var keeps: Int64 = 0
+        var end: Int64 = 0
+    }
+
+    /// A limit, and since when it is what it is.
+    struct Limit {
+        var value: Double
+        var since: Int64
+    }
+
+    /// The limits that are not of a host.
+    static let ofQueue = "*"
+    static let names = [ofQueue, "h0", "h1"]
+
+    /// Jobs per second.
+    var starts: [String: Limit] = [:]
+    /// Bytes per second.
+    var rates: [String: Limit] = [:]
+    /// The defaults that there should be with each claim.
+    var defaults: [String: String] = [:]
+    /// When jobs began, by the name of the limit.
+    private var begun: [String: [Int64]] = [:]
+
+    /// A limit that is new counts from now on.
+    static func note(_ value: Double?, as name: String, in limits: inout [String: Limit], at now: Int64) {
+        if let value {
+            if limits[name]?.value != value { limits[name] = Limit(value: value, since: now) }
+        } else {
+            limits[name] = nil
+        }
+    }
+
+    /// Notes the limit of starts. What began before it does not count, not even in the same millisecond.
+    mutating func noteStarts(_ value: Double?, as name: String, at now: Int64) {
+        let before = starts[name]?.value
+        Self.note(value, as: name, in: &starts, at: now)
+        if starts[name]?.value != before { begun[name] = [] }
+    }
+
+    /// Notes that a job begins. Returns what is wrong with that.
+    mutating func begin(on host: String, at now: Int64) -> String? {
+        var wrong: String?
+        for name in [Self.ofQueue, host] {
+            begun[name, default: []].append(now)
+            begun[name]?.removeAll { $0 < now - 10_000 }
+            guard let limit = starts[name] else { continue }
+            for window in [1000, 10_000] as [Int64] {
+                let first = max(limit.since, now - window)
+                let count = begun[name, default: []].count { $0 >= first }
+                // What a fifth of a second allows, and one, may come at once.
+                let most = Int(((Double(now - first) + 200) / 1000 * limit.value).rounded(.down)) + 1
+                if count > most { wrong = "\(name): \(count) jobs began in \(now - first) ms, and not \(most)" }
+            }
+        }
+        return wrong
+    }
+}

@@ -1,0 +1,70 @@
+import HaulContract
+import HaulRedis
+
+@testable import HaulBus
+
+// Batches: what is counted is what a recount finds, and each member counts as its job is.
+
+extension Simulation {
+    /// Jobs in a row that are in one batch. A few of them are in none.
+    static let batchSize = 10
+
+    /// The batch of the job that is pushed now.
+    func batchName() -> String { "b\(numbers / Self.batchSize)" }
+
+    /// Looks at the newest batches, and at one of the others.
+    mutating func checkBatches() async throws {
+        let newest = numbers / Self.batchSize
+        for number in Set([newest, newest - 1, Int.random(in: 0...newest, using: &random)]) where number >= 0 {
+            try await checkBatch("b\(number)")
+        }
+    }
+
+    private mutating func checkBatch(_ name: String) async throws {
+        let members = try await redis.send(Command("HGETALL", queue.keys.members(name))).dictionary
+        let record = try await queue.batch(name)
+        for state in BatchState.allCases {
+            let (told, found) = (record?.counts[state] ?? 0, members.values.count { $0 == state.rawValue })
+            if told != found { ledger.complain("\(name): \(told) are \(state), and \(found) members are") }
+        }
+        let ids = members.keys.sorted()
+        let jobs = try await redis.pipeline(
+            ids.map { .command(Command("HMGET", queue.keys.job($0), "state", "batch", "waiting")) })
+        for (id, job) in zip(ids, jobs) {
+            let values = (job.array ?? []).map(\.string)
+            // One that was forgotten keeps its count, and so does one that began anew for other batches.
+            guard values.count == 3, let state = values[0].flatMap(JobState.init),
+                values[1]?.split(separator: " ").contains(Substring(name)) == true
+            else { continue }
+            let right = state.isFinal && values[2] != "replicas" ? state.rawValue : BatchState.pending.rawValue
+            if members[id] != right {
+                ledger.complain("\(name): \(id) is \(state), and counts as \(members[id] ?? "")")
+            }
+        }
+        guard let record else { return }
+        let ended = record.counts.values.reduce(0, +)
+        let isOver = record.counts[.pending] == 0 && ended >= record.size ?? .max
+        if isOver != (record.finished != nil) {
+            ledger.complain("\(name): \(isOver ? "" : "not ")over, and it says otherwise")
+        }
+    }
+
+    /// What was told of batches, once all is over: the end that each has, and without a loss of data each end once.
+    mutating func checkBatchEnds() async throws {
+        let told = events.rounds
+        for number in 0...numbers / Self.batchSize {
+            let name = "b\(number)"
+            try await checkBatch(name)
+            guard let record = try await queue.batch(name) else { continue }
+            let rounds = told[name] ?? []
+            // Redis may have lost a later round that was told.
+            if record.finished != nil, !rounds.contains(record.round) {
+                ledger.complain("\(name): round \(record.round) was not told, only \(rounds)")
+            }
+            if counts["rollbacks"] == nil, rounds != (0..<record.round).map({ $0 + 1 }) {
+                ledger.complain("\(name): \(record.round) rounds, and \(rounds) were told")
+            }
+            note(record.finished != nil ? "batches over" : "batches not over")
+        }
+    }
+}

@@ -1,0 +1,139 @@
+import HaulContract
+import HaulRedis
+import HaulTestSupport
+
+@testable import HaulBus
+
+// Limits that the fleet shares, and defaults of the queue.
+
+extension Simulation {
+    // MARK: What is set
+
+    func setDefaults() async throws { try await queue.set(.base, to: #""http://h0/""#) }
+
+    mutating func changeDefaults() async throws {
+        let retries = ["2", "3", nil, "many"].randomElement(using: &random)!
+        try await set("retries", to: retries)
+        try await set("meta", to: random.chance(50) ? #"{"default":1}"# : nil)
+        note("defaults")
+    }
+
+    private func set(_ name: String, to value: String?) async throws {
+        try await redis.send(
+            value.map { Command("HSET", queue.keys.defaults, name, $0) } ?? Command("HDEL", queue.keys.defaults, name))
+    }
+
+    mutating func limitFleet() async throws {
+        switch Int.random(in: 0..<5, using: &random) {
+        case 0: try await queue.set(.rate, to: nil)
+        case 1: try await queue.set(.starts, to: nil)
+        case 2: try await queue.set(.starts, to: ["1", "2/s", "150/min", "5/s"].randomElement(using: &random)!)
+        default: try await queue.set(.rate, to: String(Int.random(in: 1000...1_000_000, using: &random)))
+        }
+    }
+
+    mutating func limitHost() async throws {
+        let values = [
+            #"{"starts":1}"#, #"{"starts":"2/s","connections":2}"#, #"{"rate":50000}"#,
+            #"{"rate":90000,"starts":"3/s"}"#,
+            #"{"rate":-1,"starts":"x"}"#,
+        ]
+        try await queue.setLimit(
+            of: random.chance(50) ? "h0" : "h1", to: values.randomElement(using: &random)!)
+    }
+
+    mutating func liftLimits() async throws {
+        try await queue.set(.rate, to: nil)
+        try await queue.set(.starts, to: nil)
+        try await readLimits()
+    }
+
+    /// Notes what is set now. `afterLoss`: Redis may have lost what was set, and what it had counted under it.
+    mutating func readLimits(afterLoss: Bool = false) async throws {
+        let found = try await queue.configuration()
+        // What is no JSON is none.
+        limits.defaults = found.defaults.filter { (try? JSON($0.value)) != nil }
+        limits.defaults["base"] = nil
+        for name in FleetLimits.names {
+            let own = found.limits[name].flatMap { try? JSON($0) }
+            let isQueue = name == FleetLimits.ofQueue
+            let starts = isQueue ? found.settings["starts"] : own?["starts"]?.string ?? own?["starts"].map { $0.text }
+            let rate = isQueue ? found.settings["rate"] : own?["rate"].map { $0.text }
+            if afterLoss {
+                let keys = [queue.keys[.starts], isQueue ? queue.keys[.shares] : queue.keys[.lent] + name]
+                let there = try await redis.pipeline(keys.map { .command(Command("EXISTS", $0)) })
+                // What began under it is forgotten altogether.
+                if there[0].int == 0 { limits.starts[name] = nil }
+                if there[1].int == 0 { limits.rates[name] = nil }
+            }
+            limits.noteStarts(starts.flatMap(Self.perSecond), as: name, at: ledger.now)
+            FleetLimits.note(
+                rate.flatMap(Double.init).flatMap { $0 > 0 ? $0 : nil }, as: name, in: &limits.rates, at: ledger.now)
+        }
+    }
+
+    private static func perSecond(_ text: String) -> Double? {
+        let parts = text.split(separator: "/")
+        return Double(parts[0]).map { parts.last == "min" ? $0 / 60 : $0 }
+    }
+
+    // MARK: What is kept
+
+    /// Jobs that are claimed begin no more often than they may, and have the queue's defaults.
+    mutating func checkBeginning(of claims: [Claim]) {
+        for claim in claims {
+            let spoken = [claim.renewal, claim.spec].lazy.compactMap { $0.flatMap { try? JSON($0) }?["url"]?.string }
+            guard let url = spoken.first else { continue }
+            let host = url.contains("//h0/") ? "h0" : "h1"
+            if let wrong = limits.begin(on: host, at: ledger.now) { ledger.complain("\(claim.run.id): \(wrong)") }
+            let told = Dictionary(claim.defaults.map { ($0.name, $0.text) }) { $1 }
+            if told != limits.defaults { ledger.complain("\(claim.run.id) has the defaults \(told)") }
+            if !limits.starts.isEmpty { note("began under a limit") }
+        }
+    }
+
+    mutating func pace() async throws {
+        guard let index = pick() else { return }
+        if try await queue.pace(workers[index].identity) != nil { note("paced") }
+    }
+
+    /// A worker asks for shares; perhaps it does not hear the answer.
+    mutating func share() async throws {
+        guard let index = pick() else { return }
+        workers[index].question += 1
+        var questions: [ShareQuestion] = []
+        for name in FleetLimits.names where random.chance(60) {
+            var share = workers[index].shares[name] ?? FleetLimits.Share()
+            if share.end <= ledger.now { share.keeps = 0 }
+            var wants = random.chance(60) ? ShareQuestion.Wants.all : .some(.random(in: 0...90_000, using: &random))
+            if name != FleetLimits.ofQueue, random.chance(10) { (wants, share.keeps) = (.none, 0) }
+            workers[index].shares[name] = share
+            questions.append(ShareQuestion(name, keeps: share.keeps, wants: wants))
+        }
+        let worker = workers[index]
+        let shares = try await queue.shares(worker.identity, number: worker.question, questions)
+        let isHeard = random.chance(90)
+        for question in questions where isHeard && question.wants != .none {
+            guard let share = shares[question.name] else {
+                // There is no limit any more.
+                workers[index].shares[question.name] = nil
+                continue
+            }
+            workers[index].shares[question.name] = FleetLimits.Share(
+                keeps: share.bytesPerSecond, end: ledger.now + Int64(queue.policy.lease.milliseconds))
+            note("shares")
+        }
+        checkShares()
+    }
+
+    /// The sum of what is lent is never more than the limit, once that has held for as long as a lease.
+    private mutating func checkShares() {
+        for (name, limit) in limits.rates where limit.since < ledger.now - Int64(queue.policy.lease.milliseconds) {
+            let sum = workers.compactMap { $0.shares[name] }.reduce(0) { $0 + ($1.end > ledger.now ? $1.keeps : 0) }
+            if Double(sum) > limit.value {
+                ledger.complain("\(name): \(sum) bytes per second are lent of \(limit.value)")
+            }
+            note("sums of shares")
+        }
+    }
+}

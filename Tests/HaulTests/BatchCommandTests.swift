@@ -1,0 +1,60 @@
+import Glibc
+import HaulTestSupport
+import Testing
+
+@Suite("Batches in the command") struct BatchCommandTests {
+    @Test("jobs are pushed as a batch, which is listed, shown and cancelled") func batches() async throws {
+        let bench = try await CommandBench()
+        let none = try await bench.haul("batches")
+        #expect(none.status == 0 && none.out.isEmpty && none.err.contains("has no batch"))
+        // What is given twice is one job.
+        let pushed = try await bench.haul(
+            "push", "-", "--batch", "night", "--batch-reply-to", "me",
+            input:
+                "http://h/1\nhttp://h/1\n{\"url\":\"http://h/2\",\"id\":\"two\",\"delay\":1000,\"batch\":\"other\"}\nftp://h/\n"
+        )
+        #expect(pushed.status == 2)
+        let right = try await bench.haul(
+            "push", "-", "--batch", "night", "--batch-reply-to", "me", "--delay", "1000",
+            input: "http://h/1\nhttp://h/1\n{\"url\":\"http://h/2\",\"id\":\"two\",\"batch\":\"other\"}\n")
+        #expect(right.status == 0, "\(right.err)")
+        let element = try await bench.server.cli("LINDEX", "haul:{default}:jobs", "-1")
+        #expect(element.contains(#""batch":{"name":"night","size":2,"reply_to":"me"}"#), "\(element)")
+        let worker = try bench.worker("w")
+        try await eventually("the jobs to be counted", within: .seconds(20)) {
+            try await bench.server.cli("HGET", "haul:{default}:batch:other", "pending") == "1"
+        }
+        let list = try await bench.haul("batches")
+        #expect(list.out.contains("BATCH") && list.out.contains("night") && list.out.contains("other"))
+        let shown = try await bench.haul("batches", "night", "--json")
+        #expect(
+            shown.out.hasPrefix(
+                #"{"batch":"night","pending":1,"completed":0,"failed":0,"cancelled":0,"rejected":0,"size":2,"round":0,"#
+            ),
+            "\(shown.out)")
+        let unknown = try await bench.haul("batches", "night", "nothing")
+        #expect(
+            unknown.status == 1 && unknown.err.contains("no batch nothing is known") && unknown.out.contains("night"))
+        #expect(try await bench.haul("cancel", "--batch", "night").status == 2)
+        let cancelled = try await bench.haul("cancel", "--batch", "night", "--yes")
+        #expect(cancelled.status == 0 && cancelled.out == "batch night  cancel requested\n")
+        try await eventually("it to be cancelled", within: .seconds(20)) {
+            try await bench.server.cli("HGET", "haul:{default}:batch:night", "cancelled") == "1"
+        }
+        #expect(try await bench.server.cli("HGET", "haul:{default}:batch:other", "pending") == "1")
+        for (arguments, words) in [
+            (["remove", "--batch", "night", "--yes"], "cannot be asked to remove"),
+            (["pause", "--batch", "a b"], "no batch's name"),
+            (["pause", "--batch", "a", "--all"], "Give ids"),
+            (["push", "http://h/", "--batch-size", "2"], "go with --batch"),
+            (["push", "http://h/", "--batch", "b", "--batch-size", "0"], "batch: must be"),
+            (["batches", "a b"], "no batch's name"),
+        ] {
+            let process = try bench.start(arguments)
+            #expect(try await process.wait() == 2, "\(arguments)")
+            #expect(process.standardError.contains(words), "\(arguments): \(process.standardError)")
+        }
+        worker.kill(SIGTERM)
+        _ = try await worker.wait()
+    }
+}

@@ -1,0 +1,93 @@
+import Foundation
+import Glibc
+import HaulTestSupport
+import Testing
+
+/// `haul get` into a bucket.
+@Suite(
+    .disabled(
+        if: ObjectServer.installed.isEmpty, "neither radosgw nor SeaweedFS is installed: deploy/test.sh does that"))
+struct GetBucketTests {
+    /// A place of this test's own in the bucket of a real server.
+    private struct Place {
+        let server: ObjectServer
+        let prefix = "g\(UInt64.random(in: 0...(.max)))"
+        let bench = GetBench()
+
+        init() async throws { server = try await .shared(ObjectServer.installed.last!) }
+
+        var arguments: [String] { ["-d", "s3://\(server.bucket)/\(prefix)/", "--s3-endpoint", server.endpoint] }
+
+        func start(_ words: String...) throws -> ChildProcess {
+            try bench.start(words + arguments, environment: server.environment)
+        }
+
+        func get(_ words: String...) async throws -> (status: Int32, out: String, err: String) {
+            let process = try bench.start(words + arguments, environment: server.environment)
+            return (try await process.wait(), process.standardOutput, process.standardError)
+        }
+
+        func holds(_ path: String, _ bytes: FileBytes) async throws -> Bool {
+            try await server.object("\(prefix)/\(path)") == bytes.all
+        }
+    }
+
+    private static let bytes = FileBytes(seed: 92, count: 30 << 20)
+
+    @Test("Ctrl-C and kill -9 leave parts in the bucket, which the same command continues")
+    func interrupted() async throws {
+        for signal in [SIGINT, SIGKILL] {
+            let (place, gate) = (try await Place(), Latch())
+            let origin = try OriginServer { request in
+                var reply = OriginReply.file(Self.bytes, to: request)
+                reply.hold = (21 << 20, gate)
+                return reply
+            }
+            let first = try place.start(origin.url("/x.bin"), "-x1")
+            try await eventually("a record of two parts", within: .seconds(30)) {
+                place.bench.recorded >= 16 << 20
+            }
+            first.kill(signal)
+            _ = try await first.wait()
+            let recorded = place.bench.recorded
+            gate.open()
+            let second = try await place.get(origin.url("/x.bin"), "-x1")
+            #expect(second.status == 0, "\(second)")
+            #expect(second.out.contains("completed  s3://test/\(place.prefix)/x.bin  30.0 MiB"), "\(second)")
+            #expect(try await place.holds("x.bin", Self.bytes))
+            #expect(origin.requests.contains { $0.headers["range"]?.hasPrefix("bytes=\(recorded)-") == true })
+            #expect(place.bench.names.isEmpty)
+        }
+    }
+
+    @Test("an object that is there stays, unless it is this one's own or the command says otherwise")
+    func existing() async throws {
+        let place = try await Place()
+        let small = FileBytes(seed: 93, count: 40_000)
+        let other = FileBytes(seed: 94, count: 50_000)
+        let origin = try OriginServer { request in .file(request.path.hasPrefix("/b/") ? other : small, to: request) }
+        #expect(try await place.get(origin.url("/a/x")).status == 0)
+        let again = try await place.get(origin.url("/a/x"))
+        #expect(again.status == 0 && again.out.contains("unchanged"), "\(again)")
+        let refused = try await place.get(origin.url("/b/x"))
+        #expect(refused.status == 1 && refused.out.contains("x is there: choose --if-exists"), "\(refused)")
+        let skipped = try await place.get(origin.url("/b/x"), "--if-exists", "skip")
+        #expect(skipped.status == 0, "\(skipped)")
+        #expect(try await place.holds("x", small))
+        let replaced = try await place.get(origin.url("/b/x"), "--if-exists", "overwrite")
+        #expect(replaced.status == 0, "\(replaced)")
+        #expect(try await place.holds("x", other))
+    }
+
+    @Test("a bucket that cannot be is refused before anything is asked for") func refused() async throws {
+        let bench = GetBench()
+        for (words, sentence) in [
+            (["-d", "s3://"], "is no bucket's name"), (["-d", "s3://b/p", "-N"], "-N looks at a file's time"),
+            (["-d", "s3://b/p", "--s3-style", "odd"], "--s3-style must be path or virtual"),
+        ] {
+            let process = try bench.start(["http://127.0.0.1:1/x"] + words)
+            #expect(try await process.wait() != 0)
+            #expect(process.standardError.contains(sentence), "\(words): \(process.standardError)")
+        }
+    }
+}

@@ -1,0 +1,48 @@
+import HaulTestSupport
+import Testing
+
+@testable import HaulObjectStore
+
+/// Who gets memory for parts when there is not enough for all.
+@Suite struct MemoryTests {
+    private func reserve(
+        _ memory: PartMemory, _ owner: UInt64, _ woken: Shared<[UInt64]> = Shared([])
+    ) -> PartMemory.Reservation? {
+        memory.reserve(10, for: owner, spill: {}) {
+            woken.change { $0.append(owner) }
+            return true
+        }
+    }
+
+    @Test("a file that has begun a part comes before one that has nothing") func begunFirst() async throws {
+        let memory = PartMemory(limit: 20, share: 100)
+        let (first, second, third) = (memory.newOwner(), memory.newOwner(), memory.newOwner())
+        _ = try #require(reserve(memory, first))
+        let held = try #require(reserve(memory, second))
+        let woken = Shared<[UInt64]>([])
+        #expect(reserve(memory, third, woken) == nil && reserve(memory, first, woken) == nil)
+        memory.give(held)
+        try await eventually("both to be woken") { woken.value.count == 2 }
+        #expect(woken.value == [first, third])
+    }
+
+    @Test("what is free is not for one that has nothing while one that has begun waits for it") func turn() throws {
+        let memory = PartMemory(limit: 25, share: 100)
+        let (first, second) = (memory.newOwner(), memory.newOwner())
+        let one = try #require(reserve(memory, first))
+        _ = try #require(reserve(memory, first))
+        #expect(reserve(memory, first) == nil)
+        // Half of what the next part wants.
+        #expect(memory.reserve(5, for: second, spill: {}, orCall: { true }) == nil)
+        memory.give(one)
+        #expect(reserve(memory, second) != nil, "who waited is awake, and has not asked again")
+    }
+
+    @Test("a file that waits for its own share keeps nobody from memory") func ownShare() throws {
+        let memory = PartMemory(limit: 30, share: 10)
+        let (first, second) = (memory.newOwner(), memory.newOwner())
+        _ = try #require(reserve(memory, first))
+        #expect(reserve(memory, first) == nil)
+        #expect(reserve(memory, second) != nil)
+    }
+}

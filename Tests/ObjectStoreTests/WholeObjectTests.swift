@@ -1,0 +1,171 @@
+import HaulContract
+import HaulHTTP
+import HaulStorage
+import HaulTestSupport
+import Synchronization
+import Testing
+
+@testable import HaulObjectStore
+
+/// What becomes of a file of several parts when all of it has come, and what can go wrong until then.
+@Suite(
+    .disabled(
+        if: ObjectServer.installed.isEmpty, "neither radosgw nor SeaweedFS is installed: deploy/test.sh does that"))
+struct WholeObjectTests: FilmTests {
+    @Test(
+        "a digest is judged before the name is given: in order, out of order, and after a change of worker",
+        arguments: ObjectServer.installed, ["inOrder", "outOfOrder", "handedOver"])
+    func digest(_ kind: ObjectServer.Kind, _ way: String) async throws {
+        let bucket = try await Bucket(kind)
+        var partial = try await open(bucket, "1", hashing: .sha256)
+        switch way {
+        case "inOrder": try await receive(0..<Self.size, into: partial)
+        case "outOfOrder":
+            try await receive(8 << 20..<Self.size, into: partial)
+            try await receive(0..<8 << 20, into: partial)
+        default:
+            try await receive(0..<9 << 20, into: partial)
+            partial = try await resume(bucket, "2", try await point(partial))
+            try await receive(9 << 20..<Self.size, into: partial)
+        }
+        guard case .stored(let file) = try await partial.commit(whole(sha256)) else {
+            Issue.record("it has no name")
+            return
+        }
+        #expect(file.checksum == sha256.description)
+        await partial.discard(soon: false)
+        try await expectWhole(bucket)
+        // A wrong one gives no name, and leaves nothing.
+        let wrong = Job.Checksum(algorithm: .sha256, digest: String(repeating: "0", count: 64))
+        let second = try await Bucket(kind)
+        let bad = try await open(second, "1", hashing: .sha256)
+        try await receive(way == "inOrder" ? 0..<Self.size : 8 << 20..<Self.size, into: bad)
+        if way != "inOrder" { try await receive(0..<8 << 20, into: bad) }
+        let error = await thrown { () throws(TransferError) in try await bad.commit(whole(wrong)) }
+        #expect(error?.code == .checksumMismatch)
+        let left = try await second.everything()
+        #expect(left.objects.isEmpty && left.uploads == 0)
+    }
+
+    @Test(
+        "a file whose length nobody told becomes whole", arguments: ObjectServer.installed,
+        [
+            0, 5, 8 << 20, 9 << 20, 16 << 20,
+        ] as [Int64])
+    func unknownLength(_ kind: ObjectServer.Kind, _ size: Int64) async throws {
+        let bucket = try await Bucket(kind)
+        let partial = try await open(bucket, "1", total: nil)
+        try await receive(0..<size, into: partial)
+        let whole = WholeFile(size: size, checksum: nil, authority: "the job", lastModified: nil)
+        #expect(isStored(try await partial.commit(whole)))
+        await partial.discard(soon: false)
+        #expect(await bucket.read("films/film") == Self.file.bytes(0..<size))
+        #expect(try await bucket.everything() == (["films/film"], 0))
+    }
+
+    @Test(
+        "what was completed under its hidden key and not yet named is named by the next run",
+        arguments: ObjectServer.installed)
+    func assembled(_ kind: ObjectServer.Kind) async throws {
+        let bucket = try await Bucket(kind)
+        let first = try await open(bucket, "1", hashing: .sha256)
+        try await receive(0..<Self.size, into: first)
+        let point = try await point(first)
+        let client = bucket.store.client
+        let journal = try #require(PartsJournal(point.journal))
+        let etags = try #require(first as? ObjectPartial).state.withLock { $0.etags }
+        // The worker dies right behind this.
+        try await client.complete(
+            try #require(journal.upload), client.address.key(HiddenKeys(job: Self.key, generation: "1").whole),
+            etags.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }, ifAbsent: false)
+        let next = try await resume(bucket, "2", point)
+        #expect(next.written.contains(0..<Self.size))
+        #expect(isStored(try await next.commit(whole(sha256))))
+        await next.discard(soon: false)
+        try await expectWhole(bucket)
+    }
+
+    @Test(
+        "files that need more memory than there is wait for each other, and all become whole",
+        arguments: ObjectServer.installed)
+    func memory(_ kind: ObjectServer.Kind) async throws {
+        let bucket = try await Bucket(kind, memory: 24 << 20)
+        let paths = (0..<6).map { "m/\($0)" }
+        let partials = try await withThrowingTaskGroup(of: (any Partial).self) { group in
+            for (index, path) in paths.enumerated() {
+                group.addTask {
+                    let request = FileRequest(
+                        key: String(repeating: "\(index)", count: 40), run: "1", isNew: true, path: path,
+                        ifExists: .reuse, completed: nil, lease: RunLease(isHeld: { true }, confirm: { true }))
+                    let partial = bucket.store.begin(request, generation: "1", suggested: "x")
+                    try await partial.open(total: Self.size, hashing: nil, with: [])
+                    return partial
+                }
+            }
+            return try await group.reduce(into: []) { $0.append($1) }
+        }
+        let most = Shared(0)
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for partial in partials {
+                group.addTask {
+                    // A part each that nobody fills for a while, in the memory of all. The last file waits for all others.
+                    for range in [8 << 20..<9 << 20, 0..<8 << 20, 9 << 20..<Self.size] {
+                        try await receive(range, into: partial, patience: .seconds(120))
+                    }
+                    most.change { $0 = max($0, bucket.store.memory.used) }
+                    #expect(isStored(try await partial.commit(whole())))
+                    await partial.discard(soon: false)
+                }
+            }
+            try await group.waitForAll()
+        }
+        #expect(most.value <= 24 << 20 && bucket.store.memory.used == 0)
+        for path in paths { #expect(await bucket.read(path) == Self.file.all) }
+        #expect(try await bucket.everything() == (paths, 0))
+    }
+
+    @Test("a gateway that is killed in the middle, and comes back, costs nothing", arguments: ObjectServer.installed)
+    func killedGateway(_ kind: ObjectServer.Kind) async throws {
+        let server = try await ObjectServer(kind)
+        let bucket = try Bucket(server)
+        let partial = try await open(bucket, "1")
+        try await receive(0..<9 << 20, into: partial)
+        try server.killGateway()
+        async let rest: Void = receive(9 << 20..<Self.size, into: partial)
+        try await Task.sleep(for: .milliseconds(500))
+        server.release()
+        try await rest
+        #expect(isStored(try await partial.commit(whole())))
+        await partial.discard(soon: false)
+        try await expectWhole(bucket)
+    }
+
+    @Test(
+        "an upload that another program has changed begins anew, and is never a mixture",
+        arguments: ObjectServer.installed)
+    func changed(_ kind: ObjectServer.Kind) async throws {
+        let bucket = try await Bucket(kind)
+        let first = try await open(bucket, "1")
+        try await receive(0..<9 << 20, into: first)
+        let point = try await point(first)
+        let journal = try #require(PartsJournal(point.journal))
+        let other = [UInt8](repeating: 1, count: 8 << 20)
+        _ = try await bucket.store.client.put(
+            part: 1, of: try #require(journal.upload), bucket.store.client.address.key("films/film"),
+            RequestMemory(other), md5: Digest.md5(other))
+        let remains = try await bucket.store.resume(request("2"), from: point)
+        if kind == .rgw {
+            guard case .nothing = remains else {
+                Issue.record("another part was taken for ours")
+                return
+            }
+            #expect(try await bucket.everything() == ([], 0))
+        } else if case .partial(let partial) = remains {
+            // SeaweedFS lists both: which one it would take only its object tells.
+            try await receive(9 << 20..<Self.size, into: partial)
+            _ = try? await partial.commit(whole())
+            let made = await bucket.read("films/film")
+            #expect(made == nil || made == Self.file.all)
+        }
+    }
+}

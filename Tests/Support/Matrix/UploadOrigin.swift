@@ -1,0 +1,160 @@
+import Synchronization
+
+/// A server that keeps what it is sent, as real ones do: the body of a PUT and the files of a form once they are whole, and by tus each
+/// byte that came. What it keeps outlives its restart.
+package final class UploadOrigin: Sendable {
+    private struct TusFile {
+        let length: Int
+        var bytes: [UInt8] = []
+        /// A request is sending to it.
+        var isLocked = false
+    }
+
+    private struct State {
+        var server: OriginServer?
+        /// The digests of all objects that were whole, by path, the newest one last.
+        var objects: [String: [[UInt8]]] = [:]
+        var files: [String: TusFile] = [:]
+        var made = 0
+        /// Bytes that came, by the path of what is sent.
+        var received: [String: Int] = [:]
+        var bodies: [String: Int] = [:]
+    }
+
+    private let state = Mutex(State())
+    private let gate = Latch()
+    private let held: Int64
+    package let port: Int
+
+    /// - Parameter held: Of the first body of each path so many bytes are read, and no more until `release`.
+    package init(held: Int64) throws {
+        self.held = held
+        let listener = try LoopbackListener()
+        port = listener.port
+        // Nobody has accepted on it yet: it goes as it came.
+        listener.start(name: "port") { _ in }
+        listener.stop()
+    }
+
+    /// Begins to serve, again after a stop. Throws while its port is not free yet.
+    package func start() throws {
+        let server = try OriginServer(port: port, intake: { [self] in intake($0) }) { [self] in
+            answer($0)
+        }
+        state.withLock { $0.server = server }
+    }
+
+    /// Ends as a killed process does: what it had for tus stays.
+    package func stop() { state.withLock { $0.server.take() }?.stop() }
+
+    package func cutConnections() { state.withLock { $0.server }?.cutConnections(byReset: true) }
+    package func release() { gate.open() }
+
+    package func url(_ path: String) -> String { "http://127.0.0.1:\(port)\(path)" }
+
+    /// SHA-256 of each object that was ever whole.
+    package func objects(_ path: String) -> [[UInt8]] { state.withLock { $0.objects[path] ?? [] } }
+    package func received(_ path: String) -> Int { state.withLock { $0.received[path] ?? 0 } }
+    /// Requests with a body that have come.
+    package func bodies(_ path: String) -> Int { state.withLock { $0.bodies[path] ?? 0 } }
+    /// Uploads by tus that nobody has ended or removed.
+    package var unfinished: Int { state.withLock { $0.files.values.count { $0.bytes.count < $0.length } } }
+
+    // MARK: Requests
+
+    private static let tus = "/tus"
+
+    /// All files that come by tus are counted as one.
+    private static func place(_ request: OriginRequest) -> String {
+        request.path.hasPrefix(tus) ? tus : request.path
+    }
+
+    private func intake(_ request: OriginRequest) -> OriginIntake {
+        var intake = OriginIntake()
+        let place = Self.place(request)
+        guard ["PUT", "PATCH"].contains(request.method) || request.method == "POST" && place != Self.tus else {
+            return intake
+        }
+        if request.method == "PATCH", let refusal = lock(request) {
+            intake.refusal = refusal
+            return intake
+        }
+        let number = state.withLock { state in
+            state.bodies[place, default: 0] += 1
+            return state.bodies[place]!
+        }
+        if number == 1 { intake.hold = (held, gate) }
+        intake.taken = { [self] bytes in
+            state.withLock { state in
+                state.received[place, default: 0] += bytes.count
+                guard request.method == "PATCH" else { return }
+                state.files[request.path]?.bytes += bytes
+                if bytes.isEmpty { state.files[request.path]?.isLocked = false }
+            }
+        }
+        return intake
+    }
+
+    /// Takes the file for a request; what to answer if it cannot be.
+    private func lock(_ request: OriginRequest) -> OriginReply? {
+        state.withLock { state in
+            guard let file = state.files[request.path] else { return OriginReply(404) }
+            guard !file.isLocked else { return OriginReply(423) }
+            guard request.headers["upload-offset"] == String(file.bytes.count) else { return OriginReply(409) }
+            state.files[request.path]?.isLocked = true
+            return nil
+        }
+    }
+
+    private func answer(_ request: OriginRequest) -> OriginReply {
+        var reply = request.path.hasPrefix(Self.tus) ? answerTus(request) : keep(request)
+        if reply.status == 204 { reply.framing = .none }
+        return reply
+    }
+
+    private func keep(_ request: OriginRequest) -> OriginReply {
+        let body = request.method == "POST" ? Self.fileOfForm(request) : request.body.bytes
+        guard let body else { return OriginReply(400) }
+        let digest = SHA256.digest(body)
+        state.withLock { $0.objects[request.path, default: []].append(digest) }
+        return OriginReply(201)
+    }
+
+    /// The only file of a form, which is its last part.
+    private static func fileOfForm(_ request: OriginRequest) -> [UInt8]? {
+        guard let boundary = request.headers["content-type"]?.split(separator: "boundary=").last else { return nil }
+        let end = Array("\r\n--\(boundary)--\r\n".utf8)
+        let bytes = request.body.bytes
+        // The heads of parts are short, and its first blank lines are those of the field and of the file.
+        let head = bytes.prefix(2000)
+        let blank = head.indices.filter { head[$0...].starts(with: "\r\n\r\n".utf8) }
+        guard blank.count > 1, bytes.suffix(end.count) == end[...] else { return nil }
+        return Array(bytes[(blank[1] + 4)..<(bytes.count - end.count)])
+    }
+
+    private func answerTus(_ request: OriginRequest) -> OriginReply {
+        state.withLock { state in
+            let path = request.path
+            switch request.method {
+            case "OPTIONS":
+                let headers = [("Tus-Version", "1.0.0"), ("Tus-Extension", "creation,termination")]
+                return OriginReply(204, headers: headers)
+            case "POST":
+                state.made += 1
+                let path = "\(Self.tus)/\(state.made)"
+                state.files[path] = TusFile(length: request.headers["upload-length"].flatMap { Int($0) } ?? 0)
+                return OriginReply(201, headers: [("Location", path)])
+            case "DELETE": return OriginReply(state.files.removeValue(forKey: path) == nil ? 404 : 204)
+            default:
+                guard let file = state.files[path] else { return OriginReply(404) }
+                let told = [("Upload-Offset", "\(file.bytes.count)"), ("Upload-Length", "\(file.length)")]
+                guard request.method == "PATCH" else { return OriginReply(file.isLocked ? 423 : 200, headers: told) }
+                state.files[path]?.isLocked = false
+                if file.bytes.count == file.length {
+                    state.objects[Self.tus, default: []].append(SHA256.digest(file.bytes))
+                }
+                return OriginReply(204, headers: told)
+            }
+        }
+    }
+}

@@ -1,0 +1,56 @@
+import HaulBus
+import HaulContract
+import HaulRedis
+import HaulTestSupport
+import Testing
+
+@testable import HaulWorker
+
+/// Batches with real workers.
+@Suite("A batch's jobs on several workers") struct BatchRunTests {
+    @Test("many jobs on workers that come and go end in one answer, and failed ones in the next after a retry")
+    func answered() async throws {
+        let fleet = try await Fleet()
+        let bytes = FileBytes(seed: 9, count: 3000)
+        let isMended = Shared(false)
+        let origin = try OriginServer { request in
+            request.path.hasPrefix("/bad") && !isMended.value ? OriginReply(404) : .file(bytes, to: request)
+        }
+        let count = 60
+        let elements = (0..<count).map { index in
+            let path = index.isMultiple(of: 10) ? "bad" : "good"
+            return
+                #"{"id":"j\#(index)","url":"\#(origin.url("/\(path)/\(index)"))","batch":{"name":"b","size":\#(count),"reply_to":"r"}}"#
+        }
+        try await fleet.queue.redis.send(Command(arguments: ["LPUSH", fleet.queue.keys.jobs] + elements))
+        func told() async throws -> [JSON] {
+            let list =
+                try await fleet.queue.redis.send(Command("LRANGE", fleet.queue.keys.reply("r"), 0, -1)).array ?? []
+            return try list.reversed().map { try JSON($0.bytes ?? []) }
+        }
+        // One that ends in the middle puts its jobs back.
+        try await fleet.withWorker("one", isOrderly: false) {
+            try await eventually("some to end") { try await fleet.queue.batch("b")?.counts[.completed] ?? 0 > 5 }
+        }
+        try await fleet.withWorker("two") {
+            try await fleet.withWorker("three", isOrderly: false) {
+                try await eventually("the batch to be over", within: .seconds(30)) { try await !told().isEmpty }
+            }
+            let first = try await told()
+            #expect(first.count == 1)
+            #expect(
+                ["round", "size", "completed", "failed", "cancelled"].map { first[0][$0]?.integer } == [
+                    1, 60, 54, 6, 0,
+                ])
+            isMended.value = true
+            try await fleet.queue.request(.retried, ofBatch: "b")
+            try await eventually("the batch to be over again", within: .seconds(30)) {
+                try await fleet.queue.batch("b")?.counts[.completed] == count
+            }
+        }
+        // Members that are retried one after the other may end before the next one begins.
+        let all = try await told()
+        #expect(all.map { $0["round"]?.integer } == (1...all.count).map { Int64($0) })
+        #expect(all.last?["completed"]?.integer == 60 && all.last?["failed"]?.integer == 0)
+    }
+}

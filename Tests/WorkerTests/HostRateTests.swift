@@ -1,0 +1,51 @@
+import HaulBus
+import HaulContract
+import HaulRedis
+import HaulTestSupport
+import Synchronization
+import Testing
+
+@testable import HaulWorker
+
+@Suite("A host's limit of rate over a fleet")
+struct HostRateTests {
+    @Test("two workers together get a host's rate and no more, and another host's jobs are not slowed")
+    func rate() async throws {
+        let fleet = try await Fleet()
+        let bytes = FileBytes(seed: 9, count: 6_000_000)
+        let origin = try OriginServer { OriginReply.file(bytes, to: $0) }
+        try await fleet.queue.setLimit(of: "127.0.0.1", to: #"{"rate":1000000}"#)
+        let begun = ContinuousClock.now
+        try await fleet.withWorker("one") {
+            try await fleet.withWorker("two") {
+                for number in 0..<4 {
+                    try await fleet.push(#"{"url":"\#(origin.url("/\(number)"))","id":"\#(number)"}"#)
+                }
+                let elsewhere = origin.url("/fast").replacing("127.0.0.1", with: "localhost")
+                try await fleet.push(#"{"url":"\#(elsewhere)","id":"fast"}"#)
+                try await fleet.wait("fast", for: .completed)
+                try await eventually("some of it to come", within: .seconds(30)) {
+                    try await self.received(fleet) > 4_000_000
+                }
+                let seconds = (ContinuousClock.now - begun).secondsValue
+                // A tenth of a second's bytes come at once, and looks at Redis are late.
+                #expect(Double(try await self.received(fleet)) < 1_050_000 * seconds + 300_000)
+                #expect(seconds < 15)
+                // They follow a change of the limit while they run.
+                try await fleet.queue.setLimit(of: "127.0.0.1", to: nil)
+                for number in 0..<4 { try await fleet.wait("\(number)", for: .completed) }
+            }
+        }
+    }
+
+    private func received(_ fleet: Fleet) async throws -> Int {
+        var sum = 0
+        for number in 0..<4 {
+            sum +=
+                try await fleet.queue.redis.send(
+                    Command("HGET", fleet.queue.keys.job("\(number)"), "received")
+                ).string.flatMap { Int($0) } ?? 0
+        }
+        return sum
+    }
+}

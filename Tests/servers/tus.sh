@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Sends files by tus to a server that others wrote: aiohttp-tus of PyPI. Real workers are paused, killed and continued by others, and
+# the file that the server has in the end is compared. Exits with 1 if anything is not as it should be. Half a minute.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+# shellcheck source=deploy/lib/packages.sh
+. deploy/lib/packages.sh
+need_swift
+need_packages "${BUILD_PACKAGES[@]}" "${RUN_PACKAGES[@]}" python3 python3-venv
+haul="${HAUL:-}"
+if [ -z "$haul" ]; then
+    swift build --product haul >/dev/null
+    haul="$(swift build --show-bin-path)/haul"
+fi
+place=.build/tus-server
+if [ ! -x "$place/bin/python" ] || ! "$place/bin/python" -c 'import aiohttp_tus' 2>/dev/null; then
+    /usr/bin/python3 -m venv "$place"
+    "$place/bin/pip" install -q --disable-pip-version-check aiohttp-tus==1.1.0
+fi
+exec "$place/bin/python" -B Tests/servers/tus.py "$haul"
