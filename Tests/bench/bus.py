@@ -13,6 +13,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "chaos"))
 import origin as origin_module
 from processes import Origin, RedisServer, Worker
 from resp import Redis
+from stores import Directory
 
 
 def key(name, queue="default"):
@@ -29,8 +30,7 @@ def spread(samples, unit=1000):
 class Bench:
     def __init__(self, haul, directory, nginx):
         self.haul, self.directory, self.nginx = haul, directory, nginx
-        self.root = os.path.join(directory, "bus-root")
-        os.makedirs(self.root)
+        self.root = Directory(os.path.join(directory, "bus-root"))
         blob = os.path.join(directory, "blob")
         origin_module.make_blob(blob, 1)
         # The figures are of a Redis as operators run it: everysec.
@@ -40,7 +40,7 @@ class Bench:
         self.redis, self.workers = Redis(self.server.socket, 30), []
 
     def worker(self, name, slots, *options, lease=8):
-        worker = Worker(self.haul, None, self.directory, name, self.server.url, self.root, slots, lease)
+        worker = Worker(self.haul, None, self.directory, name, self.server.url, self.root, 1, slots, lease)
         worker.command += options
         worker.start()
         self.workers.append(worker)

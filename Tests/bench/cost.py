@@ -16,6 +16,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "chaos"))
 from processes import Process, RedisServer, Worker
 from resp import Redis
+from stores import Directory
 
 ROUNDS = 5
 FILES, FILE_SIZE, PARALLEL = 500, 50_000, 50
@@ -101,7 +102,7 @@ class Bench:
         os.mkdir(directory)
         redis = RedisServer(directory, "redis")
         redis.start()
-        worker = Worker(self.haul, None, directory, "cost", redis.url, place, options.pop("slots"), 8)
+        worker = Worker(self.haul, None, directory, "cost", redis.url, Directory(place), 1, options.pop("slots"), 8)
         worker.command += [word for pair in options.items() for word in pair]
         worker.start()
         connection = Redis(redis.socket, 10)

@@ -11,6 +11,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "chaos"))
 from processes import RedisServer, Worker
 from resp import Redis
+from stores import Directory
 
 LARGEST = 16 << 10
 ROUNDS = 15
@@ -51,9 +52,8 @@ def main(haul, directory):
     server = RedisServer(directory, "redis")
     server.start()
     redis = Redis(server.socket, 30)
-    root = os.path.join(directory, "root")
-    os.makedirs(root)
-    worker = Worker(haul, None, directory, "w", server.url, root, 1, 8)
+    root = Directory(os.path.join(directory, "root"))
+    worker = Worker(haul, None, directory, "w", server.url, root, 1, 1, 8)
     worker.start()
     redis.call("CONFIG", "SET", "slowlog-log-slower-than", "0", "slowlog-max-len", "1000")
     try:

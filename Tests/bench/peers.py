@@ -18,6 +18,7 @@ import origin as origin_module
 from bus import key, until
 from processes import Process, RedisServer, Worker
 from resp import Redis
+from stores import Directory
 
 # For each: the module with the job, what pushes N of them, the worker's command, and how many jobs Redis says are done.
 # Every job counts itself: the same INCR for all, so that the end is seen the same way.
@@ -121,10 +122,9 @@ def peer(name, directory, server, jobs):
 
 
 def haul(program, directory, server, url, jobs, durability):
-    root = os.path.join(directory, "peers-" + durability)
-    os.makedirs(root)
+    root = Directory(os.path.join(directory, "peers-" + durability))
     redis = Redis(server.socket, 30)
-    worker = Worker(program, None, directory, "haul", server.url, root, 32, 8)
+    worker = Worker(program, None, directory, "haul", server.url, root, 1, 32, 8)
     worker.command += ["--durability", durability]
     worker.start()
     try:

@@ -1,11 +1,9 @@
-"""Producers push, workers download, and everything is killed, frozen, cut and restarted at random; then the ledger.
+"""Producers push, workers download, ask and send, and everything is killed, frozen, cut and restarted at random; then the ledger.
 
 Exit status: 0 nothing lost, nothing wrong, no rule broken; 1 otherwise. Started by run.sh.
 """
 import argparse
-import hashlib
 import json
-import math
 import mmap
 import os
 import random
@@ -16,9 +14,13 @@ import time
 from collections import Counter
 
 import origin as origin_module
+from batches import Batches
 from bench import carry_out
+from control import control
 from faults import Faults
+from kinds import KINDS, Kinds
 from ledger import Job, Ledger, Q
+from mutations import OF_BATCHES, mutate
 from processes import Origin, Worker
 from report import report
 from resp import Redis, RedisError
@@ -47,7 +49,9 @@ class Run:
         self.origin = Origin(directory, blob)
         self.retired, self.died, self.made = [], Counter(), 0
         self.workers = [self.worker(f"w{n + 1}") for n in range(options.workers)]
-        self.ledger = Ledger(self.topology, self.store, options.lease)
+        self.kinds = Kinds(options, self.store, self.blob, random.Random(options.seed + 3))
+        self.batches = Batches(self.topology, options.batches / 100, random.Random(options.seed + 4))
+        self.ledger = Ledger(self.topology, self.store, options.lease, self.kinds, self.batches)
         self.faults = Faults(self)
         self.random = random.Random(options.seed)
         self.producing, self.ending = threading.Event(), threading.Event()
@@ -79,83 +83,37 @@ class Run:
             for job in pick.sample(recent, min(len(recent), pick.choice([0, 0, 0, 1, 2]))):
                 # A producer may repeat its push, also long after.
                 if not job.pushed_again:
+                    self.batches.repeats(job)
                     self.push(redis, job)
+            bad = self.batches.invalid(pick, f"r{number // 250}")
+            if bad:
+                self.send(redis, bad)
 
     def new_job(self, pick, number):
-        large = pick.random() * 100 < self.options.large
-        # The large ones are fast as well: of the others a kill can never cost what is allowed.
-        least, most = (100 << 20, 256 << 20) if large else self.store.sizes(pick)
-        small = pick.random() * 100 < self.options.small
-        if small:
-            least, most = 1024, 64 << 10
-        size = int(math.exp(pick.uniform(math.log(least), math.log(most))))
-        offset = pick.randrange(origin_module.BLOB - size)
-        rate = 0 if pick.random() < 0.25 or small else max(2000, int(size / pick.uniform(0.5, 8)))
-        paced_by_origin = pick.random() < 0.5
-        id, source = f"job-{number}", f"/f/{offset}/{size}/{rate if paced_by_origin else 0}"
-        path = f"d{number % 16}/{id}.bin"
-        job = Job(id, path, offset, size, source, None)
-        spec = {"url": self.origin.url + source, "id": id, "path": path, "at": round(time.time() * 1000),
-                "reply_to": f"r{number // 250}", "meta": {"id": id, "list": []}, "retries": 200}
-        if rate and not paced_by_origin:
-            spec["limit_rate"] = rate
-        if pick.random() < 0.3:
-            spec["checksum"] = "sha256:" + hashlib.sha256(self.blob[offset:offset + size]).hexdigest()
+        job = Job(f"job-{number}", f"d{number % 16}/job-{number}.bin", 0, 0, None, None, self.kinds.choose(pick))
+        spec = self.kinds.make(pick, job) | {
+            "url": self.origin.url + job.source, "id": job.id, "at": round(time.time() * 1000),
+            "reply_to": f"r{number // 250}", "meta": {"id": job.id, "list": []}, "retries": 200}
         if pick.random() < 0.1:
             spec["delay"] = pick.randrange(1, 5)
         if pick.random() < 0.1:
             # Far beyond the run's end, but not beyond what a worker's clock may say.
             spec["deadline"] = 7200
+        self.batches.join(pick, job, spec)
         job.element = json.dumps(spec)
         return job
 
     def push(self, redis, job):
+        self.send(redis, job.element)
+        job.accepted = True
+
+    def send(self, redis, element):
         """Until it is acknowledged: that is what `at` is for."""
         while True:
             try:
-                self.topology.surely(redis, "LPUSH", Q + "jobs", job.element)
-                job.accepted = True
-                return
+                return self.topology.surely(redis, "LPUSH", Q + "jobs", element)
             except (ConnectionError, RedisError):
                 time.sleep(0.05)
-
-    def control(self):
-        redis, pick = Redis(self.topology.locate), random.Random(self.options.seed + 2)
-        waiting = []
-        while not self.ending.is_set():
-            time.sleep(0.15)
-            try:
-                ids = redis.call("ZRANGE", Q + "leases", 0, -1)
-                if ids and self.producing.is_set() and pick.random() < 0.5:
-                    id = pick.choice(ids)
-                    want = pick.choice(["paused", "paused", "cancelled"])
-                    job = self.ledger.jobs[id]
-                    if want == "cancelled":
-                        job.cancelled = True
-                    if want == "paused" or not job.pushed_again:
-                        redis.call("HSET", Q + "want", id, want)
-                        if pick.random() < 0.5:
-                            redis.call("PUBLISH", Q + "control", id)
-                        waiting.append((id, want))
-                for id, want in list(waiting):
-                    state = self.topology.surely(redis, "HGET", Q + "job:" + id, "state")
-                    if state == want == "paused":
-                        if pick.random() < 0.5:
-                            redis.call("RPUSH", Q + "jobs", json.dumps({"id": id}))
-                        else:
-                            redis.call("HSET", Q + "want", id, "running")
-                        waiting.remove((id, want))
-                    elif state == want == "cancelled":
-                        job = self.ledger.jobs[id]
-                        if pick.random() < 0.5:
-                            job.element = json.dumps(json.loads(job.element) | {"at": round(time.time() * 1000) + 1})
-                            job.pushed_again = True
-                            self.push(redis, job)
-                        waiting.remove((id, want))
-                    elif state in ("completed", "failed"):
-                        waiting.remove((id, want))
-            except (ConnectionError, RedisError):
-                pass
 
     def watch(self):
         redis = Redis(self.topology.locate, 2)
@@ -202,10 +160,17 @@ class Run:
         self.topology.start()
         self.origin.start()
         self.store.start()
+        self.kinds.start()
         for worker in self.workers:
             worker.start()
+        if self.options.without:
+            redis = Redis(self.topology.locate)
+            while redis.call("ZCARD", Q + "workers") < len(self.workers):
+                time.sleep(0.05)
+            mutate(redis, self.options.without)
         threads = [threading.Thread(target=body, daemon=True)
-                   for body in (self.produce, self.control, self.watch, self.inspect)]
+                   for body in (self.produce, lambda: control(self), self.watch, self.inspect,
+                                lambda: self.batches.steer(self.producing))]
         for thread in threads:
             thread.start()
         began = said = time.monotonic()
@@ -220,7 +185,8 @@ class Run:
         self.seconds = time.monotonic() - began
         self.producing.clear()
         self.faults.settle()
-        threads[0].join()
+        for thread in (threads[0], threads[-1]):
+            thread.join()
         self.drained = self.drain()
         self.ending.set()
         for thread in threads:
@@ -233,16 +199,19 @@ class Run:
     def drain(self):
         """Everything paused or postponed is wanted now; then nothing may be left."""
         redis, began = Redis(self.topology.locate), time.monotonic()
+        self.ledger.drained_from = time.time() * 1000
         while time.monotonic() - began < 180:
             self.keep()
             try:
+                self.batches.let_go(redis)
                 for index in ("paused", "scheduled"):
                     for id in redis.call("ZRANGE", Q + index, 0, -1):
+                        self.ledger.jobs[id].goings_on += 1
                         redis.call("HSET", Q + "want", id, "running")
                 rest = redis.call("LLEN", Q + "jobs") + redis.call("HLEN", Q + "want") + sum(
                     redis.call("ZCARD", Q + index) for index in ("leases", "paused", "scheduled")) + sum(
                     redis.call("LLEN", key) for key in redis.call("KEYS", Q + "held:*"))
-                if not rest:
+                if not rest and self.batches.conclude(redis, self.send):
                     return time.monotonic() - began
             except (ConnectionError, RedisError):
                 pass
@@ -272,6 +241,7 @@ def main():
     parser.add_argument("--topology", choices=["single", "sentinel"], default="single")
     parser.add_argument("--store", choices=["directory", "s3"], default="directory")
     parser.add_argument("--server", choices=list(SERVERS), default="radosgw", help="of --store s3")
+    parser.add_argument("--kinds", type=lambda text: text.split(","), default=list(KINDS), help="of jobs: all by default")
     parser.add_argument("--replicas", type=int, default=1, help="of the primary that sentinels look after")
     parser.add_argument("--faults", type=int, default=200)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 31))
@@ -279,12 +249,16 @@ def main():
     parser.add_argument("--load", type=int, help="jobs waiting or running at any time: 30, with --store s3 16")
     parser.add_argument("--large", type=float, default=2, help="percent of the jobs that are 100 to 256 MiB")
     parser.add_argument("--small", type=float, default=0, help="percent of the jobs that are at most 64 KiB, unpaced")
+    parser.add_argument("--batches", type=float, default=20, help="percent of the jobs that belong to batches")
     parser.add_argument("--slots", type=int, default=8, help="of each worker")
     parser.add_argument("--lease", type=float, default=8)
     parser.add_argument("--pace", type=float, default=0.6, help="mean seconds between faults")
     parser.add_argument("--limit", type=float, default=3600, help="most seconds of faults")
+    parser.add_argument("--without", choices=sorted(OF_BATCHES), help="a rule to take out of the functions: the ledger must notice")
     parser.add_argument("--keep", action="store_true", help="keep the directory: logs, AOF, files")
     options = parser.parse_args()
+    if not options.kinds or not set(options.kinds) <= set(KINDS):
+        parser.error(f"--kinds: some of {','.join(KINDS)}")
     options.load = options.load or (16 if options.store == "s3" else 30)
     store = f"--store s3 --server {options.server} " if options.store == "s3" else ""
     print(f"chaos: {store}--topology {options.topology} --faults {options.faults} --seed {options.seed}", flush=True)

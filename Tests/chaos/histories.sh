@@ -17,4 +17,5 @@ if [ -z "${HAUL:-}" ]; then
     swift build -c release --product haul >"$log" || { cat "$log" >&2; exit 1; }
     HAUL="$(swift build -c release --show-bin-path)/haul"
 fi
+python3 -B Tests/chaos/oracle_check.py
 python3 -B Tests/chaos/histories.py "$HAUL" "$@"

@@ -10,6 +10,7 @@ from resp import Redis, pairs
 
 Q = "haul:{default}:"
 REQUESTS = ["paused"] * 4 + ["cancelled"] * 3 + ["running"] * 2 + ["removed", "deleted"]
+OF_BATCH = ["paused"] * 4 + ["cancelled"] * 3 + ["running"] * 3 + ["retried"] * 2
 ACTIVES = ("queued", "running", "scheduled")
 
 
@@ -23,8 +24,11 @@ class History:
         size, rate = (2000, 0) if self.is_quick else (120_000, 1024)
         self.source = f"/f/{number * 1000}/{size}/{rate}"
         self.offset = self.random.choices([None, 0, 60_000, -60_000], [25, 45, 20, 10])[0]
-        self.acts, self.log, self.elements = [], [], []
+        self.acts, self.log, self.elements, self.values = [], [], [], {}
         self.late = None
+        # The job may be the only member of a batch, for which requests are made once it has been taken.
+        self.batch = f"b{number}" if self.random.random() < 0.5 else None
+        self.is_member = False
 
     # What is done.
 
@@ -52,6 +56,8 @@ class History:
         spec = {"id": self.id}
         if kind == "push":
             spec |= {"url": self.bench.origin.url + self.source, "path": self.id, "retries": 100 + act.number}
+            if self.batch:
+                spec["batch"] = self.batch
         if is_timed:
             act.at = spec["at"] = act.began + self.offset
         self.send(act, json.dumps(spec))
@@ -76,34 +82,47 @@ class History:
         self.log.append(("-", element))
 
     def request(self, next_is_push):
-        act = self.act(self.random.choice(REQUESTS))
+        is_of_batch = self.is_member and self.random.random() < 0.5
+        act = self.act("batch " + self.random.choice(OF_BATCH) if is_of_batch else self.random.choice(REQUESTS))
         if self.random.random() < 0.6:
             act.at = act.began
             # As one of thousands, which arrive long after the moment that they tell.
-            if next_is_push and self.random.random() < 0.4:
+            if next_is_push and self.random.random() < (0.8 if is_of_batch else 0.4):
                 self.late = act
                 return
         self.write(act)
 
     def write(self, act):
-        value = act.kind if act.at is None else f"{act.kind} {act.at}"
-        commands = [("MULTI",), ("HGET", Q + "want", self.id), ("HSET", Q + "want", self.id, value), ("EXEC",)]
+        field = "batch/" + self.batch if act.is_batch else self.id
+        value = act.kind.removeprefix("batch ") + ("" if act.at is None else f" {act.at}")
+        commands = [("MULTI",), ("HGET", Q + "want", field), ("HSET", Q + "want", field, value), ("EXEC",)]
         before = self.redis.calls(commands)[-1][0]
         act.ended = self.now()
         if before is not None:
-            [other for other in self.acts if not other.is_push and other is not act][-1].is_lost = True
-        if self.random.random() < 0.5:
+            self.write_over(before, act)
+        self.values[act.number] = value
+        if self.random.random() < 0.5 and not act.is_batch:
             self.redis.call("PUBLISH", Q + "control", self.id)
-        self.log.append((act.number, value))
+        self.log.append((act.number, value if field == self.id else f"{field} {value}"))
+
+    def write_over(self, before, act):
+        """Another request was there, which perhaps nobody has heard of."""
+        written = [other for other in self.acts if other.number in self.values and other.is_batch == act.is_batch]
+        if not act.is_batch and written and before == self.values[written[-1].number]:
+            written[-1].is_lost = True
+            return
+        # One for the batch may be on its way to its member, or have reached it.
+        for other in [other for other in self.acts if other.is_batch and other.number in self.values][-2:]:
+            other.is_doubtful = True
 
     # How it is.
 
     def is_quiet(self):
         """Whether all that was pushed is taken, and all that was asked for is heard."""
         names = [Q + "jobs", *(Q + "held:" + worker.name for worker in self.bench.workers)]
-        commands = [("MULTI",), *(("LRANGE", name, 0, -1) for name in names), ("HEXISTS", Q + "want", self.id), ("EXEC",)]
+        commands = [("MULTI",), *(("LRANGE", name, 0, -1) for name in names), ("HMGET", Q + "want", self.id, f"batch/{self.batch}"), ("EXEC",)]
         *lists, wanted = self.redis.calls(commands)[-1]
-        return not wanted and not any(f'"{self.id}"' in element for elements in lists for element in elements)
+        return wanted == [None, None] and not any(f'"{self.id}"' in element for elements in lists for element in elements)
 
     def rest(self, seconds):
         """Until it is quiet; then all acts so far are done."""
@@ -115,6 +134,7 @@ class History:
         now = self.now()
         for act in self.acts:
             act.done = min(act.done, now)
+        self.is_member = self.batch is not None and any(act.kind == "push" for act in self.acts)
         return True
 
     def hash(self):
@@ -149,6 +169,8 @@ class History:
                                         [20, 15, 50, 15, 5], k=pick.randrange(2, 7))
         if pick.random() < 0.15:
             kinds[:2] = ["request", "push"]
+        elif self.batch:
+            kinds[1:1] = ["rest"]
         return kinds
 
     def wait(self):
@@ -179,7 +201,20 @@ class History:
         if self.late:
             self.write(self.late)
         job = self.settle(self.bench.options.patience)
-        return self.judge(job)
+        return self.judge(job) or self.batch and self.judge_batch()
+
+    def judge_batch(self):
+        """None, or what is wrong with the counts of its batch."""
+        def counted():
+            count, state = self.redis.call("HGET", Q + "members:" + self.batch, self.id), self.hash().get("state")
+            counts = pairs(self.redis.call("HGETALL", Q + "batch:" + self.batch))
+            right = {count} if state is None else {"pending"} if state in (*ACTIVES, "paused") else {state}
+            ones = {name for name in ("pending", "completed", "failed", "cancelled", "rejected") if counts.get(name) != "0"}
+            return count, state, counts, count in right and ones == {count} and counts[count] == "1"
+
+        if not self.is_member or self.until(lambda: counted()[-1], 5):
+            return None
+        return f"its batch counts otherwise: {counted()[:-1]}"
 
     def judge(self, job):
         """None, or what is wrong."""
@@ -212,9 +247,9 @@ class History:
                 return "its finished file was to be deleted, and is there"
         return None
 
-    def until(self, condition):
+    def until(self, condition, seconds=75):
         """What is left over goes within a minute."""
-        end = time.monotonic() + 75
+        end = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > end:
                 return False

@@ -4,6 +4,7 @@ import threading
 import time
 from collections import Counter
 
+from counts import Counts
 from refetched import Refetched
 from resp import Redis, RedisError, pairs
 
@@ -11,24 +12,50 @@ Q = "haul:{default}:"
 # Keys that stay for ever, as docs/bus.md lists them: small, bounded, or trimmed by the tick.
 PERMANENT = {Q + name for name in (
     "tick", "workers", "completed", "failed", "cancelled", "rejected", "settings", "deadlines", "places",
-    "epoch", "totals")}
+    "epoch", "totals", "responses", "response_bytes", "batches")}
 
 
 class Job:
-    def __init__(self, id, path, offset, size, source, element):
+    """A download; the other kinds say more of themselves."""
+
+    def __init__(self, id, path, offset, size, source, element, kind="download"):
         self.id, self.path, self.offset, self.size = id, path, offset, size
-        self.source, self.element = source, element
+        self.source, self.element, self.kind = source, element, kind
+        # Of an upload: the paths at the origin, and which slices of the blob must be there.
+        self.files = []
+        # It may not be sent twice without leave.
+        self.is_once = False
         self.accepted = False
         self.cancelled = self.pushed_again = False
         self.verified = False
+        # It can only fail; a request was made for it alone; the batch that it is in.
+        self.fails = self.is_asked_for = False
+        self.batch = None
+        # How often it was to go on: that is another try, should it have failed by then.
+        self.goings_on = 0
+
+    @property
+    def retries(self):
+        """How often it may have been tried again after it had failed."""
+        return self.goings_on + (self.batch.retries if self.batch else 0)
+
+    @property
+    def at(self):
+        """When it was pushed, in unix ms."""
+        return json.loads(self.element)["at"]
 
 
 class Ledger:
-    def __init__(self, topology, store, lease):
-        self.topology, self.store, self.lease = topology, store, lease
+    def __init__(self, topology, store, lease, kinds, batches):
+        self.topology, self.store, self.lease, self.kinds, self.batches = topology, store, lease, kinds, batches
         self.lock, self.looking = threading.Lock(), threading.Lock()
+        # When each job was first heard of as one that has not ended.
+        self.begun = {}
+        # The final events of batches by name; from when on what waits is let go, in unix ms.
+        self.batch_events, self.drained_from = {}, float("inf")
         self.jobs, self.wrong, self.ahead = {}, [], []
-        self.events, self.samples = Counter(), 0
+        # Comparisons, and those of them that were made again.
+        self.events, self.samples, self.doubts = Counter(), 0, 0
         self.lost_with, self.redis_faults = {}, []
         self.recoveries, self.disturbed_recoveries = [], []
         self.refetched = Refetched()
@@ -63,15 +90,21 @@ class Ledger:
                 fields = pairs(fields)
                 if fields.get("state") == "running" and fields.get("token") == token:
                     self.lost_with[id] = (time.time(), token)
-                    runs.append((self.jobs[id], fields, [(int(a), int(b)) for a, b in pairs(offsets).items()]))
+                    if self.jobs[id].kind == "download":
+                        runs.append((self.jobs[id], fields, [(int(a), int(b)) for a, b in pairs(offsets).items()]))
             redis.close()
         except (ConnectionError, RedisError):
             pass
         return runs
 
     def heard(self, event):
-        name, id = event["event"], event["id"]
+        name, id = event["event"], event.get("id")
         self.events[name] += 1
+        if name == "batch_ended":
+            self.batch_events.setdefault(event["batch"], []).append(event)
+            return
+        if name in ("started", "resumed", "requeued", "queued", "retrying", "paused"):
+            self.begun.setdefault(id, event["at"])
         self.refetched.heard(id, event, self.is_disturbed)
         lost = self.lost_with.get(id)
         if lost and event["at"] / 1000 > lost[0]:
@@ -81,27 +114,45 @@ class Ledger:
             if name in ("started", "resumed", "completed", "paused", "cancelled", "failed"):
                 self.lost_with.pop(id, None)
 
-    def sample_offsets(self, redis, id):
-        """Offsets in Redis must not be ahead of the store that they speak of."""
-        job = self.jobs.get(id)
+    def record(self, redis, id):
+        """A job's hash and its offsets, of one moment; None if they cannot be read, or it has no partial file."""
         replies = redis.calls([
             ("MULTI",), ("HGETALL", Q + "job:" + id), ("HGETALL", Q + "offsets:" + id), ("EXEC",)])
-        if not job or not isinstance(replies[3], list):
-            return
+        if not isinstance(replies[3], list):
+            return None
         fields, offsets = map(pairs, replies[3])
-        if not fields.get("generation"):
+        return (fields, [(int(first), int(end)) for first, end in offsets.items()]) if fields.get("generation") else None
+
+    def sample_offsets(self, redis, id):
+        """Offsets in Redis must not be ahead of the store that they speak of. The record is read before and after: a run may begin
+        anew while this is compared, or end."""
+        job = self.jobs.get(id)
+        if not job or job.kind != "download":
             return
-        found = self.store.sample(job, fields, [(int(first), int(end)) for first, end in offsets.items()])
-        if found is None:
+        first = self.record(redis, id)
+        found = first and self.store.sample(job, *first)
+        if not found:
             return
         ahead, count = found
         self.samples += count
-        # A run may have begun anew while this was compared.
-        if ahead and redis.call("HMGET", Q + "job:" + id, "token", "generation") == [
-                fields.get("token"), fields["generation"]]:
-            self.ahead += ahead
+        self.doubts += bool(ahead)
+        for _ in range(self.store.LOOKS):
+            if not ahead:
+                return
+            again = self.record(redis, id)
+            if again is None or any(again[0].get(name) != first[0].get(name) for name in ("token", "generation", "state")):
+                return
+            # A store that is just completing an upload, or aborting it, may list a part of it.
+            time.sleep(1)
+            found = self.store.sample(job, *first)
+            if found is None:
+                return
+            ahead = found[0]
+        self.ahead += ahead
 
     def verify(self, job):
+        if job.kind != "download":
+            return
         # Whoever looks at a large file takes it away: one at a time.
         with self.looking:
             if job.verified and job.size > 1 << 20:
@@ -112,23 +163,22 @@ class Ledger:
 
     # At the end.
 
-    def close(self, sent):
-        """Returns the violations by kind, and the figures."""
+    def close(self, sent, kept):
+        """Returns the violations by kind, and the figures. `sent` and `kept` are what the origin tells."""
         redis = Redis(self.topology.locate)
         accepted = [job for job in self.jobs.values() if job.accepted]
-        states, lost, unasked, unfinished, results = Counter(), [], [], [], self.results(redis)
-        excess = Counter()
+        states, lost, unasked, unfinished, ends = Counter(), [], [], [], self.results(redis)
+        excess, by_kind, again, twice = Counter(), Counter(), Counter(), []
         for job in accepted:
             fields = pairs(redis.call("HGETALL", Q + "job:" + job.id))
-            state = fields.get("state")
+            state, told = fields.get("state"), [event for _, event in ends.get(job.id, [])]
             states[state if state != "failed" else "failed " + fields.get("error", "?")] += 1
+            by_kind[job.kind] += 1
             if state not in ("completed", "failed", "cancelled"):
                 lost.append(f"{job.id}: {state}")
-            elif state == "failed" and fields.get("error") != "crash_loop":
-                unasked.append(f"{job.id}: failed, {fields.get('error')}: {fields.get('message')}")
-            elif state == "cancelled" and (not job.cancelled or job.pushed_again):
-                unasked.append(f"{job.id}: cancelled, which nobody wanted")
-            elif state == "completed":
+            elif not self.is_as_asked(job, state, fields.get("error")):
+                unasked.append(f"{job.id}: {state}, {fields.get('error')}: {fields.get('message')}")
+            elif state == "completed" and job.kind == "download":
                 if not job.verified or job.size <= 1 << 20:
                     self.verify(job)
                 elif self.store.is_there(job):
@@ -136,26 +186,53 @@ class Ledger:
                 excess[job.id] = sent.get(job.source, 0) - job.size
             if state == "failed":
                 unfinished.append(job.id)
-            told = results.get(job.id, [])
-            if state in ("completed", "failed") and told.count(state) != 1 or told[-1:] != [state]:
+            if state and job.kind != "download":
+                self.wrong += self.kinds.wrong(job, fields, kept)
+                way, count = self.kinds.again(job, kept)
+                again[way] += count
+                # Who pushes it once more, or has it tried again after it failed, gives leave.
+                posts, failed = self.kinds.posts(job, kept), told.count("failed") - (state == "failed")
+                if posts > 1 + job.pushed_again + min(failed, job.retries):
+                    twice.append(f"{job.id}: {posts} times {job.source}")
+            most = 1 + job.retries * (state == "failed")
+            if state in ("completed", "failed") and not 1 <= told.count(state) <= most or told[-1:] != [state]:
                 unasked.append(f"{job.id}: {state}, but told {told}")
+        counts = Counts(redis, Q, self, ends)
+        for batch in self.batches.all:
+            if batch.members:
+                counts.judge(batch)
         left = [key for key in redis.call("KEYS", "*") if not self.may_stay(redis, key)]
         return {
-            "lost": lost, "wrong": self.wrong, "not as asked": unasked,
+            "lost": lost, "wrong": self.wrong, "not as asked": unasked, "batches counted wrong": counts.wrong,
             f"offsets ahead of {self.store.NAME}": self.ahead, "names given before the file was whole": self.store.early,
-            "keys left behind": left,
+            "keys left behind": left, **self.sent_twice(twice),
         }, {
+            "kinds": by_kind, "again": again, "twice": len(twice),
             "accepted": len(accepted), "states": states, "excess": excess, "unfinished": unfinished,
+            "batches": (len(self.batches.all), counts.members, counts.rounds, self.batches.requests),
             "bytes": sum(job.size for job in accepted if job.id in excess),
         }
 
+    @staticmethod
+    def is_as_asked(job, state, error):
+        """Whether somebody wanted this end, or a fault may have brought it about."""
+        if state == "completed":
+            return not job.fails
+        if state == "cancelled":
+            return job.cancelled and not job.pushed_again or job.batch is not None and job.batch.may_cancel(job)
+        return job.fails or error == "crash_loop" or job.is_once and error == "outcome_unknown"
+
+    def sent_twice(self, found):
+        """What a failover has forgotten nobody knows: docs/bus.md allows it to be sent twice."""
+        return {"sent twice without leave": found} if self.topology.REMEMBERS else {}
+
     def results(self, redis):
-        """The final events by id, oldest first, from the producers' lists: no event is missed there."""
+        """The final events and their times by id, oldest first, from the producers' lists: no event is missed there."""
         told = {}
         for name in {json.loads(job.element)["reply_to"] for job in self.jobs.values()}:
             for text in reversed(redis.call("LRANGE", f"{Q}reply:{name}", 0, -1)):
                 event = json.loads(text)
-                told.setdefault(event["id"], []).append(event["event"])
+                told.setdefault(event["id"], []).append((event["at"], event["event"]))
                 if event.get("meta") != {"id": event["id"], "list": []}:
                     self.wrong.append(f"{event['id']}: its meta came back as {event.get('meta')}")
         return told

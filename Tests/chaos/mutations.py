@@ -1,4 +1,4 @@
-"""The rules of the bus that once were not there, each taken out of the functions that Redis runs: what judges histories must notice.
+"""Rules of the bus, each taken out of the functions that Redis runs: what judges histories, and the ledger of the chaos, must notice.
 
 The functions' text is changed in Redis alone, so that no build is needed. A text that is not found is an error: whoever changes
 the functions changes it here.
@@ -7,8 +7,9 @@ the functions changes it here.
 # By defect: what happens without the rule, and the texts that are replaced.
 MUTATIONS = {
     "invalid": ("an invalid push destroys a known job", [
-        ("function KINDS.headers(v)\n", "function KINDS.headers(v)\n  do return true end\n"),
-        ("  if not was then\n    return fail(", "  do call('DEL', key(id), spec(id)) return leave(id, j) end\n  if not was then\n    return fail("),
+        ("function KINDS.headers(v, _, _, kind)\n", "function KINDS.headers(v, _, _, kind)\n  do return true end\n"),
+        ("    if not was then\n      return fail(",
+         "    do call('DEL', key(id), spec(id)) return leave(id, j) end\n    if not was then\n      return fail("),
     ]),
     "bulk": ("a bulk cancel ends newer pushes", [
         ("local function is_newer(at, moment) return not at or at > tonumber(moment) end",
@@ -24,9 +25,9 @@ MUTATIONS = {
         ("      call('HSET', s, 'renewed', element)\n", "      call('HSET', s, 'spec', element)\n"),
     ]),
     "unserved": ("a removal with its file waits for a worker of its store", [
-        ("  elseif forgets(want) then\n    drop(id, want == 'deleted')\n",
-         "  elseif want == 'deleted' then call('HSET', WANT, id, want .. ' ' .. whole(made))\n"
-         "  elseif forgets(want) then\n    drop(id, want == 'deleted')\n"),
+        ("    elseif forgets(want) then\n      drop(id, want == 'deleted')\n",
+         "    elseif want == 'deleted' then call('HSET', WANT, id, want .. ' ' .. whole(made))\n"
+         "    elseif forgets(want) then\n      drop(id, want == 'deleted')\n"),
     ]),
     "continuation": ("a continuation right behind a pause is lost", [
         ("  if state == 'running' and h.want and (not at or at > tonumber(h.wantat or 0)) then return 'again' end\n", ""),
@@ -41,12 +42,39 @@ MUTATIONS = {
         ("  return at and (at <= tonumber(h.asof or 0) or at == tonumber(h.ahead))\n",
          "  return at and at <= tonumber(h.asof or 0)\n"),
     ]),
+    "whole": ("a request for a batch reaches no member", [
+        ("  local function hand_out(name, want, made, cursor, tick)\n",
+         "  local function hand_out(name, want, made, cursor, tick)\n    do return '0' end\n"),
+    ]),
+    "newer": ("a request for a batch counts as newer than all pushes", [
+        ("    local request = (want == 'retried' and 'running' or want) .. ' ' .. made\n",
+         "    local request = want == 'retried' and 'running' or want\n"),
+    ]),
+    "counted": ("a member that is cancelled counts as before", [
+        ("    call('HSET', members, id, state)\n", "    if state ~= 'cancelled' then call('HSET', members, id, state) end\n"),
+    ]),
+}
+
+# The same for batches, which the ledger judges.
+OF_BATCHES = {
+    "twice": ("a member counts once more in each state that it comes to", [
+        ("    local left = before and IS_STATE[before] and redis.pcall('HINCRBY', hash, before, -1)\n", "    local left = 0\n"),
+    ]),
+    "pending": ("a batch is over while members are pending", [
+        ("    local is_over = b.pending == 0 and b.size and ended >= b.size\n", "    local is_over = b.size and ended >= b.size\n"),
+    ]),
+    "told": ("whoever touches a batch that is over lets it be told again", [
+        ("    if is_over and (touched.is_changed or not v[4]) then\n", "    if is_over then\n"),
+    ]),
+    "forgotten": ("a member that a request has cancelled is not counted", [
+        ("    call('HSET', members, id, state)\n", "    if state ~= 'cancelled' then call('HSET', members, id, state) end\n"),
+    ]),
 }
 
 
 def mutate(redis, name):
     """Takes a rule out of the functions that are loaded."""
-    _, replacements = MUTATIONS[name]
+    _, replacements = (MUTATIONS | OF_BATCHES)[name]
     libraries = redis.call("FUNCTION", "LIST", "WITHCODE", "LIBRARYNAME", "haul*")
     assert len(libraries) == 1, libraries
     code = dict(zip(libraries[0][::2], libraries[0][1::2]))["library_code"]

@@ -14,7 +14,7 @@ INFINITY = 1 << 62
 
 @dataclass
 class Act:
-    """`kind` is push, continuation, or a request's word. In unix ms by Redis' clock: what is sent is sent after `began`, has
+    """`kind` is push, continuation, or a request's word; of a request for the job's batch with `batch ` before it. In unix ms by Redis' clock: what is sent is sent after `began`, has
     arrived by `ended`, and was taken or heard by `done`. What is sent in one millisecond has no order that these tell."""
     kind: str
     began: int
@@ -24,13 +24,21 @@ class Act:
     done: int = INFINITY
     # Written over by the next request before anybody had heard of it.
     is_lost: bool = False
+    # Perhaps.
+    is_doubtful: bool = False
 
     @property
     def is_push(self):
         return self.kind in ("push", "continuation")
 
     @property
+    def is_batch(self):
+        return self.kind.startswith("batch ")
+
+    @property
     def earliest(self):
+        if self.is_batch and self.at is None:
+            return self.began
         if self.at is not None:
             return min(self.at, self.began) if self.is_push else self.at
         # A request without a time may be as old as the last look at the queue.
@@ -41,11 +49,14 @@ class Act:
         if self.at is not None:
             # One that is ahead counts as made when it is taken.
             return self.at if self.at <= self.began else self.done
-        return self.done if self.is_push else self.ended
+        # A request for a batch counts as made when it is heard.
+        return self.done if self.is_push or self.is_batch else self.ended
 
 
 def is_before(one, other):
     """Whether `one` surely counts before `other`."""
+    if one.is_batch and not other.is_push or other.is_batch and not one.is_push:
+        return one.done < other.began
     if one.is_push and not other.is_push:
         # Of one millisecond the request is the newer; what was taken is older than a request without a time, and so is a
         # push without a time than any that is written after it was taken.
@@ -53,8 +64,9 @@ def is_before(one, other):
             return True
         return one.done < other.began and (other.at is None or one.at is None)
     if not one.is_push and other.is_push:
-        # A push without a time is newer than all requests that were written before it.
-        return one.latest < other.earliest or (other.at is None and one.ended < other.began)
+        # A push without a time is newer than all requests that were written before it, but for a batch's, which are heard first.
+        arrived = one.done if one.is_batch and one.at is None else one.ended
+        return one.latest < other.earliest or (other.at is None and arrived < other.began)
     if not one.is_push and not other.is_push:
         return one.number < other.number
     return one.latest < other.earliest
@@ -121,9 +133,19 @@ def pushed(standing, act):
     return Standing(ACTIVE, begun_by=act.number, file=standing.file)
 
 
+def of_batch(standing, word):
+    """A request for the batch of a job that has been pushed before: what it asks of this member."""
+    is_asked = standing.state == FAILED if word == "retried" else standing.state in (ACTIVE, PAUSED)
+    if not is_asked:
+        return standing
+    return step(standing, Act("running" if word == "retried" else word, 0, 0))
+
+
 def step(standing, act):
     """How the job stands after an act."""
     state = standing.state
+    if act.is_batch:
+        return of_batch(standing, act.kind.removeprefix("batch "))
     if act.kind == "push":
         return pushed(standing, act)
     if act.kind in ("continuation", "running"):
@@ -165,8 +187,14 @@ def may_be_late(push, later):
     return push.at is not None and any(act.kind == "push" and act.began <= push.done for act in later)
 
 
-def after(standings, act, later):
-    """How the job may stand after an act, `later` being those that are newer."""
+def may_be_missed(request, earlier, later):
+    """Whether a request for a batch may have been handed to its members when the job was not as all acts until then make it."""
+    return request.is_doubtful or any(act.done >= request.began for act in earlier) or any(
+        act.began <= request.done for act in later)
+
+
+def after(standings, act, earlier, later):
+    """How the job may stand after an act, `earlier` and `later` being those that are older and newer."""
     before = standings
     if act.kind == "push":
         standings = {each for standing in standings for each in with_file_gone(standing)}
@@ -176,7 +204,7 @@ def after(standings, act, later):
     if not act.is_push:
         # As long as the run goes on, a request is for it, and waits for no push.
         result |= {standing for standing in standings if standing.is_removed}
-        if may_be_overtaken(act, later):
+        if may_be_missed(act, earlier, later) if act.is_batch else may_be_overtaken(act, later):
             result |= standings
     elif act.kind == "push" and act.at is None:
         # One that arrived before the request, whenever that was made, has nothing to wait for.
@@ -198,12 +226,12 @@ def outcomes(acts, is_quick):
     # By a clock that is behind a push may count as first that came last: then it can not be told whether the job was known when
     # a push without a time met a request.
     is_behind = any(act.is_push and act.at is not None and act.at < act.began - 1000 for act in effective)
-    stops = {act.kind for act in effective if not act.is_push and act.kind != "running"}
+    stops = {act.kind for act in effective if not act.is_push and not act.is_batch and act.kind != "running"}
     result = set()
     for order in orders(effective):
         standings = {Standing()}
         for index, act in enumerate(order):
-            before, standings = standings, after(standings, act, order[index + 1:])
+            before, standings = standings, after(standings, act, order[:index], order[index + 1:])
             if act.kind == "push" and act.at is None and is_behind:
                 standings |= {each for standing in before for each in (
                     Standing(ACTIVE, begun_by=act.number, file=standing.file),

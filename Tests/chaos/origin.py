@@ -2,10 +2,12 @@
 
 A file is a slice of one blob of random bytes: `/f/OFFSET/SIZE/RATE` (bytes per second, 0: unlimited). `/stats` tells the
 bytes sent by path, `/read/f/…` for each request for that path when it came, its first byte and how many the other side has
-read, `/cut/N` resets N of the connections that are sending.
+read, `/cut/N` resets N of the connections that are sending or taking. What it is sent is in kept.py.
 """
+import contextlib
 import fcntl
 import json
+import mmap
 import os
 import random
 import re
@@ -15,6 +17,8 @@ import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import kept
 
 BLOB = 320 << 20
 SIOCOUTQ = 0x5411
@@ -55,7 +59,7 @@ def make_blob(path, seed, size=BLOB):
             file.write(generator.randbytes(1 << 20))
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(kept.Taking, BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     wbufsize = 0
 
@@ -73,7 +77,26 @@ class Handler(BaseHTTPRequestHandler):
         except OSError:
             pass
 
+    @property
+    def blob(self):
+        return content
+
+    @contextlib.contextmanager
+    def taking(self):
+        """Meanwhile the connection may be cut."""
+        with lock:
+            sending.add(self.connection)
+        try:
+            yield
+        finally:
+            with lock:
+                sending.discard(self.connection)
+
     def do_GET(self):
+        if self.path.startswith("/r/"):
+            return self.respond()
+        if self.path == "/kept":
+            return self.text(kept.all_kept())
         if self.path == "/stats":
             return self.text(json.dumps({path: sum(each.sent for each in all) for path, all in requests.items()}))
         if self.path.startswith("/read/"):
@@ -146,6 +169,7 @@ class Handler(BaseHTTPRequestHandler):
 
 if __name__ == "__main__":
     blob = open(sys.argv[1], "rb")
+    content = mmap.mmap(blob.fileno(), 0, access=mmap.ACCESS_READ)
     ThreadingHTTPServer.request_queue_size = 256
     server = ThreadingHTTPServer((sys.argv[2] if len(sys.argv) > 2 else "127.0.0.1", 0), Handler)
     print(server.server_address[1], flush=True)

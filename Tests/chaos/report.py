@@ -4,7 +4,8 @@ import json
 
 def report(run, check):
     """Prints what was found; whether all is right. `check` are the complaints of `haul check`, None if there is none."""
-    violations, figures = run.ledger.close(json.loads(run.origin.ask("/stats")))
+    violations, figures = run.ledger.close(
+        json.loads(run.origin.ask("/stats")), json.loads(run.origin.ask("/kept")))
     violations["invariants"] = check or []
     bad_ends = [f"exit status {status}, {count} times" for status, count in run.died.items() if status != 3]
     violations["workers that died by themselves"] = bad_ends
@@ -27,11 +28,13 @@ def report(run, check):
         line("  " + kind, run.faults.injected[kind])
     line("faults", run.faults.injected.total())
     line("jobs, accepted", f"{len(run.ledger.jobs)}, {figures['accepted']}")
+    line("  of each kind", ", ".join(f"{count} {kind}" for kind, count in figures["kinds"].most_common()))
+    line("batches, members, ends, requests", ", ".join(map(str, figures["batches"])))
     line("final states", ", ".join(f"{count} {state}" for state, count in figures["states"].most_common()))
     for kind, found in violations.items():
         line(kind, "not checked: no haul check" if kind == "invariants" and check is None else len(found))
     line("events heard", ", ".join(f"{n} {e}" for e, n in run.ledger.events.most_common() if e != "progress"))
-    line("offsets compared with " + run.store.NAME, run.ledger.samples)
+    line("offsets compared with " + run.store.NAME, f"{run.ledger.samples}, looked at again {run.ledger.doubts}")
     line("runs fenced, as the workers' logs say", sum(w.said(r"fenced: |fenced while") for w in logs))
     line("recovery, worker lost → runs again", percentiles(run.ledger.recoveries, "s"))
     line("  the same " + run.topology.TROUBLE, percentiles(run.ledger.disturbed_recoveries, "s"))
@@ -44,6 +47,10 @@ def report(run, check):
     line("bytes of completed files", f"{figures['bytes'] / 1048576:.1f} MiB")
     line("sent twice, for whatever reason", f"{sum(max(0, n) for n in excess.values()) / 1048576:.1f} MiB, by "
          f"{sum(n > 0 for n in excess.values())} jobs, most by one {max(excess.values(), default=0) / 1048576:.1f} MiB")
+    line("uploads: what came to the origin twice", ", ".join(
+        f"{way} {count / 1048576:.1f} MiB" for way, count in sorted(figures["again"].items())))
+    if not run.topology.REMEMBERS:
+        line("sent twice without leave, after failovers", figures["twice"])
     line(*left)
     line("drained in", f"{run.drained:.1f} s" if run.drained is not None else "never")
     for kind, found in violations.items():

@@ -19,7 +19,8 @@ from topology import free_ports
 
 
 class Directory:
-    NAME = "the disk"
+    # LOOKS: how often what is missing is looked for once more.
+    NAME, LOOKS = "the disk", 1
 
     def __init__(self, root, blob=None):
         self.root, self.blob = root, blob
@@ -41,6 +42,13 @@ class Directory:
 
     def environment(self, number):
         return {}
+
+    def place(self, path, data):
+        """A file that is there before all jobs."""
+        path = os.path.join(self.root, path)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(data)
 
     def sample(self, job, fields, offsets):
         """What is told of a half-done file and not true, and how much was compared; None if it has gone meanwhile."""
@@ -92,7 +100,7 @@ class Directory:
 class Bucket:
     """A real object store behind a proxy that spoils requests. Nobody can write to any directory, so that workers share none."""
 
-    NAME = "the bucket"
+    NAME, LOOKS = "the bucket", 3
     HUNG = 20
     READ_ONLY = ('findmnt --real --raw --noheadings --output TARGET | while read -r each; do '
                  'mount -o remount,bind,ro "$(printf %b "$each")" || :; done; exec "$@"')
@@ -102,7 +110,7 @@ class Bucket:
         self.server = StoreServer(directory, kind)
         self.proxy = Proxy(directory, self.server, free_ports(1)[0])
         self.processes, self.lock = [self.proxy, self.server], threading.Lock()
-        self.seen, self.early, self.taken = {}, [], set()
+        self.seen, self.early, self.taken, self.killed = {}, [], set(), []
         self.prefix = ["unshare", *([] if os.geteuid() == 0 else ["--map-root-user"]), "--mount", "sh", "-c",
                        self.READ_ONLY, "worker"]
         self.faults = {
@@ -126,6 +134,12 @@ class Bucket:
     def sizes(pick):
         """Every second one takes several parts."""
         return (1024, 8 << 20) if pick.random() < 0.5 else (8 << 20, 40 << 20)
+
+    def place(self, path, data):
+        """An object that is there before all jobs."""
+        self.s3.wanted("PUT", "in/" + path, (), data)
+        # The gateway's death would end it, and this thread asks no more until the end.
+        self.s3.close()
 
     @property
     def s3(self):
@@ -157,6 +171,7 @@ class Bucket:
         return fault
 
     def kill(self):
+        self.killed.append(time.time())
         self.server.kill_gateway(self.random.uniform(0, 3))
         return True
 
@@ -179,8 +194,10 @@ class Bucket:
         generation = "in/.haul/" + hashlib.sha1(f"default\n{job.id}".encode()).hexdigest() + "." + fields["generation"]
         ahead, count = [], 0
         if parts:
-            listed = self.s3.parts(generation + "/whole" if is_hidden else "in/" + fields["file"], upload)
-            if listed is None:
+            key = generation + "/whole" if is_hidden else "in/" + fields["file"]
+            listed = self.s3.parts(key, upload)
+            # One that was completed has no parts any more; some servers list a few of them for a while.
+            if listed is None or self.s3.head(key) is not None:
                 return None
             etags = {(number, size): etag for number, size, etag in listed}
             for number in parts:
@@ -188,7 +205,8 @@ class Bucket:
                 count += 1
                 wanted = hashlib.md5(self.blob[job.offset + first:job.offset + end]).hexdigest()
                 if etags.get((number, end - first)) != wanted:
-                    ahead.append(f"{job.id}: part {number} is not in the upload {upload}")
+                    ahead.append(f"{job.id}: part {number} of {parts} is not in the upload {upload}, which has "
+                                 f"{sorted(etags)}, told {self.since(fields['updated'])}")
         for name, ranges in tails:
             data, count = self.s3.get(f"{generation}/t.{name}"), count + 1
             if data is None:
@@ -196,6 +214,11 @@ class Bucket:
             if data != b"".join(self.blob[job.offset + first:job.offset + end] for first, end in ranges):
                 ahead.append(f"{job.id}: the tail {name} has other bytes")
         return ahead, count
+
+    def since(self, updated):
+        """When Redis was told, beside the gateway's deaths."""
+        told = int(updated) / 1000
+        return " and ".join(f"{told - each:.1f} s after a kill" for each in self.killed[-3:]) or "before any kill"
 
     # What is finished.
 

@@ -20,7 +20,7 @@ SAFE = (ConnectionError, RedisError)
 class Single:
     """Accepted is what Redis has acknowledged: `appendfsync always`."""
 
-    TROUBLE = "while Redis had a fault"
+    TROUBLE, REMEMBERS = "while Redis had a fault", True
 
     def __init__(self, directory, lease, seed):
         self.server = RedisServer(directory, "redis", appendfsync="always")
@@ -57,7 +57,7 @@ class Single:
 class Sentinels:
     """Accepted is what every replica has (`WAIT`): a failover makes one of them the primary, not one of our choice."""
 
-    TROUBLE = "while there was a failover"
+    TROUBLE, REMEMBERS = "while there was a failover", False
     NAME, DOWN_AFTER = "main", 1.0
 
     def __init__(self, directory, replicas, seed):

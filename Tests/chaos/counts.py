@@ -1,0 +1,112 @@
+"""Whether batches were counted as docs/bus.md says: the counts, the members, one final event for each round, and one reply.
+
+A final event of a batch has counts. They must be those of its members' own final events until then: so a batch that ends while a
+member is pending, or that counts one twice, is seen, whatever became of it later.
+"""
+import json
+from collections import Counter
+
+from resp import pairs
+
+STATES = ("pending", "completed", "failed", "cancelled", "rejected")
+ENDS = STATES[1:]
+# So long a cancelled member may go on, in ms: its worker may be frozen, and Redis stalled.
+PATIENCE = 30_000
+
+
+class Counts:
+    """`ends` are the members' final events by id, oldest first, as (at, event)."""
+
+    def __init__(self, redis, prefix, ledger, ends):
+        self.redis, self.prefix, self.ledger, self.ends = redis, prefix, ledger, ends
+        self.wrong, self.rounds, self.members = [], 0, 0
+
+    def judge(self, batch):
+        name = batch.name
+
+        def say(text):
+            self.wrong.append(f"batch {name}: {text}")
+
+        keys = self.prefix + "batch:" + name, self.prefix + "members:" + name
+        fields, members = (pairs(self.redis.call("HGETALL", key)) for key in keys)
+        self.members += len(members)
+        self.of_members(batch, members, say)
+        found = Counter(members.values())
+        counts = {state: int(fields.get(state, -1)) for state in STATES}
+        if counts != {state: found[state] for state in STATES}:
+            say(f"it counts {counts}, and has {dict(found)}")
+        size, rounds = int(fields.get("size", -1)), int(fields.get("round", 0))
+        if counts["pending"] or "finished" not in fields or size not in batch.told_sizes or size > len(members):
+            say(f"it is not over, or its size is not what was told: {fields}, of {batch.told_sizes}")
+        if any(self.redis.call("PTTL", key) <= 0 for key in keys):
+            say("it would stay for ever")
+        if self.redis.call("ZSCORE", self.prefix + "batches", name) is None:
+            say("it is not listed")
+        self.rounds += rounds
+        self.of_events(batch, rounds, counts, say)
+        self.of_cancels(batch, say)
+
+    def of_members(self, batch, members, say):
+        if set(members) != set(batch.members):
+            say(f"its members are not those that were pushed: {sorted(set(members) ^ set(batch.members))[:5]}")
+        for id, job in batch.members.items():
+            state = self.redis.call("HGET", self.prefix + "job:" + id, "state") if job else "rejected"
+            if members.get(id) != state:
+                say(f"{id} is {state}, and counts as {members.get(id)}")
+
+    def list(self, name):
+        return [json.loads(text) for text in reversed(self.redis.call("LRANGE", f"{self.prefix}reply:{name}", 0, -1))]
+
+    def of_events(self, batch, rounds, counts, say):
+        heard = self.ledger.batch_events.get(batch.name, [])
+        numbers = [event["round"] for event in heard]
+        # What a failover has forgotten comes once more.
+        if self.ledger.topology.REMEMBERS and len(set(numbers)) != len(numbers):
+            say(f"events were heard of the rounds {numbers}")
+        events = heard if self.ledger.topology.REMEMBERS else []
+        if batch.reply_to:
+            events = self.list(batch.reply_to)
+            numbers = [event["round"] for event in events]
+            if numbers != list(range(1, rounds + 1)):
+                say(f"it was over {rounds} times, and its list was told of the rounds {numbers}")
+        if batch.late_reply_to:
+            late = [event["round"] for event in self.list(batch.late_reply_to)]
+            if late != [rounds]:
+                say(f"it was over {rounds} times, and who asked late was told of the rounds {late}")
+        before = 0
+        for event in events:
+            self.of_event(batch, event, before, say)
+            before = event["at"]
+        if events and events[-1]["round"] == rounds and any(events[-1][state] != counts[state] for state in ENDS):
+            say(f"its last event was {events[-1]}, and it counts {counts}")
+
+    def of_event(self, batch, event, before, say):
+        at, found = event["at"], Counter()
+        for id in batch.members:
+            ended = [state for moment, state in self.ends.get(id, []) if moment <= at]
+            if ended:
+                found[ended[-1]] += 1
+            elif self.ledger.topology.REMEMBERS and self.ledger.begun.get(id, at) < at:
+                say(f"it was over at {at}, while {id} was pending")
+        told = {state: event[state] for state in ENDS}
+        if told != {state: found[state] for state in ENDS}:
+            say(f"its event of {at} tells {told}, and of its members have ended {dict(found)}")
+        if sum(told.values()) < event["size"] or event["size"] not in batch.told_sizes:
+            say(f"its event tells another size: {event}")
+        # A repeated push may tell a size of before: then it may be over again with nothing new.
+        is_told_apart = batch.is_repeated and len(set(batch.told_sizes)) > 1
+        is_new = any(before < moment <= at for id in batch.members for moment, _ in self.ends.get(id, []))
+        if not is_new and not is_told_apart:
+            say(f"it was over once more at {at}, and nothing of it has ended since {before}")
+
+    def of_cancels(self, batch, say):
+        """What was pending when all was cancelled does not end in another way."""
+        for written, heard in batch.cancels:
+            for id, job in batch.members.items():
+                # One that was pushed shortly before may have been in line still, when the batch was over.
+                is_met = job and job.at < written - 15_000 and heard < self.ledger.drained_from - 5000
+                if not is_met or job.is_asked_for or job.pushed_again:
+                    continue
+                late = [state for moment, state in self.ends.get(id, []) if moment > heard + PATIENCE]
+                if late and self.ends[id][0][0] > heard:
+                    say(f"{id} ended as {late} long after all were cancelled")

@@ -1,0 +1,164 @@
+"""What the origin under the chaos is sent: answers to requests, and files by PUT, in forms and by tus, each judged by its digest.
+
+`/r/ID/OFFSET/SIZE/MS` answers with a slice of the blob after so many milliseconds. `/u/ID/RATE…` takes a body at so many bytes per
+second (0: unlimited): a PUT is a file, a POST a form with one. `/t/ID/RATE` makes uploads by tus, and keeps each byte that comes.
+`/kept` tells for each path how many requests have come that are not safe to repeat, the bytes of bodies, and the digest and size of
+whatever was whole.
+"""
+import hashlib
+import json
+import re
+import threading
+import time
+
+lock = threading.Lock()
+
+
+class Place:
+    """A path, and what has come to it."""
+
+    def __init__(self):
+        self.posts, self.received, self.whole = 0, 0, []
+
+
+class TusFile:
+    def __init__(self, place, length):
+        self.place, self.length, self.count, self.digest = place, length, 0, hashlib.sha256()
+        self.lock = threading.Lock()
+
+
+places, tus_files = {}, {}
+
+
+def place(path):
+    with lock:
+        return places.setdefault(path, Place())
+
+
+def all_kept():
+    with lock:
+        return json.dumps({path: [each.posts, each.received, each.whole] for path, each in places.items()})
+
+
+class Taking:
+    """A mixin of the origin's handler, which has `blob`, `taking(connection)` to be cut there, and `text`."""
+
+    def do_POST(self):
+        if self.path.startswith("/t/"):
+            return self.make()
+        here = place(self.path.partition("?")[0])
+        # Counted when it comes, whatever becomes of it.
+        with lock:
+            here.posts += 1
+        return self.respond() if self.path.startswith("/r/") else self.form(here)
+
+    def do_PUT(self):
+        here, digest, count = place(self.path.partition("?")[0]), hashlib.sha256(), 0
+        for piece in self.pieces(here):
+            digest.update(piece)
+            count += len(piece)
+        if count == self.length:
+            here.whole.append((digest.hexdigest(), count))
+            self.text("kept")
+
+    def form(self, here):
+        body = b"".join(self.pieces(here))
+        if len(body) != self.length:
+            return
+        boundary = self.headers["Content-Type"].partition("boundary=")[2].encode()
+        part = body.split(b"\r\n\r\n", 1)[1]
+        end = b"\r\n--" + boundary + b"--\r\n"
+        if not part.endswith(end):
+            return self.send_error(400)
+        file = part[:-len(end)]
+        here.whole.append((hashlib.sha256(file).hexdigest(), len(file)))
+        self.text("kept")
+
+    def respond(self):
+        """Of a request: its body, if it has one, is of no matter."""
+        self.rfile.read(self.length)
+        offset, size, wait = map(int, self.path.partition("?")[0].split("/")[3:6])
+        with self.taking():
+            time.sleep(wait / 1000)
+        self.send_response(200)
+        self.send_header("Content-Length", str(size))
+        self.end_headers()
+        self.wfile.write(self.blob[offset:offset + size])
+
+    # Bodies.
+
+    @property
+    def length(self):
+        return int(self.headers.get("Content-Length") or 0)
+
+    def pieces(self, here):
+        """The body as it comes; fewer bytes than announced if the connection ends."""
+        rate, rest, began, done = int(re.match(r"/[ut]/[^/]+/(\d+)", self.path)[1]), self.length, time.monotonic(), 0
+        with self.taking():
+            while rest > 0:
+                try:
+                    piece = self.rfile.read(min(rest, max(1024, rate // 20) if rate else 256 << 10))
+                except OSError:
+                    piece = b""
+                if not piece:
+                    self.close_connection = True
+                    return
+                rest -= len(piece)
+                done += len(piece)
+                here.received += len(piece)
+                yield piece
+                if rate:
+                    time.sleep(max(0, began + done / rate - time.monotonic()))
+
+    # tus 1.0.
+
+    def plain(self, status, **headers):
+        self.send_response(status)
+        for name, value in {"Tus-Resumable": "1.0.0", **headers}.items():
+            self.send_header(name.replace("_", "-"), str(value))
+        if status != 204:
+            self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def do_OPTIONS(self):
+        self.plain(204, Tus_Version="1.0.0", Tus_Extension="creation,termination")
+
+    def make(self):
+        with lock:
+            path = f"{self.path}/{len(tus_files)}"
+        here = place(self.path)
+        with lock:
+            tus_files[path] = TusFile(here, int(self.headers["Upload-Length"]))
+        self.plain(201, Location=path)
+
+    def do_HEAD(self):
+        file = tus_files.get(self.path)
+        if not file:
+            return self.plain(404)
+        if not file.lock.acquire(blocking=False):
+            return self.plain(423)
+        file.lock.release()
+        self.plain(200, Upload_Offset=file.count, Upload_Length=file.length)
+
+    def do_DELETE(self):
+        self.plain(204 if tus_files.pop(self.path, None) else 404)
+
+    def do_PATCH(self):
+        file = tus_files.get(self.path)
+        refusal = 404 if not file else 423 if not file.lock.acquire(blocking=False) else None
+        if refusal:
+            self.close_connection = True
+            return self.plain(refusal)
+        try:
+            if int(self.headers["Upload-Offset"]) != file.count:
+                self.close_connection = True
+                return self.plain(409)
+            for piece in self.pieces(file.place):
+                file.digest.update(piece)
+                file.count += len(piece)
+            if file.count == file.length:
+                file.place.whole.append((file.digest.hexdigest(), file.count))
+        finally:
+            file.lock.release()
+        if not self.close_connection:
+            self.plain(204, Upload_Offset=file.count)
