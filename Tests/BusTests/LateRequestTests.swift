@@ -56,6 +56,28 @@ import Testing
     }
 
     @Test(
+        "a pause of before a continuation that was taken is no longer for the run; one of after it is",
+        arguments: [true, false])
+    func taken(_ isTimed: Bool) async throws {
+        let f = try await QueueFixture()
+        try await f.push(#"{"url":"http://h/1","id":"1"}"#)
+        let claim = try #require(try await f.claim())
+        let before = try await f.queue.moment()
+        try await eventually { try await f.queue.moment() > before + 1 }
+        try await f.push(#"{"id":"1"}"#)
+        #expect(try await f.claim() == nil)
+        // As one for a batch, which its members hear of later.
+        try await f.queue.request(.paused, of: ["1"], at: before)
+        #expect(try await f.tick([claim]).requests.isEmpty)
+        let after = try await f.queue.moment() + 1
+        try await eventually { try await f.queue.moment() > after }
+        let text = isTimed ? "paused \(after)" : "paused"
+        try await f.redis.send(Command("HSET", f.queue.keys.want, "1", text))
+        #expect(try await f.tick([claim]).requests.values.first == .paused)
+        try await f.expectOrder()
+    }
+
+    @Test(
         "of a job that is paused or not known",
         arguments: [
             ([.push(0), .ask(.paused, 1000), .ask(.removed, 700), .push(900)], .paused),

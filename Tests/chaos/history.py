@@ -189,7 +189,7 @@ class History:
             elif kind == "repeat" and self.elements:
                 self.repeat()
             elif kind == "request" and not late:
-                self.request(kinds[index + 1:index + 2] == ["push"])
+                self.request(kinds[index + 1:index + 2] in (["push"], ["continuation"]))
             elif kind == "nonsense":
                 self.nonsense()
             elif kind == "rest":

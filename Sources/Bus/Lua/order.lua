@@ -154,7 +154,7 @@ do
     local settled = math.max(tonumber(h.wantat or 0), tonumber(h.asof or 0))
     -- No clock is ahead of Redis' own. One without a time was made after what was taken, and what it can not undo.
     local given = time ~= '' and math.min(tonumber(time), now)
-    local seen = math.max(heard, pushed, tonumber(h.wantat or 0), tonumber(h.again or 0))
+    local seen = math.max(heard, pushed, tonumber(h.wantat or 0), tonumber(h.again or 0), tonumber(h.resumed or 0))
     local made = given or math.max(seen, settled)
     -- What it was for has been asked for anew, and that has been taken already.
     if pushed > made then return end

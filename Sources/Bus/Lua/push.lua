@@ -177,6 +177,8 @@ local INSTEAD = {
     if not is_known and tonumber(moment_of(j.at)) > tonumber(h.pushed or 0) then
       call('HSET', key(id), 'pushed', moment_of(j.at))
     end
+    -- A pause of before it that is heard later, as those for a batch are, has been taken back.
+    if not j.at and h.state and not IS_FINAL[h.state] then call('HSET', key(id), 'resumed', NOW) end
     emit(id, h, 'duplicate', duplicate(h, { reason = reason, made = j.at, since = since }))
     await_end(id, h, j.reply_to)
     if j.batch then batches.enter(id, h, j.batch) end
