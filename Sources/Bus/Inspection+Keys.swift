@@ -38,6 +38,7 @@ extension Inspection {
         .hosts: "no host is limited, and jobs that wait for one stay there",
         .responses: "responses are not bounded", .responseBytes: "responses are not bounded",
         .batches: "batches are counted, but not listed",
+        .removed: "what killed workers left of removed jobs stays for 8 days",
         .kinds: "jobs of a kind that some workers do not do are not taken by others",
     ]
 
@@ -188,6 +189,27 @@ extension Inspection {
                 Finding(
                     list, "\(count) files are to be deleted, and no worker serves their store",
                     "start a worker with that root, or delete the list to keep them"))
+        }
+        return try await findings + checkDropping(now)
+    }
+
+    /// What a worker has not unlinked is given to another of its store within seconds.
+    private func checkDropping(_ now: Int64) async throws(RedisError) -> [Finding] {
+        var keys: Set<String> = []
+        try await forEachPageOfKeys(.dropping) { names throws(RedisError) in keys.formUnion(names) }
+        var findings: [Finding] = []
+        for key in keys.sorted() {
+            let reply = try await queue.redis.pipeline([.command(Command("HGETALL", key))])[0]
+            if case .error = reply {
+                findings.append(Finding(key, "it must be a hash of files", "rename or delete it"))
+                continue
+            }
+            let old = reply.dictionary.values.filter { now - (Int64($0) ?? 0) > 60_000 }
+            guard !old.isEmpty else { continue }
+            findings.append(
+                Finding(
+                    key, "\(old.count) files were given to a worker to be deleted, and none says that they are",
+                    "start a worker with that root, or delete the hash to keep them"))
         }
         return findings
     }

@@ -18,6 +18,12 @@ package struct JobRecord: Sendable {
         }
     }
 
+    /// Of an ended job: the tokens of its last run, and of those that were lost with their workers.
+    package var endedRuns: Set<String> {
+        let lost = (self["lost"] ?? "").split(separator: " ").map(String.init)
+        return Set([self["token"], self["settled"]].compactMap(\.self) + lost)
+    }
+
     /// Where its last event stands.
     package var position: EventPosition {
         EventPosition(epoch: integer("epoch") ?? 0, sequence: integer("seq") ?? 0)
@@ -38,9 +44,7 @@ package struct JobRecord: Sendable {
 
     /// Fields that mean nothing outside the functions.
     package static let hidden: Set<String> = [
-        "again", "ahead", "asof", "behind", "bytes", "doomed", "journal", "pushed", "question", "resumed", "sent",
-        "settled",
-        "ticket", "token", "untold",
-        "wantat",
+        "again", "ahead", "asof", "behind", "bytes", "doomed", "journal", "lost", "pushed", "question", "resumed",
+        "sent", "settled", "ticket", "token", "untold", "wantat",
     ]
 }

@@ -1,7 +1,7 @@
 /// The name of every key of a queue, behind its prefix: `Keys`, `Inspection` and the functions (`KEY` in Lua) take it from here.
 enum KeyName: String, CaseIterable {
     case jobs, want, tick, leases, scheduled, paused, completed, failed, cancelled, deadlines, rejected, workers
-    case settings, places, untold, epoch, totals, kinds, defaults, limits, hosts, shares, starts, responses, batches
+    case settings, places, untold, epoch, totals, kinds, defaults, limits, hosts, shares, starts, responses, batches, removed
     case responseBytes = "response_bytes"
     // One for each job, worker, machine, name, store, hour or kind, which follows the colon.
     case job = "job:"
@@ -12,6 +12,7 @@ enum KeyName: String, CaseIterable {
     case host = "host:"
     case reply = "reply:"
     case drops = "drops:"
+    case dropping = "dropping:"
     case history = "history:"
     case kind = "kind:"
     // One for each batch.
@@ -27,12 +28,12 @@ enum KeyName: String, CaseIterable {
         switch self {
         case .jobs, .rejected, .places, .held, .reply, .drops, .kind, .aside: "list"
         case .want, .settings, .totals, .job, .spec, .offsets, .worker, .host, .history, .kinds, .defaults, .limits,
-            .hosts, .shares, .starts, .lent, .responseBytes, .batch, .members:
+            .hosts, .shares, .starts, .lent, .responseBytes, .batch, .members, .dropping:
             "hash"
         case .busy: "set"
         case .tick, .epoch: "string"
         case .leases, .scheduled, .paused, .completed, .failed, .cancelled, .deadlines, .workers, .untold,
-            .responses, .batches:
+            .responses, .batches, .removed:
             "zset"
         }
     }

@@ -37,6 +37,10 @@ package struct Keys: Sendable {
     package func batch(_ name: String) -> String { self[.batch] + name }
     /// The state that each member of a batch is counted in.
     package func members(_ batch: String) -> String { self[.members] + batch }
+    /// What a worker of a store was given to unlink and has not said to be done.
+    package func dropping(_ store: String) -> String { self[.dropping] + store }
+    /// Jobs that were removed within the hour, and may have left partial files.
+    package var removed: String { self[.removed] }
     package var deadlines: String { self[.deadlines] }
     package func reply(_ name: String) -> String { self[.reply] + name }
     package var control: String { prefix + ChannelName.control.rawValue }

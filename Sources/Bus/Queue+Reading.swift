@@ -60,6 +60,19 @@ extension Queue {
         return result
     }
 
+    /// Jobs that were removed within the hour, oldest first, at most `limit`, without the first `start`: of each the runs that may
+    /// have left partial files, none if it was pushed again.
+    package func removedRuns(from start: Int, limit: Int) async throws(RedisError) -> [(id: String, runs: Set<String>)] {
+        let reply = try await redis.send(Command("ZRANGE", keys.removed, start, start + limit - 1))
+        let ids = (reply.array ?? []).compactMap(\.string)
+        let stubs = try await redis.pipeline(ids.map { .command(Command("HMGET", keys.job($0), "state", "lost")) })
+        return zip(ids, stubs).map { id, stub in
+            let values = (stub.array ?? []).map(\.string)
+            guard values.count == 2, values[0] == nil, let lost = values[1] else { return (id, []) }
+            return (id, Set(lost.split(separator: " ").map(String.init)))
+        }
+    }
+
     /// The ids in `state`, oldest first, at most `limit`, without the first `start`. Queued jobs that no worker has seen yet
     /// are told by their elements.
     package func ids(in state: JobState, from start: Int = 0, limit: Int) async throws(RedisError) -> [String] {

@@ -103,6 +103,15 @@ extension Queue {
             arguments: [Token.make(), worker.name, worker.instance, worker.place, received])
     }
 
+    /// Tells that files of which a tick had told are unlinked. What Redis does not hear of is given again.
+    package func tellUnlinked(_ files: [DroppedFile]) async {
+        let calls = Dictionary(grouping: files, by: \.store).map { store, files in
+            Call.command(Command(arguments: ["HDEL", keys.dropping(store)] + files.map(\.entry)))
+        }
+        guard !calls.isEmpty else { return }
+        _ = try? await redis.pipeline(calls)
+    }
+
     private func claimCall(_ worker: WorkerIdentity, _ tokens: [String]) -> Call {
         let arguments: [any RedisArgument] =
             [Token.make(), worker.name, worker.claimant, policy.lease.milliseconds] + policy.retention + tokens

@@ -46,8 +46,8 @@ package struct TickReply: Sendable {
         leavesRequests = members["unheard"] != nil
         aside = list("aside")
         let dropped = list("dropped")
-        for index in stride(from: 0, to: dropped.count - 4, by: 5) {
-            self.dropped.append(DroppedFile(dropped[index..<index + 5].map { $0 }))
+        for index in stride(from: 0, to: dropped.count - 5, by: 6) {
+            self.dropped.append(DroppedFile(dropped[index..<index + 6].map { $0 }))
         }
         let silent = list("silent")
         self.silent = stride(from: 0, to: silent.count - 1, by: 2).map {
@@ -66,10 +66,12 @@ package struct DroppedFile: Sendable {
     package let generation: String
     /// The finished file's identity if it is to be deleted.
     package let finished: FinishedIdentity?
+    /// What Redis knows it by until it is unlinked.
+    package let entry: String
 
     /// As Lua/drop.lua tells it.
     init(_ texts: [String]) {
         (id, store, file, generation) = (texts[0], texts[1], texts[2], texts[3])
-        finished = FinishedIdentity(texts[4])
+        (finished, entry) = (FinishedIdentity(texts[4]), texts[5])
     }
 }

@@ -25,6 +25,7 @@ extension FileStore {
                 found.append(
                     Leftover(
                         path: folder + name, key: hidden?.key ?? "", generation: hidden?.generation ?? "",
+                        holder: hidden?.holder,
                         isPlaced: status.st_nlink > 1 || hidden?.kind == .proof, version: status.version,
                         age: unchanged))
             }

@@ -18,16 +18,18 @@ struct HiddenName: Hashable {
     /// sha1 of the queue and the job's id.
     let key: String
     let generation: String
+    /// The token of the run that took the file over; nil if none did.
+    let holder: String?
     let kind: Kind
     let text: String
 
     init(_ key: String, _ generation: String) {
-        (self.key, self.generation, kind) = (key, generation, .partial)
+        (self.key, self.generation, holder, kind) = (key, generation, nil, .partial)
         text = "\(Self.prefix)\(key)-\(generation)"
     }
 
-    private init(_ name: HiddenName, _ kind: Kind, _ text: String) {
-        (key, generation, self.kind, self.text) = (name.key, name.generation, kind, text)
+    private init(_ name: HiddenName, by holder: String?, _ kind: Kind, _ text: String) {
+        (key, generation, self.holder, self.kind, self.text) = (name.key, name.generation, holder, kind, text)
     }
 
     /// nil for other names.
@@ -36,12 +38,15 @@ struct HiddenName: Hashable {
         let parts = name.split(separator: "-", omittingEmptySubsequences: false)
         guard parts.count >= 3, parts[1].utf8.count == 40 else { return nil }
         (key, generation, text) = (String(parts[1]), String(parts[2]), name)
+        holder = parts.count > 3 && parts[3].utf8.count == 32 ? String(parts[3]) : nil
         kind = name.hasSuffix(Self.proofSuffix) ? .proof : name.hasSuffix(Self.relicSuffix) ? .relic : .partial
     }
 
     /// The partial file's name once `run` has it.
-    func taken(by run: String) -> HiddenName { HiddenName(self, .partial, "\(Self.prefix)\(key)-\(generation)-\(run)") }
+    func taken(by run: String) -> HiddenName {
+        HiddenName(self, by: run, .partial, "\(Self.prefix)\(key)-\(generation)-\(run)")
+    }
 
     /// The proof of what had this name while it grew.
-    var proof: HiddenName { HiddenName(self, .proof, text + Self.proofSuffix) }
+    var proof: HiddenName { HiddenName(self, by: holder, .proof, text + Self.proofSuffix) }
 }

@@ -8,7 +8,8 @@ struct Orphans: Sendable {
     struct Settled: Sendable {
         let file: Leftover
         let id: String
-        let state: JobState
+        /// nil: its job was removed.
+        let state: JobState?
     }
 
     private static let page = 1000
@@ -35,8 +36,24 @@ struct Orphans: Sendable {
                     start += ids.count
                 }
             }
+            settled += await takeRemoved(from: &files, in: queue)
         }
         return settled
+    }
+
+    /// Those of jobs that were removed lately, of whose runs a worker was killed before it could unlink them, or even tell of them.
+    private func takeRemoved(from files: inout [String: [Leftover]], in queue: Queue) async -> [Settled] {
+        var (removed, start): ([Settled], Int) = ([], 0)
+        while !files.isEmpty, let jobs = try? await queue.removedRuns(from: start, limit: Self.page), !jobs.isEmpty {
+            for (id, runs) in jobs where !runs.isEmpty {
+                guard let known = files.removeValue(forKey: PartialKey.of(id, in: queue.name)) else { continue }
+                removed += known.filter { !runs.isDisjoint(with: $0.runs) }.map {
+                    Settled(file: $0, id: id, state: nil)
+                }
+            }
+            start += jobs.count
+        }
+        return removed
     }
 
     /// Another installation may share the root and know a job of the same name: what has no final name is only unwanted if
@@ -44,6 +61,6 @@ struct Orphans: Sendable {
     private static func isUnwanted(_ partial: Leftover, by job: JobRecord?) -> Bool {
         guard let job, job.state == .completed || job.state == .cancelled else { return false }
         return partial.isPlaced || job["generation"] == partial.generation
-            || [job["token"], job["settled"]].contains(partial.run)
+            || !partial.runs.isDisjoint(with: job.endedRuns)
     }
 }

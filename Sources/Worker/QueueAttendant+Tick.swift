@@ -163,6 +163,7 @@ extension QueueAttendant {
         // What some of the calls brought counts, whatever became of the others.
         for running in runs.prefix(tick.reported) { hear(tick.reply, of: running, sent: sent) }
         await leftovers.unlink(tick.reply.dropped)
+        await queue.tellUnlinked(tick.reply.dropped)
         if let trouble {
             for (running, report) in zip(runs, reports).dropFirst(tick.reported) { running.putBack(report) }
             state.withLock { $0.ledger.doubt() }

@@ -25,7 +25,7 @@ package struct RootInspection: Sendable {
         return settled.map { orphan in
             Finding(
                 "\(store.name)/\(orphan.file.path)",
-                "a hidden file of job \(orphan.id), which is \(orphan.state.rawValue), is still there",
+                "a hidden file of job \(orphan.id), which is \(orphan.state?.rawValue ?? "removed"), is still there",
                 "--repair removes it; workers of this root do so, too", isRepaired: removed.contains(orphan.file.path))
         }
     }

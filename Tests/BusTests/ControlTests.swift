@@ -76,6 +76,31 @@ import Testing
         try await f.expectOrder()
     }
 
+    @Test("what a worker was given to delete is given again until one says that it is done") func givenAgain()
+        async throws
+    {
+        let f = try await QueueFixture()
+        try await f.push(#"{"url":"http://h/1","id":"1"}"#)
+        try await f.settle(try #require(try await f.claim()), QueueFixture.done)
+        try await f.queue.request(.deleted, of: ["1"])
+        let given = try #require(try await f.tick().dropped.first)
+        let dropping = f.queue.keys.dropping("s")
+        #expect(try await Inspection(f.queue).run().isEmpty)
+        // Its worker died, a while ago.
+        let now = try await f.queue.moment()
+        try await f.redis.send(Command("HSET", dropping, given.entry, now - 11_000))
+        let again = try await f.tick().dropped
+        #expect(again.map(\.finished) == [QueueFixture.file.identity])
+        #expect(try await f.tick().dropped.isEmpty)
+        await f.queue.tellUnlinked(again)
+        #expect(try await f.redis.send(Command("EXISTS", dropping)).int == 0)
+        // What nobody can read is nobody's work.
+        try await f.redis.send(Command("HSET", dropping, "nonsense", "1"))
+        #expect(try await Inspection(f.queue).run().map(\.subject) == [dropping])
+        #expect(try await f.tick().dropped.isEmpty)
+        #expect(try await f.redis.send(Command("EXISTS", dropping)).int == 0)
+    }
+
     @Test("a pause is applied in every state, and resumed at the front") func pause() async throws {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)

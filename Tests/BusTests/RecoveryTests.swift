@@ -120,6 +120,48 @@ import Testing
         try await f.expectOrder()
     }
 
+    @Test("runs that were lost are known by their tokens, also when their job is removed, and until it is pushed again")
+    func lostRuns() async throws {
+        let f = try await QueueFixture()
+        var (worker, lost): (WorkerIdentity, Set<String>) = (f.worker, [])
+        func claim() async throws -> Claim {
+            let reply = try await f.queue.claim(worker, token: Token.make())
+            let claim: Claim? = if case .job(let claim) = reply { claim } else { nil }
+            return try #require(claim)
+        }
+        func lose() async throws {
+            worker = WorkerIdentity(name: worker.name, store: "s")
+            try await f.redis.send(Command("HSET", f.queue.keys.worker(worker.name), "seen", "1"))
+            #expect(try await f.queue.register(worker, fields: [], known: []))
+        }
+        try await f.push(#"{"url":"http://h/1","id":"1"}"#)
+        for _ in 1...2 {
+            lost.insert(try await claim().run.token)
+            try await lose()
+        }
+        #expect(try await f.queue.removedRuns(from: 0, limit: 9).isEmpty)
+        try await f.queue.request(.cancelled, of: ["1"])
+        _ = try await f.queue.tick(worker, fields: [], runs: [])
+        #expect(Set(try #require(try await f.queue.job("1")?["lost"]).split(separator: " ").map(String.init)) == lost)
+        try await f.push(#"{"url":"http://h/1","id":"1"}"#)
+        let last = try await claim()
+        try await f.queue.request(.removed, of: ["1"])
+        _ = try await f.queue.tick(worker, fields: [], runs: [(last.run, RunReport())])
+        _ = try await f.queue.settle(last.run, as: .cancelled, worker: worker)
+        lost.insert(last.run.token)
+        let removed = try await f.queue.removedRuns(from: 0, limit: 9)
+        #expect(removed.map(\.id) == ["1"] && removed.first?.runs == lost)
+        #expect(try await f.queue.removedRuns(from: 1, limit: 9).isEmpty)
+        #expect(try await f.redis.send(Command("PTTL", f.queue.keys.removed)).int ?? 0 > 3_590_000)
+        // One that no run had is not looked for.
+        try await f.push(#"{"url":"http://h/2","id":"2"}"#)
+        try await f.queue.request(.removed, of: ["2"])
+        try await f.push(#"{"url":"http://h/1","id":"1"}"#)
+        _ = try await claim()
+        #expect(try await f.queue.removedRuns(from: 0, limit: 9).map(\.runs) == [[]])
+        try await f.expectOrder()
+    }
+
     @Test("a run that had begun counts as lost with an earlier process of the same name; others do not")
     func crashLoopOfOneName() async throws {
         let f = try await QueueFixture { $0.crashLimit = 2 }

@@ -111,6 +111,26 @@ import Testing
         #expect(bench.directory.names == ["a"])
     }
 
+    @Test("what an earlier run has left goes also if this one is stopped while it asks whether the file has changed")
+    func stoppedProof() async throws {
+        let bench = try DownloadBench()
+        let latch = Latch()
+        let origin = try OriginServer { request in
+            if request.number > 1 { latch.wait() }
+            return .file(Self.bytes, etag: "\"v1\"", to: request)
+        }
+        defer { latch.open() }
+        let completed = try #require(await bench.download(job(origin.url("/a"))).run().file)
+        #expect(bench.directory.names.count == 2)
+        let second = bench.download(job(origin.url("/a")), completed: completed)
+        let task = Task { await second.run() }
+        try await eventually("the question") { origin.requests.count == 2 }
+        task.cancel()
+        #expect(await task.value.file == nil)
+        await second.discard()
+        #expect(bench.directory.names == ["a"])
+    }
+
     @Test("a method other than GET is sent once for each push, and its answer answers no other") func post()
         async throws
     {

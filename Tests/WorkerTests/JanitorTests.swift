@@ -80,6 +80,32 @@ import Testing
         #expect(Set(root.names) == Set(wanted + foreign + ["c", "d", "u"]))
     }
 
+    @Test("what lost runs of cancelled and of removed jobs left goes, whatever had been told of it") func lost()
+        async throws
+    {
+        let fleet = try await Fleet()
+        let queue = fleet.queue
+        try await put("c", in: .cancelled, queue)
+        for (id, state) in [("c", ["state", "cancelled"]), ("r", []), ("again", ["state", "paused"])] {
+            let lost = "\(Self.generation(1)) \(Self.generation(2))"
+            let fields = state + ["lost", lost]
+            try await queue.redis.send(Command(arguments: ["HSET", queue.keys.job(id)] + fields))
+        }
+        for id in ["gone", "again", "r"] {
+            try await queue.redis.send(Command("ZADD", queue.keys.prefix + "removed", 1, id))
+        }
+        let wanted = [
+            fleet.root.leave("c", "3"), fleet.root.leave("r", "3"), fleet.root.leave("again"), fleet.root.leave("gone"),
+        ]
+        let orphans = ["c", "r"].flatMap { id in
+            ["1", "2", "1.1f", "3-" + String(repeating: "2", count: 32)].map { fleet.root.leave(id, $0) }
+        }
+        #expect(Set(fleet.root.names) == Set(wanted + orphans))
+        var janitor = try janitor(fleet)
+        await janitor.sweep()
+        #expect(Set(fleet.root.names) == Set(wanted))
+    }
+
     @Test("an old file of a job that nobody knows goes, and none that may be continued") func old() async throws {
         let fleet = try await Fleet()
         try await putJobs(fleet.queue)

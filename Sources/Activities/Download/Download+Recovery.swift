@@ -10,10 +10,11 @@ extension Download {
         guard let completed = assignment.completed, resume == nil, isOurs(completed.source), matches(completed),
             let held = await context.store.held(completed, for: assignment.file, fencing: !assignment.isSettled)
         else { return nil }
+        // Whatever ends this run from now on, it has what proves that the file is the job's own.
+        state.withLock { $0.proof = held.proof }
         var result = completed
         let age = assignment.clock.milliseconds - completed.validated
         if let freshFor = job.freshFor, .milliseconds(age) < freshFor {
-            state.withLock { $0.proof = held.proof }
             return .completed(result, seconds: 0, unchanged: true)
         }
         guard try await isUnchanged(completed.entity) else {
@@ -21,7 +22,6 @@ extension Download {
             return nil
         }
         result.validated = assignment.clock.milliseconds
-        state.withLock { $0.proof = held.proof }
         return .completed(result, seconds: 0, unchanged: true)
     }
 

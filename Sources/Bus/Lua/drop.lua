@@ -13,15 +13,30 @@ drop = function(id, with_file)
   call('LPUSH', PREFIX .. KEY.drops .. store, cjson.encode({ id, file, generation, inode, NOW, size or '', mtime or '' }))
 end
 
--- A duty of tick.lua: takes what waits for a worker of this store, some at once.
+-- What was given to a worker that has not said since that it is done: it may have died.
+local function take_unfinished(dropping)
+  local entries, some = {}, redis.pcall('HRANDFIELD', dropping, 10, 'WITHVALUES')
+  for n = 1, some.err and 0 or #some, 2 do
+    if (tonumber(some[n + 1]) or 0) < now - 10000 then entries[#entries + 1] = some[n] end
+  end
+  return entries
+end
+
+-- A duty of tick.lua: gives what waits for a worker of this store, some at once. The worker takes it out of `dropping` when it is
+-- done. To unlink a file twice does no harm.
 local function take_drops(tick)
+  local drops, dropping = PREFIX .. KEY.drops .. tick.store, PREFIX .. KEY.dropping .. tick.store
+  if call('EXISTS', drops, dropping) == 0 then return end
+  local most, entries = share(tick), take_unfinished(dropping)
   -- A key of another type stops nothing else.
-  local most = share(tick)
-  local entries = redis.pcall('RPOP', PREFIX .. KEY.drops .. tick.store, most)
-  if type(entries) ~= 'table' or entries.err then return end
+  local waiting = redis.pcall('RPOP', drops, most)
+  if type(waiting) ~= 'table' or waiting.err then waiting = {} end
+  for _, entry in ipairs(waiting) do entries[#entries + 1] = entry end
+  local given = {}
   for _, entry in ipairs(entries) do
+    local fine, told = pcall(cjson.decode, entry)
     -- Earlier versions told the inode alone.
-    local id, file, generation, inode, _, size, mtime = unpack(cjson.decode(entry))
+    local id, file, generation, inode, _, size, mtime = unpack(fine and told or { '', '', '', '' })
     if inode ~= '' then
       -- A job that was pushed again since deletes it itself, unless it is at work in another store.
       local v = redis.pcall('HMGET', key(id), 'state', 'store')
@@ -29,8 +44,12 @@ local function take_drops(tick)
     end
     if inode ~= '' and (size or '') ~= '' and (mtime or '') ~= '' then inode = inode .. ' ' .. size .. ' ' .. mtime end
     if generation ~= '' or inode ~= '' then
-      for _, x in ipairs({ id, tick.store, file, generation, inode }) do tick.dropped[#tick.dropped + 1] = x end
+      for _, x in ipairs({ id, tick.store, file, generation, inode, entry }) do tick.dropped[#tick.dropped + 1] = x end
+      given[#given + 1], given[#given + 2] = entry, NOW
+    else
+      redis.pcall('HDEL', dropping, entry)
     end
   end
-  spend(tick, #entries, most)
+  if #given > 0 then redis.pcall('HSET', dropping, unpack(given)) end
+  spend(tick, #waiting, most)
 end

@@ -3,6 +3,7 @@
 -- lost before, counted or not, the next worker tells that before it begins.
 local function lose(id, j, crash_limit, retention)
   history.count('lost')
+  note_lost(id, call('HGET', key(id), 'lost'), { j.token })
   if not j.begun or j.begun ~= j.token then
     call('HSET', key(id), 'crashes', j.crashes)
   elseif j.crashes >= crash_limit then

@@ -62,6 +62,23 @@ end
 local function ends(want) return want == 'cancelled' or want == 'removed' or want == 'deleted' end
 local function forgets(want) return want == 'removed' or want == 'deleted' end
 
+-- Writes which runs may have left partial files that no other field tells of: a run names its partial file by its token, and tells
+-- of the file later. Workers remove those when nobody wants them any more (Orphans.swift). The newest ten are kept.
+local function note_lost(id, known, tokens)
+  local lost = table.concat(tokens, ' ')
+  call('HSET', key(id), 'lost', string.sub(known and known .. ' ' .. lost or lost, -329))
+end
+
+-- For as long as its stub is there, workers look for what a removed job has left.
+local function note_removed(id)
+  local removed = PREFIX .. KEY.removed
+  -- A key of another type stops no removal.
+  if type(redis.pcall('ZADD', removed, NOW, id)) ~= 'number' then return end
+  call('PEXPIRE', removed, 3600000)
+  local old = call('ZRANGEBYSCORE', removed, '-inf', whole(now - 3600000), 'LIMIT', 0, 2)
+  if #old > 0 then call('ZREM', removed, unpack(old)) end
+end
+
 -- For an hour a stub tells what was pushed before it was forgotten, so that a producer's repeat starts nothing. `moment` is that of
 -- what forgets it: a push that is newer and waits is done. The end of a run settled that push, too, but only as long as
 -- somebody knows of that end.
@@ -69,7 +86,7 @@ local function forget(id, moment)
   if call('ZSCORE', UNTOLD, id) then tell(id, UNREPLICATED) end
   local k = key(id)
   local v = call('HMGET', k, 'asof', 'pushed', 'ahead', 'token', 'settled', 'seq', 'epoch', 'doomed', 'finished', 'state', 'reply_to',
-    'status')
+    'status', 'generation', 'lost')
   if v[1] == v[9] and (v[10] == 'completed' or v[10] == 'failed') then v[1] = nil end
   for _, index in pairs(INDEX) do call('ZREM', index, id) end
   call('ZREM', DEADLINES, id)
@@ -83,6 +100,14 @@ local function forget(id, moment)
   -- They have been answered.
   if v[11] then call('HSET', k, 'reply_to', v[11]) end
   if v[12] then fleet.forget_responses({ id }) end
+  local runs = {}
+  for _, run in ipairs({ string.match(v[13] or '', '^%x+') or '', v[4] or '', v[5] or '' }) do
+    if run ~= '' then runs[#runs + 1] = run end
+  end
+  if v[14] or #runs > 0 then
+    note_lost(id, v[14], runs)
+    note_removed(id)
+  end
   call('PEXPIRE', k, 3600000)
   numbers[id] = nil
 end

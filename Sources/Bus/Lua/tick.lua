@@ -29,8 +29,8 @@ end
 --       limits    '1' if hosts have limits of their own, which the worker is to read
 --       ignored   names of limits among the settings that are none
 --       unheard   '1' if requests are left that nobody has heard
---       dropped   id, store, file, generation, inode, … of what a worker of that store is to unlink: the partial file of a
---                 generation, or the finished file with this inode, size and time
+--       dropped   id, store, file, generation, inode, entry, … of what a worker of that store is to unlink: the partial file of a
+--                 generation, or the finished file with this inode, size and time; then it takes the entry out of `dropping`
 --       aside     kinds of jobs that wait for a worker that does them; this one does not (kinds.lua)
 --       silent    worker, process, … (neighbours.lua)
 define('tick', { 'allow-oom' }, function()
