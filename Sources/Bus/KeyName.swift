@@ -1,7 +1,8 @@
 /// The name of every key of a queue, behind its prefix: `Keys`, `Inspection` and the functions (`KEY` in Lua) take it from here.
 enum KeyName: String, CaseIterable {
     case jobs, want, tick, leases, scheduled, paused, completed, failed, cancelled, deadlines, rejected, workers
-    case settings, places, untold, epoch, totals, kinds, defaults, limits, hosts, shares, starts, responses, batches, removed
+    case settings, places, untold, epoch, totals, kinds, defaults, limits, hosts, shares, starts, responses, batches,
+        removed
     case responseBytes = "response_bytes"
     // One for each job, worker, machine, name, store, hour or kind, which follows the colon.
     case job = "job:"

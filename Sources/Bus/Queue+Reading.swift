@@ -62,7 +62,8 @@ extension Queue {
 
     /// Jobs that were removed within the hour, oldest first, at most `limit`, without the first `start`: of each the runs that may
     /// have left partial files, none if it was pushed again.
-    package func removedRuns(from start: Int, limit: Int) async throws(RedisError) -> [(id: String, runs: Set<String>)] {
+    package func removedRuns(from start: Int, limit: Int) async throws(RedisError) -> [(id: String, runs: Set<String>)]
+    {
         let reply = try await redis.send(Command("ZRANGE", keys.removed, start, start + limit - 1))
         let ids = (reply.array ?? []).compactMap(\.string)
         let stubs = try await redis.pipeline(ids.map { .command(Command("HMGET", keys.job($0), "state", "lost")) })
