@@ -55,6 +55,26 @@ import Testing
         try await f.expectOrder()
     }
 
+    @Test("a cancel ends what was pushed before it, also if that waits with a newer continuation") func between()
+        async throws
+    {
+        let f = try await QueueFixture()
+        let start = try await Self.later(f)
+        try await act(.push(0), start, f)
+        let claim = try #require(try await f.claim())
+        try await act(.ask(.paused, 100), start, f)
+        try await f.tick()
+        try await act(.push(200), start, f)
+        try await f.push(#"{"id":"1","at":\#(start + 400)}"#)
+        #expect(try await f.claim() == nil)
+        try await act(.ask(.cancelled, 300), start, f)
+        #expect(try await f.tick([claim]).requests.values.first == .cancelled)
+        try await f.settle(claim, .cancelled)
+        #expect(try await f.claim() == nil)
+        #expect(try await f.state("1") == .cancelled)
+        try await f.expectOrder()
+    }
+
     @Test(
         "a pause of before a continuation that was taken is no longer for the run; one of after it is",
         arguments: [true, false])

@@ -48,7 +48,7 @@ do
       call('HSET', s, 'again_renewed', element)
     elseif is_job or not has_url then
       call('HSET', s, 'again', element)
-      if is_job then call('HSET', s, 'again_has_url', '1') end
+      if is_job then call('HSET', s, 'again_has_url', moment_of(j.at)) end
     end
     call('HSET', k, 'again', moment_of(j.at))
     note_ahead(id, j.at)
@@ -87,6 +87,11 @@ do
       return
     end
     local is_kept = h.again and tonumber(h.again) <= made
+    if h.again and not is_kept and ends(want) then
+      -- What was pushed before it is ended by it: a continuation that came later does not bring that back.
+      local pushed = tonumber(call('HGET', spec(id), 'again_has_url') or nil)
+      is_kept = pushed and pushed <= made and pushed >= MOMENTS.least
+    end
     if h.state then
       -- What forgets the job has the last word, unless the job was pushed again since: to continue what was forgotten means nothing.
       local is_anew = is_kept and call('HEXISTS', spec(id), 'again_has_url') == 1
