@@ -75,6 +75,25 @@ import Testing
         try await f.expectOrder()
     }
 
+    @Test("a cancel between two pushes that wait leaves the newer one, which begins anew") func betweenPushes()
+        async throws
+    {
+        let f = try await QueueFixture()
+        let start = try await Self.later(f)
+        try await act(.push(0), start, f)
+        let claim = try #require(try await f.claim())
+        try await act(.ask(.removed, 100), start, f)
+        try await f.tick()
+        try await act(.push(200), start, f)
+        try await f.push(#"{"url":"http://h/2","id":"1","at":\#(start + 400),"size":4}"#)
+        #expect(try await f.claim() == nil)
+        try await act(.ask(.cancelled, 300), start, f)
+        #expect(try await f.tick([claim]).requests.values.first != nil)
+        try await f.settle(claim, .cancelled)
+        #expect(try #require(try await f.claim()).job().size == 4)
+        try await f.expectOrder()
+    }
+
     @Test(
         "a pause of before a continuation that was taken is no longer for the run; one of after it is",
         arguments: [true, false])

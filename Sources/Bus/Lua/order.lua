@@ -43,14 +43,15 @@ do
     if j.reply_to then call('HSET', s, 'again_reply_to', (join(call('HGET', s, 'again_reply_to') or nil, j.reply_to))) end
     if h.again and j.at and tonumber(h.again) > j.at then return end
     local kept = h.again and call('HGET', s, 'again')
-    local has_url = kept and call('HEXISTS', s, 'again_has_url') == 1
+    local has_url = kept and call('HGET', s, 'again_has_url')
+    local made = moment_of(j.at)
     if is_job and has_url and ends(h.want) then
-      call('HSET', s, 'again_renewed', element)
+      call('HSET', s, 'again_renewed', element, 'again_has_url', string.match(has_url, '^%d+') .. ' ' .. made)
     elseif is_job or not has_url then
       call('HSET', s, 'again', element)
-      if is_job then call('HSET', s, 'again_has_url', moment_of(j.at)) end
+      if is_job then call('HSET', s, 'again_has_url', made) end
     end
-    call('HSET', k, 'again', moment_of(j.at))
+    call('HSET', k, 'again', made)
     note_ahead(id, j.at)
     local _, moment = behind_of(h)
     -- To continue what was cancelled before it means nothing.
@@ -70,6 +71,17 @@ do
     if j and (j.url or j.urls) then renew(id, h, j, kept, h.again) end
   end
 
+  -- Whether what ends a job ends the push that is kept, though something newer came behind that: a continuation brings nothing back,
+  -- and a newer push begins anew.
+  local function ends_kept(id, made)
+    local first, newest = string.match(call('HGET', spec(id), 'again_has_url') or '', '^(%d+) ?(%d*)$')
+    if not first or tonumber(first) < MOMENTS.least or tonumber(first) > made then return false end
+    if newest == '' or tonumber(newest) <= made then return true end
+    call('HSET', spec(id), 'again', call('HGET', spec(id), 'again_renewed') or '', 'again_has_url', newest)
+    call('HDEL', spec(id), 'again_renewed')
+    return false
+  end
+
   -- Notes a request that waits: for a run to hear of it, or for a job to come. It may be older than one that waits already: what ends
   -- the job is one request, with a pause behind it if that is newer.
   function ask(id, h, want, made)
@@ -86,12 +98,7 @@ do
       call('HSET', k, 'behind', 'paused ' .. whole(since), 'want', want, 'wantat', whole(made))
       return
     end
-    local is_kept = h.again and tonumber(h.again) <= made
-    if h.again and not is_kept and ends(want) then
-      -- What was pushed before it is ended by it: a continuation that came later does not bring that back.
-      local pushed = tonumber(call('HGET', spec(id), 'again_has_url') or nil)
-      is_kept = pushed and pushed <= made and pushed >= MOMENTS.least
-    end
+    local is_kept = h.again and (tonumber(h.again) <= made or ends(want) and ends_kept(id, made))
     if h.state then
       -- What forgets the job has the last word, unless the job was pushed again since: to continue what was forgotten means nothing.
       local is_anew = is_kept and call('HEXISTS', spec(id), 'again_has_url') == 1
