@@ -75,6 +75,24 @@ import Testing
         try await f.expectOrder()
     }
 
+    @Test("a push that waits for a cancel is done, also if a newer continuation of it was taken first") func overtaken()
+        async throws
+    {
+        let f = try await QueueFixture()
+        let start = try await Self.later(f)
+        try await act(.push(0), start, f)
+        let claim = try #require(try await f.claim())
+        try await act(.ask(.cancelled, 100), start, f)
+        try await f.tick()
+        try await f.push(#"{"id":"1","at":\#(start + 400)}"#)
+        #expect(try await f.claim() == nil)
+        try await f.push(#"{"url":"http://h/2","id":"1","at":\#(start + 300),"size":4}"#)
+        #expect(try await f.claim() == nil)
+        try await f.settle(claim, .cancelled)
+        #expect(try #require(try await f.claim()).job().size == 4)
+        try await f.expectOrder()
+    }
+
     @Test("a cancel between two pushes that wait leaves the newer one, which begins anew") func betweenPushes()
         async throws
     {

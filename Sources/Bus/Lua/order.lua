@@ -41,9 +41,10 @@ do
     local is_job = (j.url or j.urls) and true
     if j.batch then call('HSET', s, 'again_batch', batches.await(id, call('HGET', s, 'again_batch') or nil, j.batch)) end
     if j.reply_to then call('HSET', s, 'again_reply_to', (join(call('HGET', s, 'again_reply_to') or nil, j.reply_to))) end
-    if h.again and j.at and tonumber(h.again) > j.at then return end
-    local kept = h.again and call('HGET', s, 'again')
-    local has_url = kept and call('HGET', s, 'again_has_url')
+    -- When the push was made that is kept, and the one that renews it: a continuation has nothing to begin with.
+    local has_url = h.again and call('HGET', s, 'again_has_url')
+    local newest = is_job and (has_url and string.match(has_url, '%d+$') or '0') or h.again
+    if j.at and tonumber(newest or 0) > j.at then return end
     local made = moment_of(j.at)
     if is_job and has_url and ends(h.want) then
       call('HSET', s, 'again_renewed', element, 'again_has_url', string.match(has_url, '^%d+') .. ' ' .. made)
@@ -51,7 +52,7 @@ do
       call('HSET', s, 'again', element)
       if is_job then call('HSET', s, 'again_has_url', made) end
     end
-    call('HSET', k, 'again', made)
+    call('HSET', k, 'again', whole(math.max(tonumber(made), tonumber(h.again or 0))))
     note_ahead(id, j.at)
     local _, moment = behind_of(h)
     -- To continue what was cancelled before it means nothing.
