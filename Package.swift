@@ -8,6 +8,9 @@ let settings: [SwiftSetting] = [
     .treatAllWarnings(as: .error),
 ]
 
+/// Optimized for size: these build faster, and run as fast (docs/architecture.md). What HaulClient is made of has none of this: who depends on a package by its version may not take such flags in.
+let small: [SwiftSetting] = [.unsafeFlags(["-Osize"], .when(configuration: .release))]
+
 /// Files that are compiled into the program, and written in another language: a C target embeds them, and lists them.
 func embedded(_ folder: String) -> Target {
     // `#embed` is C23. Clang has it in every language mode, and says so.
@@ -17,10 +20,12 @@ func embedded(_ folder: String) -> Target {
 }
 
 /// A room of the house: the target `Haul<folder>`, so that no module of ours is called as another package's may be.
-func room(_ folder: String, _ dependencies: [Target.Dependency], exclude: [String] = []) -> Target {
+func room(
+    _ folder: String, _ dependencies: [Target.Dependency], exclude: [String] = [], isSmall: Bool = false
+) -> Target {
     .target(
         name: "Haul\(folder)", dependencies: dependencies, path: "Sources/\(folder)", exclude: exclude,
-        swiftSettings: settings)
+        swiftSettings: settings + (isSmall ? small : []))
 }
 
 /// The tests of one room, and what they share.
@@ -74,7 +79,8 @@ let package = Package(
             ["CHaulLinux", "CHaulOpenSSL", "HaulContract", "HaulExecutors", "HaulHTTP", "HaulStorage"]),
         room(
             "ObjectStore",
-            ["CHaulExpat", "CHaulOpenSSL", "HaulContract", "HaulExecutors", "HaulHTTP", "HaulStorage"]),
+            ["CHaulExpat", "CHaulOpenSSL", "HaulContract", "HaulExecutors", "HaulHTTP", "HaulStorage"],
+            isSmall: true),
         room("Activities", ["HaulContract", "HaulExecutors", "HaulHTTP", "HaulStorage"]),
 
         // Lines of a log.
@@ -93,7 +99,7 @@ let package = Package(
                 "HaulMetrics",
                 "HaulRedis",
             ],
-            exclude: ["Page"]),
+            exclude: ["Page"], isSmall: true),
 
         // Where bus and engine meet, and the command.
         room(
@@ -101,7 +107,7 @@ let package = Package(
             [
                 "HaulActivities", "HaulBus", "HaulContract", "HaulExecutors", "HaulFileStore", "HaulHTTP",
                 "HaulMetrics", "HaulObjectStore", "HaulRedis", "HaulStorage", logging, metrics,
-            ]),
+            ], isSmall: true),
         .executableTarget(
             name: "haul",
             dependencies: [
@@ -111,7 +117,7 @@ let package = Package(
                 "HaulWorker",
                 argumentParser, logging,
             ],
-            swiftSettings: settings),
+            swiftSettings: settings + small),
 
         // Measure HTTP alone beside curl, and Redis alone beside redis-benchmark; no products.
         .executableTarget(
