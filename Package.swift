@@ -8,7 +8,8 @@ let settings: [SwiftSetting] = [
     .treatAllWarnings(as: .error),
 ]
 
-/// Optimized for size: these build faster, and run as fast (docs/architecture.md). What HaulClient is made of has none of this: who depends on a package by its version may not take such flags in.
+/// Optimized for size: these build faster, and run as fast (docs/architecture.md). What HaulClient is made of has none of
+/// this: who depends on a package by its version may not take such flags in.
 let small: [SwiftSetting] = [.unsafeFlags(["-Osize"], .when(configuration: .release))]
 
 /// Files that are compiled into the program, and written in another language: a C target embeds them, and lists them.
