@@ -22,6 +22,15 @@ local function take_unfinished(dropping)
   return entries
 end
 
+-- Whether an entry is one of `drop`.
+local function is_file(told)
+  if type(told) ~= 'table' then return false end
+  for n = 1, 4 do
+    if type(told[n]) ~= 'string' then return false end
+  end
+  return true
+end
+
 -- A duty of tick.lua: gives what waits for a worker of this store, some at once. The worker takes it out of `dropping` when it is
 -- done. To unlink a file twice does no harm.
 local function take_drops(tick)
@@ -36,7 +45,7 @@ local function take_drops(tick)
   for _, entry in ipairs(entries) do
     local fine, told = pcall(cjson.decode, entry)
     -- Earlier versions told the inode alone.
-    local id, file, generation, inode, _, size, mtime = unpack(fine and told or { '', '', '', '' })
+    local id, file, generation, inode, _, size, mtime = unpack(fine and is_file(told) and told or { '', '', '', '' })
     if inode ~= '' then
       -- A job that was pushed again since deletes it itself, unless it is at work in another store.
       local v = redis.pcall('HMGET', key(id), 'state', 'store')
