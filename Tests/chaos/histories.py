@@ -48,7 +48,7 @@ class Bench:
 
     def kill(self):
         """Now and then a worker dies, and starts again under its name."""
-        while not self.ending.wait(self.random.expovariate(1 / 4)):
+        while not self.ending.wait(self.random.expovariate(1 / self.options.kills)):
             worker = self.random.choice(self.workers)
             worker.end(signal.SIGKILL)
             self.kills += 1
@@ -112,7 +112,7 @@ def main():
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 31))
     parser.add_argument("--bulk", type=int, default=1000, help="ids of a bulk cancel, and files of a store nobody serves")
     parser.add_argument("--lease", type=float, default=8)
-    parser.add_argument("--kills", action="store_true", help="workers die meanwhile")
+    parser.add_argument("--kills", nargs="?", type=float, const=4, metavar="SECONDS", help="workers die meanwhile, one in so many seconds")
     parser.add_argument("--patience", type=float, default=40, help="seconds that a job may take to come to rest")
     parser.add_argument("--without", choices=sorted(MUTATIONS), help="a rule to take out of the functions, which must be noticed")
     parser.add_argument("--keep", action="store_true", help="keep the directory")
