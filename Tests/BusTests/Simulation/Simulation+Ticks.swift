@@ -110,9 +110,8 @@ extension Simulation {
         repeat { _ = try await send(other, []) } while ledger.isAsked
         // What it knows of dead neighbours is another matter: it would put their jobs back.
         workers[index].silent = []
-        // So is what its own waits took: it goes back into the line.
-        let held = queue.keys.held(workers[index].identity.name)
-        guard try await redis.send(Command("LLEN", held)).int == 0 else { return }
+        // So is what waits of its own and of dead neighbours took: it goes back into the line.
+        guard try await redis.send(Command("KEYS", queue.keys.held("*"))).array?.isEmpty == true else { return }
         let before = try await traces(of: zombie.run.id)
         _ = try await send(index, reports.filter { $0.0 == zombie.run })
         try await expect(before, zombie.run.id, "a zombie's tick")
