@@ -97,26 +97,31 @@ let package = Package(
             "Web",
             [
                 "CHaulOpenSSL", "CHaulPage", "HaulBus", "HaulContract", "HaulExecutors", "HaulHTTPServer",
-                "HaulMetrics",
-                "HaulRedis",
+                "HaulMetrics", "HaulRedis",
             ],
             exclude: ["Page"], isSmall: true),
 
-        // Where bus and engine meet, and the command.
+        // Where bus and engine meet.
         room(
             "Worker",
             [
                 "HaulActivities", "HaulBus", "HaulContract", "HaulExecutors", "HaulFileStore", "HaulHTTP",
                 "HaulMetrics", "HaulObjectStore", "HaulRedis", "HaulStorage", logging, metrics,
             ], isSmall: true),
+        // What every command prints with and reads; get and put, which need no Redis.
+        room("Terminal", ["CHaulLinux", "HaulContract", argumentParser], isSmall: true),
+        room(
+            "Direct",
+            [
+                "CHaulExpat", "CHaulLinux", "HaulActivities", "HaulBus", "HaulContract", "HaulExecutors",
+                "HaulFileStore", "HaulHTTP", "HaulObjectStore", "HaulStorage", "HaulTerminal", "HaulWorker",
+                argumentParser,
+            ], isSmall: true),
         .executableTarget(
             name: "haul",
             dependencies: [
-                "CHaulExpat", "CHaulLinux", "HaulActivities", "HaulBus", "HaulContract", "HaulExecutors",
-                "HaulFileStore", "HaulHTTP", "HaulHTTPServer", "HaulLogs", "HaulObjectStore", "HaulRedis",
-                "HaulStorage", "HaulWeb",
-                "HaulWorker",
-                argumentParser, logging,
+                "HaulBus", "HaulContract", "HaulDirect", "HaulFileStore", "HaulHTTP", "HaulHTTPServer", "HaulLogs",
+                "HaulObjectStore", "HaulRedis", "HaulTerminal", "HaulWeb", "HaulWorker", argumentParser, logging,
             ],
             swiftSettings: settings + small),
 
@@ -161,6 +166,9 @@ let package = Package(
         tests("WebTests", ["HaulBus", "HaulContract", "HaulHTTPServer", "HaulRedis", "HaulWeb"]),
         tests(
             "HaulTests",
-            ["HaulActivities", "HaulBus", "HaulClient", "HaulContract", "HaulRedis", "haul", "producer-example"]),
+            [
+                "HaulActivities", "HaulBus", "HaulClient", "HaulContract", "HaulDirect", "HaulRedis", "HaulTerminal",
+                "haul", "producer-example",
+            ]),
     ]
 )

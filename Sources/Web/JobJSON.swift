@@ -81,22 +81,9 @@ enum JobJSON {
 
     /// The host of a URL without credentials, in lower case.
     static func host(of url: String?) -> String? {
-        guard let url, let scheme = url.range(of: "://") else { return nil }
+        guard let url, let scheme = url.byteRange(of: "://") else { return nil }
         let authority = url[scheme.upperBound...].prefix { $0 != "/" && $0 != "?" && $0 != "#" }
         let host = Admission.host(of: String(authority)).lowercased()
         return host.isEmpty ? nil : host
-    }
-}
-
-extension String {
-    /// Where `text` stands first, by bytes.
-    fileprivate func range(of text: String) -> Range<String.Index>? {
-        var start = utf8.startIndex
-        while start < utf8.endIndex {
-            let rest = utf8[start...]
-            if rest.starts(with: text.utf8) { return start..<utf8.index(start, offsetBy: text.utf8.count) }
-            start = utf8.index(after: start)
-        }
-        return nil
     }
 }

@@ -4,6 +4,7 @@ import HaulBus
 import HaulFileStore
 import HaulHTTP
 import HaulRedis
+import HaulTerminal
 
 /// What every command that talks to Redis takes.
 struct CommonOptions: ParsableArguments {
@@ -23,14 +24,14 @@ struct CommonOptions: ParsableArguments {
     var json = false
 
     func url() throws -> RedisURL {
-        let text = try redis ?? Self.environment("HAUL_REDIS") ?? Self.fromFile("HAUL_REDIS_FILE")
+        let text = try redis ?? Environment.text("HAUL_REDIS") ?? Self.fromFile("HAUL_REDIS_FILE")
         do { return try RedisURL(text ?? "redis://127.0.0.1:6379") } catch {
             throw ExitStatus.because(error)
         }
     }
 
     func queueName() throws -> QueueName {
-        let text = queue ?? Self.environment("HAUL_QUEUE") ?? "default"
+        let text = queue ?? Environment.text("HAUL_QUEUE") ?? "default"
         guard let name = QueueName(text) else {
             throw ExitStatus.because(
                 .usage, "\"\(text)\" is no queue's name: 1 to 64 of the characters A-Z a-z 0-9 . _ -")
@@ -48,16 +49,12 @@ struct CommonOptions: ParsableArguments {
 
     /// The text of the file that a variable names, for secrets that nobody else is to see; nil if there is no such variable.
     private static func fromFile(_ variable: String) throws -> String? {
-        guard let path = environment(variable) else { return nil }
+        guard let path = Environment.text(variable) else { return nil }
         guard let text = SettingsFile.text(of: path) else {
             let reason = String(cString: strerror(errno))
             throw ExitStatus.because(.usage, "\(variable) names the file \(path), which cannot be read: \(reason)")
         }
         return SettingsFile.trimmed(text)
-    }
-
-    static func environment(_ name: String) -> String? {
-        getenv(name).map { String(cString: $0) }.flatMap { $0.isEmpty ? nil : $0 }
     }
 }
 
@@ -70,4 +67,9 @@ func reaching<T>(_ body: () async throws(RedisError) -> T) async throws -> T {
     }
 }
 
-extension Durability: ExpressibleByArgument {}
+extension ExitStatus {
+    /// Every error of Redis ends with 3, and one sentence.
+    static func because(_ error: RedisError) -> ExitStatus {
+        because(error.code == .badURL ? .usage : .redisUnreachable, error.message)
+    }
+}

@@ -2,6 +2,7 @@ import ArgumentParser
 import HaulBus
 import HaulContract
 import HaulRedis
+import HaulTerminal
 
 /// The jobs that a command is about.
 struct Selection: ParsableArguments {

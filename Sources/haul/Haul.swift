@@ -1,5 +1,8 @@
 import ArgumentParser
+import HaulDirect
+import HaulTerminal
 import HaulWorker
+import Synchronization
 
 @main
 struct Haul: AsyncParsableCommand {
@@ -24,6 +27,7 @@ struct Haul: AsyncParsableCommand {
     static var verbs: [String] { configuration.subcommands.map { $0._commandName } }
 
     static func main() async {
+        ExitStatus.optionSources.withLock { $0 = Settings.sources }
         Terminal.occupyClosedDescriptors()
         Signals.ignoreFailedWrites()
         Signals.interruptCommand()
@@ -44,7 +48,7 @@ struct Haul: AsyncParsableCommand {
             let isUsage = exitCode(for: error) == .validationFailure || exitCode(for: error).rawValue == 64
             guard isUsage else { exit(withError: error) }
             let message = fullMessage(for: error)
-            Terminal.complain(message + Settings.sources(of: message))
+            Terminal.complain(message + ExitStatus.sources(of: message))
             ExitStatus.usage.leave()
         }
     }

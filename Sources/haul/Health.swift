@@ -1,5 +1,6 @@
 import ArgumentParser
 import Glibc
+import HaulTerminal
 
 /// For a container's health check, in an image that has no other client.
 struct Health: ParsableCommand {
@@ -14,7 +15,7 @@ struct Health: ParsableCommand {
     @Option(help: "Seconds to wait for the answer.") var timeout = 3
 
     func run() throws {
-        guard let text = address ?? CommonOptions.environment("HAUL_HTTP") else {
+        guard let text = address ?? Environment.text("HAUL_HTTP") else {
             throw ExitStatus.because(.usage, "give the address that the worker's --http has, or HAUL_HTTP")
         }
         guard let place = HealthPlace(text) else {

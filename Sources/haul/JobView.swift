@@ -1,5 +1,6 @@
 import HaulBus
 import HaulContract
+import HaulTerminal
 
 /// A job as it is printed: as text for people, as JSON for programs.
 struct JobView {

@@ -1,6 +1,7 @@
 import HaulBus
 import HaulContract
 import HaulRedis
+import HaulTerminal
 
 /// Which jobs a queue knows: by their hashes, or because they wait in line and no worker has seen them.
 struct KnownJobs {

@@ -3,6 +3,7 @@ import HaulBus
 import HaulContract
 import HaulHTTP
 import HaulRedis
+import HaulTerminal
 
 struct Push: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

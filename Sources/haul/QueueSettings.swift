@@ -2,6 +2,7 @@ import ArgumentParser
 import HaulBus
 import HaulContract
 import HaulRedis
+import HaulTerminal
 
 /// What can be set of a queue, by the name that the command gives it.
 enum QueueEntry {

@@ -1,5 +1,6 @@
 import Glibc
 import HaulContract
+import HaulTerminal
 
 /// Tells systemd how a service is (sd_notify(3)), by datagrams to the socket that it names. Without a socket it tells nothing.
 struct ServiceManager: Sendable {
@@ -9,9 +10,9 @@ struct ServiceManager: Sendable {
 
     /// As the environment says.
     init() {
-        address = CommonOptions.environment("NOTIFY_SOCKET").flatMap(Self.address)
-        let isOurs = CommonOptions.environment("WATCHDOG_PID").map { Int32($0) == getpid() } ?? true
-        let microseconds = CommonOptions.environment("WATCHDOG_USEC").flatMap { Int64($0) }
+        address = Environment.text("NOTIFY_SOCKET").flatMap(Self.address)
+        let isOurs = Environment.text("WATCHDOG_PID").map { Int32($0) == getpid() } ?? true
+        let microseconds = Environment.text("WATCHDOG_USEC").flatMap { Int64($0) }
         watchdog = isOurs ? microseconds.flatMap { $0 > 0 ? .microseconds($0) : nil } : nil
     }
 

@@ -2,6 +2,7 @@ import ArgumentParser
 import HaulBus
 import HaulContract
 import HaulRedis
+import HaulTerminal
 
 struct Stats: AsyncParsableCommand {
     static let configuration = CommandConfiguration(commandName: "stats", abstract: "Count the jobs by state.")

@@ -1,6 +1,7 @@
 import HaulBus
 import HaulContract
 import HaulRedis
+import HaulTerminal
 
 /// `haul stats --history`: the last hour by the minute, and two days by the hour.
 enum StatsHistory {

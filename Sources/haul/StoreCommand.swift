@@ -1,6 +1,8 @@
 import ArgumentParser
 import HaulContract
+import HaulDirect
 import HaulObjectStore
+import HaulTerminal
 
 struct StoreCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

@@ -3,6 +3,7 @@ import Glibc
 import HaulBus
 import HaulHTTPServer
 import HaulRedis
+import HaulTerminal
 import HaulWeb
 import HaulWorker
 
@@ -72,7 +73,7 @@ struct WebCommand: AsyncParsableCommand {
             common.redis = redis
             common.queue = nil
             common.json = false
-            let names = queue.isEmpty ? [CommonOptions.environment("HAUL_QUEUE") ?? "default"] : queue
+            let names = queue.isEmpty ? [Environment.text("HAUL_QUEUE") ?? "default"] : queue
             var queues: [QueueName] = []
             for text in names {
                 guard let name = QueueName(text) else {
@@ -93,7 +94,7 @@ struct WebCommand: AsyncParsableCommand {
             result.prefix = prefix.hasSuffix("/") ? String(prefix.dropLast()) : prefix
             result.hosts = host
             result.version = Version.text
-            if let path = auth ?? CommonOptions.environment("HAUL_WEB_AUTH") {
+            if let path = auth ?? Environment.text("HAUL_WEB_AUTH") {
                 result.accounts = try accounts(path)
             }
             if let problem = result.problem { throw ExitStatus.because(.usage, problem) }

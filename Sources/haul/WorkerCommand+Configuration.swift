@@ -1,7 +1,9 @@
 import HaulBus
 import HaulContract
+import HaulDirect
 import HaulHTTP
 import HaulRedis
+import HaulTerminal
 import HaulWorker
 
 // What the options say, as a worker takes it.
@@ -33,7 +35,7 @@ extension WorkerCommand {
         result.maximumSize = maxFileSize?.bytes
         result.connections = connections
         result.connectionsPerHost = connectionsPerHost
-        result.proxy = proxy ?? CommonOptions.environment("HAUL_PROXY")
+        result.proxy = proxy ?? Environment.text("HAUL_PROXY")
         result.certificateAuthorities = certificates
         result.clientCertificate = client.certificate
         guard http != nil || !exportQueues else {
@@ -44,7 +46,7 @@ extension WorkerCommand {
     }
 
     private func namedQueues() throws -> [(name: QueueName, weight: Int?)] {
-        let queues = try (queue.isEmpty ? [CommonOptions.environment("HAUL_QUEUE") ?? "default"] : queue).map(
+        let queues = try (queue.isEmpty ? [Environment.text("HAUL_QUEUE") ?? "default"] : queue).map(
             Self.queue)
         guard Set(queues.map(\.name)).count == queues.count else {
             throw ExitStatus.because(.usage, "--queue names a queue twice: give it once, with a weight if need be")

@@ -2,12 +2,14 @@ import ArgumentParser
 import Glibc
 import HaulBus
 import HaulContract
+import HaulDirect
 import HaulFileStore
 import HaulHTTP
 import HaulHTTPServer
 import HaulLogs
 import HaulObjectStore
 import HaulRedis
+import HaulTerminal
 import HaulWorker
 import Logging
 

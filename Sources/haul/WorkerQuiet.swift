@@ -2,6 +2,7 @@ import ArgumentParser
 import HaulBus
 import HaulContract
 import HaulRedis
+import HaulTerminal
 
 /// The workers that a command is about.
 struct WorkerSelection: ParsableArguments {

@@ -3,6 +3,7 @@ import HaulContract
 import HaulHTTPServer
 import HaulLogs
 import HaulRedis
+import HaulTerminal
 import HaulWorker
 import Logging
 

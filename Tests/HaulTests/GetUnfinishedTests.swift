@@ -4,6 +4,8 @@ import HaulContract
 import HaulTestSupport
 import Testing
 
+@testable import HaulDirect
+@testable import HaulTerminal
 @testable import haul
 
 /// What other programs leave under a file's final name.

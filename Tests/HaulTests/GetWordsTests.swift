@@ -2,6 +2,8 @@ import HaulActivities
 import HaulContract
 import Testing
 
+@testable import HaulDirect
+@testable import HaulTerminal
 @testable import haul
 
 /// What `haul get` reads and shows, without a server.
@@ -59,7 +61,7 @@ import Testing
         for height in [3, 24] {
             let totals = GetBars.Totals(done: 1, failed: 2, all: 10, doneBytes: 5)
             let lines = GetBars.lines(views, totals, width: width, height: height)
-            #expect(lines.count <= height - 1 && lines.allSatisfy { $0.columns < width }, "\(lines)")
+            #expect(lines.count <= height - 1 && lines.allSatisfy { Columns.of($0) < width }, "\(lines)")
             #expect(!lines.joined().contains("\u{1B}"))
         }
         if width == 80 {
@@ -72,6 +74,6 @@ import Testing
     @Test("a name that is too long keeps its beginning and its ending") func shortened() {
         #expect("abcdefghij.iso".shortened(to: 9) == "abcd….iso")
         #expect("abc".shortened(to: 3) == "abc")
-        #expect("\u{65E5}\u{672C}\u{8A9E}".shortened(to: 5).columns <= 5)
+        #expect(Columns.of("\u{65E5}\u{672C}\u{8A9E}".shortened(to: 5)) <= 5)
     }
 }

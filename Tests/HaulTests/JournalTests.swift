@@ -3,6 +3,8 @@ import HaulContract
 import HaulTestSupport
 import Testing
 
+@testable import HaulDirect
+@testable import HaulTerminal
 @testable import haul
 
 /// What `haul get` remembers of its downloads.

@@ -2,6 +2,7 @@ import ArgumentParser
 import HaulBus
 import HaulContract
 import HaulRedis
+import HaulTerminal
 
 struct CacheCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

@@ -1,5 +1,6 @@
 import Glibc
 import HaulContract
+import HaulTerminal
 
 /// The body of a call, as curl's options give it.
 struct CallBody {
@@ -21,16 +22,11 @@ struct CallBody {
         }
         if let binary { return [("body_base64", JSON.quoted(Base64.encode(try Self.bytes(binary))))] }
         if !encoded.isEmpty {
-            return [("form", JSON.object(try encoded.map { try Self.pair($0) }.map { ($0.0, JSON.quoted($0.1)) }))]
+            return [("form", JSON.object(try encoded.map(NamedValue.parts).map { ($0.0, JSON.quoted($0.1)) }))]
         }
         guard !data.isEmpty else { return [] }
         let text = try data.map { String(decoding: try Self.bytes($0), as: UTF8.self) }.joined(separator: "&")
         return [("body", JSON.quoted(text))]
-    }
-
-    static func pair(_ text: String) throws -> (String, String) {
-        guard let equals = text.firstIndex(of: "=") else { throw wrong("\(text) wants the form NAME=VALUE") }
-        return (String(text[..<equals]), String(text[text.index(after: equals)...]))
     }
 
     /// `@FILE`, `@-` for standard input, or the text itself.

@@ -4,6 +4,7 @@ import HaulBus
 import HaulContract
 import HaulHTTP
 import HaulRedis
+import HaulTerminal
 
 struct CallCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -135,7 +136,9 @@ struct CallCommand: AsyncParsableCommand {
     private func element(_ url: String, _ members: [(name: String, value: String)]) throws -> Element {
         var target = url
         if let user {
-            guard let start = url.range(of: "://")?.upperBound else { throw wrong("\(url) is no http or https URL") }
+            guard let start = url.byteRange(of: "://")?.upperBound else {
+                throw wrong("\(url) is no http or https URL")
+            }
             target = String(url[..<start]) + Self.encoded(user) + "@" + url[start...]
         }
         var all = [("kind", JSON.quoted(Job.Kind.request.rawValue)), ("url", JSON.quoted(target))] + members
@@ -179,7 +182,7 @@ struct CallCommand: AsyncParsableCommand {
         if !data.isEmpty { addField("Content-Type", "application/x-www-form-urlencoded") }
         if !fields.isEmpty { add("headers", JSON.object(fields.map { ($0.0, JSON.quoted($0.1)) })) }
         if !query.isEmpty {
-            add("query", JSON.object(try query.map(CallBody.pair).map { ($0.0, JSON.quoted($0.1)) }))
+            add("query", JSON.object(try query.map(NamedValue.parts).map { ($0.0, JSON.quoted($0.1)) }))
         }
         add(
             "expect",

@@ -1,6 +1,7 @@
 import HaulBus
 import HaulContract
 import HaulRedis
+import HaulTerminal
 
 /// Waits for the ends of calls.
 struct CallEnds {

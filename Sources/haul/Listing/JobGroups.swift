@@ -1,5 +1,6 @@
 import ArgumentParser
 import HaulContract
+import HaulTerminal
 
 /// Jobs counted by what they have in common.
 struct JobGroups {

@@ -1,5 +1,6 @@
 import HaulBus
 import HaulContract
+import HaulTerminal
 
 /// A job as a list or a screen shows it, of the fields of its hash or, while no worker has seen it, of its element.
 struct JobRow: Sendable, Equatable {

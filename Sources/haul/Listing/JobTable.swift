@@ -1,4 +1,5 @@
 import HaulContract
+import HaulTerminal
 
 /// A list of jobs for people.
 enum JobTable {

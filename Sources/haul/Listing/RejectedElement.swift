@@ -1,5 +1,6 @@
 import HaulBus
 import HaulContract
+import HaulTerminal
 
 /// An entry of `haul:{NAME}:rejected`: an element that was no valid job.
 struct RejectedElement {

@@ -2,6 +2,7 @@ import ArgumentParser
 import HaulBus
 import HaulContract
 import HaulRedis
+import HaulTerminal
 
 /// Names that only Redis knows, for a shell that completes a word. It says nothing of errors: there is no place for it.
 enum Completer {
@@ -57,14 +58,14 @@ enum Completer {
     }
 
     private static func queue(of words: [String]) -> Queue? {
-        let name = value(of: "--queue", in: words) ?? CommonOptions.environment("HAUL_QUEUE") ?? "default"
+        let name = value(of: "--queue", in: words) ?? Environment.text("HAUL_QUEUE") ?? "default"
         guard let name = QueueName(name), let redis = redis(of: words) else { return nil }
         return Queue(name, redis: redis)
     }
 
     /// A client that gives up soon: somebody waits with a finger on the tab key.
     static func redis(of words: [String]) -> Redis? {
-        let text = value(of: "--redis", in: words) ?? CommonOptions.environment("HAUL_REDIS")
+        let text = value(of: "--redis", in: words) ?? Environment.text("HAUL_REDIS")
         guard let url = try? RedisURL(text ?? "redis://127.0.0.1:6379") else { return nil }
         let redis = Redis(url, name: "haul-completion")
         Task { await redis.end(by: .now + .seconds(2)) }

@@ -1,4 +1,5 @@
 import ArgumentParser
+import HaulTerminal
 
 /// The shells' scripts for completion, made from the same declarations as `--help`.
 struct Completions: ParsableCommand {

@@ -1,6 +1,7 @@
 import ArgumentParser
 import Glibc
 import HaulContract
+import HaulTerminal
 import HaulWorker
 
 /// The manual, made from what `--help` says.
@@ -43,7 +44,7 @@ struct Manual: ParsableCommand {
 
     /// The date of the build, if it is told (https://reproducible-builds.org/specs/source-date-epoch/). Else today.
     private static var date: String {
-        var seconds = CommonOptions.environment("SOURCE_DATE_EPOCH").flatMap { time_t($0) } ?? time(nil)
+        var seconds = Environment.text("SOURCE_DATE_EPOCH").flatMap { time_t($0) } ?? time(nil)
         var parts = tm()
         gmtime_r(&seconds, &parts)
         func two(_ number: Int32) -> String { number < 10 ? "0\(number)" : "\(number)" }

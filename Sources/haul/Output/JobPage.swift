@@ -1,5 +1,6 @@
 import HaulBus
 import HaulContract
+import HaulTerminal
 
 /// One job as a page for people.
 struct JobPage {

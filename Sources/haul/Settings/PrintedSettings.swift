@@ -1,4 +1,5 @@
 import HaulContract
+import HaulTerminal
 
 /// What `--print-config` prints: a file of settings that says where each comes from, without secrets.
 enum PrintedSettings {

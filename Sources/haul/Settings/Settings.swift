@@ -1,5 +1,6 @@
 import Glibc
 import HaulContract
+import HaulTerminal
 import Synchronization
 
 /// Where each option of a long-running command comes from: its arguments, else the environment, else systemd's credentials,
@@ -116,7 +117,7 @@ struct Settings: Sendable {
 
     /// systemd.exec(5), LoadCredential=: files named after options.
     private static func credential(_ option: OptionTable.Option) throws -> Setting? {
-        guard !option.isFlag, let directory = CommonOptions.environment("CREDENTIALS_DIRECTORY") else { return nil }
+        guard !option.isFlag, let directory = Environment.text("CREDENTIALS_DIRECTORY") else { return nil }
         let path = "\(directory)/\(option.name)"
         guard access(path, F_OK) == 0 else { return nil }
         let source = Source.credential(option.name)

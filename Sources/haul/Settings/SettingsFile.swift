@@ -1,4 +1,5 @@
 import Glibc
+import HaulTerminal
 
 /// A file of settings: lines `option = value`, by the names of the options. A line that begins with `#` is a comment.
 struct SettingsFile {

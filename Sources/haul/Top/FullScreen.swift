@@ -1,5 +1,6 @@
 import Dispatch
 import Glibc
+import HaulTerminal
 import Synchronization
 
 /// The terminal as a screen: raw keys in, rows out. Whatever ends the process, the terminal is put back as it was before, but for
@@ -23,7 +24,7 @@ final class FullScreen: Sendable {
     private let isColored: Bool
     private let shown = Mutex<(rows: [ScreenRow], width: Int)>(([], 0))
 
-    init() { isColored = CommonOptions.environment("NO_COLOR") == nil }
+    init() { isColored = Environment.text("NO_COLOR") == nil }
 
     /// Takes the terminal over, and tells what comes from it.
     func open() -> AsyncStream<Input> {

@@ -1,3 +1,5 @@
+import HaulTerminal
+
 /// How a piece of a screen looks.
 struct Style: Equatable, Sendable {
     enum Color: Int, Sendable { case red = 31, green = 32, yellow = 33, blue = 34, cyan = 36 }

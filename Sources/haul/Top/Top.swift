@@ -3,6 +3,7 @@ import Glibc
 import HaulBus
 import HaulContract
 import HaulRedis
+import HaulTerminal
 
 struct Top: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

@@ -1,5 +1,6 @@
 import HaulBus
 import HaulContract
+import HaulTerminal
 
 // What stands above the list of jobs, or in its place.
 

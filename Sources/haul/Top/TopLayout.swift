@@ -1,4 +1,5 @@
 import HaulContract
+import HaulTerminal
 
 /// The rows of `haul top`, made of a model and a size and nothing else.
 struct TopLayout {

@@ -1,5 +1,6 @@
 import HaulBus
 import HaulContract
+import HaulTerminal
 
 /// What a key asks of whoever has the terminal and Redis.
 enum TopAction: Sendable, Equatable {

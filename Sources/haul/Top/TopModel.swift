@@ -1,5 +1,6 @@
 import HaulBus
 import HaulContract
+import HaulTerminal
 
 /// What `haul top` knows and what its user has chosen: a value, of which TopLayout makes rows of a screen, and which keys and
 /// readings change.

@@ -1,6 +1,7 @@
 import HaulBus
 import HaulContract
 import HaulRedis
+import HaulTerminal
 
 /// `haul top` as long as it runs: joins the keys, the readings of Redis, and the screen. Readings never hold up a key.
 ///

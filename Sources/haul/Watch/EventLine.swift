@@ -1,4 +1,5 @@
 import HaulContract
+import HaulTerminal
 
 /// An event in a line, for people.
 enum EventLine {

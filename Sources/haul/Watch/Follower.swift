@@ -1,6 +1,7 @@
 import HaulBus
 import HaulContract
 import HaulRedis
+import HaulTerminal
 import Synchronization
 
 /// Follows jobs to their ends: by their events, and by their hashes in case that messages are lost.

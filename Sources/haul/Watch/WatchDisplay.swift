@@ -1,4 +1,5 @@
 import HaulContract
+import HaulTerminal
 
 /// Many jobs in few lines: what ended scrolls by, what runs has a row at the bottom of a terminal, in the order in which it
 /// came. Where no terminal is, it has lines.

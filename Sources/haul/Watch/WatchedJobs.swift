@@ -1,4 +1,5 @@
 import HaulContract
+import HaulTerminal
 
 /// Running jobs as their last events tell them, in the order in which they came.
 struct WatchedJobs {

@@ -3,6 +3,7 @@ import HaulTestSupport
 import Testing
 
 @testable import HaulBus
+@testable import HaulTerminal
 @testable import haul
 
 /// How texts, ages and tables are printed.

@@ -3,6 +3,7 @@ import HaulContract
 import HaulTestSupport
 import Testing
 
+@testable import HaulTerminal
 @testable import haul
 
 /// Keys of `haul top`, and what they do.

@@ -2,6 +2,7 @@ import HaulContract
 import HaulTestSupport
 import Testing
 
+@testable import HaulTerminal
 @testable import haul
 
 /// The screens of `haul top`, without a terminal.

@@ -4,6 +4,7 @@ import HaulRedis
 import HaulTestSupport
 import Testing
 
+@testable import HaulTerminal
 @testable import haul
 
 /// What `haul top` costs Redis.

@@ -1,0 +1,34 @@
+package import ArgumentParser
+import HaulContract
+package import HaulObjectStore
+import HaulTerminal
+
+/// Where a bucket is.
+package struct BucketOptions: ParsableArguments {
+    @Option(
+        name: .customLong("s3-endpoint"),
+        help: "The object store, unless it is Amazon's: http://HOST:PORT or https://HOST. [AWS_ENDPOINT_URL_S3]")
+    package var endpoint: String?
+    @Option(name: .customLong("s3-region"), help: "The bucket's region. [AWS_REGION]") package var region: String?
+    @Option(
+        name: .customLong("s3-style"),
+        help: "path or virtual: whether the bucket is in the path or in the host's name; path with an endpoint.",
+        completion: .list(["path", "virtual"]))
+    package var style: String?
+
+    package init() {}
+
+    /// Throws `.usage` with a sentence about what is wrong.
+    package func address(of store: String) throws -> BucketAddress {
+        let environment = Environment.text
+        guard style == nil || style == "path" || style == "virtual" else {
+            throw ExitStatus.because(.usage, "--s3-style must be path or virtual")
+        }
+        do {
+            return try BucketAddress(
+                store, endpoint: endpoint ?? environment("AWS_ENDPOINT_URL_S3") ?? environment("AWS_ENDPOINT_URL"),
+                region: region ?? environment("AWS_REGION") ?? environment("AWS_DEFAULT_REGION"),
+                isPathStyle: style.map { $0 == "path" })
+        } catch { throw ExitStatus.because(.usage, error.message) }
+    }
+}

@@ -1,0 +1,48 @@
+import HaulContract
+import HaulTerminal
+
+/// Lists of checksums by file name: of sha256sum and its like (`<hex>  <name>`), and of BSD (`SHA256 (<name>) = <hex>`).
+struct ChecksumFile {
+    private var checksums: [String: Job.Checksum] = [:]
+
+    /// Throws `.usage` with a sentence for a file that has none.
+    init(files: [String], _ lists: GetLists) throws {
+        for file in files {
+            let before = checksums.count
+            for line in try lists.lines(of: file) {
+                guard let (name, checksum) = Self.read(line) else { continue }
+                checksums[name] = checksum
+            }
+            guard checksums.count > before else {
+                throw ExitStatus.because(.usage, "\(TextFile.name(file)) has no line like \"<checksum>  <file name>\"")
+            }
+        }
+    }
+
+    var isEmpty: Bool { checksums.isEmpty }
+
+    /// The checksum of a file of this name. A path's last part is enough if the whole path is not in the list.
+    func checksum(of path: String) -> Job.Checksum? {
+        checksums[path] ?? path.split(separator: "/").last.flatMap { checksums[String($0)] }
+    }
+
+    /// nil for a comment, a signature's armour, and anything else that is no checksum.
+    static func read(_ line: String) -> (name: String, checksum: Job.Checksum)? {
+        if let open = line.byteRange(of: " ("), let close = line.byteRange(of: ") = "),
+            open.upperBound <= close.lowerBound
+        {
+            let algorithm = line[..<open.lowerBound].lowercased().replacing("-", with: "")
+            let checksum = Job.Checksum("\(algorithm):\(line[close.upperBound...])")
+            return checksum.map { (bare(String(line[open.upperBound..<close.lowerBound])), $0) }
+        }
+        let digits = line.prefix { $0.isHexDigit }
+        let rest = line[digits.endIndex...]
+        // Two blanks, or one and the sign of a binary file.
+        guard rest.hasPrefix("  ") || rest.hasPrefix(" *"), rest.count > 2 else { return nil }
+        let algorithm = Job.Checksum.Algorithm.allCases.first { $0.hexadecimalDigits == digits.count }
+        let checksum = algorithm.flatMap { Job.Checksum("\($0.rawValue):\(digits)") }
+        return checksum.map { (bare(String(rest.dropFirst(2))), $0) }
+    }
+
+    private static func bare(_ name: String) -> String { name.hasPrefix("./") ? String(name.dropFirst(2)) : name }
+}

@@ -1,0 +1,4 @@
+import ArgumentParser
+import HaulFileStore
+
+extension Durability: ExpressibleByArgument {}

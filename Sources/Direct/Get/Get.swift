@@ -1,0 +1,103 @@
+package import ArgumentParser
+import Glibc
+import HaulContract
+import HaulStorage
+import HaulTerminal
+import Synchronization
+
+package struct Get: AsyncParsableCommand {
+    package static let configuration = CommandConfiguration(
+        commandName: "get", abstract: "Download here and now, without any Redis.",
+        discussion: """
+            Run again after Ctrl-C, or after anything else, it continues: name the same URL, or --continue. \
+            Another file that is in the way is left as it is.
+
+            Exit status: 0 all files are there, 1 a file is not, 2 usage, 130 interrupted. \
+            docs/get.md has all of it.
+            """)
+
+    @OptionGroup(title: "What and where to") var source: GetSourceOptions
+    @OptionGroup(title: "Servers") var request: GetRequestOptions
+    @OptionGroup(title: "Transfer") var transfer: GetTransferOptions
+    @OptionGroup(title: "Buckets") var bucket: BucketOptions
+    @Flag(name: .shortAndLong, help: "Say nothing but what has failed.") var quiet = false
+    @Flag(name: .shortAndLong, help: "Say each decision: redirects, validators, what is continued or begun anew.")
+    var verbose = false
+    @Flag(help: "One JSON object per line.") var json = false
+
+    package init() {}
+
+    package func validate() throws {
+        guard !source.newer || !GetPlace.isBucket(source.directory ?? source.output ?? "") else {
+            throw ValidationError("-N looks at a file's time, and a bucket has none: choose --if-exists overwrite.")
+        }
+        guard !json || !source.isToStandardOutput else {
+            throw ValidationError("-o - takes standard output, where --json would be: give one of them.")
+        }
+    }
+
+    package func run() async throws {
+        let settings = try GetSettings(request, transfer, bucket)
+        if source.isToStandardOutput { return try await writeToStandardOutput(settings) }
+        var plan = try await GetPlan(source, request, settings, isVerbose: verbose)
+        try settings.stores.check(Set(plan.items.map(\.root) + [plan.root]))
+        let journal = try Journal()
+        let left = Leavings(await journal.unended(), in: plan.root, journal)
+        if source.forget { try await forget(left, settings) }
+        let others = source.forget ? [] : await left.records(besides: plan.items)
+        if source.continues { for record in others { try plan.add(record) } }
+        // A reader that leaves after the first lines has not seen the end.
+        Terminal.isFollowing.store(true, ordering: .relaxed)
+        let reporter = makeReporter()
+        if !source.continues, let words = Leavings.words(others) { reporter.note(words) }
+        guard !plan.items.isEmpty else {
+            if source.continues { reporter.note("nothing is left to continue in \(plan.root)") }
+            return await reporter.flush()
+        }
+        try await download(plan.items, settings, journal, reporter)
+    }
+
+    private func download(
+        _ items: [GetItem], _ settings: GetSettings, _ journal: Journal, _ reporter: GetReporter
+    ) async throws {
+        let runner = GetRunner(items, settings, journal, reporter, parallel: transfer.parallel)
+        let begun = ContinuousClock.now
+        let work = Task { await runner.run() }
+        let signals = Signals.cancelling(work)
+        defer { signals.cancel() }
+        let results = await work.value
+        await reporter.end(results, seconds: (ContinuousClock.now - begun).secondsValue)
+        if work.isCancelled {
+            reporter.note("interrupted: run the same command again to continue, or haul get --continue")
+            await reporter.flush()
+            throw ExitStatus.interrupted
+        }
+        if results.contains(where: { $0.1.isFailed }) { throw ExitStatus.jobFailed }
+    }
+
+    private func forget(_ left: Leavings, _ settings: GetSettings) async throws {
+        let reporter = makeReporter()
+        for record in await left.records(besides: []) {
+            let store: any Store
+            do { store = try await settings.stores.store(record.root) } catch {
+                throw ExitStatus.because(.usage, error.message)
+            }
+            await left.forget(record, in: store)
+            reporter.note("removed what was there of \(Leavings.name(of: record)) (\(record.root))")
+        }
+        await reporter.flush()
+    }
+
+    func makeReporter() -> GetReporter {
+        let isTerminal = source.isToStandardOutput ? isatty(STDERR_FILENO) == 1 : Terminal.isInteractive
+        return GetReporter(
+            form: quiet ? .quiet : json ? .json : isTerminal ? .bars : .lines, isVerbose: verbose,
+            isOutputTaken: source.isToStandardOutput, here: Self.currentDirectory)
+    }
+
+    private static var currentDirectory: String {
+        guard let path = getcwd(nil, 0) else { return "/" }
+        defer { free(path) }
+        return String(cString: path)
+    }
+}

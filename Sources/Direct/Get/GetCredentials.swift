@@ -1,0 +1,68 @@
+import Glibc
+import HaulContract
+import HaulHTTP
+import HaulTerminal
+
+/// Users and passwords of servers: `--user`, `--bearer`, and the entries of a netrc file.
+struct GetCredentials: Sendable {
+    private let login: (user: String, password: String)?
+    private let bearer: String?
+    private let netrc: Netrc?
+
+    /// Asks for a password that is missing. Throws `.usage` with a sentence.
+    init(_ options: GetRequestOptions) throws {
+        bearer = options.bearer
+        login = try options.user.map { text in
+            let parts = text.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
+            return (parts[0], try parts.count > 1 ? parts[1] : Self.ask("Password of \(parts[0]): "))
+        }
+        if let file = options.netrcFile {
+            netrc = try Netrc(file)
+        } else if options.netrc {
+            guard
+                let home = Environment.text("NETRC")
+                    ?? Environment.text("HOME").map({ $0 + "/.netrc" })
+            else { throw ExitStatus.because(.usage, "there is no home directory: name the file with --netrc-file") }
+            netrc = try Netrc(home)
+        } else {
+            netrc = nil
+        }
+    }
+
+    /// The URL with the credentials for its host, unless it has some.
+    func apply(to url: String) -> String {
+        guard let address = WebURL(url), address.login == nil,
+            let login = login ?? netrc?.login(for: address.host), let scheme = url.byteRange(of: "://")
+        else { return url }
+        return url[..<scheme.upperBound] + PercentEncoding.component(login.user) + ":"
+            + PercentEncoding.component(login.password) + "@"
+            + url[scheme.upperBound...]
+    }
+
+    /// Besides what the job has.
+    var headers: [(String, String)] { bearer.map { [("Authorization", "Bearer \($0)")] } ?? [] }
+
+    /// From the terminal, unseen.
+    private static func ask(_ question: String) throws -> String {
+        let terminal = open("/dev/tty", O_RDWR | O_CLOEXEC)
+        guard terminal >= 0 else {
+            throw ExitStatus.because(
+                .usage, "--user has no password, and there is no terminal to ask at: USER:PASSWORD")
+        }
+        defer { close(terminal) }
+        var before = termios()
+        tcgetattr(terminal, &before)
+        var silent = before
+        silent.c_lflag &= ~tcflag_t(ECHO)
+        tcsetattr(terminal, TCSAFLUSH, &silent)
+        defer {
+            tcsetattr(terminal, TCSAFLUSH, &before)
+            _ = write(terminal, "\n", 1)
+        }
+        _ = question.withCString { write(terminal, $0, strlen($0)) }
+        var line: [UInt8] = []
+        var byte: UInt8 = 0
+        while read(terminal, &byte, 1) == 1, byte != 10 { line.append(byte) }
+        return String(decoding: line, as: UTF8.self)
+    }
+}

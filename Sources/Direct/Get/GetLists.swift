@@ -1,0 +1,58 @@
+import Glibc
+import HaulContract
+import HaulTerminal
+
+/// The lists that options name: of downloads, of checksums, and Metalink files. Those that are URLs are fetched first, by the same
+/// rules as any download.
+struct GetLists: Sendable {
+    private var fetched: [String: [UInt8]] = [:]
+
+    init() {}
+
+    /// Throws `.jobFailed` if one cannot be had, and has said why.
+    init(
+        _ source: GetSourceOptions, _ credentials: GetCredentials, _ headers: [(String, String)],
+        _ settings: GetSettings, isVerbose: Bool
+    ) async throws {
+        let urls = Set((source.inputFile + source.metalink + source.checksumFile).filter(TextFile.isURL)).sorted()
+        guard !urls.isEmpty else { return }
+        let names = urls.indices.map(String.init)
+        let scratch = try ScratchDirectory(names: names)
+        defer { scratch.remove() }
+        let items = try zip(urls, names).map { url, name in
+            try Self.item(url, name, in: scratch.path, credentials, headers)
+        }
+        let reporter = GetReporter(form: .quiet, isVerbose: isVerbose, isOutputTaken: false, here: scratch.path)
+        let runner = GetRunner(items, settings, scratch.journal, reporter, parallel: items.count)
+        let work = Task { await runner.run() }
+        let signals = Signals.cancelling(work)
+        defer { signals.cancel() }
+        let results = await work.value
+        await reporter.flush()
+        if work.isCancelled { throw ExitStatus.interrupted }
+        guard !results.contains(where: { $0.1.isFailed }) else { throw ExitStatus.jobFailed }
+        for (url, name) in zip(urls, names) { fetched[url] = try TextFile.bytes(of: "\(scratch.path)/\(name)") }
+    }
+
+    private static func item(
+        _ url: String, _ name: String, in root: String, _ credentials: GetCredentials, _ headers: [(String, String)]
+    ) throws -> GetItem {
+        var job: Job
+        do {
+            job = try Job(
+                json: try JSON(
+                    JSON.object([
+                        ("url", JSON.quoted(credentials.apply(to: url))), ("path", JSON.quoted(name)),
+                        ("max_bytes", String(TextFile.largest)),
+                    ])))
+        } catch { throw ExitStatus.because(.usage, "\(TextFile.name(url)): \(error)") }
+        job.headers = headers.map { HeaderField($0.0, $0.1) }
+        return GetItem(job: job, root: root, members: [])
+    }
+
+    /// All of it. Throws `.usage` with a sentence.
+    func bytes(of path: String) throws -> [UInt8] { try fetched[path] ?? TextFile.bytes(of: path) }
+
+    /// Its lines, without what ends them. Throws `.usage` with a sentence, also for what is no UTF-8.
+    func lines(of path: String) throws -> [String] { try TextFile.lines(try bytes(of: path), of: path) }
+}

@@ -1,0 +1,90 @@
+import ArgumentParser
+import HaulContract
+import HaulFileStore
+import HaulTerminal
+
+/// What is asked of servers, and how.
+struct GetRequestOptions: ParsableArguments {
+    @Option(
+        name: [.customShort("H", allowingJoined: true), .long],
+        help: "A header, \"Name: value\". It stays with the URL's own server. May be repeated.")
+    var header: [String] = []
+    @Option(
+        name: [.customShort("u", allowingJoined: true), .long],
+        help: "USER[:PASSWORD] for servers that ask; without a password you are asked for it.")
+    var user: String?
+    @Option(help: "Send this token: Authorization: Bearer TOKEN.") var bearer: String?
+    @Flag(help: "Take user and password of each host from ~/.netrc.") var netrc = false
+    @Option(help: "Take them from this file.", completion: .file()) var netrcFile: String?
+    @Option(
+        name: [.customShort("b", allowingJoined: true), .long],
+        help: "Cookies, \"NAME=VALUE; …\", or a file of them in Netscape's format. May be repeated.",
+        completion: .file())
+    var cookie: [String] = []
+    @Option(
+        name: [.customShort("A", allowingJoined: true), .long], help: "Who we say we are. [Haul/<version>]")
+    var userAgent: String?
+    @Option(
+        help:
+            "A proxy for all downloads, http:// or socks5h://. [HAUL_PROXY, else http_proxy, https_proxy, all_proxy, no_proxy]"
+    )
+    var proxy: String?
+    @Flag(help: "Use none of the environment's proxies.") var noProxy = false
+    @Option(
+        name: .customLong("ca"), help: "A file of certificate authorities to trust besides the system's.",
+        completion: .file())
+    var certificates: String?
+    @OptionGroup var client: ClientCertificateOptions
+    @Flag(name: [.customShort("k"), .customLong("insecure")], help: .hidden) var insecure = false
+
+    func validate() throws {
+        guard !insecure else {
+            throw ValidationError(
+                "Certificates are always verified: what a stranger on the way may have sent is of no use. Trust the server's own authority with --ca FILE."
+            )
+        }
+        guard user == nil || bearer == nil else {
+            throw ValidationError("--user and --bearer say different things of who you are: give one of them.")
+        }
+        guard bearer?.isEmpty != true, user?.isEmpty != true else {
+            throw ValidationError("--user and --bearer must not be empty.")
+        }
+    }
+}
+
+/// How bytes come, and where they stay.
+struct GetTransferOptions: ParsableArguments {
+    @Option(
+        name: [.customShort("j", allowingJoined: true), .customLong("parallel")], help: "Downloads at once, 1 to 1000.")
+    var parallel = 50
+    @Option(
+        name: [.customShort("x", allowingJoined: true), .long], help: "The most connections for one file, 1 to 16.")
+    var connections = 16
+    @Option(help: "Bytes per second over all downloads, like 500k or 5M.") var limitRate: ByteCount?
+    @Option(
+        help: "Attempts after the first. [5; none where no server has answered yet]") var retries: Int?
+    @Option(help: "Seconds for a name, a connection and its TLS. [10]") var connectTimeout: Double?
+    @Option(help: "Seconds without a byte after which a connection is given up. [30]") var timeout: Double?
+    @Option(help: "disk: files survive a loss of power. process: only the death of processes.")
+    var durability = Durability.disk
+    @Flag(name: [.customShort("R"), .long], help: "Give files the time of the server's Last-Modified.")
+    var remoteTime = false
+
+    func validate() throws {
+        guard limitRate.map({ (1...JobField.largest).contains($0.bytes) }) ?? true else {
+            throw ValidationError("--limit-rate must be 1 byte per second or more.")
+        }
+        guard (1...16).contains(connections) else { throw ValidationError("--connections must be from 1 to 16.") }
+        guard (1...1000).contains(parallel) else { throw ValidationError("--parallel must be from 1 to 1000.") }
+        guard retries.map({ (0...1000).contains($0) }) ?? true else {
+            throw ValidationError("--retries must be from 0 to 1000.")
+        }
+        for (name, seconds) in [("--connect-timeout", connectTimeout), ("--timeout", timeout)] {
+            guard seconds.map({ (0.1...86400).contains($0) }) ?? true else {
+                throw ValidationError("\(name) must be from 0.1 to 86400 seconds.")
+            }
+        }
+    }
+}
+
+extension ExistingPolicy: ExpressibleByArgument {}

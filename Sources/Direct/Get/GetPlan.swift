@@ -1,0 +1,156 @@
+import HaulContract
+import HaulHTTP
+import HaulStorage
+import HaulTerminal
+
+/// Makes the list of downloads from the command's arguments and files.
+struct GetPlan {
+    private let source: GetSourceOptions
+    private let credentials: GetCredentials
+    private let headers: [(String, String)]
+    private let checksums: ChecksumFile
+    /// Where files go unless a list says otherwise.
+    let root: String
+    private let path: String?
+    private(set) var items: [GetItem] = []
+    private var keys: Set<String> = []
+
+    /// One download of a list, before the command's own options are added.
+    struct Entry {
+        /// Names and JSON values of a job, without its place.
+        var members: [(String, String)] = []
+        /// Named by the list.
+        var path: String?
+        var directory: String?
+        var ifExists: ExistingPolicy?
+        var isOnlyNewer = false
+        var origin: String?
+
+        var urls: [String] {
+            get {
+                members.first { $0.0 == "urls" || $0.0 == "url" }.flatMap { try? JSON($0.1) }
+                    .map { $0.array?.compactMap(\.string) ?? [$0.string].compactMap(\.self) } ?? []
+            }
+            set {
+                members.removeAll { $0.0 == "urls" || $0.0 == "url" }
+                let texts = newValue.map(JSON.quoted)
+                members.insert(
+                    texts.count == 1 ? ("url", texts[0]) : ("urls", "[\(texts.joined(separator: ","))]"), at: 0)
+            }
+        }
+    }
+
+    /// Fetches the lists that are URLs.
+    init(
+        _ source: GetSourceOptions, _ request: GetRequestOptions, _ settings: GetSettings, isVerbose: Bool
+    ) async throws {
+        self.source = source
+        credentials = try GetCredentials(request)
+        headers = try request.header.map(Self.header) + credentials.headers
+        let lists = try await GetLists(source, credentials, headers, settings, isVerbose: isVerbose)
+        checksums = try ChecksumFile(files: source.checksumFile, lists)
+        (root, path) =
+            try source.isToStandardOutput
+            ? ("/", nil) : GetPlace.of(directory: source.directory, output: source.output)
+        for text in source.urls {
+            if text.lowercased().hasSuffix(".meta4"), !TextFile.isURL(text) {
+                for entry in try Metalink.entries(of: text, lists) { try add(entry) }
+            } else {
+                var entry = Entry()
+                entry.urls = [text]
+                if let checksum = source.checksum { entry.members.append(("checksum", JSON.quoted(checksum))) }
+                try add(entry)
+            }
+        }
+        for file in source.metalink { for entry in try Metalink.entries(of: file, lists) { try add(entry) } }
+        for file in source.inputFile { for entry in try InputFile.entries(of: file, lists) { try add(entry) } }
+    }
+
+    /// Adds what an earlier one left, with this command's headers and credentials, unless it is named already.
+    mutating func add(_ left: GetRecord) throws {
+        guard var item = left.item, keys.insert(item.key).inserted else { return }
+        item.job.urls = item.job.urls.map(credentials.apply)
+        item.job.headers += headers.map { HeaderField($0.0, $0.1) }
+        items.append(item)
+    }
+
+    private mutating func add(_ entry: Entry) throws {
+        var entry = entry
+        let place = entry.origin.map { "\($0): " } ?? ""
+        let isSchemeAssumed = entry.urls.contains { Self.completed($0) != $0 }
+        entry.urls = entry.urls.map(Self.completed)
+        let root = try entry.directory.map { directory in
+            try GetPlace.absolute(
+                directory.hasPrefix("/") || GetPlace.isBucket(directory) ? directory : self.root + "/" + directory)
+        }
+        var path = entry.path ?? self.path
+        if let directory = self.path, directory.hasSuffix("/"), let own = entry.path { path = directory + own }
+        if let path { entry.members.append(("path", JSON.quoted(path))) }
+        if entry.members.first(where: { $0.0 == "checksum" }) == nil, !checksums.isEmpty {
+            guard let name = Self.name(entry.urls, path), let checksum = checksums.checksum(of: name) else {
+                let name =
+                    Self.name(entry.urls, path) ?? entry.urls.first.map(MaskedURL.text) ?? "a file without a name"
+                throw ExitStatus.because(
+                    .usage,
+                    "\(place)\(name) is not in \(source.checksumFile.joined(separator: ", ")): nothing would prove it")
+            }
+            entry.members.append(("checksum", JSON.quoted(checksum.description)))
+        }
+        let job: Job
+        do {
+            job = try Job(json: try JSON(JSON.object(entry.members)))
+        } catch let error as Job.Invalid {
+            let isAboutURL = error.field == "url" || error.field == "urls"
+            let url = isAboutURL ? entry.urls.first.map { " (\(MaskedURL.text($0)))" } ?? "" : ""
+            throw ExitStatus.because(.usage, "\(place)\(error)\(url)")
+        } catch { throw ExitStatus.because(.usage, "\(place)\(error)") }
+        if let url = job.unreadableURL {
+            throw ExitStatus.because(.usage, "\(place)url: \(url) has a host that cannot be")
+        }
+        guard job.unknownFields.isEmpty else {
+            throw ExitStatus.because(
+                .usage, "\(place)unknown fields: \(job.unknownFields.joined(separator: ", "))")
+        }
+        var item = GetItem(
+            job: job, root: root ?? self.root, members: entry.members.filter { $0.0 != "headers" && $0.0 != "body" })
+        item.ifExists = entry.ifExists ?? source.ifExists
+        item.isOnlyNewer = entry.isOnlyNewer || source.newer
+        item.job.ifExists = item.isOnlyNewer ? .overwrite : item.ifExists.ofJob
+        item.job.urls = job.urls.map(credentials.apply)
+        item.job.headers += headers.map { HeaderField($0.0, $0.1) }
+        item.origin = entry.origin
+        item.isSchemeAssumed = isSchemeAssumed
+        if keys.insert(item.key).inserted { items.append(item) }
+    }
+
+    /// A URL without a scheme means https.
+    private static func completed(_ url: String) -> String {
+        url.contains("://") || url.hasPrefix("mailto:") ? url : "https://" + url
+    }
+
+    /// The file's name as a list of checksums has it.
+    private static func name(_ urls: [String], _ path: String?) -> String? {
+        if let path, !path.hasSuffix("/") { return path }
+        return urls.first.flatMap(WebURL.init).map(\.lastComponent).flatMap { $0.isEmpty ? nil : $0 }
+    }
+
+    static func header(_ text: String) throws -> (String, String) {
+        guard let colon = text.utf8.firstIndex(of: UInt8(ascii: ":")), colon != text.startIndex else {
+            throw ExitStatus.because(.usage, "-H wants \"Name: value\", not \"\(text)\"")
+        }
+        let name = String(text[..<colon])
+        let value = text[text.utf8.index(after: colon)...].trimmed
+        // The same rules as those of a job's headers.
+        do {
+            _ = try Job(
+                json: try JSON(
+                    JSON.object([
+                        ("url", "\"http://h/\""), ("headers", JSON.object([(name, JSON.quoted(value))])),
+                    ])))
+        } catch {
+            throw ExitStatus.because(
+                .usage, "-H \(name): this header is the engine's own, or cannot be sent as it is")
+        }
+        return (name, value)
+    }
+}

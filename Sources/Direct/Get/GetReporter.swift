@@ -1,0 +1,184 @@
+import Glibc
+import HaulActivities
+import HaulContract
+import HaulExecutors
+import HaulTerminal
+import Synchronization
+
+/// Says what there is to say, to whom it is for: bars on a terminal, a line for each file elsewhere, JSON for programs.
+///
+/// One thread writes all of it, so a slow reader holds up nobody else.
+final class GetReporter: Sendable {
+    enum Form: Sendable {
+        case bars, lines, json, quiet
+    }
+
+    private struct State {
+        var screen = GetScreen()
+        /// Pieces of text that wait for the reader.
+        var pending = 0
+    }
+
+    let form: Form
+    let isVerbose: Bool
+    /// The file itself goes to standard output.
+    private let isOutputTaken: Bool
+    private let here: String
+    private let state = Mutex(State())
+    private let output = BlockingPool(name: "output", limit: 1)
+    private static let mostPending = 1000
+
+    /// Columns and rows.
+    var size: (width: Int, height: Int) { Terminal.size }
+
+    init(form: Form, isVerbose: Bool, isOutputTaken: Bool, here: String) {
+        (self.form, self.isVerbose, self.isOutputTaken, self.here) = (form, isVerbose, isOutputTaken, here)
+    }
+
+    // MARK: What is said
+
+    /// A sentence for whoever waits. Not for a program, and not for who wants to hear of errors only.
+    func note(_ text: String) {
+        if form == .bars || form == .lines { complain("haul: \(text)") }
+    }
+
+    /// Each decision, for those who want to know.
+    func decision(_ item: GetItem, _ text: String) { complain("* \(item.label): \(text)") }
+
+    /// Something that a person has to know, whatever they asked for.
+    func complain(_ text: String) {
+        let text = text.printable
+        let isOutputTaken = isOutputTaken
+        submit { screen in
+            let (before, after) = (screen.clear(), screen.redraw())
+            return {
+                Self.write(before, isOutputTaken)
+                Terminal.complain(text)
+                Self.write(after, isOutputTaken)
+            }
+        }
+    }
+
+    func tell(_ run: GetRun, _ event: ActivityEvent) {
+        var object = Self.event(event.name, run.item)
+        event.write(to: &object)
+        say(object)
+        switch event {
+        case .warning(let text): note("\(run.item.label): \(text)")
+        case .restarted(let why): note("\(run.item.label): begins anew: \(why)")
+        case .resumed(let offset, let total):
+            let whole = total.map { " of " + Units.bytes($0) } ?? ""
+            note("\(run.item.label): goes on at \(Units.bytes(offset))\(whole)")
+        case .started: break
+        }
+    }
+
+    func retrying(_ run: GetRun, _ failure: Failure, after delay: Duration, attempt: Int, of retries: Int) {
+        var object = Self.event("retrying", run.item)
+        object.set("error", failure.code.rawValue)
+        object.set("message", failure.message)
+        object.set("delay", delay.secondsValue)
+        say(object)
+        let count = attempt > 0 ? " (\(attempt) of \(retries))" : ""
+        note("\(run.item.label): \(failure.message); again in \(Units.duration(delay.secondsValue))\(count)")
+    }
+
+    func progress(_ run: GetRun, _ progress: ActivityProgress) {
+        guard progress.connections > 0 || progress.received > 0 else { return }
+        guard form == .json, state.withLock({ $0.pending }) < Self.mostPending else { return }
+        var object = Self.event("progress", run.item)
+        progress.write(to: &object)
+        say(object)
+    }
+
+    func finished(_ run: GetRun, _ result: GetResult) {
+        if form == .json { return say(Self.ended(run.item, result)) }
+        // The command says itself what it wrote to standard output.
+        if isOutputTaken, !result.isFailed { return }
+        if form == .lines { return line(GetTable.line(run.item, result, from: here)) }
+        // A table tells the others at the end.
+        if case .failed = result.end { complain(GetTable.line(run.item, result, from: here)) }
+    }
+
+    /// The end: a table on a terminal.
+    func end(_ results: [(GetItem, GetResult)], seconds: Double) async {
+        draw([])
+        if form == .bars {
+            let (width, height) = Terminal.size
+            for line in GetTable.lines(results, from: here, seconds: seconds, width: width, height: height) {
+                self.line(line)
+            }
+        }
+        await flush()
+    }
+
+    func flush() async { await output.run {} }
+
+    // MARK: How
+
+    /// Draws the bars anew.
+    func draw(_ lines: [String]) {
+        guard form == .bars else { return }
+        let (isOutputTaken, width) = (isOutputTaken, size.width)
+        submit { screen in
+            screen.width = width
+            let text = screen.draw(lines)
+            return { Self.write(text, isOutputTaken) }
+        }
+    }
+
+    /// A line that stays.
+    func line(_ text: String) {
+        let isOutputTaken = isOutputTaken
+        submit { _ in { Self.write(text + "\n", isOutputTaken) } }
+    }
+
+    private func say(_ object: JSONObject) { if form == .json { line(object.text) } }
+
+    private static func write(_ text: String, _ isOutputTaken: Bool) {
+        guard !text.isEmpty else { return }
+        guard isOutputTaken else { return Terminal.write(text) }
+        _ = text.withCString { Glibc.write(STDERR_FILENO, $0, strlen($0)) }
+    }
+
+    /// Texts are written in the order in which the screen made them.
+    private func submit(_ body: (inout GetScreen) -> @Sendable () -> Void) {
+        state.withLock { state in
+            let work = body(&state.screen)
+            state.pending += 1
+            output.submit { [self] in
+                work()
+                self.state.withLock { $0.pending -= 1 }
+            }
+        }
+    }
+
+    // MARK: JSON
+
+    private static func event(_ name: String, _ item: GetItem) -> JSONObject {
+        var object = JSONObject()
+        object.set("event", name)
+        object.set("id", String(item.key.prefix(16)))
+        object.set("at", UnixTime.milliseconds)
+        object.set("url", item.job.urls.first.map(MaskedURL.text))
+        return object
+    }
+
+    private static func ended(_ item: GetItem, _ result: GetResult) -> JSONObject {
+        var object = event(result.word == "unchanged" ? "completed" : result.word, item)
+        if let file = result.file { object.set("file", (item.root == "/" ? "" : item.root) + "/" + file) }
+        object.set("bytes", result.bytes)
+        if case .completed = result.end {
+            object.set("seconds", result.seconds)
+            object.set("speed", result.speed)
+        }
+        object.set("checksum", result.checksum)
+        if !result.verified.isEmpty { object.set("verified", result.verified) }
+        if case .unchanged = result.end { object.set("unchanged", true) }
+        if case .failed(let failure) = result.end {
+            object.set("error", failure.code.rawValue)
+            object.set("message", failure.message)
+        }
+        return object
+    }
+}

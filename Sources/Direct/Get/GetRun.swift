@@ -1,0 +1,315 @@
+import Glibc
+import HaulActivities
+import HaulBus
+import HaulContract
+import HaulHTTP
+import HaulStorage
+import HaulTerminal
+import Synchronization
+
+/// One download of `haul get`, from its record to its end: as many attempts as it takes.
+final class GetRun: Sendable {
+    private struct State {
+        var view: View
+        var activity: Download?
+        var record: GetRecord?
+        /// Those of the attempt that is at work.
+        var checkpoints = Checkpoints()
+        /// Its server has answered once.
+        var isReached = false
+        /// Bytes of all attempts.
+        var moved: Int64 = 0
+    }
+
+    let item: GetItem
+    private let settings: GetSettings
+    private let journal: Journal
+    private let reporter: GetReporter
+    private let state: Mutex<State>
+    private let begun = ContinuousClock.now
+    /// A person does not wait longer for a server that asks to be left alone (Retry-After).
+    private static let longestWait = Duration.seconds(300)
+
+    init(_ item: GetItem, _ settings: GetSettings, _ journal: Journal, _ reporter: GetReporter) {
+        (self.item, self.settings, self.journal, self.reporter) = (item, settings, journal, reporter)
+        state = Mutex(State(view: View(name: item.label)))
+    }
+
+    var view: View {
+        let (view, activity) = state.withLock { ($0.view, $0.activity) }
+        guard let activity else { return view }
+        var result = view
+        result.progress = activity.progress()
+        result.isHeld = activity.isWaitingForHost
+        return result
+    }
+
+    // MARK: The whole
+
+    /// Runs to its end. Cancelling the task stops it, and leaves what can be continued.
+    func run() async -> GetResult {
+        guard let (lock, before) = await claim() else { return GetResult(end: .stopped) }
+        defer { withExtendedLifetime(lock) {} }
+        let store: any Store
+        do { store = try await settings.stores.store(item.root) } catch { return GetResult(end: .failed(error)) }
+        // A file from one URL says nothing of another URL's file, though both have one name.
+        let isSame = before?.item?.urls == item.urls
+        let own = isSame ? before?.completed : nil
+        // What has a name in a bucket is left to the store.
+        let standing = GetPlace.isBucket(item.root) ? nil : StandingFile(item, in: store, own: own)
+        if item.ifExists == .skip, standing?.isThere == true { return GetResult(end: .skipped, file: item.likelyPath) }
+        if before?.isOpen != true, let file = await standing?.answerUnasked() {
+            return result(of: file, standing, isUnchanged: true)
+        }
+        var record = GetRecord(item, run: Token.make(), completed: own)
+        (record.resume, record.unfinished) = (before?.resume, before?.unfinished)
+        state.withLock { $0.record = record }
+        await save(isDurable: false)
+        let result = await attempts(standing, store, isNew: before == nil)
+        if before?.isOpen == true, let old = before, let file = result.file {
+            // The last run may have left a partial file, and been killed before it could note that.
+            await store.discard(PartialPlace(file: file, key: item.key, generation: old.run))
+        }
+        return result
+    }
+
+    /// Waits for the lock. nil if the task was cancelled meanwhile.
+    private func claim() async -> (lock: Journal.Lock, record: GetRecord?)? {
+        var isSaid = false
+        while !Task.isCancelled {
+            if let claim = await journal.claim(item.key) { return claim }
+            if !isSaid { reporter.note("\(item.label): another haul get is downloading it; waiting for that") }
+            isSaid = true
+            state.withLock { $0.view.phase = .waiting("waiting for another haul get") }
+            try? await Task.sleep(for: .milliseconds(100))
+        }
+        return nil
+    }
+
+    private func attempts(_ standing: StandingFile?, _ store: any Store, isNew: Bool) async -> GetResult {
+        var failed = 0
+        var isNew = isNew
+        while true {
+            let (download, outcome) = await attempt(standing, store, isNew: isNew)
+            isNew = false
+            let failure: Failure
+            switch await step(after: outcome, of: download, standing, store) {
+            case .end(let result): return result
+            case .again: continue
+            case .failed(let error): failure = error
+            }
+            await keep(download)
+            let retries = settings.retries(
+                after: failure, isReached: state.withLock { $0.isReached }, of: item.job)
+            let verdict = RetryPolicy.judge(failure, of: download, failed: failed, retries: retries)
+            let wait: Duration
+            switch verdict {
+            case .end where failure.code == .fileExists && item.ifExists == .skip:
+                // Nobody wants what has come.
+                await download.discard()
+                await journal.remove(item.key)
+                return GetResult(end: .skipped, file: item.likelyPath)
+            case .end: return await fail(failure)
+            case .carryOn(let delay): (wait, failed) = (delay, 0)
+            case .retry(let delay): (wait, failed) = (delay, failed + 1)
+            }
+            guard wait <= Self.longestWait else {
+                let time = Units.duration(wait.secondsValue)
+                return await fail(
+                    Failure(failure.code, "\(failure.message); it is to be asked again in \(time), by the same command")
+                )
+            }
+            reporter.retrying(self, failure, after: wait, attempt: failed, of: retries)
+            state.withLock { $0.view.phase = .retrying(at: .now + wait, why: failure.code.rawValue) }
+            try? await Task.sleep(for: wait)
+            if Task.isCancelled { return GetResult(end: .stopped) }
+        }
+    }
+
+    /// What comes after an attempt. `.failed` is yet to be weighed.
+    private enum Step {
+        case end(GetResult)
+        case again
+        case failed(Failure)
+    }
+
+    private func step(
+        after outcome: ActivityOutcome, of download: Download, _ standing: StandingFile?, _ store: any Store
+    ) async -> Step {
+        switch outcome {
+        case .completed(let file, _, let isUnchanged):
+            return .end(await complete(download, file, standing, isUnchanged: isUnchanged))
+        // No download ends as answered.
+        case .stopped, .answered:
+            await keep(download)
+            return .end(GetResult(end: .stopped))
+        case .fenced:
+            return .failed(Failure(.io, "another program has taken or removed the partial file", isFinal: true))
+        case .parked(let why):
+            let reason =
+                await store.trouble()?.replacing("the root ", with: "it ")
+                ?? (why == "disk" ? "the disk has no room for this file" : why)
+            return .failed(
+                Failure(
+                    .io, "\(item.root): \(reason); when that is mended, the same command continues", isFinal: true))
+        case .failed(let error):
+            guard let left = standing?.takeUnfinished() else { return .failed(error) }
+            switch await goOn(from: left, in: store) {
+            case nil: return .again
+            case .cancelled: return .end(GetResult(end: .stopped))
+            case .noSpace:
+                return .failed(Failure(.io, "the disk has no room for a copy of \(left.file.file)", isFinal: true))
+            case .failed(let trouble): return .failed(trouble)
+            }
+        }
+    }
+
+    /// Copies what another program left, for the next attempt. nil if that is done.
+    private func goOn(from left: UnfinishedFile, in store: any Store) async -> TransferError? {
+        let run = Token.make()
+        let record = state.withLock { state in
+            state.view.phase = .waiting("copying what is there")
+            // The record names the copy from here on, so that a run after a kill removes it.
+            state.record?.run = run
+            return state.record!
+        }
+        await journal.write(record, isDurable: false)
+        let request = FileRequest(
+            key: item.key, run: run, isNew: false, path: item.job.path, ifExists: item.job.ifExists,
+            completed: left.file, lease: lease)
+        let partial = store.begin(request, generation: run, suggested: left.file.file.pathParts.last ?? "")
+        do throws(TransferError) {
+            let resume = try await left.copy(to: partial, from: item.root, in: store)
+            state.withLock { state in
+                state.record?.resume = resume
+                state.record?.unfinished = left.file
+            }
+        } catch { return error }
+        await save(isDurable: settings.isDurable)
+        return nil
+    }
+
+    /// The lock is held for as long as this process lives.
+    private var lease: RunLease { RunLease(isHeld: { true }, confirm: { true }) }
+
+    // MARK: One attempt
+
+    private func attempt(
+        _ standing: StandingFile?, _ store: any Store, isNew: Bool
+    ) async -> (Download, ActivityOutcome) {
+        let record = state.withLock { state in
+            if !isNew { state.record?.run = Token.make() }
+            return state.record!
+        }
+        var assignment = Assignment(
+            job: item.job, token: record.run, key: item.key, clock: SharedClock(told: UnixTime.milliseconds),
+            lease: lease, report: { [weak self] event in self?.hear(event) })
+        (assignment.resume, assignment.isNew) = (record.resume, isNew)
+        assignment.completed = record.unfinished ?? record.completed
+        assignment.existing = standing
+        assignment.cookies = settings.cookies(for: item)
+        if reporter.isVerbose { assignment.trace = { [reporter, item] in reporter.decision(item, $0) } }
+        let download = Download(assignment, context: settings.context(store))
+        state.withLock { state in
+            (state.activity, state.checkpoints) = (download, Checkpoints())
+            state.view.phase = .running
+        }
+        let task = Task(executorPreference: download.executor) { await download.run() }
+        let outcome = await withTaskCancellationHandler {
+            await task.value
+        } onCancel: {
+            task.cancel()
+        }
+        let checkpoints = state.withLock { state in
+            state.view.progress = download.progress()
+            state.moved += download.moved
+            state.activity = nil
+            return state.checkpoints
+        }
+        await checkpoints.end()
+        return (download, outcome)
+    }
+
+    private func hear(_ event: ActivityEvent) {
+        state.withLock { state in
+            state.isReached = true
+            if let file = state.activity?.partialPlace?.file { state.view.name = file }
+        }
+        reporter.tell(self, event)
+    }
+
+    /// Begins a checkpoint if one is due.
+    func checkpointIfDue(interval: Duration?) -> CheckpointPace.Due? {
+        let (activity, checkpoints, known) = state.withLock { state in
+            (state.activity, state.checkpoints, state.record?.resume?.generation)
+        }
+        guard let activity else { return nil }
+        return checkpoints.beginIfDue(of: activity, interval: interval, known: known) { place in
+            state.withLock { state in
+                state.record?.resume = place
+                state.view.name = place.file
+            }
+            return true
+        } done: { point, _, _ in
+            if let point { self.state.withLock { $0.record?.resume = point } }
+            await self.save(isDurable: self.settings.isDurable)
+        }
+    }
+
+    // MARK: Its end
+
+    private func save(isDurable: Bool) async {
+        guard let record = state.withLock({ $0.record }) else { return }
+        await journal.write(record, isDurable: isDurable)
+    }
+
+    /// Notes where another run may go on, and removes what none can.
+    private func keep(_ download: Download) async {
+        if await download.discardUseless() {
+            state.withLock { $0.record?.resume = nil }
+        } else if let point = await download.finalCheckpoint() {
+            state.withLock { $0.record?.resume = point }
+        }
+        await save(isDurable: settings.isDurable)
+    }
+
+    private func complete(
+        _ download: Download, _ file: CompletedFile, _ standing: StandingFile?, isUnchanged: Bool
+    ) async -> GetResult {
+        let unfinished = state.withLock { state in
+            state.record?.isOpen = false
+            state.record?.resume = nil
+            state.view.name = file.file
+            defer { state.record?.unfinished = nil }
+            // A file that was merely found is not proven to be of the server's validators.
+            if standing?.proof == nil { state.record?.completed = file }
+            return state.record?.unfinished
+        }
+        // aria2's notes are about bytes that are not there any more.
+        if let unfinished, !isUnchanged { unlink("\(item.root)/\(unfinished.file)\(Aria2Control.suffix)") }
+        if standing?.proof == nil { await save(isDurable: false) } else { await journal.remove(item.key) }
+        await download.discard()
+        return result(of: file, standing, isUnchanged: isUnchanged)
+    }
+
+    private func fail(_ failure: Failure) async -> GetResult {
+        let isContinuable = state.withLock { state in
+            if state.record?.resume?.offsets.isEmpty != false { state.record?.isOpen = false }
+            return state.record.map { $0.isOpen || $0.completed != nil } ?? false
+        }
+        if isContinuable { await save(isDurable: false) } else { await journal.remove(item.key) }
+        return GetResult(end: .failed(item.explained(failure, of: view.name)))
+    }
+
+    private func result(
+        of file: CompletedFile, _ standing: StandingFile?, isUnchanged: Bool
+    ) -> GetResult {
+        var result = GetResult(end: isUnchanged ? .unchanged : .completed, file: file.file)
+        (result.bytes, result.checksum) = (file.bytes, file.checksum)
+        result.seconds = (ContinuousClock.now - begun).secondsValue
+        result.moved = state.withLock { $0.moved }
+        result.verified = Verification.words(file, item.job, standing?.proof, isUnchanged: isUnchanged)
+        state.withLock { $0.view.name = file.file }
+        return result
+    }
+}

@@ -1,0 +1,78 @@
+import HaulActivities
+import HaulContract
+import HaulExecutors
+import HaulFileStore
+import HaulHTTP
+import HaulStorage
+import HaulTerminal
+import HaulWorker
+
+/// What all downloads of one `haul get` share.
+struct GetSettings: Sendable {
+    let stores: GetStores
+    private let engine: TransferEngine
+    private let hosts: HostLimits
+    private let limit: TokenBucket?
+    private let transfer: GetTransferOptions
+    private let cookies: GetCookies
+
+    /// Seconds for a name, a connection and its TLS together: a person waits.
+    static let connectTimeout = 10.0
+    /// Seconds without a byte.
+    static let stallTimeout = 30.0
+    /// Many small files wait for round trips, not for the network: this many hide them.
+    static let connectionsPerHost = 50
+
+    init(_ request: GetRequestOptions, _ transfer: GetTransferOptions, _ bucket: BucketOptions? = nil) throws {
+        self.transfer = transfer
+        do throws(Failure) {
+            if let file = request.certificates { try CertificateStore.check(file) }
+            try request.client.certificate?.check()
+            var configuration = TransferEngine.Configuration()
+            configuration.policy = .unrestricted
+            configuration.userAgent = request.userAgent ?? "Haul/\(Version.text)"
+            configuration.certificateAuthorities = request.certificates
+            configuration.clientCertificate = request.client.certificate
+            if let proxy = request.proxy ?? Environment.text("HAUL_PROXY") {
+                configuration.proxy = proxy
+            } else if !request.noProxy {
+                configuration.proxyEnvironment = ProxyEnvironment(Environment.text)
+            }
+            for proxy in [configuration.proxy].compactMap(\.self) + (configuration.proxyEnvironment?.named ?? []) {
+                try TransferEngine.check(proxy: proxy)
+            }
+            engine = TransferEngine(configuration: configuration)
+        } catch { throw ExitStatus.because(.usage, error.message) }
+        cookies = try GetCookies(request.cookie)
+        limit = transfer.limitRate.map { TokenBucket(bytesPerSecond: $0.bytes) }
+        hosts = HostLimits(most: Self.connectionsPerHost)
+        stores = GetStores(transfer, bucket, certificates: request.certificates)
+    }
+
+    /// The thread of all downloads.
+    var executor: any TaskExecutor { engine.executor }
+
+    /// Whether what is told of a file outlives a loss of power.
+    var isDurable: Bool { transfer.durability == .disk }
+
+    func context(_ store: any Store) -> DownloadContext {
+        var context = DownloadContext(
+            store: store, engine: engine, hosts: hosts, connections: transfer.connections,
+            connectTimeout: .seconds(transfer.connectTimeout ?? Self.connectTimeout),
+            stallTimeout: .seconds(transfer.timeout ?? Self.stallTimeout))
+        context.limit = limit
+        return context
+    }
+
+    func cookies(for item: GetItem) -> CookieJar { cookies(for: item.job.urls) }
+
+    func cookies(for urls: [String]) -> CookieJar { cookies.jar(for: urls) }
+
+    /// Attempts that may follow a failure. A server that never answered is most likely a slip of the keyboard: a person hears
+    /// that at once, unless they asked for retries.
+    func retries(after failure: Failure, isReached: Bool, of job: Job) -> Int {
+        if let retries = job.retries ?? transfer.retries { return retries }
+        let isUnreachable = [.dns, .connect, .tls, .proxy].contains(failure.code)
+        return isUnreachable && !isReached ? 0 : RetryPolicy.retries
+    }
+}

@@ -1,0 +1,116 @@
+import HaulContract
+import HaulTerminal
+
+/// A list of downloads. Each line is a URL, or several with tabs between them: mirrors of one file. Indented lines behind it are its
+/// options, as aria2 has them. Or each line is a job, as docs/bus.md has it.
+enum InputFile {
+    /// Throws `.usage` with a sentence that names the line.
+    static func entries(of path: String, _ lists: GetLists) throws -> [GetPlan.Entry] {
+        var entries: [GetPlan.Entry] = []
+        for (index, line) in try lists.lines(of: path).enumerated() {
+            let origin = "\(TextFile.name(path)), line \(index + 1)"
+            let text = line.trimmingSpace
+            if text.isEmpty || text.hasPrefix("#") { continue }
+            if line.first == " " || line.first == "\t" {
+                guard !entries.isEmpty else {
+                    throw ExitStatus.because(.usage, "\(origin): an option, and no URL before it")
+                }
+                try set(text, of: &entries[entries.count - 1], origin)
+            } else if text.hasPrefix("{") {
+                entries.append(try job(text, origin))
+            } else {
+                var entry = GetPlan.Entry(origin: origin)
+                entry.urls = text.split(separator: "\t").map { $0.trimmingSpace }
+                entries.append(entry)
+            }
+        }
+        return entries
+    }
+
+    private static func job(_ text: String, _ origin: String) throws -> GetPlan.Entry {
+        let members: [JSON.Member]
+        do { members = try JSON(text).members ?? [] } catch { throw ExitStatus.because(.usage, "\(origin): \(error)") }
+        var entry = GetPlan.Entry(origin: origin)
+        for member in members {
+            switch member.name {
+            case "path": entry.path = member.value.string
+            case "if_exists": entry.ifExists = try policy(member.value.string ?? member.raw, origin)
+            default: entry.members.append((member.name, member.raw))
+            }
+        }
+        // A job with a body must have an id. Here nobody uses it.
+        if !members.contains(where: { $0.name == "id" }) { entry.members.append(("id", "\"get\"")) }
+        return entry
+    }
+
+    /// An option of aria2's input files, as far as there is something here that it can mean.
+    private static func set(_ text: String, of entry: inout GetPlan.Entry, _ origin: String) throws {
+        let parts = text.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
+        let (name, value) = (parts[0].trimmingSpace, parts.count > 1 ? parts[1].trimmingSpace : "")
+        func number() throws -> String {
+            guard let count = Units.count(value) else {
+                throw ExitStatus.because(.usage, "\(origin): \(name) wants a number, not \"\(value)\"")
+            }
+            return String(count)
+        }
+        switch name {
+        case "out": entry.path = value
+        case "dir": entry.directory = value
+        case "checksum": entry.members.append(("checksum", JSON.quoted(checksum(value))))
+        case "header", "referer", "user-agent":
+            let header = name == "header" ? value : "\(name == "referer" ? "Referer" : "User-Agent"): \(value)"
+            try add(header, to: &entry, origin)
+        case "max-download-limit": entry.members.append(("limit_rate", try number()))
+        case "split", "max-connection-per-server": entry.members.append(("connections", try number()))
+        case "max-tries": entry.members.append(("retries", String(max(0, (Int(value) ?? 1) - 1))))
+        case "connect-timeout": entry.members.append(("connect_timeout", try number()))
+        case "timeout": entry.members.append(("stall_timeout", try number()))
+        case "conditional-get": entry.isOnlyNewer = value == "true"
+        case "allow-overwrite": if value == "true" { entry.ifExists = .overwrite }
+        case "auto-file-renaming": if value == "true" { entry.ifExists = .rename }
+        case "if-exists": entry.ifExists = try policy(value, origin)
+        // These hold in any case, or only name the download.
+        case "continue", "gid", "always-resume", "file-allocation", "min-split-size": break
+        default:
+            throw ExitStatus.because(
+                .usage, "\(origin): the option \(name) is not known here (docs/get.md lists those that are)")
+        }
+    }
+
+    private static func policy(_ text: String, _ origin: String) throws -> ExistingPolicy {
+        guard let policy = ExistingPolicy(rawValue: text) else {
+            throw ExitStatus.because(
+                .usage, "\(origin): if_exists must be reuse, overwrite, rename, fail or skip, not \(text)")
+        }
+        return policy
+    }
+
+    /// aria2 writes `sha-256=…`.
+    private static func checksum(_ text: String) -> String {
+        text.lowercased().replacing("sha-", with: "sha").replacing("=", with: ":")
+    }
+
+    private static func add(_ header: String, to entry: inout GetPlan.Entry, _ origin: String) throws {
+        guard let colon = header.utf8.firstIndex(of: UInt8(ascii: ":")) else {
+            throw ExitStatus.because(.usage, "\(origin): header wants \"Name: value\"")
+        }
+        let pair = (
+            String(header[..<colon]), JSON.quoted(header[header.utf8.index(after: colon)...].trimmingSpace)
+        )
+        let index = entry.members.firstIndex { $0.0 == "headers" }
+        var members = index.flatMap { try? JSON(entry.members[$0].1) }?.members?.map { ($0.name, $0.raw) } ?? []
+        members.append(pair)
+        if let index { entry.members.remove(at: index) }
+        entry.members.append(("headers", JSON.object(members)))
+    }
+}
+
+extension StringProtocol {
+    /// Without blanks around it.
+    fileprivate var trimmingSpace: String {
+        var text = self[...]
+        while let first = text.first, first.isWhitespace { text.removeFirst() }
+        while let last = text.last, last.isWhitespace { text.removeLast() }
+        return String(text)
+    }
+}

@@ -1,0 +1,199 @@
+import Glibc
+import HaulContract
+import HaulTerminal
+
+/// The file of all records: a line for each, of which the last whole one of a key counts. All methods block.
+///
+/// Any number of processes append to it, each with one write for any number of lines, and read what the others have appended
+/// since they last looked. Lines that count no more are left out when a process opens a large file that nobody else has open.
+struct JournalFile: ~Copyable {
+    /// Where the line of a key is that counts.
+    private struct Line {
+        let bytes: Range<Int>
+        let isOpen: Bool
+    }
+
+    private let directory: String
+    /// Bytes up to which the file is not written anew, and after which it is looked whether it should be.
+    private let room: Int
+    private var descriptor: Int32 = -1
+    /// Holds off whoever would write the file anew (flock(2)).
+    private var use: Int32 = -1
+    private var isOpened = false
+    private var lines: [String: Line] = [:]
+    /// How far the file has been read: the end of a line.
+    private var end = 0
+    /// Bytes that were appended since the file was opened.
+    private var appended = 0
+
+    init(in directory: String, room: Int) { (self.directory, self.room) = (directory, room) }
+
+    deinit {
+        if descriptor >= 0 { close(descriptor) }
+        guard use >= 0 else { return }
+        // A child between its fork and its exec shares the lock, which to close would leave to it.
+        flock(use, LOCK_UN)
+        close(use)
+    }
+
+    private static let name = "journal"
+    /// The lock of those who use the file. Records themselves are locked by bytes of another file.
+    private static let nameOfUse = "journal.lock"
+    /// How long what is finished is remembered, in milliseconds.
+    private static let longestAge: Int64 = 30 * 86_400_000
+
+    // MARK: Its lines
+
+    /// A line that says that there is no record any more.
+    static func removal(of key: String) -> String { GetRecord.start(of: key) + #","gone":true}"# }
+
+    /// The key that a line is about; nil if the line is not whole: it ends as only whole lines do.
+    private static func key(of line: UnsafeRawBufferPointer) -> String? {
+        let start = GetRecord.start.utf8
+        let rest = line.dropFirst(start.count)
+        guard line.starts(with: start), line.last == UInt8(ascii: "}"),
+            let quote = rest.firstIndex(of: UInt8(ascii: "\""))
+        else { return nil }
+        return String(decoding: rest[..<quote], as: UTF8.self)
+    }
+
+    private static func ends(_ line: UnsafeRawBufferPointer, with text: StaticString) -> Bool {
+        line.count >= text.utf8CodeUnitCount
+            && memcmp(line.baseAddress! + line.count - text.utf8CodeUnitCount, text.utf8Start, text.utf8CodeUnitCount)
+                == 0
+    }
+
+    private mutating func note(_ line: UnsafeRawBufferPointer, at start: Int) {
+        guard let key = Self.key(of: line) else { return }
+        if Self.ends(line, with: #","gone":true}"#) {
+            lines[key] = nil
+        } else if case let isOpen = Self.ends(line, with: #","open":true}"#),
+            isOpen || Self.ends(line, with: #","open":false}"#)
+        {
+            lines[key] = Line(bytes: start..<start + line.count, isOpen: isOpen)
+        }
+    }
+
+    /// Reads what has been appended, by whomever.
+    private mutating func catchUp() {
+        if !isOpened { openFile() }
+        guard descriptor >= 0 else { return }
+        var room = 64 << 10
+        while true {
+            var piece = [UInt8](repeating: 0, count: room)
+            let count = pread(descriptor, &piece, room, off_t(end))
+            guard count > 0 else { return }
+            let read = piece.withUnsafeBytes { bytes in
+                var start = 0
+                while start < count, let newline = memchr(bytes.baseAddress! + start, 10, count - start) {
+                    let stop = bytes.baseAddress!.distance(to: UnsafeRawPointer(newline))
+                    note(UnsafeRawBufferPointer(rebasing: bytes[start..<stop]), at: end + start)
+                    start = stop + 1
+                }
+                return start
+            }
+            end += read
+            // A line may be longer than the room for it.
+            if read == 0, count < room { return }
+            room = read == 0 ? room * 4 : 1 << 20
+        }
+    }
+
+    private func text(_ line: Line) -> [UInt8] {
+        var bytes = [UInt8](repeating: 0, count: line.bytes.count)
+        let count = pread(descriptor, &bytes, bytes.count, off_t(line.bytes.lowerBound))
+        return count == bytes.count ? bytes : []
+    }
+
+    mutating func record(_ key: String) -> GetRecord? {
+        catchUp()
+        return lines[key].flatMap { GetRecord(text($0)) }
+    }
+
+    mutating func openRecords() -> [GetRecord] {
+        catchUp()
+        return lines.values.filter(\.isOpen).compactMap { GetRecord(text($0)) }
+    }
+
+    /// Appends whole lines, each with its newline.
+    mutating func append(_ text: [UInt8], isDurable: Bool) {
+        if !isOpened || appended > room { openFile() }
+        // A line that was cut off ends here at the latest.
+        if Self.write([UInt8(ascii: "\n")] + text, to: descriptor), isDurable { fdatasync(descriptor) }
+        appended += text.count
+    }
+
+    private static func write(_ bytes: [UInt8], to descriptor: Int32) -> Bool {
+        Glibc.write(descriptor, bytes, bytes.count) == bytes.count
+    }
+
+    // MARK: The file
+
+    private mutating func openFile() {
+        isOpened = true
+        if use < 0 { use = open("\(directory)/\(Self.nameOfUse)", O_RDWR | O_CREAT | O_CLOEXEC, 0o600) }
+        // Fails while others use the file. It lets go of a lock that is held.
+        if flock(use, LOCK_EX | LOCK_NB) == 0 {
+            reopen()
+            takeOver()
+            compact()
+        }
+        flock(use, LOCK_SH)
+        // Another process may have written it anew before.
+        reopen()
+    }
+
+    private mutating func reopen() {
+        if descriptor >= 0 { close(descriptor) }
+        descriptor = open("\(directory)/\(Self.name)", O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0o600)
+        (lines, end, appended) = ([:], 0, 0)
+    }
+
+    /// Earlier versions had a file for each record.
+    private mutating func takeOver() {
+        let old = Self.names(in: directory).filter { $0.hasSuffix(".json") || $0.hasSuffix(".json.new") }
+        guard !old.isEmpty else { return }
+        var text: [UInt8] = []
+        for name in old where name.hasSuffix(".json") {
+            guard let bytes = try? TextFile.bytes(of: "\(directory)/\(name)") else { continue }
+            let lines = bytes.split(separator: UInt8(ascii: "\n"))
+            guard let record = lines.reversed().lazy.compactMap({ GetRecord(Array($0)) }).first else { continue }
+            text += (record.text + "\n").utf8
+        }
+        guard Self.write([UInt8(ascii: "\n")] + text, to: descriptor), fdatasync(descriptor) == 0 else { return }
+        for name in old { unlink("\(directory)/\(name)") }
+    }
+
+    /// Writes the file anew without the lines that count no more, if they are many, and without what is long finished.
+    private mutating func compact() {
+        catchUp()
+        let counting = lines.values.reduce(0) { $0 + $1.bytes.count }
+        guard end > room, end - counting > counting / 2 else { return }
+        let oldest = UnixTime.milliseconds - Self.longestAge
+        var kept: [UInt8] = []
+        for line in lines.values.sorted(by: { $0.bytes.lowerBound < $1.bytes.lowerBound }) {
+            let bytes = text(line)
+            guard line.isOpen || GetRecord(bytes)?.completed.map({ $0.validated >= oldest }) == true else { continue }
+            kept += bytes + [UInt8(ascii: "\n")]
+        }
+        let fresh = "\(directory)/\(Self.name).new"
+        let file = open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
+        guard file >= 0 else { return }
+        let isWhole = Self.write(kept, to: file) && fdatasync(file) == 0
+        close(file)
+        if isWhole { rename(fresh, "\(directory)/\(Self.name)") } else { unlink(fresh) }
+    }
+
+    static func names(in directory: String) -> [String] {
+        guard let stream = opendir(directory) else { return [] }
+        defer { closedir(stream) }
+        var names: [String] = []
+        while let entry = readdir(stream) {
+            let name = withUnsafePointer(to: &entry.pointee.d_name) {
+                $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
+            }
+            if name != ".", name != ".." { names.append(name) }
+        }
+        return names
+    }
+}

@@ -1,0 +1,124 @@
+import CHaulExpat
+import HaulContract
+import HaulTerminal
+
+/// Metalink 4 (RFC 5854): files, each with its mirrors, its size and its checksums.
+enum Metalink {
+    /// Throws `.usage` with a sentence for what is no Metalink, or has a file that cannot be fetched.
+    static func entries(of path: String, _ lists: GetLists) throws -> [GetPlan.Entry] {
+        let origin = TextFile.name(path)
+        let files: [File]
+        let bytes = try lists.bytes(of: path)
+        do throws(Malformed) { files = try read(bytes) } catch {
+            throw ExitStatus.because(.usage, "\(origin): \(error.why)")
+        }
+        guard !files.isEmpty else {
+            throw ExitStatus.because(.usage, "\(origin) names no file: it is no Metalink 4 file (RFC 5854)")
+        }
+        return try files.map { file in
+            let place = "\(origin), \(file.name)"
+            // Others are torrents, or schemes that nobody here speaks.
+            let urls = file.urls.filter { $0.url.lowercased().hasPrefix("http") }.sorted { $0.priority < $1.priority }
+            guard !urls.isEmpty else { throw ExitStatus.because(.usage, "\(place): no http or https URL") }
+            var entry = GetPlan.Entry(origin: place)
+            entry.urls = urls.prefix(16).map(\.url)
+            entry.path = file.name
+            if let size = file.size { entry.members.append(("size", String(size))) }
+            if let checksum = file.checksum { entry.members.append(("checksum", JSON.quoted(checksum.description))) }
+            return entry
+        }
+    }
+
+    struct File {
+        var name = ""
+        var size: Int64?
+        var checksums: [Job.Checksum] = []
+        var urls: [(url: String, priority: Int)] = []
+
+        /// The strongest that is known here.
+        var checksum: Job.Checksum? {
+            [.sha256, .sha512, .sha1, .md5].lazy.compactMap { algorithm in
+                checksums.first { $0.algorithm == algorithm }
+            }.first
+        }
+    }
+
+    struct Malformed: Error { let why: String }
+
+    static func read(_ bytes: [UInt8]) throws(Malformed) -> [File] {
+        guard let parser = XML_ParserCreateNS(nil, CChar(UInt8(ascii: "|"))) else {
+            throw Malformed(why: "out of memory")
+        }
+        defer { XML_ParserFree(parser) }
+        let reader = Reader()
+        XML_SetUserData(parser, Unmanaged.passUnretained(reader).toOpaque())
+        XML_SetElementHandler(
+            parser,
+            { data, name, attributes in Metalink.reader(data).begin(Metalink.text(name), attributes) },
+            { data, name in Metalink.reader(data).end(Metalink.text(name)) })
+        XML_SetCharacterDataHandler(parser) { data, text, count in
+            Metalink.reader(data).append(UnsafeRawBufferPointer(start: text, count: Int(count)))
+        }
+        let status = withExtendedLifetime(reader) {
+            bytes.withUnsafeBytes { XML_Parse(parser, $0.bindMemory(to: CChar.self).baseAddress, Int32($0.count), 1) }
+        }
+        guard status == XML_STATUS_OK else {
+            let line = XML_GetCurrentLineNumber(parser)
+            let words = XML_ErrorString(XML_GetErrorCode(parser)).map { String(cString: $0) } ?? "no XML"
+            throw Malformed(why: "line \(line): \(words)")
+        }
+        return reader.files
+    }
+
+    private static func reader(_ data: UnsafeMutableRawPointer?) -> Reader {
+        Unmanaged<Reader>.fromOpaque(data!).takeUnretainedValue()
+    }
+
+    private static func text(_ name: UnsafePointer<CChar>?) -> String { name.map { String(cString: $0) } ?? "" }
+
+    /// What has been read so far.
+    private final class Reader {
+        private(set) var files: [File] = []
+        private var file: File?
+        private var attributes: [String: String] = [:]
+        private var text: [UInt8] = []
+        private var path: [String] = []
+
+        private static let space = "urn:ietf:params:xml:ns:metalink|"
+
+        func begin(_ name: String, _ pairs: UnsafeMutablePointer<UnsafePointer<CChar>?>?) {
+            path.append(name.hasPrefix(Self.space) ? String(name.dropFirst(Self.space.count)) : "?" + name)
+            (attributes, text) = ([:], [])
+            var next = pairs
+            while let pair = next, let key = pair[0] {
+                attributes[Metalink.text(key)] = Metalink.text(pair[1])
+                next = pair + 2
+            }
+            if path == ["metalink", "file"] { file = File(name: attributes["name"] ?? "") }
+        }
+
+        func append(_ bytes: UnsafeRawBufferPointer) { text += bytes }
+
+        func end(_ name: String) {
+            defer {
+                path.removeLast()
+                text = []
+            }
+            guard path.starts(with: ["metalink", "file"]) else { return }
+            let value = String(decoding: text, as: UTF8.self).filter { !$0.isWhitespace }
+            switch path.dropFirst(2) {
+            case []:
+                if let file { files.append(file) }
+                file = nil
+            case ["size"]: file?.size = Int64(value)
+            case ["hash"]:
+                let algorithm = (attributes["type"] ?? "").lowercased().replacing("-", with: "")
+                if let checksum = Job.Checksum("\(algorithm):\(value)") { file?.checksums.append(checksum) }
+            case ["url"]:
+                // Without one a mirror is the last choice (RFC 5854 section 4.2.16.1).
+                file?.urls.append((value, attributes["priority"].flatMap(Int.init) ?? 999_999))
+            default: break
+            }
+        }
+    }
+}

@@ -1,0 +1,120 @@
+import Glibc
+import HaulActivities
+import HaulBus
+import HaulContract
+import HaulStorage
+import HaulTerminal
+import HaulWorker
+
+// `-o -`: one file, to standard output.
+extension Get {
+    /// With a checksum all of the file is fetched and verified before its first byte is written. Without one bytes go out as
+    /// they come, and what can be said of them is said.
+    func writeToStandardOutput(_ settings: GetSettings) async throws {
+        let plan = try await GetPlan(source, request, settings, isVerbose: verbose)
+        guard let item = plan.items.first, plan.items.count == 1 else {
+            throw ExitStatus.because(.usage, "-o - writes one file to standard output: give one URL")
+        }
+        let reporter = makeReporter()
+        if item.job.checksum != nil { return try await spool(item, settings, reporter) }
+        reporter.note(
+            "bytes go to standard output as they come: their number is verified at the end; with --checksum all is verified "
+                + "before the first byte")
+        let work = Task { await stream(item, settings, reporter) }
+        let signals = Signals.cancelling(work)
+        defer { signals.cancel() }
+        let result = await work.value
+        reporter.draw([])
+        await reporter.flush()
+        if work.isCancelled { throw ExitStatus.interrupted }
+        guard case .failed(let failure) = result.end else {
+            if case .completed = result.end {
+                reporter.note("\(Units.bytes(result.bytes ?? 0)) written; verified: \(result.verified)")
+                await reporter.flush()
+            }
+            return
+        }
+        throw ExitStatus.because(.jobFailed, "\(failure)")
+    }
+
+    /// As many attempts as it takes, over one connection: bytes go out in their order.
+    private func stream(_ item: GetItem, _ settings: GetSettings, _ reporter: GetReporter) async -> GetResult {
+        var job = item.job
+        (job.connections, job.path) = (1, nil)
+        let context = settings.context(OutputStore(OutputPipe(STDOUT_FILENO)))
+        var (failed, isReached) = (0, false)
+        var resume: ResumePoint?
+        while true {
+            var assignment = Assignment(
+                job: job, token: Token.make(), key: item.key, clock: SharedClock(told: UnixTime.milliseconds),
+                lease: RunLease(isHeld: { true }, confirm: { true }), report: { _ in })
+            (assignment.resume, assignment.isNew) = (resume, true)
+            assignment.cookies = settings.cookies(for: item)
+            if reporter.isVerbose { assignment.trace = { reporter.decision(item, $0) } }
+            let download = Download(assignment, context: context)
+            let task = Task(executorPreference: download.executor) { await download.run() }
+            let bars = Task { await Self.show(download, item, reporter) }
+            let outcome = await withTaskCancellationHandler {
+                await task.value
+            } onCancel: {
+                task.cancel()
+            }
+            bars.cancel()
+            await bars.value
+            isReached = isReached || download.moved > 0
+            switch outcome {
+            case .completed(let file, _, _):
+                var result = GetResult(end: .completed)
+                (result.bytes, result.checksum) = (file.bytes, file.checksum)
+                result.verified = Verification.words(file, job, nil, isUnchanged: false)
+                return result
+            case .failed(let failure):
+                resume = await download.finalCheckpoint() ?? resume
+                let retries = settings.retries(after: failure, isReached: isReached, of: job)
+                let wait: Duration
+                switch RetryPolicy.judge(failure, of: download, failed: failed, retries: retries) {
+                case .end: return GetResult(end: .failed(failure))
+                case .carryOn(let delay): (wait, failed) = (delay, 0)
+                case .retry(let delay): (wait, failed) = (delay, failed + 1)
+                }
+                reporter.note("\(failure.message); again in \(Units.duration(wait.secondsValue))")
+                try? await Task.sleep(for: wait)
+                if Task.isCancelled { return GetResult(end: .stopped) }
+            // No download ends as answered.
+            case .parked, .stopped, .fenced, .answered: return GetResult(end: .stopped)
+            }
+        }
+    }
+
+    private static func show(_ download: Download, _ item: GetItem, _ reporter: GetReporter) async {
+        while !Task.isCancelled {
+            try? await Task.sleep(for: .milliseconds(200))
+            var view = GetRun.View(name: item.label)
+            (view.phase, view.progress) = (.running, download.progress())
+            let size = reporter.size
+            reporter.draw(GetBars.lines([view], GetBars.Totals(all: 1), width: size.width, height: size.height))
+        }
+    }
+
+    /// Fetches the file into a directory of its own, and writes it out once it is verified.
+    private func spool(_ item: GetItem, _ settings: GetSettings, _ reporter: GetReporter) async throws {
+        let scratch = try ScratchDirectory(names: ["file"])
+        defer { scratch.remove() }
+        var job = item.job
+        job.path = "file"
+        let spooled = GetItem(job: job, root: scratch.path, members: item.members)
+        let runner = GetRunner([spooled], settings, scratch.journal, reporter, parallel: 1)
+        let work = Task { await runner.run() }
+        let signals = Signals.cancelling(work)
+        defer { signals.cancel() }
+        let result = await work.value[0].1
+        reporter.draw([])
+        await reporter.flush()
+        if work.isCancelled { throw ExitStatus.interrupted }
+        if case .failed = result.end { throw ExitStatus.jobFailed }
+        reporter.note("verified before the first byte: \(result.verified)")
+        await reporter.flush()
+        let pipe = OutputPipe(STDOUT_FILENO)
+        do { try await pipe.copy(scratch.path + "/file") } catch { throw ExitStatus.because(.jobFailed, "\(error)") }
+    }
+}

@@ -1,0 +1,200 @@
+import Glibc
+import HaulActivities
+import HaulContract
+import HaulExecutors
+import HaulHTTP
+import HaulStorage
+import HaulTerminal
+import Synchronization
+
+/// Looks at a file that is where a download is to go, and that no record of ours tells of: is it what the server has?
+final class StandingFile: ExistingFile {
+    /// What tells that a file is what was wanted.
+    enum Proof: Sendable {
+        case checksum(Job.Checksum, authority: String)
+        /// The server sends nothing newer.
+        case notNewer
+        /// It has the server's size, and is not older: that is likely, and no proof.
+        case size
+    }
+
+    private let item: GetItem
+    private let store: String
+    /// What this download finished before: it may be replaced.
+    private let own: CompletedFile?
+    private let found = Mutex<Proof?>(nil)
+    private struct Unfinished {
+        var file: UnfinishedFile?
+        /// One is all that a run tries.
+        var isTried = false
+    }
+    private let unfinished = Mutex(Unfinished())
+    static let pool = BlockingPool(name: "looking", limit: 4)
+
+    let modifiedSince: String?
+
+    init(_ item: GetItem, in store: any Store, own: CompletedFile?) {
+        (self.item, self.store, self.own) = (item, store.id, own)
+        let path = item.likelyPath.map { item.root + "/" + $0 }
+        let status = path.flatMap(Self.status)
+        // A file that aria2 has not finished was never the server's file, so its date says nothing.
+        let isWhole = status?.isFile == true && path.map { access($0 + Aria2Control.suffix, F_OK) != 0 } ?? true
+        modifiedSince = item.isOnlyNewer && isWhole ? status.map { HTTPDate.text($0.seconds) } : nil
+    }
+
+    /// Whether there is something of the name that the file will most likely have.
+    var isThere: Bool { item.likelyPath.flatMap { Self.status(item.root + "/" + $0) } != nil }
+
+    /// How the file that was found was judged; nil if none was.
+    var proof: Proof? { found.withLock { $0 } }
+
+    /// What another program left, if a checksum can prove that it was right: the run may go on from it. Once only.
+    func takeUnfinished() -> UnfinishedFile? { unfinished.withLock { $0.file.take() } }
+
+    /// What can be said before anything is asked of a server: by the checksum that the file must have.
+    func answerUnasked() async -> CompletedFile? {
+        guard item.ifExists == .reuse || item.ifExists == .skip, let wanted = item.job.checksum,
+            let path = item.likelyPath, let status = Self.status(item.root + "/" + path), status.isFile
+        else { return nil }
+        guard await digest(path, wanted.algorithm) == wanted.digest else { return nil }
+        found.withLock { $0 = .checksum(wanted, authority: "given") }
+        let source = item.job.urls.first.map(MaskedURL.text) ?? ""
+        return record(path, status, Entity(), source, by: nil)
+    }
+
+    func answer(to offer: Offer) async throws(TransferError) -> CompletedFile? {
+        let path = item.hasName ? item.job.path! : (item.job.path ?? "") + offer.name
+        guard let status = Self.status(item.root + "/" + path) else { return nil }
+        guard status.isFile else { throw refusal(path, "is a directory, or no file") }
+        if let own, own.file == path, own.bytes == status.size, own.modified == status.nanoseconds { return nil }
+        switch item.ifExists {
+        case .overwrite, .rename: return nil
+        case .fail, .skip: throw refusal(path, "is there")
+        case .reuse: break
+        }
+        if offer.isUnmodified { return record(path, status, offer.entity, offer.source, by: .notNewer) }
+        let control = await Self.pool.run { [item] in
+            Aria2Control(readable: item.root + "/" + path + Aria2Control.suffix)
+        }
+        let theirs = offer.entity.lastModified.flatMap(HTTPDate.parse)
+        let isNewer = theirs.map { $0 > status.seconds } ?? false
+        if item.isOnlyNewer {
+            if control != nil { return nil }
+            // Not all servers know If-Modified-Since.
+            let isSame = offer.entity.total.map { $0 == status.size } ?? true
+            return theirs != nil && !isNewer && isSame
+                ? record(path, status, offer.entity, offer.source, by: .notNewer) : nil
+        }
+        guard let total = offer.entity.total else {
+            throw refusal(path, "is there (\(status.words)), and the server does not tell the size of its own")
+        }
+        if control != nil || status.size < total { throw unfinished(path, status, control, of: total, offer) }
+        guard total == status.size else {
+            throw refusal(path, "is there (\(status.words)), and the server's has \(Units.bytes(total))")
+        }
+        if let wanted = item.job.checksum ?? offer.entity.digest {
+            guard await digest(path, wanted.algorithm) == wanted.digest else {
+                throw refusal(path, "is there (\(status.words)), and has another \(wanted.algorithm.rawValue)")
+            }
+            let authority = item.job.checksum == nil ? "server's" : "given"
+            return record(path, status, offer.entity, offer.source, by: .checksum(wanted, authority: authority))
+        }
+        guard theirs != nil else {
+            throw refusal(path, "is there, has the server's size, and nothing proves that it is the same")
+        }
+        guard !isNewer else {
+            throw refusal(path, "is there (\(status.words)), and the server's is newer", or: "-N")
+        }
+        let file = item.root + "/" + path
+        guard await !Self.pool.run({ Self.hasHoles(file, size: total) }) else {
+            throw refusal(
+                path, "is there and has the server's size, but also holes: another program may not have finished it")
+        }
+        return record(path, status, offer.entity, offer.source, by: .size)
+    }
+
+    /// The refusal of a file that another program may not have finished. Keeps what the run can go on from, if there is anything.
+    private func unfinished(
+        _ path: String, _ status: Status, _ control: Aria2Control?, of total: Int64, _ offer: Offer
+    ) -> TransferError {
+        let what =
+            control.map { "is there, unfinished by aria2 (\(Units.bytes($0.written.count)))" }
+            ?? "is there (\(status.words))"
+        guard control.map({ $0.total == total }) ?? true else {
+            return refusal(path, "\(what); the server's has \(Units.bytes(total))")
+        }
+        guard item.job.method == "GET", item.job.checksum ?? offer.entity.digest != nil else {
+            return refusal(
+                path, "\(what), and the server's has \(Units.bytes(total))",
+                or: "--checksum, which proves what it has and goes on from there")
+        }
+        var file = record(path, status, offer.entity, offer.source, by: nil)
+        // It must never be taken for a file that was finished.
+        file.source = ""
+        let written = control?.written ?? ByteIntervals([0..<status.size])
+        let isTried = unfinished.withLock { state in
+            defer { state.isTried = true }
+            if !state.isTried, !written.isEmpty {
+                state.file = UnfinishedFile(file: file, written: written, entity: offer.entity, source: offer.source)
+            }
+            return state.isTried
+        }
+        return refusal(path, isTried ? "is there, and is no part of the file that has the checksum" : what)
+    }
+
+    private func refusal(_ path: String, _ what: String, or other: String? = nil) -> TransferError {
+        let choice = "choose --if-exists overwrite, rename or skip" + (other.map { ", or \($0)" } ?? "")
+        return .failed(Failure(.fileExists, "\(path) \(what): \(choice)", isFinal: true))
+    }
+
+    private func digest(_ path: String, _ algorithm: Job.Checksum.Algorithm) async -> String? {
+        let file = item.root + "/" + path
+        return await Self.pool.run { StreamDigest.hexadecimal(of: file, algorithm) }
+    }
+
+    private func record(
+        _ path: String, _ status: Status, _ entity: Entity, _ source: String, by proof: Proof?
+    ) -> CompletedFile {
+        if let proof { found.withLock { $0 = proof } }
+        var checksum: String?
+        if case .checksum(let digest, _) = self.proof { checksum = digest.description }
+        return CompletedFile(
+            file: path, bytes: status.size, store: store, inode: status.inode, modified: status.nanoseconds,
+            entity: entity, source: source, checksum: checksum, validated: 0)
+    }
+
+    // MARK: The file
+
+    private struct Status {
+        let size: Int64
+        let seconds: Int64
+        let nanoseconds: Int64
+        let inode: UInt64
+        let isFile: Bool
+
+        /// For a sentence.
+        var words: String { "\(Units.bytes(size)) of \(HTTPDate.text(seconds).dropFirst(5).dropLast(13))" }
+    }
+
+    /// SEEK_HOLE, which Glibc's module leaves out.
+    private static let seekHole: Int32 = 4
+
+    /// Room without bytes, as programs leave it that reserve a file's room or write from several places. Blocks.
+    private static func hasHoles(_ path: String, size: Int64) -> Bool {
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else { return false }
+        defer { close(descriptor) }
+        let hole = lseek(descriptor, 0, seekHole)
+        return hole >= 0 && hole < size
+    }
+
+    private static func status(_ path: String) -> Status? {
+        var status = stat()
+        guard stat(path, &status) == 0 else { return nil }
+        let seconds = Int64(status.st_mtim.tv_sec)
+        return Status(
+            size: Int64(status.st_size), seconds: seconds,
+            nanoseconds: seconds * 1_000_000_000 + Int64(status.st_mtim.tv_nsec), inode: UInt64(status.st_ino),
+            isFile: status.st_mode & S_IFMT == S_IFREG)
+    }
+}

@@ -1,0 +1,78 @@
+package import ArgumentParser
+import Glibc
+import HaulActivities
+import HaulContract
+import HaulTerminal
+import Synchronization
+
+package struct Put: AsyncParsableCommand {
+    package static let configuration = CommandConfiguration(
+        commandName: "put", abstract: "Upload files here and now, without any Redis.",
+        discussion: """
+            To a URL that ends with / each file's name is added. What cannot be sent twice, a POST or a PATCH, is sent once. \
+            A fleet of workers uploads the files of its store: docs/bus.md, "Uploads".
+
+            Exit status: 0 the server has all files, 1 it has not, 2 usage, 130 interrupted.
+            """)
+
+    @Argument(help: "Files, and the URL as the last.", completion: .file()) var words: [String]
+    @OptionGroup var options: PutOptions
+    @Flag(help: "Print what the server answers.") var body = false
+    @Flag(name: .shortAndLong, help: "Say nothing but what has failed.") var quiet = false
+    @Flag(name: .shortAndLong, help: "Say each decision, like redirects.") var verbose = false
+
+    package init() {}
+
+    package func validate() throws {
+        guard words.count > 1 else { throw ValidationError("haul put wants FILE… and a URL.") }
+    }
+
+    package func run() async throws {
+        let settings = try GetSettings(options.request, options.transfer)
+        let plan = try PutPlan(
+            files: words.dropLast(), url: words.last!, options, try GetCredentials(options.request))
+        let context: DownloadContext
+        do { context = try await settings.context(settings.stores.store(plan.root)) } catch {
+            throw ExitStatus.because(.usage, error.message)
+        }
+        let reporter = GetReporter(
+            form: quiet ? .quiet : Terminal.isInteractive ? .bars : .lines, isVerbose: verbose, isOutputTaken: false,
+            here: "/")
+        let runner = PutRunner(
+            plan.items.map { PutRun($0, settings, context, reporter) }, reporter, parallel: options.parallel)
+        let isQuiet = quiet
+        let work = Task {
+            await runner.run { run, end in
+                switch end {
+                case .answered(let response, let seconds):
+                    if !isQuiet { reporter.line(Self.words(run.item.label, response, seconds).printable) }
+                case .failed(let failure, _):
+                    reporter.complain("haul: \(run.item.label): \(failure.code): \(failure.message)")
+                case .stopped: break
+                }
+            }
+        }
+        let signals = Signals.cancelling(work)
+        defer { signals.cancel() }
+        let ends = await work.value
+        await reporter.flush()
+        if body { ends.forEach(Self.printBody) }
+        if work.isCancelled { throw ExitStatus.interrupted }
+        if ends.contains(where: { if case .answered = $0 { false } else { true } }) { throw ExitStatus.jobFailed }
+    }
+
+    /// `film.bin  1.2 GiB in 12 s (100 MiB/s): 201`
+    private static func words(_ label: String, _ response: StoredResponse, _ seconds: Double) -> String {
+        let bytes = response.uploaded ?? 0
+        let speed = seconds > 0 ? " (\(Units.speed(Int64(Double(bytes) / seconds))))" : ""
+        return "\(label)  \(Units.bytes(bytes)) in \(Units.duration(seconds))\(speed): HTTP \(response.status)"
+    }
+
+    private static func printBody(_ end: PutRun.End) {
+        switch end {
+        case .answered(let response, _), .failed(_, let response?):
+            Terminal.write(String(decoding: response.body, as: UTF8.self))
+        case .failed(_, nil), .stopped: break
+        }
+    }
+}

@@ -1,0 +1,41 @@
+import ArgumentParser
+import HaulContract
+import HaulFileStore
+import HaulTerminal
+
+/// What is sent, and how.
+struct PutOptions: ParsableArguments {
+    @OptionGroup(title: "Servers") var request: GetRequestOptions
+    @Option(
+        name: [.customShort("X", allowingJoined: true), .customLong("request")],
+        help: "PUT, POST or PATCH. [PUT; POST with --form] A POST or PATCH is sent once.")
+    var method: String?
+    @Flag(help: "By tus 1.0: after a failure it goes on where the server is.") var tus = false
+    @Flag(help: "All files in one form, multipart/form-data.") var form = false
+    @Option(help: "A field NAME=VALUE of that form. May be repeated.") var field: [String] = []
+    @Option(help: "sha-256 or sha-512: tell the server the digest of each body (Content-Digest).")
+    var contentDigest: String?
+    @Option(
+        name: [.customShort("j", allowingJoined: true), .customLong("parallel")], help: "Uploads at once, 1 to 100.")
+    var parallel = 4
+    @Option(help: "Bytes per second over all uploads, like 500k or 5M.") var limitRate: ByteCount?
+    @Option(help: "Attempts after the first. [5; none where no server has answered yet]") var retries: Int?
+    @Option(help: "Seconds for a name, a connection and its TLS. [10]") var connectTimeout: Double?
+    @Option(help: "Seconds without a byte after which a connection is given up. [30]") var timeout: Double?
+
+    var isForm: Bool { form || !field.isEmpty }
+
+    func validate() throws {
+        guard (1...100).contains(parallel) else { throw ValidationError("--parallel must be from 1 to 100.") }
+        try transfer.validate()
+    }
+
+    /// What uploads have in common with downloads.
+    var transfer: GetTransferOptions {
+        var transfer = GetTransferOptions()
+        (transfer.parallel, transfer.connections, transfer.limitRate) = (parallel, 1, limitRate)
+        (transfer.retries, transfer.connectTimeout, transfer.timeout) = (retries, connectTimeout, timeout)
+        (transfer.durability, transfer.remoteTime) = (.process, false)
+        return transfer
+    }
+}

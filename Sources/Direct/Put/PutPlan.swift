@@ -1,0 +1,91 @@
+import Glibc
+import HaulContract
+import HaulHTTP
+import HaulStorage
+import HaulTerminal
+
+/// What `haul put` sends: the jobs, and the directory that their files are in.
+struct PutPlan {
+    /// One request, or one upload by tus.
+    struct Item: Sendable {
+        let job: Job
+        /// As the files were named.
+        let label: String
+    }
+
+    /// Without links.
+    let root: String
+    private(set) var items: [Item] = []
+
+    /// Throws `.usage` with a sentence.
+    init(files: [String], url: String, _ options: PutOptions, _ credentials: GetCredentials) throws {
+        let paths = try files.map(Self.absolute)
+        let shared = Self.directory(of: paths)
+        root = shared
+        let relative = paths.map { String($0.dropFirst(shared == "/" ? 1 : shared.utf8.count + 1)) }
+        if options.isForm {
+            let list = relative.map { JSON.object([("file", JSON.quoted($0))]) }
+            let members = [("files", "[\(list.joined(separator: ","))]")]
+            items = [Item(job: try Self.job(url, members, options, credentials), label: files.joined(separator: ", "))]
+            return
+        }
+        guard files.count == 1 || Self.isDirectory(url) || options.tus else {
+            throw ExitStatus.because(
+                .usage, "several files want a URL that ends with /, to which their names are added, or --form, or --tus"
+            )
+        }
+        items = try zip(files, relative).map { label, path in
+            Item(job: try Self.job(url, [("file", JSON.quoted(path))], options, credentials), label: label)
+        }
+    }
+
+    private static func job(
+        _ url: String, _ members: [(String, String)], _ options: PutOptions, _ credentials: GetCredentials
+    ) throws -> Job {
+        var members = [("kind", JSON.quoted(Job.Kind.upload.rawValue)), ("url", JSON.quoted(url))] + members
+        func add(_ name: String, _ text: String?) { if let text { members.append((name, text)) } }
+        add("method", options.method.map(JSON.quoted))
+        if options.tus { add("protocol", JSON.quoted(Job.Upload.Method.tus.rawValue)) }
+        add("content_digest", options.contentDigest.map(JSON.quoted))
+        if !options.field.isEmpty {
+            add("form", JSON.object(try options.field.map(NamedValue.parts).map { ($0.0, JSON.quoted($0.1)) }))
+        }
+        var job: Job
+        do { job = try Job(json: try JSON(JSON.object(members))) } catch {
+            throw ExitStatus.because(.usage, "\(error)")
+        }
+        if let url = job.unreadableURL { throw ExitStatus.because(.usage, "url: \(url) has a host that cannot be") }
+        job.urls = job.urls.map(credentials.apply)
+        job.headers = try (options.request.header.map(GetPlan.header) + credentials.headers).map {
+            HeaderField($0.0, $0.1)
+        }
+        return job
+    }
+
+    /// A file without links, which a person may have made to anywhere.
+    private static func absolute(_ path: String) throws -> String {
+        guard let real = realpath(path, nil) else {
+            throw ExitStatus.because(.usage, "\(path): \(String(cString: strerror(errno)))")
+        }
+        defer { free(real) }
+        var status = stat()
+        guard stat(real, &status) == 0, status.st_mode & S_IFMT == S_IFREG else {
+            throw ExitStatus.because(.usage, "\(path) is no file: a directory, a pipe or a device cannot be sent")
+        }
+        return String(cString: real)
+    }
+
+    /// The last directory that all of them are beneath.
+    private static func directory(of paths: [String]) -> String {
+        var shared = Array((paths.first ?? "/").pathParts.dropLast())
+        for path in paths {
+            let parts = path.pathParts.dropLast()
+            shared = Array(zip(shared, parts).prefix { $0.0 == $0.1 }.map { $0.0 })
+        }
+        return "/" + shared.joined(separator: "/")
+    }
+
+    private static func isDirectory(_ url: String) -> Bool {
+        url.utf8.prefix { $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#") }.last == UInt8(ascii: "/")
+    }
+}

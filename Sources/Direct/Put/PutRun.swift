@@ -1,0 +1,114 @@
+import HaulActivities
+import HaulBus
+import HaulContract
+import HaulHTTP
+import HaulStorage
+import HaulTerminal
+import Synchronization
+
+/// One upload of `haul put`: as many attempts as it takes.
+final class PutRun: Sendable {
+    enum End: Sendable {
+        case answered(StoredResponse, seconds: Double)
+        case failed(Failure, StoredResponse?)
+        /// It was interrupted.
+        case stopped
+    }
+
+    private struct State {
+        var view: GetRun.View
+        var activity: Upload?
+        /// Its server has answered once.
+        var isReached = false
+        var resume: ResumePoint?
+    }
+
+    let item: PutPlan.Item
+    private let settings: GetSettings
+    private let context: DownloadContext
+    private let reporter: GetReporter
+    private let state: Mutex<State>
+
+    init(_ item: PutPlan.Item, _ settings: GetSettings, _ context: DownloadContext, _ reporter: GetReporter) {
+        (self.item, self.settings, self.context, self.reporter) = (item, settings, context, reporter)
+        var view = GetRun.View(name: item.label)
+        view.ending = "waiting for the answer"
+        state = Mutex(State(view: view))
+    }
+
+    var view: GetRun.View {
+        let (known, activity) = state.withLock { ($0.view, $0.activity) }
+        var view = known
+        if let activity { (view.progress, view.isHeld) = (activity.progress(), activity.isWaitingForHost) }
+        return view
+    }
+
+    /// Runs to its end. Cancelling the task stops it.
+    func run() async -> End {
+        let begun = ContinuousClock.now
+        var failed = 0
+        while true {
+            let (upload, outcome) = await attempt()
+            guard case .failed(let failure) = outcome else {
+                if case .answered(let response, _, _) = outcome {
+                    return .answered(response, seconds: (ContinuousClock.now - begun).secondsValue)
+                }
+                return .stopped
+            }
+            let retries = settings.retries(
+                after: failure, isReached: state.withLock { $0.isReached }, of: item.job)
+            let wait: Duration
+            switch RetryPolicy.judge(failure, of: upload, failed: failed, retries: retries) {
+            case .end: return .failed(failure, upload.response)
+            case .carryOn(let delay): (wait, failed) = (delay, 0)
+            case .retry(let delay): (wait, failed) = (delay, failed + 1)
+            }
+            reporter.note("\(item.label): \(failure.message); again in \(Units.duration(wait.secondsValue))")
+            state.withLock { $0.view.phase = .retrying(at: .now + wait, why: failure.code.rawValue) }
+            try? await Task.sleep(for: wait)
+            if Task.isCancelled { return .stopped }
+        }
+    }
+
+    private func attempt() async -> (Upload, ActivityOutcome) {
+        let token = Token.make()
+        var assignment = Assignment(
+            job: item.job, token: token, key: Job.Checksum.Algorithm.sha1.hexadecimal(of: token),
+            clock: SharedClock(told: UnixTime.milliseconds),
+            lease: RunLease(isHeld: { true }, confirm: { true }), report: { [weak self] in self?.hear($0) })
+        assignment.resume = state.withLock { $0.resume }
+        assignment.cookies = settings.cookies(for: item.job.urls)
+        if reporter.isVerbose {
+            assignment.trace = { [reporter, item] in reporter.complain("* \(item.label): \($0)") }
+        }
+        let upload = Upload(assignment, context: context)
+        state.withLock { ($0.activity, $0.view.phase) = (upload, .running) }
+        let task = Task(executorPreference: upload.executor) { await upload.run() }
+        let outcome = await withTaskCancellationHandler {
+            await task.value
+        } onCancel: {
+            task.cancel()
+        }
+        let resume = await upload.finalCheckpoint()
+        state.withLock { state in
+            state.view.progress = upload.progress()
+            state.activity = nil
+            state.resume = resume ?? state.resume
+        }
+        // Nobody knows of it when this command has ended.
+        if case .stopped = outcome { await upload.discard(soon: false) }
+        return (upload, outcome)
+    }
+
+    private func hear(_ event: ActivityEvent) {
+        state.withLock { $0.isReached = true }
+        switch event {
+        case .resumed(let offset, let total):
+            let whole = total.map { " of " + Units.bytes($0) } ?? ""
+            reporter.note("\(item.label): goes on at \(Units.bytes(offset))\(whole)")
+        case .restarted(let why): reporter.note("\(item.label): begins anew: \(why)")
+        case .warning(let text): reporter.note("\(item.label): \(text)")
+        case .started: break
+        }
+    }
+}

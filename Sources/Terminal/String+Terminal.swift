@@ -1,0 +1,75 @@
+extension String {
+    /// With spaces behind it, so that it takes so many columns.
+    package func padded(to width: Int) -> String { self + Self.spaces(width - Columns.of(self)) }
+
+    /// With spaces before it.
+    package func aligned(to width: Int) -> String { Self.spaces(width - Columns.of(self)) + self }
+
+    package static func spaces(_ count: Int) -> String { String(repeating: " ", count: Swift.max(0, count)) }
+
+    /// Harmless for a terminal: what servers and producers have written must not steer it, hide, or change the order of what
+    /// stands beside it. Control and format characters, line separators and what has no glyph are replaced.
+    package var printable: String {
+        if utf8.allSatisfy({ 0x20 <= $0 && $0 < 0x7F }) { return self }
+        var result = UnicodeScalarView()
+        for scalar in unicodeScalars { result.append(Self.isHarmless(scalar) ? scalar : "\u{FFFD}") }
+        return String(result)
+    }
+
+    private static func isHarmless(_ scalar: Unicode.Scalar) -> Bool {
+        switch scalar.properties.generalCategory {
+        case .control, .format, .lineSeparator, .paragraphSeparator, .surrogate: false
+        default: Columns.of(scalar) >= 0
+        }
+    }
+
+    /// Its beginning, in at most so many columns; what was cut off is marked.
+    package func cut(to width: Int) -> String {
+        guard Columns.of(self) > width else { return self }
+        return Self.fitting(unicodeScalars, width - 1) + (width > 0 ? "…" : "")
+    }
+
+    /// Its end, in at most so many columns: of a path or a URL that says more.
+    package func tail(of width: Int) -> String {
+        guard Columns.of(self) > width else { return self }
+        return (width > 0 ? "…" : "") + Self.fittingEnd(unicodeScalars, width - 1)
+    }
+
+    /// At most so many columns: what is too much is taken from the middle, so that the ending stays.
+    package func shortened(to width: Int) -> String {
+        guard Columns.of(self) > width else { return self }
+        guard width > 1 else { return width == 1 ? "…" : "" }
+        let tail = (width - 1) / 2
+        return Self.fitting(unicodeScalars, width - 1 - tail) + "…" + Self.fittingEnd(unicodeScalars, tail)
+    }
+
+    /// In pieces that take at most so many columns.
+    package func pieces(of width: Int) -> [String] {
+        var pieces: [String] = []
+        var rest = unicodeScalars[...]
+        while !rest.isEmpty {
+            // A character that is wider than a piece is one by itself.
+            let count = Swift.max(1, Self.fitting(rest, width).unicodeScalars.count)
+            pieces.append(String(rest.prefix(count)))
+            rest = rest.dropFirst(count)
+        }
+        return pieces
+    }
+
+    private static func fittingEnd(_ scalars: UnicodeScalarView, _ width: Int) -> String {
+        var result = UnicodeScalarView()
+        result.append(contentsOf: fitting(scalars.reversed(), width).unicodeScalars.reversed())
+        return String(result)
+    }
+
+    private static func fitting(_ scalars: some Collection<Unicode.Scalar>, _ width: Int) -> String {
+        var result = UnicodeScalarView()
+        var room = Swift.max(0, width)
+        for scalar in scalars {
+            room -= Swift.max(0, Columns.of(scalar))
+            guard room >= 0 else { break }
+            result.append(scalar)
+        }
+        return String(result)
+    }
+}

@@ -1,0 +1,89 @@
+/// Rows under headers, in columns that are as wide as what they hold and as the terminal allows.
+package struct Table {
+    package struct Column {
+        let title: String
+        let isNumber: Bool
+        /// How narrow it may become; nil: it is never cut.
+        let least: Int?
+        /// A text that is too long loses its beginning.
+        let keepsEnd: Bool
+        /// The column of the least rank goes first if there is no room for all.
+        let rank: Int
+        /// Never narrower, so that it stands still while its rows change.
+        let width: Int
+
+        package init(
+            title: String, isNumber: Bool = false, least: Int? = nil, keepsEnd: Bool = false, rank: Int = 9,
+            width: Int = 0
+        ) {
+            (self.title, self.isNumber, self.least) = (title, isNumber, least)
+            (self.keepsEnd, self.rank, self.width) = (keepsEnd, rank, width)
+        }
+    }
+
+    package let columns: [Column]
+    package private(set) var rows: [[String]] = []
+
+    package init(_ columns: [Column]) { self.columns = columns }
+
+    /// A cell for each column.
+    package mutating func add(_ row: [String]) { rows.append(row.map(\.printable)) }
+
+    private static let gap = 2
+
+    /// The header and the rows; on a terminal in at most `width` columns. What is empty in all rows has no column.
+    package func lines(width: Int?) -> [String] {
+        let filled = columns.indices.filter { index in
+            columns[index].width > 0 || rows.contains { !$0[index].isEmpty }
+        }
+        let widths = widths(of: filled, within: width)
+        let shown = filled.filter { widths[$0] != nil }
+        return ([columns.map(\.title)] + rows).map { row in
+            var line = ""
+            for (place, index) in shown.enumerated() {
+                if place > 0 { line += String.spaces(Self.gap) }
+                line += cell(row[index], columns[index], widths[index]!, isLast: place == shown.count - 1)
+            }
+            return line
+        }
+    }
+
+    private func cell(_ text: String, _ column: Column, _ width: Int, isLast: Bool) -> String {
+        let text = column.keepsEnd ? text.tail(of: width) : text.cut(to: width)
+        if column.isNumber { return text.aligned(to: width) }
+        return isLast ? text : text.padded(to: width)
+    }
+
+    /// The widths of the columns that find room.
+    private func widths(of filled: [Int], within room: Int?) -> [Int: Int] {
+        var widths: [Int: Int] = [:]
+        for index in filled {
+            let widest = rows.map { Columns.of($0[index]) }.max() ?? 0
+            widths[index] = max(widest, columns[index].title.count, columns[index].width)
+        }
+        guard let room else { return widths }
+        func least(_ index: Int) -> Int {
+            columns[index].least.map { min(widths[index]!, max($0, columns[index].title.count)) } ?? widths[index]!
+        }
+        func total(_ width: (Int) -> Int) -> Int {
+            widths.keys.reduce(0) { $0 + width($1) + Self.gap } - Self.gap
+        }
+        while widths.count > 1, total(least) > room {
+            let last = widths.keys.min { (columns[$0].rank, -$0) < (columns[$1].rank, -$1) }!
+            widths[last] = nil
+        }
+        // The widest gives first, so that short texts stay whole.
+        var excess = total { widths[$0]! } - room
+        while excess > 0 {
+            guard
+                let widest = widths.keys.filter({ widths[$0]! > least($0) }).max(by: {
+                    (widths[$0]!, $0) < (widths[$1]!, $1)
+                })
+            else { break }
+            widths[widest]! -= 1
+            excess -= 1
+        }
+        if excess > 0, let only = widths.keys.first, widths.count == 1 { widths[only] = max(1, room) }
+        return widths
+    }
+}

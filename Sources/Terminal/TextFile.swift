@@ -1,0 +1,54 @@
+import Glibc
+import HaulContract
+
+/// Small texts that options name.
+package enum TextFile {
+    package static let largest = 64 << 20
+
+    /// Whether it names something on a server. A file's name has no "://".
+    package static func isURL(_ path: String) -> Bool { path.contains("://") }
+
+    /// All of a file, or of standard input for `-`. Throws `.usage` with a sentence.
+    package static func bytes(of path: String) throws -> [UInt8] {
+        let descriptor = path == "-" ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else { throw refusal(path) }
+        defer { if path != "-" { close(descriptor) } }
+        var bytes: [UInt8] = []
+        var piece = [UInt8](repeating: 0, count: 64 << 10)
+        while true {
+            let count = Glibc.read(descriptor, &piece, piece.count)
+            if count < 0, errno == EINTR { continue }
+            guard count >= 0 else { throw refusal(path) }
+            if count == 0 { return bytes }
+            bytes += piece[..<count]
+            guard bytes.count <= largest else {
+                throw ExitStatus.because(.usage, "\(name(path)) has more than \(largest >> 20) MiB: that is no list")
+            }
+        }
+    }
+
+    /// Its lines, without what ends them. Throws `.usage` with a sentence, also for what is no UTF-8.
+    package static func lines(of path: String) throws -> [String] { try lines(try bytes(of: path), of: path) }
+
+    /// The same of bytes that are here already.
+    package static func lines(_ bytes: [UInt8], of path: String) throws -> [String] {
+        var lines: [String] = []
+        for (number, line) in bytes.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false).enumerated()
+        {
+            guard let text = String(validating: line.last == 13 ? line.dropLast() : line, as: UTF8.self) else {
+                throw ExitStatus.because(.usage, "\(name(path)), line \(number + 1): no UTF-8 text")
+            }
+            lines.append(text)
+        }
+        if lines.last?.isEmpty == true { lines.removeLast() }
+        return lines
+    }
+
+    package static func name(_ path: String) -> String {
+        path == "-" ? "standard input" : isURL(path) ? MaskedURL.text(path) : path
+    }
+
+    private static func refusal(_ path: String) -> ExitStatus {
+        ExitStatus.because(.usage, "\(name(path)) cannot be read: \(String(cString: strerror(errno)))")
+    }
+}

@@ -1,0 +1,77 @@
+import ArgumentParser
+
+/// Sizes and times for people; never on the wire.
+package enum Units {
+    package static func bytes(_ count: Int64) -> String {
+        let units = ["B", "KiB", "MiB", "GiB", "TiB"]
+        var value = Double(count)
+        var unit = 0
+        while value >= 1024, unit < units.count - 1 {
+            value /= 1024
+            unit += 1
+        }
+        return unit == 0 ? "\(count) B" : "\(rounded(value)) \(units[unit])"
+    }
+
+    package static func speed(_ bytesPerSecond: Int64) -> String { bytes(bytesPerSecond) + "/s" }
+
+    package static func duration(_ seconds: Int64) -> String {
+        let (hours, minutes, rest) = (seconds / 3600, seconds / 60 % 60, seconds % 60)
+        if hours > 0 { return "\(hours)h\(two(minutes))m" }
+        return minutes > 0 ? "\(minutes)m\(two(rest))s" : "\(rest)s"
+    }
+
+    /// With a tenth where that is worth telling.
+    package static func duration(_ seconds: Double) -> String {
+        if seconds < 0.1 { return "\(Int64(max(0, seconds * 1000).rounded())) ms" }
+        return seconds < 10 ? "\(rounded(seconds))s" : duration(Int64(min(seconds, 1e15).rounded()))
+    }
+
+    private static func two(_ number: Int64) -> String { number < 10 ? "0\(number)" : "\(number)" }
+
+    private static func rounded(_ value: Double) -> String {
+        let tenths = Int((value * 10).rounded())
+        return "\(tenths / 10).\(tenths % 10)"
+    }
+
+    /// Reads what a person writes: `500`, `64k`, `1.5G`, `5MiB` (of 1024) and `5MB` (of 1000), with `/s` behind it or not.
+    /// nil for anything else, and for what no number can hold.
+    package static func count(_ text: String) -> Int64? {
+        var text = text.lowercased()[...]
+        if text.hasSuffix("/s") { text = text.dropLast(2) }
+        let digits = text.prefix { $0.isASCII && $0.isNumber || $0 == "." }
+        let unit = text.dropFirst(digits.count).drop { $0 == " " }
+        guard let factor = factors[String(unit)] else { return nil }
+        if let whole = Int64(digits) {
+            let (product, isTooLarge) = whole.multipliedReportingOverflow(by: factor)
+            return isTooLarge ? nil : product
+        }
+        guard let value = Double(digits), factor > 1 else { return nil }
+        return Int64(exactly: (value * Double(factor)).rounded())
+    }
+
+    private static let factors: [String: Int64] = {
+        var factors: [String: Int64] = ["": 1, "b": 1]
+        var (binary, decimal): (Int64, Int64) = (1, 1)
+        for letter in ["k", "m", "g", "t", "p"] {
+            (binary, decimal) = (binary * 1024, decimal * 1000)
+            (factors[letter], factors[letter + "i"], factors[letter + "ib"]) = (binary, binary, binary)
+            factors[letter + "b"] = decimal
+        }
+        return factors
+    }()
+}
+
+/// An option that is a number of bytes, or of bytes per second.
+package struct ByteCount: ExpressibleByArgument, CustomStringConvertible {
+    package let bytes: Int64
+
+    package init(_ bytes: Int64) { self.bytes = bytes }
+
+    package init?(argument: String) {
+        guard let bytes = Units.count(argument) else { return nil }
+        self.bytes = bytes
+    }
+
+    package var description: String { String(bytes) }
+}
