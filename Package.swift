@@ -114,8 +114,7 @@ let package = Package(
             "Direct",
             [
                 "CHaulExpat", "CHaulLinux", "HaulActivities", "HaulBus", "HaulContract", "HaulExecutors",
-                "HaulFileStore", "HaulHTTP", "HaulObjectStore", "HaulStorage", "HaulTerminal", "HaulWorker",
-                argumentParser,
+                "HaulFileStore", "HaulHTTP", "HaulObjectStore", "HaulStorage", "HaulTerminal", argumentParser,
             ], isSmall: true),
         .executableTarget(
             name: "haul",

@@ -10,7 +10,3 @@ package enum Host {
 
     package static var processID: Int32 { getpid() }
 }
-
-package enum Version {
-    package static let text = "0.1.0"
-}

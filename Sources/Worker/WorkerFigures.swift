@@ -1,5 +1,6 @@
 import CoreMetrics
 import HaulBus
+import HaulContract
 import HaulExecutors
 import HaulFileStore
 import HaulHTTP

@@ -1,7 +1,7 @@
 import ArgumentParser
 import HaulDirect
+import HaulContract
 import HaulTerminal
-import HaulWorker
 import Synchronization
 
 @main

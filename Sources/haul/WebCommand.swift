@@ -1,11 +1,11 @@
 import ArgumentParser
 import Glibc
 import HaulBus
+import HaulContract
 import HaulHTTPServer
 import HaulRedis
 import HaulTerminal
 import HaulWeb
-import HaulWorker
 
 struct WebCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

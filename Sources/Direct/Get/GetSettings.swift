@@ -5,7 +5,6 @@ import HaulFileStore
 import HaulHTTP
 import HaulStorage
 import HaulTerminal
-import HaulWorker
 
 /// What all downloads of one `haul get` share.
 struct GetSettings: Sendable {

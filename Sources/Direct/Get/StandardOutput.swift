@@ -4,7 +4,6 @@ import HaulBus
 import HaulContract
 import HaulStorage
 import HaulTerminal
-import HaulWorker
 
 // `-o -`: one file, to standard output.
 extension Get {

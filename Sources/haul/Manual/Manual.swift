@@ -2,7 +2,6 @@ import ArgumentParser
 import Glibc
 import HaulContract
 import HaulTerminal
-import HaulWorker
 
 /// The manual, made from what `--help` says.
 struct Manual: ParsableCommand {
