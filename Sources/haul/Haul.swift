@@ -1,6 +1,6 @@
 import ArgumentParser
-import HaulDirect
 import HaulContract
+import HaulDirect
 import HaulTerminal
 import Synchronization
 
