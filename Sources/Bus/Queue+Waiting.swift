@@ -16,10 +16,12 @@ package struct WaitingPage: Sendable {
 extension Queue {
     /// So many elements are looked at first, and so many at most: as many as have `bytesOfPage` together.
     package static let leastInLine = 500
-    private static let mostInLine = 4000
-    private static let bytesOfPage = 512 << 10
-    /// A call reads so many of them, and asks for so many hashes: none keeps Redis for long.
-    private static let (elementsOfCall, hashesOfCall) = (500, 50)
+    private static let mostInLine = 16_000
+    private static let bytesOfPage = 2 << 20
+    /// So many pieces of a page are in work at once: while one is looked at, Redis reads another.
+    private static let piecesOfPage = 16
+    /// A call asks for so many hashes: none keeps Redis for long.
+    private static let hashesOfCall = 50
 
     /// The jobs in line that may be meant, without the first `start` elements, of at most `limit`.
     ///
@@ -30,87 +32,87 @@ extension Queue {
     package func waiting(
         from start: Int, limit: Int, that isPossible: @escaping @Sendable ([UInt8]) -> Bool
     ) async throws(RedisError) -> WaitingPage {
-        // Of many, one half is looked at while the other is read.
-        let half = limit > Self.leastInLine ? limit / 2 : limit
-        async let ahead = half < limit ? result(from: start + half, limit: limit - half, that: isPossible) : nil
-        var page = try await piece(from: start, limit: half, that: isPossible)
-        guard let rest = try await ahead?.get(), page.read == half else { return page }
-        page.jobs += rest.jobs.map { ($0.place + half, $0.job) }
-        page.read += rest.read
-        return page
-    }
-
-    private func result(
-        from start: Int, limit: Int, that isPossible: @Sendable ([UInt8]) -> Bool
-    ) async -> Result<WaitingPage, RedisError> {
-        do throws(RedisError) { return .success(try await piece(from: start, limit: limit, that: isPossible)) } catch {
-            return .failure(error)
+        try await page(from: start, limit: limit) { elements throws(RedisError) in
+            let ids = elements.map(ElementID.quick)
+            let known = try await known(ids)
+            return elements.enumerated().compactMap { place, element in
+                guard known[place / Self.hashesOfCall] || ids[place] == nil || isPossible(element) else { return nil }
+                return Self.listed(element).map { (place, $0) }
+            }
         }
-    }
-
-    private func piece(
-        from start: Int, limit: Int, that isPossible: @Sendable ([UInt8]) -> Bool
-    ) async throws(RedisError) -> WaitingPage {
-        let (elements, next) = try await line(from: start, limit: limit)
-        let ids = elements.map(ElementID.quick)
-        let known = try await known(ids)
-        var page = WaitingPage(read: elements.count)
-        page.next = next
-        for (place, element) in elements.enumerated()
-        where known[place / Self.hashesOfCall] || ids[place] == nil || isPossible(element) {
-            if let job = Self.listed(element) { page.jobs.append((place, job)) }
-        }
-        return page
     }
 
     /// The job of this id, if an element in line names it. All elements' bytes are looked at, and few are read.
     package func waiting(for id: String) async throws(RedisError) -> ListedJob? {
-        let name = Array("\"\(id)\"".utf8)
+        let name = Needle("\"\(id)\"")
         // An element without an id has one of this form. To know it, it must be read.
         let mayFollow = id.utf8.count == 16 && id.utf8.allSatisfy { 0x30...0x39 ~= $0 || 0x61...0x66 ~= $0 }
         var (start, limit) = (0, Self.leastInLine)
         while !Task.isCancelled {
-            let (elements, next) = try await line(from: start, limit: limit)
-            for element in elements {
-                let isMeant =
-                    Self.contains(element, name) || Self.contains(element, [UInt8(ascii: "\\")])
-                    || mayFollow && ElementID.quick(element) == nil
-                if isMeant, let job = Self.listed(element), job.id == id { return job }
+            let page = try await page(from: start, limit: limit) { elements in
+                for (place, element) in elements.enumerated() {
+                    let isMeant =
+                        name.isIn(element) || element.contains(UInt8(ascii: "\\"))
+                        || mayFollow && ElementID.quick(element) == nil
+                    if isMeant, let job = Self.listed(element), job.id == id { return [(place, job)] }
+                }
+                return []
             }
-            guard elements.count == limit else { break }
-            (start, limit) = (start + limit, next)
+            if let found = page.jobs.first { return found.job }
+            guard page.read == limit else { break }
+            (start, limit) = (start + limit, page.next)
         }
         return nil
     }
 
-    /// A piece of the line in the order in which its turn comes, and how many elements the next piece may have.
-    private func line(from start: Int, limit: Int) async throws(RedisError) -> (elements: [[UInt8]], next: Int) {
-        // In one round trip: nothing is taken out of the line between these calls.
-        let calls = stride(from: start, to: start + limit, by: Self.elementsOfCall).map {
-            Call.command(
-                Command("LRANGE", keys.jobs, -min($0 + Self.elementsOfCall, start + limit), -$0 - 1))
-        }
-        var elements: [[UInt8]] = []
-        elements.reserveCapacity(limit)
-        var bytes = 0
-        for reply in try await redis.pipeline(calls) {
-            for value in (try reply.get().array ?? []).reversed() {
-                let element = value.bytes ?? []
-                elements.append(element)
-                bytes += element.count
+    /// What is found in a piece of the line: jobs, with their places in it.
+    private typealias Search = @Sendable ([[UInt8]]) async throws(RedisError) -> [(place: Int, job: ListedJob)]
+
+    /// What `search` finds in a page of the line, in the order in which the elements' turns come.
+    private func page(from start: Int, limit: Int, _ search: @escaping Search) async throws(RedisError) -> WaitingPage {
+        let length = max(Self.hashesOfCall, limit / Self.piecesOfPage)
+        let starts = stride(from: 0, to: limit, by: length)
+        let pieces = await withTaskGroup(of: Piece.self) { group in
+            for first in starts {
+                group.addTask { await piece(at: first, start + first..<start + min(first + length, limit), search) }
             }
+            var pieces: [Int: Piece] = [:]
+            for await piece in group { pieces[piece.place] = piece }
+            return pieces
         }
-        let length = max(1, bytes / max(1, elements.count))
-        return (elements, min(max(Self.bytesOfPage / length, 10), Self.mostInLine))
+        var page = WaitingPage()
+        var bytes = 0
+        for first in starts {
+            guard page.read == first, let piece = pieces[first] else { break }
+            if let error = piece.error { throw error }
+            page.jobs += piece.found.map { ($0.place + first, $0.job) }
+            page.read += piece.read
+            bytes += piece.bytes
+        }
+        page.next = min(max(Self.bytesOfPage / max(1, bytes / max(1, page.read)), 10), Self.mostInLine)
+        return page
     }
 
-    private static func contains(_ element: [UInt8], _ part: [UInt8]) -> Bool {
-        guard element.count >= part.count, let first = part.first else { return false }
-        return element.withUnsafeBufferPointer { element in
-            (0...element.count - part.count).contains { start in
-                element[start] == first && element[start..<start + part.count].elementsEqual(part)
-            }
-        }
+    /// What was found in a piece of a page, or why it could not be read.
+    private struct Piece {
+        /// Where it begins in the page, and how many elements it had.
+        let place: Int
+        var read = 0
+        var bytes = 0
+        var found: [(place: Int, job: ListedJob)] = []
+        var error: RedisError?
+    }
+
+    private func piece(at place: Int, _ range: Range<Int>, _ search: Search) async -> Piece {
+        var piece = Piece(place: place)
+        do throws(RedisError) {
+            let reply = try await redis.send(Command("LRANGE", keys.jobs, -range.upperBound, -range.lowerBound - 1))
+            let elements = (reply.array ?? []).reversed().map { $0.bytes ?? [] }
+            piece.read = elements.count
+            piece.bytes = elements.reduce(0) { $0 + $1.count }
+            piece.found = try await search(elements)
+        } catch { piece.error = error }
+        return piece
     }
 
     /// Of each `hashesOfCall` of these jobs, whether any has a hash. Who may not ask that takes it for so.
@@ -119,7 +121,7 @@ extension Queue {
         let groups = ids.pages(of: Self.hashesOfCall).map { $0.compactMap { $0.map { prefix + $0 } } }
         let asked = groups.filter { !$0.isEmpty }
         var replies = try await redis.pipeline(
-            asked.map { .command(Command(arguments: ["EXISTS"] + $0)) })[...]
+            asked.map { .command(Command(arguments: ["EXISTS"] + $0).encoded) })[...]
         var known: [Bool] = []
         for group in groups {
             guard !group.isEmpty, let reply = replies.popFirst() else {

@@ -42,14 +42,28 @@ extension [UInt8] {
 /// A command and its arguments.
 package struct Command: Sendable {
     package let arguments: [any RedisArgument]
+    /// The command in Redis' wire format, if it has been encoded already.
+    private var wire: [UInt8]?
 
     package init(_ arguments: any RedisArgument...) { self.arguments = arguments }
     package init(arguments: [any RedisArgument]) { self.arguments = arguments }
 
     /// Appends the command in Redis' wire format: an array of length-prefixed strings.
     func encode(into bytes: inout [UInt8]) {
+        if let wire { return bytes.append(contentsOf: wire) }
         bytes.appendHead("*", arguments.count)
         for argument in arguments { argument.encode(into: &bytes) }
+    }
+}
+
+extension Command {
+    /// The same command, encoded here and not on the thread that all connections share.
+    package var encoded: Command {
+        var command = self
+        var bytes: [UInt8] = []
+        encode(into: &bytes)
+        command.wire = bytes
+        return command
     }
 }
 

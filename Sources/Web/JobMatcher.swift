@@ -1,21 +1,23 @@
 import Glibc
 import HaulBus
+import HaulContract
 
 /// A filter, ready to look at many jobs: only the fields that decide are read of each, and they are compared as bytes.
 struct JobMatcher: Sendable {
     /// The fields of a job's hash that decide, in the order in which `matches` is given them.
     let fields: [String]
     private let filter: JobFilter
-    private let needle: [UInt8]
-    private let isASCII: Bool
+    /// The filter's text; nil if it is not ASCII alone: then letters have other cases too.
+    private let needle: Needle?
     /// Bytes that an element has if its job matches and has no hash; empty where that cannot be said.
-    private let traces: [[UInt8]]
+    private let traces: [Needle]
 
     init(_ filter: JobFilter) {
         self.filter = filter
-        needle = Array(filter.text.utf8)
-        isASCII = needle.allSatisfy { $0 < 0x80 }
-        traces = [filter.text, filter.host, filter.batch.lowercased()].filter(Self.leavesTrace).map { Array($0.utf8) }
+        needle = filter.text.utf8.allSatisfy { $0 < 0x80 } ? Needle(filter.text, ignoresCase: true) : nil
+        traces = [filter.text, filter.host, filter.batch.lowercased()].filter(Self.leavesTrace).map {
+            Needle($0, ignoresCase: true)
+        }
         var fields: [String] = []
         if !filter.error.isEmpty { fields.append("error") }
         if !filter.worker.isEmpty { fields.append("worker") }
@@ -45,7 +47,7 @@ struct JobMatcher: Sendable {
         guard filter.error.isEmpty, filter.worker.isEmpty else { return false }
         // Without its credentials a URL is another text.
         return memchr(element, Int32(UInt8(ascii: "@")), element.count) != nil
-            || traces.allSatisfy { Self.has($0, in: element) }
+            || traces.allSatisfy { $0.isIn(element) }
     }
 
     /// Whether what contains `text` once it is masked has contained it before.
@@ -64,26 +66,7 @@ struct JobMatcher: Sendable {
 
     /// Whether the text is in `value`, whatever its case.
     private func has(_ value: [UInt8]) -> Bool {
-        guard isASCII else { return String(decoding: value, as: UTF8.self).lowercased().contains(filter.text) }
-        return Self.has(needle, in: value)
+        guard let needle else { return String(decoding: value, as: UTF8.self).lowercased().contains(filter.text) }
+        return needle.isIn(value)
     }
-
-    /// Whether `needle`, in lower case, is in `value`.
-    private static func has(_ needle: [UInt8], in value: [UInt8]) -> Bool {
-        guard let first = needle.first else { return true }
-        guard value.count >= needle.count else { return false }
-        return value.withUnsafeBufferPointer { value in
-            needle.withUnsafeBufferPointer { needle in
-                search: for start in 0...value.count - needle.count where lowered(value[start]) == first {
-                    for place in 1..<needle.count where lowered(value[start + place]) != needle[place] {
-                        continue search
-                    }
-                    return true
-                }
-                return false
-            }
-        }
-    }
-
-    private static func lowered(_ byte: UInt8) -> UInt8 { 65...90 ~= byte ? byte | 32 : byte }
 }
