@@ -6,7 +6,8 @@ extension SegmentPlan {
     func mayJoin(_ now: Double) -> Bool {
         let count = connections.count
         let open = connections.values.count(where: \.isOpen)
-        guard now >= closedUntil, count - open < max(Self.mostUnanswered, open) else { return false }
+        let mostUnanswered = isDistant ? Self.mostUnansweredFromAfar : Self.mostUnanswered
+        guard now >= closedUntil, count - open < max(mostUnanswered, open) else { return false }
         if isFar {
             let isTooSoon = isDistant && now < lastAsk + path!.roundTrip / Self.asksPerRoundTrip
             return count < planned && !isTooSoon && (!isFull || count < Self.few)

@@ -17,6 +17,8 @@ extension SegmentPlan {
     /// Questions of newcomers that wait for their answers at once: a host that bears few refuses no more than these, and
     /// one that bears more no more than it bears.
     static let mostUnanswered = 3
+    /// The same on a distant way: there each answer takes so long that to wait for it costs more than a refusal.
+    static let mostUnansweredFromAfar = 7
     /// So many connections join at once where the way is far; more of them only for each so many bytes that are left.
     static let few = 4
     static let worthAConnection: Int64 = 4 << 20
