@@ -65,6 +65,12 @@ public enum JSON: Sendable, Equatable {
 
     /// How many bytes a text has when all its strings are emptied.
     package static func skeletonCount(_ bytes: some Collection<UInt8>) -> Int {
+        // Each job passes here, and a loop over a buffer is ten times as fast as one over whatever it may be.
+        bytes.withContiguousStorageIfAvailable(skeletonCount(of:))
+            ?? Array(bytes).withUnsafeBufferPointer(skeletonCount(of:))
+    }
+
+    private static func skeletonCount(of bytes: UnsafeBufferPointer<UInt8>) -> Int {
         var count = 0
         var isInString = false
         var isEscaped = false
