@@ -15,8 +15,8 @@ extension QueueDesk {
         static let watch = Reach(most: 2000, inVain: 2000)
     }
 
-    /// For how long one call of a list looks on.
-    private static let patience: Duration = .milliseconds(100)
+    /// For how long one call of a list looks on. Whoever waits is shown what one call finds: a second one costs as much again.
+    private static let patience: Duration = .milliseconds(150)
 
     /// Once a second at most, and seldomer the more there are.
     func runningIDs() async throws -> [String] {
