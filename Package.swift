@@ -12,6 +12,9 @@ let settings: [SwiftSetting] = [
 /// this: who depends on a package by its version may not take such flags in.
 let small: [SwiftSetting] = [.unsafeFlags(["-Osize"], .when(configuration: .release))]
 
+/// Not optimized: the command reads options and prints. It is compiled last, and alone.
+let plain: [SwiftSetting] = [.unsafeFlags(["-Onone"], .when(configuration: .release))]
+
 /// Files that are compiled into the program, and written in another language: a C target embeds them, and lists them.
 func embedded(_ folder: String) -> Target {
     // `#embed` is C23. Clang has it in every language mode, and says so.
@@ -122,7 +125,7 @@ let package = Package(
                 "HaulBus", "HaulContract", "HaulDirect", "HaulFileStore", "HaulHTTP", "HaulHTTPServer", "HaulLogs",
                 "HaulObjectStore", "HaulRedis", "HaulTerminal", "HaulWeb", "HaulWorker", argumentParser, logging,
             ],
-            swiftSettings: settings + small),
+            swiftSettings: settings + plain),
 
         // Measure HTTP alone beside curl, and Redis alone beside redis-benchmark; no products.
         .executableTarget(
