@@ -6,29 +6,27 @@
 #   weed   SeaweedFS: the program weed ($HAUL_WEED, or in PATH)
 set -euo pipefail
 kind=$1 D=$(mkdir -p "$2" && cd "$2" && pwd -P)
+script=$(realpath "${BASH_SOURCE[0]}")
 key=testkey secret=testsecret bucket=test
 mkdir -p "$D/log" "$D/sock"
 
 die() { echo "object-server: $*" >&2; exit 1; }
 
-# free_ports N [OFFSET]: N free ports of loopback; port + OFFSET is free as well.
+# free_ports N: N free ports of loopback.
 free_ports() {
-    python3 - "$1" "${2:-0}" <<'PY'
+    python3 - "$1" <<'PY'
 import random, socket, sys
-count, offset, found, held = int(sys.argv[1]), int(sys.argv[2]), [], []
-def take(port):
+found, held = [], []
+for _ in range(2000):
+    port = random.randint(20000, 31000)  # below those that the kernel gives to connections
     s = socket.socket()
     try:
         s.bind(("127.0.0.1", port))
-        held.append(s)
-        return True
     except OSError:
-        return False
-for _ in range(2000):
-    port = random.randint(20000, 31000)  # below those that the kernel gives out
-    if port not in found and take(port) and (not offset or take(port + offset)):
-        found.append(port)
-    if len(found) == count:
+        continue
+    held.append(s)
+    found.append(port)
+    if len(found) == int(sys.argv[1]):
         break
 else:
     sys.exit("no free ports")
@@ -43,10 +41,28 @@ s3() { # METHOD PATH [OPTION…]: the status of the answer
         -H 'x-amz-content-sha256: UNSIGNED-PAYLOAD' -X "$1" "http://127.0.0.1:$port$2" "${@:3}" || true
 }
 
-# until COMMAND…: waits for it, up to half a minute.
+# wait_for COMMAND…: as long as the gateway runs, up to 80 s.
 wait_for() {
-    for _ in $(seq 600); do "$@" && return; sleep 0.05; done
+    local end=$((SECONDS + 80))
+    while [ $SECONDS -lt $end ]; do
+        "$@" && return
+        kill -0 "$gateway" 2>/dev/null || begin_again
+        sleep 0.05
+    done
+    tail -n 20 "$D/log/gateway" >&2
     die "$kind: $* did not come true, see $D/log"
+}
+
+# Somebody took one of the ports between the look at them and the start: so it is with other ports.
+begin_again() {
+    local tries=${HAUL_OBJECT_SERVER_TRIES:-1}
+    tail -n 20 "$D/log/gateway" >&2
+    [ "$tries" -lt 4 ] || die "$kind ends by itself, see $D/log"
+    # shellcheck disable=SC2046
+    kill -9 $(jobs -p) 2>/dev/null || true
+    wait  # none of them holds a file of the directory any more
+    find "$D" -mindepth 1 -delete
+    HAUL_OBJECT_SERVER_TRIES=$((tries + 1)) exec bash "$script" "$kind" "$D"
 }
 
 setup_rgw() {
@@ -131,7 +147,8 @@ user_rgw() {
 }
 
 setup_weed() {
-    read -r port master volume filer <<<"$(free_ports 4 10000)"
+    # By itself it takes each port + 10000 for gRPC, which the kernel may have given to a connection.
+    read -r port master volume filer s3_grpc master_grpc volume_grpc filer_grpc <<<"$(free_ports 8)"
     mkdir -p "$D/data"
     printf '{"identities":[{"name":"test","credentials":[{"accessKey":"%s","secretKey":"%s"}],"actions":["Admin","Read","Write","List","Tagging"]}]}\n' \
         "$key" "$secret" >"$D/s3.json"
@@ -140,8 +157,10 @@ setup_weed() {
 gateway_weed() {
     cd "$D"
     GOMEMLIMIT=1500MiB exec "${HAUL_WEED:-weed}" -logtostderr=true server -dir="$D/data" -ip=127.0.0.1 -ip.bind=127.0.0.1 \
-        -master.telemetry=false -master.peers=none -master.port="$master" -volume.port="$volume" -filer \
-        -filer.port="$filer" -filer.localSocket="$D/sock/filer" -s3 -s3.port="$port" -s3.localSocket="$D/sock/s3" \
+        -master.telemetry=false -master.peers=none -master.port="$master" -master.port.grpc="$master_grpc" \
+        -volume.port="$volume" -volume.port.grpc="$volume_grpc" \
+        -filer -filer.port="$filer" -filer.port.grpc="$filer_grpc" -filer.localSocket="$D/sock/filer" \
+        -s3 -s3.port="$port" -s3.port.grpc="$s3_grpc" -s3.localSocket="$D/sock/s3" \
         -s3.config="$D/s3.json" -s3.iam=false -s3.port.iceberg=0 -s3.port.lance=0 -s3.autoCreateBucket=false \
         -master.volumeSizeLimitMB=1024 -volume.max=64 -volume.preStopSeconds=0 </dev/null >>"$D/log/gateway" 2>&1
 }
