@@ -160,7 +160,9 @@ struct LimitTests {
         }
         let unread = try Self.unread(from: server.port)
         #expect(unread.count == transfers.count)
-        #expect(unread.reduce(0, +) < Int(rate) / 4, "\(unread)")
+        #expect(unread.reduce(0, +) < Int(rate), "\(unread)")
+        // Where a busy machine answers late a round trip seems long, and needs a larger buffer; not all of them at once.
+        #expect(unread.sorted()[4] < Int(rate) / 100, "\(unread)")
         for transfer in transfers { transfer.cancel() }
         try await eventually { await engine.count == 0 }
     }
