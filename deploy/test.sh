@@ -38,10 +38,10 @@ tell_failures() {
     comm -23 <(tests_that testStarted) <(tests_that testEnded) | sed 's/^/started and not ended: /'
 }
 
-# A test that hangs is a failure, not a wait. Many start servers and workers: all of them at once would only wait for each
-# other on a small machine.
+# A test that hangs is a failure, not a wait. Many start servers and workers, and wait for them: a few for each core keep the
+# machine busy, and all of them at once would only wait for each other.
 status=0
-timeout 1500 swift test --skip-build --parallel --experimental-maximum-parallelization-width 8 \
+timeout 1500 swift test --skip-build --parallel --experimental-maximum-parallelization-width $((4 * $(nproc))) \
     --event-stream-output-path "$work/events" "$@" 2>&1 | tee "$work/output" || status=$?
 [ "$status" -eq 0 ] || tell_failures "$status"
 exit "$status"

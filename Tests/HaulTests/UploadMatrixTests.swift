@@ -3,8 +3,8 @@ import HaulTestSupport
 import Testing
 
 /// Never a wrong object: three ways to send a file × what disturbs it × where the file is. Workers are real processes, and one case
-/// of each way is under way at once.
-@Suite("Matrix of uploads", .serialized, .timeLimit(.minutes(10)))
+/// of each way is under way at once, in a directory and in a bucket.
+@Suite("Matrix of uploads", .timeLimit(.minutes(10)))
 struct UploadMatrixTests {
     enum Disturbance: String, CaseIterable { case pause, kill, cut, restart, change }
 
@@ -14,8 +14,8 @@ struct UploadMatrixTests {
     }
 
     @Test(
-        "objects of a bucket arrive whole and right, or not at all", arguments: ObjectServer.installed,
-        Disturbance.allCases)
+        "objects of a bucket arrive whole and right, or not at all",
+        arguments: ObjectServer.installed, Disturbance.allCases)
     func bucket(_ kind: ObjectServer.Kind, _ disturbance: Disturbance) async throws {
         try await UploadMatrixRun(.bucket(try await .shared(kind)), disturbance).run()
     }
