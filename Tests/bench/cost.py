@@ -94,7 +94,7 @@ class Bench:
     def note(self, what, name, user, system, seconds):
         self.figures.setdefault((what, name), []).append((user + system, user, system, seconds))
 
-    def through_worker(self, what, options, elements, path):
+    def through_worker(self, what, build, options, elements, path):
         """CPU of a worker from the first push to the last final state."""
         place = self.fresh()
         directory = f"{self.directory}/worker"
@@ -102,8 +102,8 @@ class Bench:
         os.mkdir(directory)
         redis = RedisServer(directory, "redis")
         redis.start()
-        worker = Worker(self.haul, None, directory, "cost", redis.url, Directory(place), 1, options.pop("slots"), 8)
-        worker.command += [word for pair in options.items() for word in pair]
+        worker = Worker(build, None, directory, "cost", redis.url, Directory(place), 1, options["slots"], 8)
+        worker.command += [word for pair in options.items() if pair[0] != "slots" for word in pair]
         worker.start()
         connection = Redis(redis.socket, 10)
         while not worker.said("working"):
@@ -143,8 +143,10 @@ class Bench:
                 self.measure(what, "curl -Z", [
                     "curl", "-s", "--cacert", self.certificate, "-Z", "--parallel-max", str(PARALLEL), "-K", lists[1]], FILES)
                 elements = ['{"url":"%s","id":"%d"}' % (url, number) for number, url in enumerate(urls)]
-                self.through_worker(
-                    what, {"slots": 96, "--connections-per-host": str(PARALLEL), "--ca": self.certificate}, elements, "a worker")
+                for name, build in self.builds.items():
+                    self.through_worker(
+                        what, build, {"slots": 96, "--connections-per-host": str(PARALLEL), "--ca": self.certificate},
+                        elements, name.replace("haul get", "a worker"))
         self.tell(1)
 
     def large(self):
@@ -161,8 +163,10 @@ class Bench:
             for name, build in self.builds.items():
                 self.measure(what, name + ", process", [build, "get", "--durability", "process", "-o", "f", url], 1)
             self.measure(what, "haul get, disk", [self.haul, "get", "-o", "f", url], 1)
-            self.through_worker(
-                what, {"slots": 4, "--durability": "process"}, ['{"url":"%s","id":"f"}' % url], "a worker, process")
+            for name, build in self.builds.items():
+                self.through_worker(
+                    what, build, {"slots": 4, "--durability": "process"}, ['{"url":"%s","id":"f"}' % url],
+                    name.replace("haul get", "a worker") + ", process")
             if peer:
                 options = os.environ.get("HAUL_PEER_OPTIONS", "").split()
                 self.measure(what, "C", [f"{self.directory}/peer", url, f"{self.directory}/got/f", *options], 1)
