@@ -1,28 +1,28 @@
-/// Who asks. What is printed of it, by whatever means, holds no secret.
+/// An access key and its secret. No printed form of it contains the secret or the token.
 struct Credentials: Sendable, Equatable, CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
     let accessKey: String
     let secret: String
-    /// Of credentials that end.
+    /// The session token that temporary credentials need; nil for permanent ones.
     var token: String?
-    /// Seconds since 1970; nil: they do not end.
+    /// When the credentials expire, in seconds since 1970; nil if the source names no time.
     var expires: Int64?
 
     var description: String { "credentials of \(accessKey.prefix(4))…" }
     var debugDescription: String { description }
     var customMirror: Mirror { Mirror(self, children: [:]) }
 
-    /// What is to be fetched anew before it ends, so that no request is under way with what is over: seconds.
+    /// Seconds before the end at which credentials are fetched again, so that none expires during a request.
     private static let margin: Int64 = 300
 
-    /// Whether they are still good for a while.
+    /// Whether more than `margin` is left until the credentials expire.
     func areGood(at now: Int64) -> Bool { expires.map { now < $0 - Self.margin } ?? true }
 
-    /// Whether they may still be used.
+    /// Whether the credentials have not expired yet.
     func areUsable(at now: Int64) -> Bool { expires.map { now < $0 } ?? true }
 }
 
 extension Credentials {
-    /// The answer of a container's or an instance's service (JSON); nil for what is none.
+    /// Reads the JSON answer of a container's or an instance's credentials service; nil if `bytes` is no such answer.
     init?(json bytes: [UInt8]) {
         guard let json = try? JSONText(bytes), let key = json["AccessKeyId"], let secret = json["SecretAccessKey"]
         else { return nil }
@@ -31,7 +31,7 @@ extension Credentials {
             expires: json["Expiration"].flatMap(AmazonTime.seconds))
     }
 
-    /// The answer of AssumeRoleWithWebIdentity (XML); nil for what is none.
+    /// Reads the XML answer of AssumeRoleWithWebIdentity; nil if `body` is no such answer.
     init?(assumed body: XMLElement) {
         guard let result = body["AssumeRoleWithWebIdentityResult"]?["Credentials"],
             let key = result.text("AccessKeyId"), let secret = result.text("SecretAccessKey"), !key.isEmpty

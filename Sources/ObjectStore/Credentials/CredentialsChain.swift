@@ -3,8 +3,8 @@ import HaulContract
 import HaulExecutors
 import HaulHTTP
 
-/// The credentials of a store: found at the first place that has any, and fetched anew there before they end. Requests that
-/// come meanwhile wait for one fetch.
+/// The credentials of a store. They come from the first place that has any, and are fetched again from that place
+/// before they expire. Concurrent requests share one fetch.
 actor CredentialsChain {
     private let fetch: CredentialsFetch
     private let places: [CredentialsPlace]
@@ -12,12 +12,14 @@ actor CredentialsChain {
     private var place: CredentialsPlace?
     private var current: Credentials?
     private var pending: Task<Credentials?, Never>?
-    /// When the last fetch failed: another is not worth it at once.
+    /// When the last fetch failed. As long as the current credentials are usable, the next fetch waits for `pause`.
     private var failed: ContinuousClock.Instant?
 
     private static let pause = Duration.seconds(5)
 
-    /// - Parameter environment: Of the process.
+    /// - Parameters:
+    ///   - places: Where to look, in this order.
+    ///   - now: The time in seconds since 1970.
     init(
         engine: TransferEngine, places: [CredentialsPlace],
         now: @escaping @Sendable () -> Int64 = { UnixTime.seconds }
@@ -26,10 +28,10 @@ actor CredentialsChain {
         (self.places, self.now) = (places, now)
     }
 
-    /// Where they were found, for a person.
+    /// The place where the credentials were found, in words for the operator.
     var found: String? { place?.words }
 
-    /// - Throws: That there are none.
+    /// - Throws: `StoreRefusal` with the code `NoCredentials` if no place has any.
     func credentials() async throws(StoreRefusal) -> Credentials {
         if let current, current.areGood(at: now()) { return current }
         let isUsable = current?.areUsable(at: now()) ?? false
@@ -42,7 +44,7 @@ actor CredentialsChain {
             meaning: .denied)
     }
 
-    /// The server says that these are over.
+    /// Forgets credentials that the server calls expired, unless they have been replaced already.
     func drop(_ credentials: Credentials) { if current == credentials { current = nil } }
 
     private func refresh() async -> Credentials? {

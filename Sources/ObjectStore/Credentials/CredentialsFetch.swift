@@ -5,13 +5,13 @@ import HaulHTTP
 
 /// Fetches credentials from one place.
 struct CredentialsFetch: Sendable {
-    /// A service that gives no answer for so long is not there.
+    /// Limit for connecting to a service, and for each silence. A service that exceeds it counts as absent.
     private static let timeout = Duration.seconds(5)
 
     let engine: TransferEngine
     let files: BlockingPool
 
-    /// nil: this place has none.
+    /// Returns nil if this place has no credentials.
     func credentials(from place: CredentialsPlace) async -> Credentials? {
         switch place {
         case .environment(let credentials): return credentials
@@ -36,7 +36,7 @@ struct CredentialsFetch: Sendable {
         }
     }
 
-    /// IMDSv2: a token first, then the name of the role, then its credentials.
+    /// IMDSv2: fetches a token, then the name of the machine's role, then the role's credentials.
     private func instance(_ endpoint: String) async -> Credentials? {
         var question = request(endpoint + "/latest/api/token")
         question.method = "PUT"
@@ -67,7 +67,8 @@ struct CredentialsFetch: Sendable {
         return await answer(request).flatMap { XMLElement($0) }.flatMap { Credentials(assumed: $0) }
     }
 
-    /// A token goes over TLS, or to this machine and the addresses that are reserved for such services.
+    /// Whether a container's service may be asked at `url`, since the request carries a token: over https, on this
+    /// machine, or at an address that Amazon reserves for such services.
     static func mayAsk(_ url: String) -> Bool {
         guard let url = WebURL(url) else { return false }
         if url.scheme == "https" { return true }
@@ -76,7 +77,7 @@ struct CredentialsFetch: Sendable {
         return IPAddress(address).map { address in services.contains { $0.contains(address) } } ?? false
     }
 
-    /// This machine, and what Amazon's containers ask (ECS, EKS Pod Identity).
+    /// Loopback, and the addresses of the services for Amazon's containers (ECS, EKS Pod Identity).
     private static let services = ["127.0.0.0/8", "::1", "169.254.170.2", "169.254.170.23", "fd00:ec2::23"]
         .compactMap { Network($0) }
 
@@ -95,7 +96,7 @@ struct CredentialsFetch: Sendable {
         return try? await transfer.collect(limit: 64 << 10)
     }
 
-    /// Without blanks and line ends around it.
+    /// The text of a file, at most 256 KiB, without white space at both ends; nil if it is empty or cannot be read.
     private func read(_ path: String) async -> String? {
         await files.run {
             let descriptor = open(path, O_RDONLY | O_CLOEXEC)

@@ -1,31 +1,31 @@
-/// Where credentials come from, as the environment says: the order is that of Amazon's own tools.
+/// A place where credentials may be found.
 enum CredentialsPlace: Sendable, Equatable {
     /// `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`.
     case environment(Credentials)
-    /// A section of a file.
+    /// A profile in the shared credentials file.
     case file(path: String, profile: String)
-    /// A token in a file is exchanged for them (a service account of Kubernetes).
+    /// STS exchanges the token in a file for credentials, as for a service account of Kubernetes.
     case webIdentity(role: String, tokenFile: String, session: String, endpoint: String)
-    /// A service beside the container (ECS, EKS Pod Identity).
+    /// The credentials service for containers (ECS, EKS Pod Identity).
     case container(url: String, token: Token?)
-    /// The role of the machine.
+    /// The role of the machine, by the instance metadata service (IMDSv2).
     case instance(endpoint: String)
 
-    /// What a container's service wants to see.
+    /// The Authorization field for the containers' service.
     enum Token: Sendable, Equatable {
         case text(String)
-        /// Read anew each time: it changes.
+        /// The path of a file that is read for each request, because the token changes.
         case file(String)
     }
 
-    /// Where they are to be looked for, the first place first.
+    /// The places that the environment names, in the order of Amazon's own tools.
     ///
-    /// - Parameter read: Whether a file is there.
+    /// - Parameter isThere: Whether a readable file is at a path.
     static func all(_ environment: (String) -> String?, isThere: (String) -> Bool) -> [CredentialsPlace] {
         func value(_ name: String) -> String? { environment(name).flatMap { $0.isEmpty ? nil : $0 } }
         var places: [CredentialsPlace] = []
         let profile = value("AWS_PROFILE")
-        // A profile that is named wins over keys that merely are there.
+        // AWS_PROFILE is a deliberate choice, so it wins over keys that are in the environment as well.
         if profile == nil, let key = value("AWS_ACCESS_KEY_ID"), let secret = value("AWS_SECRET_ACCESS_KEY") {
             places.append(
                 .environment(Credentials(accessKey: key, secret: secret, token: value("AWS_SESSION_TOKEN"))))
@@ -58,7 +58,7 @@ enum CredentialsPlace: Sendable, Equatable {
         return places
     }
 
-    /// For a person.
+    /// In words, for messages to the operator.
     var words: String {
         switch self {
         case .environment: "the environment"

@@ -1,6 +1,6 @@
 import HaulContract
 
-/// The texts of a JSON object.
+/// The string members of a JSON object. An empty string counts as absent.
 struct JSONText {
     private let json: JSON
 
