@@ -1,8 +1,10 @@
 import Glibc
 
-/// The two ways in which times are written to and by Amazon's services.
+/// The two formats in which Amazon's services read and write times.
 enum AmazonTime {
-    /// `20130524T000000Z`, as a signature has it.
+    /// The time in the format of signatures: `20130524T000000Z`.
+    ///
+    /// - Parameter seconds: Since 1970.
     static func stamp(_ seconds: Int64) -> String {
         var (moment, parts) = (time_t(seconds), tm())
         gmtime_r(&moment, &parts)
@@ -11,7 +13,7 @@ enum AmazonTime {
             + "\(two(parts.tm_hour))\(two(parts.tm_min))\(two(parts.tm_sec))Z"
     }
 
-    /// Seconds since 1970 of `2009-10-12T17:50:30.000Z`; nil for what is no such time.
+    /// Seconds since 1970 of a time like `2009-10-12T17:50:30.000Z`; nil if `text` is no such time.
     static func seconds(_ text: String) -> Int64? {
         let bytes = Array(text.utf8)
         guard bytes.count >= 20, bytes.last == UInt8(ascii: "Z"), bytes[10] == UInt8(ascii: "T") else { return nil }

@@ -28,14 +28,14 @@ enum Digest {
     }
 }
 
-/// A running digest of bytes in order. For one thread at a time.
+/// A digest of bytes that come in order, piece by piece. Only one thread at a time may use it.
 final class RunningHash: @unchecked Sendable {
     private let context: OpaquePointer
     private let size: Int
 
     /// - Parameters:
-    ///   - method: OpenSSL's name for the algorithm.
-    ///   - size: The bytes of its result.
+    ///   - method: OpenSSL's algorithm (`EVP_MD`).
+    ///   - size: Bytes of the digest.
     init(_ method: OpaquePointer?, size: Int) {
         context = EVP_MD_CTX_new()
         self.size = size
@@ -46,7 +46,7 @@ final class RunningHash: @unchecked Sendable {
 
     func update(_ bytes: UnsafeRawBufferPointer) { EVP_DigestUpdate(context, bytes.baseAddress, bytes.count) }
 
-    /// Nothing may be added afterwards.
+    /// The digest. May be called once, after the last bytes.
     func result() -> [UInt8] {
         var result = [UInt8](repeating: 0, count: size)
         EVP_DigestFinal_ex(context, &result, nil)
@@ -58,7 +58,7 @@ extension Collection<UInt8> {
     /// Lower-case hexadecimal digits.
     var hexadecimal: String { map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined() }
 
-    /// RFC 4648 section 4, with padding.
+    /// Base64 with padding (RFC 4648 section 4).
     var base64: String {
         var result: [UInt8] = []
         let bytes = Array(self)

@@ -1,31 +1,32 @@
 import HaulContract
 
-/// AWS Signature Version 4 in the Authorization header, as S3 wants it: the path is encoded once, and never normalised.
+/// AWS Signature Version 4 in the Authorization field, as S3 wants it. Other services encode the path twice and
+/// normalize it; for S3 it is encoded once.
 struct Signature: Sendable {
-    /// The body is not part of the signature.
+    /// In place of the body's digest: the signature does not cover the body.
     static let unsignedPayload = "UNSIGNED-PAYLOAD"
 
     let credentials: Credentials
     let region: String
     var service = "s3"
-    /// Seconds since 1970, by the server's clock as far as that is known.
+    /// Seconds since 1970 by the server's clock, as far as the clock skew is known.
     let time: Int64
 
-    /// What of a request is signed.
+    /// The parts of a request that are signed.
     struct Question {
         var method: String
-        /// With its port, unless that is the scheme's own.
+        /// With the port, unless it is the default of the scheme.
         var host: String
-        /// Not encoded.
+        /// Not percent-encoded.
         var path: String
         var query: [(String, String)] = []
-        /// All that are sent, but the host and what is added here.
+        /// All fields that are sent, except Host and those that `fields(for:)` adds.
         var headers: [HeaderField] = []
         /// SHA-256 of the body in hexadecimal, or `unsignedPayload`.
         var payload: String
     }
 
-    /// The fields that are to be sent besides those of the question.
+    /// The fields to send in addition to those of `question`: body digest, date, session token and Authorization.
     func fields(for question: Question) -> [HeaderField] {
         let stamp = AmazonTime.stamp(time)
         var added = [HeaderField("x-amz-content-sha256", question.payload), HeaderField("x-amz-date", stamp)]
@@ -54,7 +55,7 @@ struct Signature: Sendable {
 }
 
 extension Substring {
-    /// Without blanks around it, and with one in place of several.
+    /// Without blanks at both ends, and with one blank in place of several.
     fileprivate var utf8Trimmed: String {
         utf8.split { $0 == 0x20 || $0 == 0x09 }.map { String(Substring($0)) }.joined(separator: " ")
     }
