@@ -2,8 +2,8 @@ import HaulContract
 import HaulHTTP
 import Synchronization
 
-/// A digest of the whole that runs along while parts become whole in order. It is given up when one comes out of order: then the
-/// object is read back.
+/// A digest of the whole object that is computed while its parts are uploaded. It needs the parts in order: after the
+/// first one out of order it has no result, and the object is read back instead.
 final class InOrderDigest: Sendable {
     private struct State {
         var hash: RunningHash?
@@ -18,7 +18,7 @@ final class InOrderDigest: Sendable {
         state = Mutex(State(hash: RunningHash(algorithm.method, size: algorithm.hexadecimalDigits / 2)))
     }
 
-    /// Blocks for as long as hashing takes.
+    /// Adds the bytes at `offset`. Blocks while it computes.
     func update(_ bytes: UnsafeRawBufferPointer, at offset: Int64) {
         state.withLock { state in
             guard state.position == offset else {
@@ -30,7 +30,7 @@ final class InOrderDigest: Sendable {
         }
     }
 
-    /// In hexadecimal, once all of `size` bytes have come in order; nil otherwise.
+    /// The digest in hexadecimal digits if all of `size` bytes have come in order, else nil. It is returned only once.
     func result(of size: Int64) -> String? {
         state.withLock { state in
             guard state.position == size, let hash = state.hash.take() else { return nil }

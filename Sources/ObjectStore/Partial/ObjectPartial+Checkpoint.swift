@@ -4,11 +4,13 @@ import HaulHTTP
 import HaulStorage
 import Synchronization
 
-// What another worker could go on from.
+// Checkpoints: what another worker needs to continue the object.
 extension ObjectPartial {
-    /// A part that is not whole after so long is saved, if it has so much more than it had.
+    /// When an incomplete part is saved as a tail: after `age` if 1/`share` of its size is not saved yet, after
+    /// `longest` if any byte is not.
     private static let slow = (age: Duration.seconds(30), share: 32, longest: Duration.seconds(300))
-    /// So long a checkpoint waits for what is under way: parts are told of once the store has them, also when no more bytes come.
+    /// A checkpoint waits this long for uploads under way: it names only parts that the store has acknowledged, and
+    /// without new bytes there may be no later checkpoint.
     private static let patience = Duration.seconds(8)
 
     func checkpoint(isLast: Bool) async throws(TransferError) -> Checkpoint? {
@@ -16,11 +18,11 @@ extension ObjectPartial {
         if !isLast, let first = await firstCheckpoint() { return first }
         await workIsDone(upTo: state.withLock { isLast ? .max : $0.work.last }, within: Self.patience)
         let due = state.withLock { state -> [PartBuffer] in
-            // Of a file whose length nobody knows nothing is continued.
+            // Without a known length the download cannot be continued, so its tails would be useless.
             guard state.journal.total != nil, state.error == nil else { return [] }
             return state.buffers.values.filter { !$0.isClosed && (isLast || Self.isSlow($0)) }
         }
-        // What cannot be saved is fetched again.
+        // If a tail cannot be saved, its bytes may have to be fetched again.
         try? await save(due, releasing: isLast)
         return state.withLock { state in
             state.hasMoreToTell = false
@@ -32,7 +34,8 @@ extension ObjectPartial {
         }
     }
 
-    /// The first thing that is told is the upload, before any part: with it another run finds all parts that the store has by then.
+    /// The first checkpoint names the upload and no part. The upload's id is enough for another run to find all parts
+    /// that the store has.
     private func firstCheckpoint() async -> Checkpoint? {
         guard state.withLock({ $0.told == nil }) else { return nil }
         await wait(within: Self.patience) { $0.journal.upload == nil && $0.work.isAny }
@@ -54,16 +57,16 @@ extension ObjectPartial {
         return fresh > 0 && (fresh >= Int64(buffer.range.count / slow.share) || age >= slow.longest)
     }
 
-    /// Returns when what was begun until `last` is done, or it is too late.
+    /// Returns when all work up to number `last` has ended, or after `limit`.
     private func workIsDone(upTo last: Int, within limit: Duration) async {
         await wait(within: limit) { $0.work.isAny(upTo: last) }
     }
 
-    /// Returns when `isToWait` is false, or it is too late.
+    /// Returns when `isToWait` is false, or after `limit`.
     private func wait(within limit: Duration, while isToWait: @Sendable (borrowing State) -> Bool) async {
         let deadline = ContinuousClock.now + limit
         while state.withLock({ isToWait($0) }), ContinuousClock.now < deadline {
-            // A task of its own: this one may be cancelled, and no sleep would last.
+            // A detached task sleeps: this task may be cancelled, and then its own sleep would return at once.
             await Task.detached { try? await Task.sleep(for: .milliseconds(10)) }.value
         }
     }

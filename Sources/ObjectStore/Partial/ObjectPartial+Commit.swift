@@ -4,7 +4,7 @@ import HaulHTTP
 import HaulStorage
 import Synchronization
 
-// All bytes are in: they become an object under its name.
+// The commit: all bytes have come, and become an object under its final name.
 extension ObjectPartial {
     func commit(_ whole: WholeFile) async throws(TransferError) -> CommitOutcome {
         await workIsDone()
@@ -42,9 +42,9 @@ extension ObjectPartial {
         do { return try await isOwner() } catch { throw error.error }
     }
 
-    /// Compares bytes with what they must be. Returns the digest as it is told.
+    /// Compares the digest of `body` with the wanted one. Returns `algorithm:digest`, or nil if no digest is wanted.
     ///
-    /// - Throws: `checksum_mismatch`; nothing is left then.
+    /// - Throws: `checksum_mismatch` if the digests differ. The partial file is discarded first.
     func judge(
         _ bytes: UnsafeRawBufferPointer, _ whole: WholeFile, keeping body: RequestMemory
     ) async throws(TransferError) -> String? {
@@ -67,7 +67,7 @@ extension ObjectPartial {
                 "the file's \(wanted.algorithm.rawValue) is \(digest), \(whole.authority) says \(wanted.digest)"))
     }
 
-    /// Puts the whole under the first name that is free, or that may be replaced.
+    /// Puts the whole object under the first name that is free or may be replaced.
     func placeAtOnce(
         _ body: RequestMemory, _ whole: WholeFile, checksum: String?
     ) async throws(TransferError) -> CommitOutcome {
@@ -95,7 +95,7 @@ extension ObjectPartial {
                 }
             }
             guard let head = try await head(name.path) else {
-                // What was in the way has gone, or this server has no conditions.
+                // The object that was in the way is gone, or this server does not support If-None-Match.
                 mayReplace = !store.hasConditions
                 continue
             }
@@ -118,7 +118,8 @@ extension ObjectPartial {
 
     // MARK: As parts
 
-    /// Parts that are whole by tails alone, and the last one of a file whose length was not known.
+    /// Uploads the parts that are not uploaded yet: those whose bytes are all in tails, and the last part of a file
+    /// whose length was unknown.
     private func uploadRest(_ size: Int64) async throws(TransferError) {
         let formula = state.withLock { $0.journal.formula }
         let digest = state.withLock { $0.digest }
@@ -170,11 +171,12 @@ extension ObjectPartial {
         case fenced
     }
 
-    /// A server that is asked again and again to complete an upload. Ceph keeps a lock of ten minutes on one whose gateway died while
-    /// it was completed: to wait costs less than to fetch the file again.
+    /// Limits for repeated requests to complete an upload: `tries` in general, `patience` while the server answers 5xx.
+    /// Ceph locks an upload for ten minutes if its gateway dies during the completion. To wait costs less than to fetch
+    /// the file again.
     private static let completion = (tries: 5, patience: Duration.seconds(660), longest: Duration.seconds(10))
 
-    /// Completes the upload. HEAD has the last word.
+    /// Completes the upload. HEAD, not the answer to the request, decides whether that has succeeded.
     private func assemble(_ upload: String, _ key: String, _ size: Int64) async throws(TransferError) -> Assembly {
         let etags = state.withLock { $0.etags }
         let isHidden = state.withLock { $0.journal.isHidden }
@@ -218,9 +220,9 @@ extension ObjectPartial {
         return .fenced
     }
 
-    /// Whether the upload has exactly the parts that it must have; false if there is none any more.
+    /// Whether the upload has exactly the parts that this run knows. False if the upload is gone: completed or aborted.
     ///
-    /// - Throws: What is not so. Where it has parts that nobody knows of, the upload is gone then.
+    /// - Throws: `io` if parts are lost, or if the upload has unknown parts. In the second case it is purged first.
     private func isListed(
         _ upload: String, _ key: String, _ etags: [Int: String], _ size: Int64
     ) async throws(TransferError) -> Bool {
@@ -229,14 +231,15 @@ extension ObjectPartial {
             if error.meaning == .noSuchUpload { return false }
             throw error.error
         }
-        // Some list a part that was uploaded twice two times.
+        // Some servers list a part twice if it was uploaded twice.
         let found = Dictionary(grouping: listed, by: \.number)
         guard found.allSatisfy({ number, parts in parts.contains { $0.etag == etags[number] } }) else {
             throw await damaged("the upload has other parts than were uploaded")
         }
         let lost = etags.keys.filter { found[$0] == nil }
         guard lost.isEmpty else {
-            // Some list a few parts of an upload that they have just completed. Else the next run fetches what is lost, and no more.
+            // Some servers still list a few parts of an upload that they have just completed. Otherwise the next run
+            // fetches only the lost parts.
             if try await verdict(key, size) != nil { return false }
             throw .failed(
                 Failure(.io, "the object store has lost \(lost.count) parts of an upload that it had acknowledged"))
@@ -244,7 +247,8 @@ extension ObjectPartial {
         return true
     }
 
-    /// The object, if it is this generation's; asked for twice, since some show it a moment later.
+    /// HEAD of the object; nil if it is missing or not of this generation. Asks twice, because some servers show a new
+    /// object only a moment later.
     private func verdict(_ key: String, _ size: Int64) async throws(TransferError) -> ObjectHead? {
         for attempt in 0...1 {
             if let head = try await headNow(key), head.mark?.generation == generation,
@@ -265,7 +269,8 @@ extension ObjectPartial {
         do { return try await client.head(key) } catch { throw error.error }
     }
 
-    /// Somebody has taken the name that the upload is for. The next run chooses another.
+    /// Another program or job has taken the upload's name. Discards the partial file and returns the error to throw.
+    /// The next run chooses another name, if the job allows that.
     private func taken() async -> TransferError {
         let name = state.withLock { $0.name }
         let mayRename = request.mayNumber
@@ -276,7 +281,7 @@ extension ObjectPartial {
 
     // MARK: Under a hidden key
 
-    /// The digest of an object, in hexadecimal.
+    /// Reads an object back. Returns its digest in hexadecimal digits.
     private func readBack(
         _ key: String, _ algorithm: Job.Checksum.Algorithm, _ size: Int64
     ) async throws(TransferError) -> String {
@@ -297,7 +302,7 @@ extension ObjectPartial {
         return digest.result(of: size) ?? ""
     }
 
-    /// Copies what is right to its name, on the server.
+    /// Copies the verified object to its final name, on the server.
     private func copyToName(
         _ key: String, _ whole: WholeFile, checksum: String?
     ) async throws(TransferError) -> CommitOutcome {

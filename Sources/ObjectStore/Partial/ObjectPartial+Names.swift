@@ -3,24 +3,25 @@ import HaulHTTP
 import HaulStorage
 import Synchronization
 
-// The name that the object gets, and what may have it already.
+// The object's final name, and what to do with an object that already has it.
 extension ObjectPartial {
-    /// What is done about an object that has the name.
+    /// What to do with an object that already has the name.
     enum Collision {
-        /// It is this generation: a request was served whose answer was lost.
+        /// The object is of this generation: an earlier request succeeded, but its answer was lost.
         case isOurs
         case replace
-        /// Another name is to be tried.
+        /// Try the next numbered name.
         case renumber
         case refuse
     }
 
-    /// - Parameter isOther: A number was added to the name.
+    /// - Parameter isOther: True if a number was added to the name.
     func collision(with head: ObjectHead, isOther: Bool) -> Collision {
         let isOfJob = head.mark?.job == request.key
         if isOfJob, head.mark?.generation == generation { return .isOurs }
         let isCompleted = request.completed.map { head.matches($0.identity) } ?? false
-        // Put there by a run that nobody heard of. What this job completed under a number stays.
+        // An earlier run of this job made the object, and its result did not reach Redis. An object that the job
+        // completed under a numbered name stays.
         let isUnsettled = isOfJob && !request.isNew
         if isOther ? isUnsettled && !isCompleted : isUnsettled || isCompleted { return .replace }
         if request.ifExists == .overwrite { return .replace }
@@ -28,7 +29,9 @@ extension ObjectPartial {
         return request.ifExists == .rename || !isGiven && request.ifExists == .reuse ? .renumber : .refuse
     }
 
-    /// The first name that may be used, as far as can be told before.
+    /// The first name that is free or may be replaced now. Another program may still take the name before the commit.
+    ///
+    /// - Throws: `file_exists` if the job allows no name.
     func freeName(_ chosen: ObjectName) async throws(TransferError) -> ObjectName {
         if let own = await completedName(chosen) { return own }
         if request.ifExists == .overwrite { return chosen }
@@ -44,7 +47,8 @@ extension ObjectPartial {
         throw chosen.inTheWay
     }
 
-    /// One that the job finished before, and that had to take a number, is replaced and gets no company.
+    /// The numbered name that this job's previous file has, if that object is unchanged. It is replaced, so that the
+    /// new object needs no further number.
     private func completedName(_ chosen: ObjectName) async -> ObjectName? {
         guard let completed = request.completed, request.mayNumber else { return nil }
         let name = ObjectName(chosen: completed.file, isGiven: chosen.isGiven)
@@ -58,7 +62,7 @@ extension ObjectPartial {
         do { return try await client.head(client.address.key(path)) } catch { throw error.error }
     }
 
-    /// Whether this run may still give a name: by our own clock, or else by Redis'.
+    /// Whether this run may still name the object: its lease holds by the local clock, or Redis confirms it.
     func mayName() async -> Bool {
         if request.lease.isHeld() { return true }
         return await request.lease.confirm()

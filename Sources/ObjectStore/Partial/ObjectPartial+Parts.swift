@@ -4,7 +4,7 @@ import HaulHTTP
 import HaulStorage
 import Synchronization
 
-// Bytes become parts.
+// Received bytes are collected into parts, and the parts are uploaded.
 extension ObjectPartial {
     /// Takes all of the bytes, or none. Called on the engine's thread.
     func take(
@@ -25,7 +25,7 @@ extension ObjectPartial {
             var due: [(PartBuffer, Int)] = []
             for number in numbers {
                 let part = formula.range(of: number)
-                // What has come before stays as it is.
+                // Bytes that are already there are not written again.
                 let missing = state.taken.missing(in: whole.clamped(to: part))
                 guard !missing.isEmpty, let buffer = state.buffers[number] else { continue }
                 for piece in missing {
@@ -47,7 +47,8 @@ extension ObjectPartial {
         return answer
     }
 
-    /// False: there is no memory now, or the part's bytes are on their way elsewhere.
+    /// Makes sure that a part has a buffer that takes bytes. False if there is no memory now, or if the part's buffer
+    /// is closed because its bytes are on their way to the store. Then `wake` is called later.
     private func makeBuffer(
         _ number: Int, _ state: inout State, _ wake: @escaping @Sendable () async -> Bool
     ) -> Bool {
@@ -63,7 +64,7 @@ extension ObjectPartial {
         return true
     }
 
-    /// A buffer for a part, however long that takes.
+    /// A buffer for a part. Polls for as long as there is no memory.
     func buffer(for number: Int) async throws(TransferError) -> PartBuffer {
         while true {
             let buffer = state.withLock { state in
@@ -74,7 +75,7 @@ extension ObjectPartial {
         }
     }
 
-    /// Runs what `begin` has given a number to.
+    /// Runs `body` as the work that `PartWork.begin` has given `number`.
     func start(_ number: Int, _ body: @escaping @Sendable () async -> Void) {
         let task = Task(executorPreference: client.engine.executor) { [self] in
             await body()
@@ -84,7 +85,7 @@ extension ObjectPartial {
         state.withLock { $0.work.note(task, number) }
     }
 
-    /// Returns when nothing is under way.
+    /// Returns when no upload of a part or tail is under way.
     func workIsDone() async {
         await withCheckedContinuation { continuation in
             if !state.withLock({ $0.work.wait(continuation) }) { continuation.resume() }
@@ -100,13 +101,13 @@ extension ObjectPartial {
 
     // MARK: A part
 
-    /// Uploads a part that is whole.
+    /// Uploads a complete part and releases its buffer. An error becomes the error of the partial file.
     func upload(_ buffer: PartBuffer, _ digest: InOrderDigest? = nil) async {
         do throws(TransferError) { try await uploadNow(buffer, buffer.range, digest) } catch { fail(error) }
         drop(buffer)
     }
 
-    /// - Parameter range: Of a file whose length was not known the last part ends where the file does.
+    /// - Parameter range: The bytes of the part. The last part of a file of unknown length ends where the file does.
     func uploadNow(
         _ buffer: PartBuffer, _ range: Range<Int64>, _ digest: InOrderDigest?
     ) async throws(TransferError) {
@@ -132,10 +133,12 @@ extension ObjectPartial {
         }
     }
 
-    /// Where the upload goes.
+    /// The path of the object that the upload makes: hidden if its digest must be verified first, else the final path.
     func uploadKey(_ state: State) -> String { state.journal.isHidden ? hidden.whole : state.name.path }
 
-    /// Brings what only tails have of the part.
+    /// Reads the part's tails back into its buffer, and checks their MD5.
+    ///
+    /// - Throws: `io` if a tail is missing or has changed, or if bytes of `range` are missing afterwards.
     func fill(_ buffer: PartBuffer, _ range: Range<Int64>) async throws(TransferError) {
         let tails = state.withLock { state in
             buffer.present.contains(range) ? [] : state.journal.tails.filter { $0.part == buffer.number }
@@ -169,7 +172,7 @@ extension ObjectPartial {
         }
     }
 
-    /// What is left can never be made whole: it goes, so that the next run begins anew.
+    /// The partial file can never be completed: purges it, so that the next run begins anew. Returns the error.
     func damaged(_ why: String) async -> TransferError {
         let isPlaced = state.withLock { $0.phase == .placed }
         if !isPlaced { await store.purge(hidden, isCompleted: false) }
@@ -178,7 +181,7 @@ extension ObjectPartial {
 
     // MARK: The upload
 
-    /// Begins it when it is first needed.
+    /// The id of the multipart upload. The first call creates the upload; concurrent calls wait for it.
     func uploadID() async throws(StoreRefusal) -> String {
         let (known, task) = state.withLock { state -> (String?, Task<Result<String, StoreRefusal>, Never>?) in
             if let upload = state.journal.upload { return (upload, nil) }
@@ -193,9 +196,9 @@ extension ObjectPartial {
 
     private func create() async -> Result<String, StoreRefusal> {
         do throws(StoreRefusal) {
-            // A run that was stopped for long must not end what came after it.
+            // A run that was stopped for long must not purge the generations of later runs.
             guard await mayName() else { throw Self.fenced }
-            // The end of older generations is the fence: none of them can be completed any more.
+            // Purging the older generations is the fence: none of their uploads can be completed any more.
             if !request.isNew { try await store.purge(job: request.key, but: generation) }
             try await own()
             let key = client.address.key(state.withLock { uploadKey($0) })
@@ -213,7 +216,10 @@ extension ObjectPartial {
         ObjectMark(job: request.key, generation: generation, time: UnixTime.milliseconds * 1_000_000)
     }
 
-    /// Says that this run has the generation, before anything of it is in the store. Who takes it over says so, too.
+    /// Writes this run's token to the generation's `owner` object, before anything else of the generation is in the
+    /// store. A run that takes the generation over writes its own token.
+    ///
+    /// - Throws: `fenced` if the object has another run's token.
     func own() async throws(StoreRefusal) {
         state.withLock { $0.hasHidden = true }
         let key = client.address.key(hidden.owner)
@@ -240,7 +246,7 @@ extension ObjectPartial {
 
     // MARK: Tails
 
-    /// Puts bytes of a part that no tail has into a new one.
+    /// Puts the bytes of a part that are in no tail yet into a new tail.
     func save(_ buffer: PartBuffer) async throws(TransferError) {
         let fresh = state.withLock { _ in buffer.fresh }
         guard !fresh.isEmpty else { return }
@@ -259,7 +265,7 @@ extension ObjectPartial {
         }
     }
 
-    /// Others need the memory: what has come of a part waits in the store for the rest.
+    /// Saves an incomplete part as a tail and releases its buffer, because others need the memory.
     private func spill(_ number: Int) {
         let (buffer, task) = state.withLock { state -> (PartBuffer?, Int) in
             guard let buffer = state.buffers[number], !buffer.isClosed, state.phase == .open else { return (nil, 0) }
@@ -273,7 +279,7 @@ extension ObjectPartial {
         }
     }
 
-    /// Saves parts that are not whole; with `releasing` they leave the memory.
+    /// Saves incomplete parts as tails. With `releasing`, their buffers are released.
     func save(_ buffers: [PartBuffer], releasing: Bool) async throws(TransferError) {
         let results = await withTaskGroup(of: Result<Void, TransferError>.self) { group in
             for buffer in buffers {

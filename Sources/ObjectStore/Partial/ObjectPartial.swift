@@ -3,9 +3,10 @@ import HaulHTTP
 import HaulStorage
 import Synchronization
 
-/// The partial file of a bucket: parts of an upload, and what is not yet a part in memory and in tails.
+/// The partial file of a bucket: the parts of a multipart upload, and incomplete parts in memory and in tails.
 ///
-/// What fits into one part is put at once, under its name. The files beside this one have its parts, its checkpoints and its end.
+/// An object that fits into one part is put under its name in one request. The files beside this one have the parts,
+/// the checkpoints, the names and the commit.
 final class ObjectPartial: Partial {
     enum Phase: Sendable { case unopened, open, placed, discarded }
 
@@ -16,16 +17,16 @@ final class ObjectPartial: Partial {
         var journal: PartsJournal
         var etags: [Int: String] = [:]
         var buffers: [Int: PartBuffer] = [:]
-        /// Bytes that are there: in memory, in tails, in parts.
+        /// The bytes that have come: in memory, in tails, in parts.
         var taken = ByteIntervals()
         var error: TransferError?
-        /// The journal as the last checkpoint returned it.
+        /// The text of the journal in the last checkpoint of this run or an earlier one; nil if there is none.
         var told: String?
-        /// The last checkpoint told of the upload alone.
+        /// The last checkpoint named only the upload, so another one is due.
         var hasMoreToTell = false
         var digest: InOrderDigest?
         var creating: Task<Result<String, StoreRefusal>, Never>?
-        /// Its folder of hidden objects may have something in it.
+        /// The generation's folder of hidden objects may not be empty.
         var hasHidden = false
         /// The upload was completed under its hidden key.
         var isAssembled = false
@@ -48,7 +49,7 @@ final class ObjectPartial: Partial {
         state = Mutex(State(name: name, journal: PartsJournal(total: nil)))
     }
 
-    /// One that an earlier run left.
+    /// Continues a partial file that an earlier run left.
     init(
         _ store: ObjectStore, _ request: FileRequest, continuing resume: ResumePoint, _ journal: PartsJournal,
         etags: [Int: String], isAssembled: Bool
@@ -57,7 +58,7 @@ final class ObjectPartial: Partial {
         owner = store.memory.newOwner()
         var state = State(name: ObjectName(chosen: resume.file, isGiven: request.givesName), journal: journal)
         (state.phase, state.etags, state.hasHidden, state.isAssembled) = (.open, etags, true, isAssembled)
-        // Parts may be there of which Redis does not know, and the other way round.
+        // The store may have more or fewer parts than the journal in Redis names.
         (state.told, state.taken) = (resume.journal, journal.offsets)
         if isAssembled, let total = journal.total { state.taken = ByteIntervals([0..<total]) }
         self.state = Mutex(state)
@@ -68,7 +69,7 @@ final class ObjectPartial: Partial {
     var place: PartialPlace? {
         state.withLock { state in
             guard state.phase != .unopened else { return nil }
-            // What has left nothing hidden is not looked for.
+            // Without hidden objects there is nothing to clean up later.
             let name = state.hasHidden || state.phase == .open ? nil : ObjectStore.nothingHidden
             return PartialPlace(file: state.name.path, key: request.key, generation: generation, name: name)
         }
@@ -81,14 +82,14 @@ final class ObjectPartial: Partial {
         let first = state.withLock { $0.journal.formula.range(of: 1) }
         return max(1 << 20, first.upperBound - first.lowerBound)
     }
-    /// A kill costs no more than the parts that are on their way.
+    /// Each connection fills a part of its own, and all these parts must fit into the memory share of one file.
     var mostSinks: Int { max(1, store.memory.share / Int(alignment)) }
 
     func sink(at offset: Int64, wake: @escaping @Sendable () async -> Bool) -> any BodySink {
         PartSink(self, at: offset, wake: wake)
     }
 
-    // MARK: Its beginning
+    // MARK: Opening
 
     func open(
         total: Int64?, hashing digest: Job.Checksum.Algorithm?, with bytes: [UInt8]
@@ -96,7 +97,7 @@ final class ObjectPartial: Partial {
         try prepare(total: total)
         let formula = PartFormula(total: total)
         if !formula.isSingle {
-            // What is in the way of a short object shows when it is put.
+            // A short object gets its name when it is put.
             let name = try await freeName(state.withLock { $0.name })
             state.withLock { $0.name = name }
         }
@@ -117,7 +118,7 @@ final class ObjectPartial: Partial {
         }
     }
 
-    /// - Throws: That no bucket takes it.
+    /// - Throws: `too_large` or `path_forbidden` if no bucket can have such an object.
     private func prepare(total: Int64?) throws(TransferError) {
         guard total ?? 0 <= ObjectStore.largest else {
             throw .failed(Failure(.tooLarge, "the file has \(total ?? 0) bytes, an object has 5 TiB at most"))
@@ -133,7 +134,7 @@ final class ObjectPartial: Partial {
 
     func reserve(_ total: Int64) async throws(TransferError) {}
 
-    /// All of it is here, and none is in the store: one request.
+    /// All bytes are here and none is in the store: one request puts the object.
     func put(_ bytes: [UInt8], _ whole: WholeFile) async throws(TransferError) -> CommitOutcome {
         try prepare(total: whole.size)
         state.withLock { $0.phase = .open }
@@ -142,7 +143,7 @@ final class ObjectPartial: Partial {
         return try await placeAtOnce(body, whole, checksum: checksum)
     }
 
-    // MARK: What is left of it
+    // MARK: Discarding
 
     func exists() async -> Bool {
         let (phase, isInMemory) = state.withLock { state in
@@ -150,7 +151,7 @@ final class ObjectPartial: Partial {
         }
         guard phase == .open else { return false }
         if isInMemory { return true }
-        // Where that cannot be asked it is there, for all that is known.
+        // If the store does not answer, assume that objects are left.
         guard let found = try? await client.list(client.address.key(hidden.folder)) else { return true }
         return !found.objects.isEmpty
     }

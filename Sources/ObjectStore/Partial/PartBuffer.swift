@@ -2,25 +2,25 @@ import Glibc
 import HaulContract
 import HaulHTTP
 
-/// One part's bytes in memory. All that may change is under the lock of the partial file that it belongs to; bytes that are there
-/// never change.
+/// The bytes of one part in memory. The lock of the partial file protects everything that changes. Bytes that are
+/// present never change, so they can be read without the lock.
 final class PartBuffer: @unchecked Sendable {
     let number: Int
     let range: Range<Int64>
     let reservation: PartMemory.Reservation
     private let memory: UnsafeMutableRawPointer
-    /// Bytes that are here.
+    /// The bytes that have been copied here.
     var present = ByteIntervals()
-    /// Of these, what a tail has as well.
+    /// The present bytes that a tail has as well.
     var saved = ByteIntervals()
-    /// When it was begun, or last saved.
+    /// When the buffer was made or last saved.
     var since = ContinuousClock.now
-    /// It takes no more bytes: they are on their way out.
+    /// The buffer takes no more bytes, because it is being uploaded or saved.
     var isClosed = false
 
     init(_ number: Int, _ range: Range<Int64>, _ reservation: PartMemory.Reservation) {
         (self.number, self.range, self.reservation) = (number, range, reservation)
-        // Straight from the kernel, and straight back: what malloc keeps of parts that are gone would be beyond the bound.
+        // The kernel gets this memory back at once. malloc would keep some of it, beyond `PartMemory`'s bound.
         let pages = mmap(nil, max(1, range.count), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
         guard let pages, pages != MAP_FAILED else { fatalError("no memory for a part of \(range.count) bytes") }
         memory = pages
@@ -28,7 +28,7 @@ final class PartBuffer: @unchecked Sendable {
 
     deinit { munmap(memory, max(1, range.count)) }
 
-    /// Bytes that no tail has.
+    /// The present bytes that no tail has.
     var fresh: ByteIntervals { ByteIntervals(present.intervals.flatMap { saved.missing(in: $0) }) }
 
     func copy(_ source: UnsafeRawPointer, to bytes: Range<Int64>) {
@@ -40,10 +40,10 @@ final class PartBuffer: @unchecked Sendable {
         UnsafeRawBufferPointer(start: memory + Int(part.lowerBound - range.lowerBound), count: part.count)
     }
 
-    /// As a body, which keeps this object.
+    /// The bytes as a request's body, without a copy. The body keeps this object alive.
     func body(_ part: Range<Int64>) -> RequestMemory { RequestMemory(bytes(part), of: self) }
 
-    /// Several pieces as one body.
+    /// Several pieces as one body: a copy, unless there is only one piece.
     func body(_ pieces: ByteIntervals) -> RequestMemory {
         if pieces.intervals.count == 1 { return body(pieces.intervals[0]) }
         var all: [UInt8] = []
@@ -53,7 +53,7 @@ final class PartBuffer: @unchecked Sendable {
 }
 
 extension ByteIntervals {
-    /// What of `range` is not in the set.
+    /// The ranges within `range` that are not in the set.
     func missing(in range: Range<Int64>) -> [Range<Int64>] {
         var result: [Range<Int64>] = []
         var position = range.lowerBound

@@ -1,13 +1,13 @@
 import HaulExecutors
 import Synchronization
 
-/// The memory of all parts that are on their way, and its bound: who finds none waits.
+/// The bounded memory of all parts that are being filled or uploaded. Who finds no memory waits.
 ///
-/// A part's memory is reserved as a whole when its first byte comes, so that whatever was begun can be filled. What is filled slowly
-/// while others wait is asked to go elsewhere. What comes back goes to those who have begun, and then to those who have nothing: the
-/// other way round all would begin, and none could end.
+/// A part's memory is reserved as a whole with its first byte, so every part that was begun can be filled. While others
+/// wait, slowly filled parts are spilled to tails. Memory that is given back goes first to files that hold parts, and
+/// then to the others. The other way round, all files would begin and none could finish.
 final class PartMemory: Sendable {
-    /// One part's memory.
+    /// The memory of one part.
     struct Reservation: Sendable, Equatable {
         fileprivate let id: UInt64
     }
@@ -16,14 +16,14 @@ final class PartMemory: Sendable {
         let owner: UInt64
         let bytes: Int
         let since: ContinuousClock.Instant
-        /// Puts the part's bytes elsewhere, and gives the memory back.
+        /// Saves the part's bytes elsewhere, and then gives the memory back.
         let spill: @Sendable () -> Void
-        /// It comes back by itself: its bytes are on their way to the store.
+        /// The part's bytes are on their way to the store, so its memory comes back without a spill.
         var isLeaving = false
     }
 
     private struct Waiter {
-        /// Who waits for any memory; nil for a part of its own that is on its way out.
+        /// The file that waits for any memory; nil if it waits for its own (share used up, or part leaving).
         let owner: UInt64?
         let wake: @Sendable () async -> Bool
     }
@@ -36,22 +36,22 @@ final class PartMemory: Sendable {
         var lastID: UInt64 = 0
         var isWatched = false
 
-        /// Has begun a part, and waits for another one.
+        /// Whether the waiting file holds a part already.
         func hasBegun(_ waiter: Waiter) -> Bool { waiter.owner.map { owned[$0] != nil } ?? false }
     }
 
-    /// Of all, and of one partial file: bytes.
+    /// The bounds for all partial files, and for one of them, in bytes.
     let limit: Int
     let share: Int
     private let state = Mutex(State())
-    /// Others have waited for so long when a part is asked to go.
+    /// The interval between spills while somebody waits, and the age from which a part may be spilled.
     private static let patience = Duration.seconds(2)
 
     init(limit: Int, share: Int) { (self.limit, self.share) = (limit, share) }
 
     var used: Int { state.withLock { $0.used } }
 
-    /// A number for one that reserves.
+    /// A new number, for a partial file that reserves memory.
     func newOwner() -> UInt64 {
         state.withLock { state in
             state.lastID += 1
@@ -59,8 +59,8 @@ final class PartMemory: Sendable {
         }
     }
 
-    /// nil if there is no room; `wake` is called when it is worth trying again. Somebody who has nothing always gets a first part
-    /// where nobody has any.
+    /// Reserves memory for a part; nil if there is no room. Then `wake` is called when another try makes sense. While
+    /// nobody holds memory, any part gets it, even one larger than the bound.
     func reserve(
         _ bytes: Int, for owner: UInt64, spill: @escaping @Sendable () -> Void,
         orCall wake: @escaping @Sendable () async -> Bool
@@ -85,12 +85,12 @@ final class PartMemory: Sendable {
         return reservation
     }
 
-    /// `wake` is called when any memory has come back.
+    /// Calls `wake` when any memory has been given back.
     func wait(_ wake: @escaping @Sendable () async -> Bool) {
         state.withLock { $0.waiting.append(Waiter(owner: nil, wake: wake)) }
     }
 
-    /// The part is whole, or is being put elsewhere.
+    /// Notes that the part is complete and will be uploaded, so that it is not spilled.
     func leaves(_ reservation: Reservation) {
         state.withLock { $0.holders[reservation.id]?.isLeaving = true }
     }
@@ -105,11 +105,11 @@ final class PartMemory: Sendable {
             return state.waiting.filter(state.hasBegun) + state.waiting.filter { !state.hasBegun($0) }
         }
         guard !waiting.isEmpty else { return }
-        // Who finds nothing waits again. They are few: one for each connection.
+        // A waiter that finds no memory waits again. Waiters are few: mostly one for each connection.
         Task { for waiter in waiting { _ = await waiter.wake() } }
     }
 
-    /// While somebody waits, and nothing is on its way out, the part that has been held longest goes.
+    /// Runs while somebody waits, and spills the part that has been held longest, one in each interval.
     private func watch() async {
         while true {
             try? await Task.sleep(for: Self.patience)
@@ -121,7 +121,7 @@ final class PartMemory: Sendable {
                 let due = state.holders.filter {
                     !$0.value.isLeaving && ContinuousClock.now - $0.value.since >= Self.patience
                 }
-                // A file that has used up its own share can be helped by its own parts only.
+                // Prefer files that hold more than half of their share: only their own parts can free memory for them.
                 let full = Set(state.owned.filter { $0.value * 2 > share }.keys)
                 let ofFull = due.filter { full.contains($0.value.owner) }
                 let oldest = (ofFull.isEmpty ? due : ofFull).min { $0.value.since < $1.value.since }

@@ -1,7 +1,7 @@
 import HaulHTTP
 import Synchronization
 
-/// Brings the bytes of one body to the parts that they are of.
+/// Writes the bytes of one body to the parts that they belong to.
 final class PartSink: BodySink {
     private let partial: ObjectPartial
     private let position: Mutex<Int64>
