@@ -1,18 +1,19 @@
-/// Which bytes part n of an upload has: the same for every worker, so that whoever uploads it uploads the same bytes.
+/// Which bytes the parts of an upload have. The boundaries are the same for every worker, so all workers upload the
+/// same bytes as part n.
 struct PartFormula: Sendable, Equatable {
-    /// The bytes of the whole; nil if nobody knows them.
+    /// Bytes of the whole object; nil if unknown.
     let total: Int64?
 
-    /// The parts of a known whole: bytes.
+    /// Bytes of each part, if the length of the object is known.
     private let size: Int64
 
     static let smallest: Int64 = 8 << 20
-    /// No upload has more.
+    /// S3 allows no more parts in an upload.
     static let mostParts = 10_000
-    /// A known whole has about as many at most: some are left for surprises.
+    /// An object of known length has at most this many parts, with some distance to `mostParts`.
     private static let aim: Int64 = 9_000
     private static let mebibyte: Int64 = 1 << 20
-    /// Of an unknown whole so many parts have the same size; the next ones have twice that.
+    /// If the length is unknown, the size of the parts doubles after each stage of this many parts.
     private static let stage = 1_000
 
     init(total: Int64?) {
@@ -22,13 +23,13 @@ struct PartFormula: Sendable, Equatable {
         size = max(Self.smallest, rounded)
     }
 
-    /// All of it is one part, which no upload of parts is made for.
+    /// The whole object is one part, and needs no multipart upload.
     var isSingle: Bool { total.map { $0 <= size } ?? false }
 
-    /// The number of parts; nil if the whole is not known.
+    /// The number of parts; nil if the length is unknown.
     var count: Int? { total.map { Int(max(1, ($0 + size - 1) / size)) } }
 
-    /// The bytes of part `number`, which is 1 or more; beyond the end of a known whole it is empty.
+    /// The bytes of part `number`, counted from 1. Empty beyond the end of an object of known length.
     func range(of number: Int) -> Range<Int64> {
         guard let total else {
             let (start, size) = stage(of: number)
@@ -38,7 +39,7 @@ struct PartFormula: Sendable, Equatable {
         return start..<min(total, start + size)
     }
 
-    /// The part that has the byte at `offset`.
+    /// The number of the part that has the byte at `offset`.
     func part(at offset: Int64) -> Int {
         guard total == nil else { return Int(offset / size) + 1 }
         var (start, size, first) = (Int64(0), Self.smallest, 1)
@@ -49,12 +50,12 @@ struct PartFormula: Sendable, Equatable {
         return first + Int((offset - start) / size)
     }
 
-    /// The parts whose bytes `range` touches.
+    /// The numbers of the parts that overlap `range`.
     func parts(in range: Range<Int64>) -> ClosedRange<Int> {
         part(at: range.lowerBound)...part(at: max(range.lowerBound, range.upperBound - 1))
     }
 
-    /// Where a part of an unknown whole begins, and how long it is.
+    /// Where a part begins and how long it is, if the length of the object is unknown.
     private func stage(of number: Int) -> (start: Int64, size: Int64) {
         var (start, size, first) = (Int64(0), Self.smallest, 1)
         while number >= first + Self.stage {

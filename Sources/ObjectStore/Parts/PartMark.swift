@@ -1,5 +1,5 @@
-/// What is remembered of a part's ETag: nine bytes of a digest of it, in twelve characters. ETags differ in kind and length
-/// between servers; this is short, and tells every change.
+/// A short mark that stands for a part's ETag: nine bytes of its MD5, in twelve base64url characters. ETags differ in
+/// kind and length between servers. The mark is always short, and changes with the ETag.
 struct PartMark: Sendable, Hashable, CustomStringConvertible {
     static let length = 12
 
@@ -10,7 +10,7 @@ struct PartMark: Sendable, Hashable, CustomStringConvertible {
         description = digest.base64.replacing("+", with: "-").replacing("/", with: "_")
     }
 
-    /// As it was written; nil for what is none.
+    /// Reads a mark from a journal; nil if `text` is none.
     init?(_ text: some StringProtocol) {
         let isMark = { (byte: UInt8) in
             switch byte {

@@ -1,25 +1,25 @@
 import HaulContract
 
-/// What another worker has to know of a half-done object to go on with it. Written to Redis after the store has acknowledged
-/// what it tells of, and never before.
+/// What another worker must know to continue an incomplete object. It is written to Redis only after the store has
+/// acknowledged everything that it names.
 ///
-/// Its text is opaque to all but this room: words with a letter before each, between blanks.
+/// The text is opaque outside of this module: words between blanks, each of which begins with a letter for its kind.
 struct PartsJournal: Sendable, Equatable {
-    /// Bytes of one part that is not whole, in an object of their own.
+    /// Bytes of one incomplete part, in an object of their own.
     struct Tail: Sendable, Equatable {
         let part: Int
-        /// The last part of its key.
+        /// The end of its key, behind `t.`.
         let name: String
         let bytes: ByteIntervals
-        /// Lower-case hexadecimal.
+        /// In lower-case hexadecimal digits.
         let md5: String
     }
 
-    /// nil: the parts' formula is for an unknown whole.
+    /// Bytes of the whole object; nil if unknown.
     var total: Int64?
-    /// nil while no upload was begun: all that there is are tails.
+    /// The upload's id; nil before the upload is begun: then only tails exist.
     var upload: String?
-    /// The upload makes a hidden object, which is copied to its name once its digest is right.
+    /// The upload makes a hidden object, which is copied to its final name after its digest was verified.
     var isHidden = false
     /// The parts that the store has acknowledged.
     var parts: [Int: PartMark] = [:]
@@ -29,7 +29,7 @@ struct PartsJournal: Sendable, Equatable {
 
     var formula: PartFormula { PartFormula(total: total) }
 
-    /// The bytes that are durable by it.
+    /// The bytes that the store has, according to this journal.
     var offsets: ByteIntervals {
         let formula = formula
         var result = ByteIntervals(parts.keys.sorted().map { formula.range(of: $0) })
@@ -37,14 +37,15 @@ struct PartsJournal: Sendable, Equatable {
         return result
     }
 
-    /// Has the parts that a store lists, and no others. What a run has uploaded and not told is right, too: whoever uploads a part
-    /// of a generation uploads the same bytes, and the store compared their MD5. Others that it was told of are lost.
+    /// Replaces the parts by those that the store lists. A listed part that the journal does not name is right, too:
+    /// every worker uploads the same bytes as this part, and the store has compared their MD5. A part that is not
+    /// listed is lost.
     ///
-    /// - Returns: The ETags; nil if another program has changed a part.
+    /// - Returns: The ETags by part number; nil if another program has changed a part.
     mutating func adopt(_ listed: [ListedPart]) -> [Int: String]? {
         let formula = formula
         var etags: [Int: String] = [:]
-        // Some list a part that was uploaded twice two times.
+        // Some servers list a part twice if it was uploaded twice.
         for (number, found) in Dictionary(grouping: listed, by: \.number) {
             guard number >= 1, number <= PartFormula.mostParts else { return nil }
             let right = found.first { part in
@@ -59,7 +60,7 @@ struct PartsJournal: Sendable, Equatable {
         return etags
     }
 
-    // MARK: Its text
+    // MARK: Text
 
     private static let version = "parts1"
 
@@ -68,7 +69,7 @@ struct PartsJournal: Sendable, Equatable {
         if let total { words.append("n\(total)") }
         if let upload { words.append("u" + URIText.encode(upload)) }
         if isHidden { words.append("h") }
-        // Runs of parts: the first one's number, and all their marks.
+        // Each run of consecutive parts is one word: the number of the first part, and the marks of all.
         var (first, run) = (0, [PartMark]())
         for (number, mark) in parts.sorted(by: { $0.key < $1.key }) {
             if number != first + run.count, !run.isEmpty {
@@ -86,7 +87,7 @@ struct PartsJournal: Sendable, Equatable {
         return words.joined(separator: " ")
     }
 
-    /// nil for what no journal says, or says of bytes that no part has.
+    /// Reads a journal's text; nil if it is none, or if it names bytes outside of a part.
     init?(_ text: String) {
         var words = text.split(separator: " ")
         guard words.first == Self.version[...] else { return nil }
@@ -150,7 +151,7 @@ struct PartsJournal: Sendable, Equatable {
         return true
     }
 
-    /// What `URIText.encode` has made.
+    /// Decodes what `URIText.encode` has made; nil for a broken escape or invalid UTF-8.
     static func decoded(_ text: Substring) -> String? {
         var (result, rest) = ([UInt8](), text.utf8[...])
         while let byte = rest.popFirst() {
