@@ -1,24 +1,24 @@
 package import HaulContract
 import HaulHTTP
 
-/// Which bucket, and where: `s3://BUCKET/PREFIX` and its endpoint.
+/// The address of a bucket: `s3://BUCKET/PREFIX`, the endpoint and the region.
 package struct BucketAddress: Sendable, Equatable, CustomStringConvertible {
     package let bucket: String
-    /// Without slashes around it; may be empty.
+    /// Without slashes at both ends; may be empty.
     package let prefix: String
-    /// Scheme, host and port; nil: Amazon's, by the region.
+    /// Scheme, host and port; nil for Amazon's endpoint of the region.
     package let endpoint: String?
     package let region: String
-    /// The bucket is the first part of the path, and not of the host's name.
+    /// The bucket is the first part of the path, and not of the host name.
     package let isPathStyle: Bool
 
     package static let scheme = "s3://"
 
-    /// Throws a sentence about what is wrong with it.
-    ///
     /// - Parameters:
     ///   - text: `s3://BUCKET` or `s3://BUCKET/PREFIX`.
-    ///   - isPathStyle: nil: with an endpoint of its own, since few of these have a name for each bucket.
+    ///   - isPathStyle: nil for the default: true with an `endpoint`, since few of these have a host name for each
+    ///     bucket, and for a bucket with a dot in its name.
+    /// - Throws: `bad_job`, with a sentence that says what is wrong.
     package init(
         _ text: String, endpoint: String? = nil, region: String? = nil, isPathStyle: Bool? = nil
     ) throws(Failure) {
@@ -65,13 +65,13 @@ package struct BucketAddress: Sendable, Equatable, CustomStringConvertible {
             } && name.utf8.first != UInt8(ascii: ".") && name.utf8.first != UInt8(ascii: "-")
     }
 
-    /// As it was written.
+    /// `s3://BUCKET/PREFIX`, without the endpoint.
     package var description: String { Self.scheme + bucket + (prefix.isEmpty ? "" : "/" + prefix) }
 
-    /// The key of a path in the store.
+    /// The object's key for a path in the store.
     func key(_ path: String) -> String { prefix.isEmpty ? path : "\(prefix)/\(path)" }
 
-    /// Where a request for `key` goes; "" is the bucket itself.
+    /// Origin, Host field and unencoded path of a request for `key`. An empty key means the bucket itself.
     func place(of key: String, region: String) -> (origin: String, host: String, path: String) {
         let base = endpoint ?? "https://s3.\(region).amazonaws.com"
         let split = base.utf8.firstIndex(of: UInt8(ascii: ":"))!

@@ -1,11 +1,11 @@
 import HaulContract
 import HaulHTTP
 
-/// What HEAD tells of an object.
+/// What HEAD says about an object.
 struct ObjectHead: Sendable {
     let size: Int64
     let etag: String?
-    /// Of the job, the generation and the time that put it there; nil for an object that is none of ours.
+    /// The job, the generation and the time of its writing; nil for an object that Haul did not write.
     let mark: ObjectMark?
 
     init?(_ reply: StoreReply) {
@@ -14,7 +14,7 @@ struct ObjectHead: Sendable {
     }
 }
 
-/// An object of a listing.
+/// An object as the server lists it.
 struct ListedObject: Sendable, Equatable {
     let key: String
     let size: Int64
@@ -30,7 +30,7 @@ struct ListedPart: Sendable, Equatable {
     let size: Int64
 }
 
-/// An upload that was begun and not ended.
+/// A multipart upload that is neither completed nor aborted.
 struct ListedUpload: Sendable, Equatable {
     let key: String
     let id: String
@@ -38,7 +38,7 @@ struct ListedUpload: Sendable, Equatable {
     let begun: Int64
 }
 
-// The requests that are made of a bucket.
+// The requests to a bucket.
 extension BucketClient {
     /// nil if there is no such object.
     func head(_ key: String) async throws(StoreRefusal) -> ObjectHead? {
@@ -48,7 +48,9 @@ extension BucketClient {
         }
     }
 
-    /// nil if there is no such object.
+    /// The bytes of an object or of a range of it; nil if there is no such object.
+    ///
+    /// - Parameter limit: The most bytes that the answer may have.
     func get(_ key: String, _ range: Range<Int64>? = nil, limit: Int) async throws(StoreRefusal) -> [UInt8]? {
         var request = StoreRequest("GET", key)
         request.limit = limit
@@ -59,9 +61,9 @@ extension BucketClient {
         }
     }
 
-    /// A range of an object that has this ETag.
+    /// A range of an object, which must have this ETag.
     ///
-    /// - Throws: `precondition` if it has another one.
+    /// - Throws: `precondition` if the object has another ETag.
     func get(_ key: String, _ range: Range<Int64>, of etag: String) async throws(StoreRefusal) -> [UInt8] {
         var request = StoreRequest("GET", key)
         request.limit = range.count
@@ -70,7 +72,7 @@ extension BucketClient {
             HeaderField("If-Match", "\"\(etag)\""),
         ]
         let reply = try await send(request)
-        // Not every store obeys the condition.
+        // Not every server obeys If-Match.
         guard reply.etag == etag else {
             throw StoreRefusal(status: 412, code: "PreconditionFailed", message: "", meaning: .precondition)
         }
@@ -78,7 +80,9 @@ extension BucketClient {
         return reply.body
     }
 
-    /// Returns the ETag.
+    /// Puts an object. Returns its ETag, if the server sends one.
+    ///
+    /// - Throws: `precondition` if `ifAbsent` is set and the object exists.
     @discardableResult
     func put(
         _ key: String, _ memory: RequestMemory, md5: [UInt8], mark: ObjectMark? = nil, ifAbsent: Bool = false
@@ -97,14 +101,14 @@ extension BucketClient {
         _ = try await send(request)
     }
 
-    /// Also one that is not there.
+    /// Deletes an object. It is no error if there is none.
     func delete(_ key: String) async throws(StoreRefusal) {
         do { _ = try await send(StoreRequest("DELETE", key)) } catch {
             if error.meaning != .noSuchObject { throw error }
         }
     }
 
-    /// All objects whose keys begin so, with the server's time: its listings are pages of 1,000.
+    /// All objects whose keys begin with `prefix`, in pages of 1,000, and the server's time in seconds since 1970.
     func list(_ prefix: String) async throws(StoreRefusal) -> (objects: [ListedObject], now: Int64) {
         var objects: [ListedObject] = []
         var now = time
@@ -131,7 +135,7 @@ extension BucketClient {
 
     // MARK: Uploads of parts
 
-    /// Returns its id.
+    /// Begins a multipart upload. Returns its id.
     func create(_ key: String, mark: ObjectMark) async throws(StoreRefusal) -> String {
         var request = StoreRequest("POST", key)
         request.query = [("uploads", "")]
@@ -141,7 +145,9 @@ extension BucketClient {
         return id
     }
 
-    /// Returns its ETag, which is the MD5 where the server makes it so.
+    /// Puts a part. Returns its ETag, which is its MD5 on most servers.
+    ///
+    /// - Throws: `passing` if the ETag is an MD5, and not that of the part.
     func put(
         part number: Int, of upload: String, _ key: String, _ memory: RequestMemory, md5: [UInt8]
     ) async throws(StoreRefusal) -> String {
@@ -150,7 +156,7 @@ extension BucketClient {
         request.carry(memory, md5: md5)
         let reply = try await send(request)
         guard let etag = reply.etag else { throw Self.unreadable(reply) }
-        // With keys of the server's own it is no MD5.
+        // With server-side encryption by KMS keys the ETag is not an MD5.
         let isEncrypted = reply.headers["x-amz-server-side-encryption"]?.hasPrefix("aws:kms") ?? false
         let isDigest = etag.utf8.count == 32 && etag.utf8.allSatisfy { Character(UnicodeScalar($0)).isHexDigit }
         if isDigest, !isEncrypted, etag.lowercased() != md5.hexadecimal {
@@ -161,7 +167,9 @@ extension BucketClient {
         return etag
     }
 
-    /// Throws `noSuchUpload` if there is none.
+    /// The parts that an upload has.
+    ///
+    /// - Throws: `noSuchUpload` if the upload was completed, aborted or never begun.
     func parts(of upload: String, _ key: String) async throws(StoreRefusal) -> [ListedPart] {
         var parts: [ListedPart] = []
         var marker: String?
@@ -171,7 +179,7 @@ extension BucketClient {
             if let marker { request.query.append(("part-number-marker", marker)) }
             let reply: StoreReply
             do { reply = try await send(request) } catch {
-                // A bucket's word for it may be missing.
+                // Some servers answer 404 without the code NoSuchUpload.
                 throw error.meaning == .noSuchObject
                     ? StoreRefusal(
                         status: error.status, code: error.code, message: error.message, meaning: .noSuchUpload)
@@ -186,13 +194,13 @@ extension BucketClient {
                     ListedPart(number: number, etag: etag, size: entry.text("Size").flatMap { Int64($0) } ?? 0))
             }
             let next = xml.text("IsTruncated") == "true" ? xml.text("NextPartNumberMarker") : nil
-            // A server that repeats itself is not asked for ever.
+            // A server that repeats its marker would be asked forever.
             marker = next == marker ? nil : next
         } while marker != nil
         return parts
     }
 
-    /// What its answer says is not the last word: HEAD is.
+    /// Asks once for the completion of an upload. The answer is not reliable: HEAD shows whether the object exists.
     func complete(
         _ upload: String, _ key: String, _ parts: [(number: Int, etag: String)], ifAbsent: Bool
     ) async throws(StoreRefusal) {
@@ -209,7 +217,7 @@ extension BucketClient {
         _ = try await send(request)
     }
 
-    /// Aborts it until its parts are gone: one that was on its way may come after the first abort.
+    /// Aborts an upload, up to five times, until it has no parts: a part may still arrive after the first abort.
     func abort(_ upload: String, _ key: String) async throws(StoreRefusal) {
         for _ in 0..<5 {
             var request = StoreRequest("DELETE", key)
@@ -251,10 +259,10 @@ extension BucketClient {
         return uploads
     }
 
-    /// Copies an object of `size` bytes on the server, with what marks it.
+    /// Copies an object of `size` bytes on the server. The copy gets the metadata `mark`.
     func copy(_ source: String, to key: String, size: Int64, mark: ObjectMark) async throws(StoreRefusal) {
         let place = HeaderField("x-amz-copy-source", URIText.path("/\(address.bucket)/\(source)"))
-        // One request copies at most 5 GiB.
+        // One request can copy at most 5 GiB.
         guard size > 5 << 30 else {
             var request = StoreRequest("PUT", key)
             request.timeout = 300

@@ -3,14 +3,14 @@ import HaulExecutors
 import HaulHTTP
 import Synchronization
 
-/// Asks a bucket, and asks again where that may help.
+/// Sends signed requests to a bucket, with retries where these may help.
 final class BucketClient: Sendable {
     private struct State {
         var skew = ClockSkew()
         var pace = BucketPace()
         var region: String
         var hasMoved = false
-        /// When a request that writes was last served: monotonic seconds.
+        /// When a write last succeeded, in seconds of `watch`.
         var written: Double?
         var requests = 0
     }
@@ -18,7 +18,7 @@ final class BucketClient: Sendable {
     let address: BucketAddress
     let engine: TransferEngine
     let credentials: CredentialsChain
-    /// Told what an operator should know.
+    /// Called with messages for the operator.
     private let tell: @Sendable (String) -> Void
     private let watch = Stopwatch()
     private let state: Mutex<State>
@@ -31,19 +31,21 @@ final class BucketClient: Sendable {
         state = Mutex(State(region: address.region))
     }
 
-    /// Requests that were sent.
+    /// The number of requests that were sent, with all retries.
     var requests: Int { state.withLock { $0.requests } }
 
-    /// Seconds since a request that writes was served; nil if none was.
+    /// Seconds since a write last succeeded; nil if none has.
     var secondsSinceWriting: Double? { state.withLock { state in state.written.map { watch.seconds - $0 } } }
 
-    /// Seconds to add to our time.
+    /// Seconds to add to the local time to get the server's.
     var skew: Int64 { state.withLock { $0.skew.seconds } }
 
     /// Seconds since 1970 by the server's clock.
     var time: Int64 { UnixTime.seconds + skew }
 
-    /// - Throws: What the server says to the last try.
+    /// Sends a request, with backoff between its tries.
+    ///
+    /// - Throws: The refusal of the last try.
     func send(_ request: StoreRequest) async throws(StoreRefusal) -> StoreReply {
         var tries = 0
         var generator = SystemRandomNumberGenerator()
@@ -55,7 +57,7 @@ final class BucketClient: Sendable {
             var isAtOnce = false
             switch refusal.meaning {
             case .passing, .throttled: break
-            // `sendOnce` has corrected what could be corrected.
+            // `sendOnce` has corrected the clock, the credentials or the region: no backoff is needed.
             case .clock, .expired, .region: isAtOnce = tries < 3
             default: throw refusal
             }
@@ -100,19 +102,21 @@ final class BucketClient: Sendable {
         let query = request.query.isEmpty ? "" : "?" + URIText.query(request.query)
         var result = Request(url: place.origin + URIText.path(place.path) + query)
         (result.method, result.memory) = (request.method, request.memory)
-        // Empty bodies are sent as such: a length is always told.
+        // PUT and POST without a body send an empty one, so that there is a Content-Length.
         if request.memory == nil, ["PUT", "POST"].contains(request.method) { result.memory = RequestMemory([]) }
         result.headers = request.headers + signature.fields(for: question)
         (result.connectTimeout, result.stallTimeout) = (.seconds(10), request.stallTimeout)
         return result
     }
 
-    /// - Parameter skew: What was added to our time when it was signed.
+    /// Throws the refusal, unless the reply is a success. Corrects the skew, the credentials and the region first.
+    ///
+    /// - Parameter skew: Seconds that were added to the local time when the request was signed.
     private func check(
         _ reply: StoreReply, _ request: StoreRequest, _ credentials: Credentials, _ skew: Int64
     ) async throws(StoreRefusal) {
         let isFine = (200..<300).contains(reply.status)
-        // A success may have an error in its body (CompleteMultipartUpload, CopyObject).
+        // A status of 200 may come with an error in the body (CompleteMultipartUpload, CopyObject).
         let isXML = isFine && request.method != "GET" && !reply.body.isEmpty
         let body = !isFine || isXML ? reply.xml : nil
         if isFine, body?.name != "Error" {
@@ -126,14 +130,14 @@ final class BucketClient: Sendable {
             if refusal.meaning == .throttled { state.pace.noteThrottled(at: watch.seconds) }
             guard reply.status == 403 || refusal.meaning == .clock else { return (false, false) }
             let isNews = state.skew.note(date: reply.headers["date"], at: UnixTime.seconds)
-            // Of several requests that were signed with the same time, the first to return has corrected it.
+            // Several requests may have been signed with the wrong skew. The first reply has corrected it for all.
             return (isNews, abs(state.skew.seconds - skew) > ClockSkew.worthwhile)
         }
         if isNews {
             tell("this machine's clock is \(self.skew) s behind the object store's: requests are signed by the store's")
         }
         if wasOff {
-            // Servers have several words for it.
+            // Servers use several codes for this, so the meaning is set here.
             throw StoreRefusal(
                 status: refusal.status, code: refusal.code, message: refusal.message, meaning: .clock)
         }
@@ -160,9 +164,10 @@ final class BucketClient: Sendable {
         throw refusal
     }
 
-    /// No words come with the refusal of a HEAD: credentials that are over look like those that may not. A GET is told.
+    /// Finds out why a HEAD was refused. The reply has no body, so expired credentials look like missing rights. A GET
+    /// gets the reason.
     ///
-    /// - Throws: What the server says. Returns if it says nothing: the refusal of the HEAD counts.
+    /// - Throws: The refusal of the GET, if it gives the reason. Otherwise returns, and the refusal of the HEAD counts.
     private func learn(why key: String) async throws(StoreRefusal) {
         var question = StoreRequest("GET", key)
         question.headers = [HeaderField("Range", "bytes=0-0")]
@@ -176,6 +181,6 @@ final class BucketClient: Sendable {
 }
 
 extension StoreRefusal {
-    /// What the way there did to a request that is too long, or that libcurl does not send, it would do again.
+    /// False if libcurl does not send such a request, or the reply is too long: another try would end the same way.
     fileprivate var isWorthWaiting: Bool { status != 0 || code != "bad_job" && code != "too_large" }
 }

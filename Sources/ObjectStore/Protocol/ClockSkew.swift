@@ -1,14 +1,15 @@
 import HaulHTTP
 
-/// How far our clock is behind the server's, as its Date fields tell.
+/// How far the local clock is behind the server's, by the Date fields of its replies.
 struct ClockSkew: Sendable {
-    /// A server refuses what is 15 minutes off. Less than this is the way's own delay, and a Date has whole seconds.
+    /// Seconds. A smaller skew may be the network's delay, and Date has whole seconds. Servers accept 15 minutes.
     static let worthwhile: Int64 = 30
 
-    /// Seconds to add to our time.
+    /// Seconds to add to the local time.
     private(set) var seconds: Int64 = 0
 
-    /// True if what was signed before was too far off.
+    /// Takes the Date of a reply that came at the local time `now`, in seconds since 1970. True if the skew has
+    /// changed, so that requests were signed with a wrong time before.
     mutating func note(date: String?, at now: Int64) -> Bool {
         guard let server = date.flatMap(HTTPDate.parse) else { return false }
         let skew = server - now

@@ -1,36 +1,37 @@
-/// When a request that failed is sent again.
+/// When a failed request is retried.
 ///
-/// Each request has so many tries and so much time. What throttles one request slows all of a bucket: `BucketPace`.
+/// Each request has a number of tries and a time limit. Throttling slows all requests to a bucket: `BucketPace`.
 struct RequestPace: Sendable {
     /// The tries of a request, the first one included.
     static let tries = 8
-    /// What is still under way after this is given up: the job waits until the store is well again.
+    /// After this time a request is not retried. The job fails or waits until the store works again.
     static let patience = Duration.seconds(60)
 
     private static let first = 0.1
     private static let longest = 10.0
 
-    /// The wait before try number `number` (the first retry is 1): doubled each time, with full jitter.
+    /// The backoff before retry `number` (the first retry is 1). The upper bound doubles each time, and jitter chooses
+    /// a time below it.
     static func wait(before number: Int, using generator: inout some RandomNumberGenerator) -> Duration {
         let most = min(longest, first * Double(1 << min(number, 12)))
         return .seconds(Double.random(in: first / 2...most, using: &generator))
     }
 }
 
-/// How often a bucket may be asked: a value. Throttled once, it waits before the next request, twice as long each time; what
-/// goes well halves the wait.
+/// The pace of all requests to a bucket, as a value. Throttling begins with a small gap between requests and doubles it
+/// each time. Each success halves it.
 struct BucketPace: Sendable {
     private static let first = 0.05
     private static let longest = 5.0
-    /// Refusals of requests that were sent together are one: seconds.
+    /// Seconds. Throttling replies that come within this time count as one, since their requests were sent together.
     private static let together = 1.0
 
-    /// Seconds between requests; 0 while nothing throttles.
+    /// Seconds between requests; 0 without throttling.
     private(set) var gap = 0.0
     private var next = 0.0
     private var throttled = -Double.infinity
 
-    /// Seconds to wait for a request that is to be sent at `now`. It has its turn from then on.
+    /// Seconds to wait before a request that is ready at `now`. The request's turn is then reserved.
     mutating func turn(at now: Double) -> Double {
         guard gap > 0 else { return 0 }
         let turn = max(now, next)

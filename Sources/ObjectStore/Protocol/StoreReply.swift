@@ -1,42 +1,42 @@
 import HaulContract
 import HaulHTTP
 
-/// Why an object store did not do what it was asked.
+/// Why an object store has not done what a request asked for.
 struct StoreRefusal: Error, Sendable, Equatable {
-    /// What follows from it.
+    /// What the refusal means for the caller.
     enum Meaning: Sendable, Equatable {
-        /// Another try may do better.
+        /// A retry may succeed.
         case passing
         /// The server wants fewer requests.
         case throttled
-        /// Our clock and the server's differ by too much.
+        /// The local clock and the server's differ by too much.
         case clock
-        /// Credentials that were good are over.
+        /// The credentials have expired.
         case expired
-        /// The bucket is elsewhere.
+        /// The bucket is in another region: this one, if the server names it.
         case region(String?)
         case noSuchUpload, noSuchObject, noSuchBucket
         /// A condition of the request does not hold.
         case precondition
-        /// The store does not know what it was asked for.
+        /// The store does not support the request.
         case unknownRequest
-        /// The credentials do not allow it.
+        /// The credentials do not allow the request.
         case denied
-        /// There is no room, or a quota is used up.
+        /// The store has no room, or a quota is used up.
         case full
-        /// It would be refused again.
+        /// A retry would be refused again.
         case final
         /// The task was cancelled.
         case cancelled
     }
 
     let status: Int
-    /// The server's word for it; the status where it has none.
+    /// The server's error code, or the status if the server sends none; Haul's error code if there was no reply.
     let code: String
     let message: String
     let meaning: Meaning
 
-    /// - Parameter body: The XML that came with it, if any did: after a HEAD there is none.
+    /// - Parameter body: The XML of the reply; nil if it has none, as after a HEAD.
     init(status: Int, headers: HeaderFields, body: XMLElement?) {
         let error = body?.name == "Error" ? body : nil
         self.status = status
@@ -88,16 +88,16 @@ struct StoreRefusal: Error, Sendable, Equatable {
         }
     }
 
-    /// For a person. Holds no secret: what a server says of a signature is left out.
+    /// In words, for a person. Contains no secret: the server's message about a signature is left out.
     var words: String {
-        // There was no answer.
+        // There was no reply.
         if status == 0 { return "\(code): \(message)" }
         let isAboutSignature = code == "SignatureDoesNotMatch"
         let said = isAboutSignature || message.isEmpty ? "" : ": \(message.prefix(200))"
         return "\(code) (HTTP \(status))\(said)"
     }
 
-    /// As it stands in a job's hash.
+    /// The failure as it is recorded in the job's hash.
     var failure: Failure {
         if status == 0 { return Failure(.io, "the object store does not answer, \(words)") }
         return switch meaning {
@@ -110,7 +110,7 @@ struct StoreRefusal: Error, Sendable, Equatable {
 }
 
 extension StoreRefusal {
-    /// There was no answer, or none that could be read.
+    /// There was no reply, or none that could be read. The status is 0.
     init(_ error: TransferError) {
         switch error {
         case .failed(let failure):
@@ -120,11 +120,11 @@ extension StoreRefusal {
         }
     }
 
-    /// As an activity hears it.
+    /// The error that the activity gets.
     var error: TransferError { meaning == .cancelled ? .cancelled : meaning == .full ? .noSpace : .failed(failure) }
 }
 
-/// A checked answer of an object store.
+/// A reply of an object store.
 struct StoreReply: Sendable {
     let status: Int
     let headers: HeaderFields
@@ -132,10 +132,10 @@ struct StoreReply: Sendable {
 
     var xml: XMLElement? { body.isEmpty ? nil : XMLElement(body) }
 
-    /// Without its quotes; nil if there is none.
+    /// The ETag without its quotes; nil if there is none.
     var etag: String? { headers["etag"].flatMap(Self.unquoted) }
 
-    /// Some servers send an empty one, and some none.
+    /// An ETag without its quotes; nil if it is empty, as some servers send it.
     static func unquoted(_ text: String) -> String? {
         let bare = text.replacing("\"", with: "")
         return bare.isEmpty ? nil : bare

@@ -1,28 +1,28 @@
 import HaulContract
 import HaulHTTP
 
-/// One question to a bucket.
+/// A request to a bucket, before it is signed.
 struct StoreRequest: Sendable {
     var method: String
-    /// Of an object, whole; "" is the bucket.
+    /// The whole key of an object, with the prefix; empty for the bucket itself.
     var key: String
     var query: [(String, String)] = []
     var headers: [HeaderField] = []
     var memory: RequestMemory?
-    /// SHA-256 of the body in hexadecimal; nil: it is not signed, since an MD5 goes with it.
+    /// SHA-256 of the body in hexadecimal digits. nil if the body is not signed, since it is sent with its MD5.
     var payload: String?
-    /// The most bytes of an answer.
+    /// The most bytes of the reply.
     var limit = XMLElement.longest
-    /// Tries in all.
+    /// The number of tries, the first one included.
     var tries = RequestPace.tries
-    /// After this it is not tried again.
+    /// After this time the request is not retried.
     var patience = RequestPace.patience
-    /// Seconds without a byte of the answer, beside what sending the body takes.
+    /// Seconds without a byte of the reply, in addition to the time for sending the body.
     var timeout: Int64 = 30
 
     init(_ method: String, _ key: String) { (self.method, self.key) = (method, key) }
 
-    /// A short text as its body.
+    /// Sets a short text as the body, which is signed.
     mutating func carry(_ text: String) {
         let bytes = Array(text.utf8)
         memory = RequestMemory(bytes)
@@ -30,12 +30,12 @@ struct StoreRequest: Sendable {
         headers.append(HeaderField("Content-MD5", Digest.md5(bytes).base64))
     }
 
-    /// The server compares the body with this MD5.
+    /// Sets a body that is not signed. The server compares it with this MD5.
     mutating func carry(_ memory: RequestMemory, md5: [UInt8]) {
         self.memory = memory
         headers.append(HeaderField("Content-MD5", md5.base64))
     }
 
-    /// A slow way is given a second for each 256 KiB.
+    /// A slow network gets a second more for each 256 KiB of the body.
     var stallTimeout: Duration { .seconds(timeout + Int64(memory?.bytes.count ?? 0) >> 18) }
 }

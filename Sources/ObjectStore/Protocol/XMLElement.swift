@@ -1,6 +1,6 @@
 import CHaulExpat
 
-/// An element of the XML that an object store answers with. Names are without their namespaces, which servers leave out.
+/// An element of an object store's XML. Names have no namespace, since some servers leave it out.
 struct XMLElement: Sendable, Equatable {
     let name: String
     var text = ""
@@ -8,11 +8,11 @@ struct XMLElement: Sendable, Equatable {
 
     init(name: String) { self.name = name }
 
-    /// No answer of any request that is made here is longer.
+    /// Bytes. No reply to a request that is made here is longer.
     static let longest = 8 << 20
     private static let deepest = 32
 
-    /// nil for what is no XML, has a document type, or is longer or deeper than any answer may be.
+    /// Parses a reply; nil if it is not XML, has a document type declaration, or is too long or too deep.
     init?(_ bytes: [UInt8]) {
         guard bytes.count <= Self.longest, let parser = XML_ParserCreateNS(nil, CChar(UInt8(ascii: "|"))) else {
             return nil
@@ -43,7 +43,7 @@ struct XMLElement: Sendable, Equatable {
     /// The text of the first child of that name.
     func text(_ name: String) -> String? { self[name]?.text }
 
-    /// A text as it stands in XML.
+    /// Escapes a text for XML.
     static func escape(_ text: String) -> String {
         text.replacing("&", with: "&amp;").replacing("<", with: "&lt;").replacing(">", with: "&gt;")
             .replacing("\"", with: "&quot;")
@@ -53,7 +53,7 @@ struct XMLElement: Sendable, Equatable {
         Unmanaged<Reader>.fromOpaque(data!).takeUnretainedValue()
     }
 
-    /// What has been read so far.
+    /// Builds the tree of elements from the parser's calls.
     private final class Reader {
         private let parser: XML_Parser
         private var open: [XMLElement] = []
