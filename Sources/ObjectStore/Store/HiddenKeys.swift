@@ -1,7 +1,7 @@
-/// The keys of what is not finished, beneath `PREFIX/.haul/`: a folder for each generation of each job.
+/// The keys of unfinished objects, beneath `PREFIX/.haul/`: a folder for each generation of each job.
 ///
-/// `owner` holds the token of the run that has it; `u.<id>` tells of an upload, and holds the key that it is for; `t.<name>` is a tail;
-/// `whole` is an object whose digest is being compared.
+/// `owner` holds the token of the run that has the generation. `u.<id>` stands for a multipart upload, and holds the
+/// key of its object. `t.<name>` is a tail. `whole` is a complete object whose digest is not verified yet.
 struct HiddenKeys: Sendable, Hashable {
     let job: String
     let generation: String
@@ -10,10 +10,10 @@ struct HiddenKeys: Sendable, Hashable {
 
     static let root = ".haul/"
 
-    /// Of all generations of a job.
+    /// The beginning of the keys of all generations of a job.
     static func prefix(ofJob job: String) -> String { "\(root)\(job)." }
 
-    /// Written to see whether anything can be.
+    /// Written to find out whether the bucket accepts writes.
     static let probe = "\(root)probe"
 
     var folder: String { "\(Self.root)\(job).\(generation)/" }
@@ -22,14 +22,14 @@ struct HiddenKeys: Sendable, Hashable {
     func upload(_ id: String) -> String { folder + "u." + URIText.encode(id) }
     func tail(_ name: String) -> String { folder + "t." + name }
 
-    /// What a hidden key is of.
+    /// The kinds of hidden objects.
     enum Kind: Equatable {
         case owner, whole
         case upload(String)
         case tail(String)
     }
 
-    /// nil for a path that is not hidden, or that nobody here has made.
+    /// Takes a path apart; nil if it is not hidden, or if Haul makes no such path.
     static func parse(_ path: String) -> (keys: HiddenKeys, kind: Kind)? {
         guard path.hasPrefix(root) else { return nil }
         let parts = path.dropFirst(root.count).split(separator: "/", omittingEmptySubsequences: false)

@@ -2,20 +2,20 @@ import HaulContract
 import HaulHTTP
 import HaulStorage
 
-/// What an object's metadata says of who put it there. It goes when somebody else writes the object: what has it is whole, and the
-/// job's own.
+/// The metadata that says who wrote an object. It is gone when another program writes the object, so an object that has
+/// it is complete and the job's own.
 struct ObjectMark: Sendable, Equatable {
     /// The job: 40 hexadecimal digits.
     let job: String
     let generation: String
-    /// Nanoseconds since 1970: when the generation began.
+    /// When the mark was made, in nanoseconds since 1970.
     let time: Int64
 
     init(job: String, generation: String, time: Int64) {
         (self.job, self.generation, self.time) = (job, generation, time)
     }
 
-    /// nil if it was not one of us.
+    /// nil if Haul did not write the object.
     init?(_ headers: HeaderFields) {
         guard let job = headers["x-amz-meta-haul-job"], let generation = headers["x-amz-meta-haul-generation"],
             let time = headers["x-amz-meta-haul-time"].flatMap({ Int64($0) })
@@ -30,7 +30,7 @@ struct ObjectMark: Sendable, Equatable {
         ]
     }
 
-    /// In the place of an inode: no other object has it.
+    /// A number that no other object has, in place of an inode.
     var identity: UInt64 {
         Digest.md5("\(job)\n\(generation)\n\(time)".utf8).prefix(8).reduce(0) { $0 << 8 | UInt64($1) }
     }

@@ -2,15 +2,15 @@ import HaulContract
 import HaulHTTP
 import HaulStorage
 
-/// The path that a finished object is to have.
+/// The path of a finished object.
 struct ObjectName: Sendable, Equatable {
-    /// "" for the store itself, else with a "/" at its end.
+    /// Empty for the store itself, else with a "/" at its end.
     let folder: String
     var name: String
-    /// The job gave the path; a name that we chose may be changed.
+    /// The job gave the path with the name. A name that Haul chose may be changed.
     let isGiven: Bool
 
-    /// Of "name (1).ext" and so on.
+    /// The highest number in "name (1).ext" and so on.
     static let mostNumber = 10_000
 
     var path: String { folder + name }
@@ -23,7 +23,7 @@ struct ObjectName: Sendable, Equatable {
         folder = parts.dropLast().map { $0 + "/" }.joined()
     }
 
-    /// A path that was chosen before.
+    /// A path that an earlier run chose.
     init(chosen path: String, isGiven: Bool) {
         let parts = path.pathParts
         name = parts.last.map { String($0) } ?? "download"

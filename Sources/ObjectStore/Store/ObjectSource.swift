@@ -2,8 +2,8 @@ import HaulContract
 import HaulHTTP
 import HaulStorage
 
-/// An object beneath the prefix that is sent. Every range is asked for with the ETag that the object had when it was opened, so that
-/// all bytes are of one version.
+/// An object beneath the prefix that is uploaded elsewhere. Every range is requested with the ETag that the object had
+/// when it was opened, so all bytes are of one version.
 final class ObjectSource: SourceFile {
     let version: SourceVersion
     private let path: String
@@ -11,7 +11,7 @@ final class ObjectSource: SourceFile {
     private let etag: String
     private let client: BucketClient
 
-    /// - Throws: `source_missing` if there is no such object.
+    /// - Throws: `source_missing` if there is no such object; `io` if the server sends no ETag.
     init(_ path: String, in client: BucketClient) async throws(TransferError) {
         let key = client.address.key(path.pathParts.joined(separator: "/"))
         let head: ObjectHead?
@@ -27,7 +27,7 @@ final class ObjectSource: SourceFile {
         version = SourceVersion(size: head.size, mark: etag)
     }
 
-    /// A request for each 256 KiB would wait for the network most of the time.
+    /// With a request for each 256 KiB, most of the time would be spent waiting for the network.
     var portion: Int64 { 2 << 20 }
 
     func read(_ range: Range<Int64>) async throws(TransferError) -> [UInt8] {
@@ -41,7 +41,7 @@ final class ObjectSource: SourceFile {
     }
 
     private func meaning(of refusal: StoreRefusal) -> TransferError {
-        // A store that knows no If-Match may say that there is no such range any more.
+        // A server without If-Match may refuse the range instead, because the object is shorter now.
         let isChange = [.precondition, .noSuchObject].contains(refusal.meaning) || refusal.status == 416
         return isChange ? changed : refusal.error
     }

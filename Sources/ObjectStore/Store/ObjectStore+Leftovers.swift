@@ -2,17 +2,17 @@ import HaulContract
 import HaulHTTP
 package import HaulStorage
 
-// What lies beneath `.haul/`.
+// Hidden objects beneath `.haul/`, and their removal.
 extension ObjectStore {
-    /// Removes all that is hidden of a generation: the uploads first, until none of their parts is left.
+    /// Removes the hidden objects of a generation. First aborts its uploads, until these have no parts. Ignores errors.
     ///
-    /// - Parameter isCompleted: Its upload was completed, and is gone.
+    /// - Parameter isCompleted: True if its upload was completed, and so needs no abort.
     func purge(_ hidden: HiddenKeys, isCompleted: Bool) async {
         guard let found = try? await client.list(client.address.key(hidden.folder)).objects else { return }
         try? await remove(found, isCompleted: isCompleted)
     }
 
-    /// The same for all generations of a job but one.
+    /// Removes the hidden objects of all generations of a job, except `kept`.
     func purge(job: String, but kept: String?) async throws(StoreRefusal) {
         let found = try await client.list(client.address.key(HiddenKeys.prefix(ofJob: job))).objects
         try await remove(found.filter { parse($0.key).map { $0.keys.generation != kept } ?? false }, isCompleted: false)
@@ -25,11 +25,11 @@ extension ObjectStore {
     private func remove(_ objects: [ListedObject], isCompleted: Bool) async throws(StoreRefusal) {
         for object in objects {
             guard !isCompleted, case .upload(let id)? = parse(object.key)?.kind else { continue }
-            // Without its key it is left to the sweep.
+            // The `u.` object has gone. Without the key, the upload is left to the sweep.
             guard let key = try await client.get(object.key, limit: 4096) else { continue }
             try await client.abort(id, String(decoding: key, as: UTF8.self))
         }
-        // The owner last: whoever finds a folder finds whose it was.
+        // `owner` goes last: as long as the folder exists, its owner is known.
         for object in objects.sorted(by: { $0.key > $1.key }) where parse(object.key)?.kind != .owner {
             try await client.delete(object.key)
         }
@@ -38,7 +38,7 @@ extension ObjectStore {
 
     // MARK: The sweep
 
-    /// Before the id of an upload that nothing tells of.
+    /// Marks the path of a leftover that is an upload without a `u.` object.
     private static let stray = "upload:"
 
     package func leftovers(olderThan age: Int64) async -> [Leftover] {
@@ -51,7 +51,8 @@ extension ObjectStore {
             folders[keys, default: []].append(object)
         }
         var found = folders.map { keys, objects in leftover(keys, objects, now) }
-        // An upload whose worker died before it could tell of it, or one that is none of ours: its time is long.
+        // Uploads without a `u.` object: a worker died before it wrote that, or another program began them. Their key
+        // is no job's, so they are removed only after the longest age.
         let uploads = (try? await client.uploads(client.address.key(""))) ?? []
         found += uploads.filter { !known.contains($0.id) }.map { upload in
             Leftover(

@@ -2,13 +2,13 @@ package import HaulContract
 package import HaulHTTP
 package import HaulStorage
 
-// What any store does, done with objects.
+// The `Store` protocol for a bucket.
 extension ObjectStore: Store {
     package var name: String { client.address.description }
 
     package var waitsFor: String { "store" }
 
-    /// What was written a moment ago needs no trial.
+    /// Writes a probe, unless a write has succeeded within five seconds.
     package func trouble() async -> String? {
         if let seconds = client.secondsSinceWriting, seconds < 5 { return nil }
         do throws(StoreRefusal) {
@@ -28,7 +28,7 @@ extension ObjectStore: Store {
     private func remains(_ request: FileRequest, _ resume: ResumePoint) async throws(StoreRefusal) -> Remains {
         let hidden = HiddenKeys(job: request.key, generation: resume.generation)
         if !resume.generation.isEmpty {
-            // From here on the runs before this one give no name.
+            // From now on, earlier runs are fenced: they find another owner, and do not name the object.
             try await client.put(client.address.key(hidden.owner), text: request.run)
             if let placed = try await placed(resume, request) { return try await whole(placed, request, hidden) }
         }
@@ -44,7 +44,8 @@ extension ObjectStore: Store {
         return .partial(found)
     }
 
-    /// Who gave the name died before it could clear up. HEAD tells of the object whatever is gone, should this run die as well.
+    /// The run that named the object died before it could clean up, so this run does. If it dies as well, HEAD still
+    /// finds the object.
     private func whole(
         _ placed: StoredFile, _ request: FileRequest, _ hidden: HiddenKeys
     ) async throws(StoreRefusal) -> Remains {
@@ -53,7 +54,7 @@ extension ObjectStore: Store {
         return .placed(placed)
     }
 
-    /// What a run has named whose end nobody heard of.
+    /// The object that an earlier run has named, if its result did not reach Redis.
     private func placed(_ resume: ResumePoint, _ request: FileRequest) async throws(StoreRefusal) -> StoredFile? {
         guard let head = try await client.head(client.address.key(resume.file)), let mark = head.mark,
             mark.job == request.key, mark.generation == resume.generation
@@ -62,7 +63,8 @@ extension ObjectStore: Store {
             file: resume.file, bytes: head.size, identity: mark.identity, modified: mark.time, checksum: nil)
     }
 
-    /// What is there of what the journal tells of, and parts that the store has taken since it was written.
+    /// The partial object that the journal names, with the parts that the store has accepted since the journal was
+    /// written; nil if it cannot be continued.
     private func partial(
         _ request: FileRequest, _ resume: ResumePoint, _ hidden: HiddenKeys, _ objects: [ListedObject]
     ) async throws(StoreRefusal) -> ObjectPartial? {
@@ -79,7 +81,7 @@ extension ObjectStore: Store {
         let listed: [ListedPart]
         do throws(StoreRefusal) { listed = try await client.parts(of: upload, key) } catch {
             guard error.meaning == .noSuchUpload else { throw error }
-            // It may have been completed, and not yet been copied to its name.
+            // The upload may have been completed, but not copied to its final name yet.
             guard journal.isHidden, let head = try await client.head(key), head.size == journal.total,
                 head.mark?.generation == resume.generation
             else { return nil }
@@ -103,7 +105,7 @@ extension ObjectStore: Store {
         try await ObjectSource(path, in: client)
     }
 
-    // MARK: What no run holds
+    // MARK: Objects that no run holds
 
     package func discard(_ place: PartialPlace) async {
         guard place.name != Self.nothingHidden else { return }

@@ -5,46 +5,46 @@ import HaulHTTP
 import HaulStorage
 import Synchronization
 
-/// A bucket of an object store as the place that downloads go to: workers share it that share nothing else.
+/// A bucket of an object store as the place for downloads. Workers that share nothing else can share it.
 ///
-/// docs/object-stores.md says what is where in it, and what it takes for granted.
+/// docs/object-stores.md describes its layout, and what it needs from the server.
 package final class ObjectStore: Sendable {
-    /// What the operator wants of it.
+    /// What the operator can choose.
     package struct Options: Sendable {
-        /// Of all parts that are on their way: bytes.
+        /// Bytes of memory for all parts that are being filled or uploaded.
         package var memory = ObjectStore.memory
-        /// A PEM file of certificate authorities that are trusted besides the system's.
+        /// A PEM file of certificate authorities that are trusted in addition to the system's.
         package var certificateAuthorities: String?
-        /// Told what an operator should know.
+        /// Called with messages for the operator.
         package var tell: @Sendable (String) -> Void = { _ in }
         package init() {}
     }
 
-    /// The memory of parts, unless the operator says otherwise: bytes.
+    /// The default of `Options.memory`, in bytes.
     package static let memory = 256 << 20
-    /// An object has no more bytes.
+    /// The most bytes that S3 allows in an object.
     static let largest: Int64 = 5 << 40
-    /// The bytes of one file that are on their way: what a kill may cost.
+    /// Bytes of one file that may be in memory. A kill costs no more than these.
     private static let share = 64 << 20
-    /// In the place of a hidden name: nothing hidden was made.
+    /// In place of a hidden name: there is no hidden object.
     static let nothingHidden = "-"
 
     package let id: String
     let client: BucketClient
     let memory: PartMemory
-    /// For digests.
+    /// Threads for digests.
     let threads = BlockingPool(name: "parts", limit: 2)
     private let chores = Mutex<[Task<Void, Never>]>([])
     private let knowsConditions = Mutex(true)
 
     /// - Parameters:
-    ///   - environment: Of the process, which may say where credentials are.
-    ///   - isThere: Whether a file is there.
+    ///   - environment: The value of an environment variable. It may say where credentials are.
+    ///   - isThere: Whether a readable file is at a path.
     package init(
         _ address: BucketAddress, options: Options = Options(), environment: (String) -> String?,
         isThere: (String) -> Bool
     ) {
-        // It is the operator's own: what jobs may reach is another engine's matter.
+        // The operator chose this endpoint, so every address is allowed. Jobs use another engine, with its own policy.
         var configuration = TransferEngine.Configuration()
         configuration.policy = .unrestricted
         configuration.certificateAuthorities = options.certificateAuthorities
@@ -56,27 +56,27 @@ package final class ObjectStore: Sendable {
         id = Digest.md5(place.utf8).hexadecimal
     }
 
-    /// The same with the environment and the files of this process.
+    /// Takes the environment and the files of this process.
     package convenience init(_ address: BucketAddress, options: Options) {
         self.init(
             address, options: options, environment: { name in getenv(name).map { String(cString: $0) } },
             isThere: { access($0, R_OK) == 0 })
     }
 
-    /// Memory of parts: bytes.
+    /// Bytes of memory that parts use now.
     package var memoryInUse: Int { memory.used }
 
-    /// The server takes If-None-Match.
+    /// Whether the server supports If-None-Match: true until it answers that it does not.
     var hasConditions: Bool { knowsConditions.withLock { $0 } }
     func lacksConditions() { knowsConditions.withLock { $0 = false } }
 
-    /// Does it without being waited for.
+    /// Runs `work` in the background.
     func later(_ work: @escaping @Sendable () async -> Void) {
         let task = Task { await work() }
         chores.withLock { $0.append(task) }
     }
 
-    /// Waits for what is done without being waited for.
+    /// Waits for the background work that was begun before.
     func chore() async {
         let tasks = chores.withLock { tasks in
             defer { tasks = [] }

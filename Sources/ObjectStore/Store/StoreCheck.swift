@@ -1,7 +1,7 @@
 import HaulContract
 import HaulHTTP
 
-/// Tries on a bucket what Haul asks of it.
+/// Tests on a bucket everything that Haul needs from it.
 package struct StoreCheck: Sendable {
     package enum Verdict: String, Sendable {
         case good
@@ -15,7 +15,7 @@ package struct StoreCheck: Sendable {
         package let what: String
         package let verdict: Verdict
         package let found: String
-        /// What Haul does about it; empty if nothing is to be done.
+        /// What it means for Haul; empty if it means nothing.
         package let consequence: String
 
         init(_ what: String, _ verdict: Verdict, _ found: String, _ consequence: String = "") {
@@ -33,7 +33,7 @@ package struct StoreCheck: Sendable {
             "\(HiddenKeys.root)check-\(String(UInt64.random(in: 0...(.max)), radix: 16))/")
     }
 
-    /// All that was found. What it made is gone then.
+    /// Runs all tests. Returns what they found, after the objects of the tests are removed.
     package func run() async -> [Finding] {
         var findings: [Finding] = []
         do throws(StoreRefusal) {
@@ -61,7 +61,9 @@ package struct StoreCheck: Sendable {
 
     private var mark: ObjectMark { ObjectMark(job: "check", generation: "check", time: 1) }
 
-    /// The meaning of the refusal; nil if there was none.
+    /// The refusal of `body`; nil if it succeeds.
+    ///
+    /// - Throws: The refusal, if there was no reply from the server.
     private func refused(
         _ body: () async throws(StoreRefusal) -> Void
     ) async throws(StoreRefusal) -> StoreRefusal? {
@@ -69,7 +71,7 @@ package struct StoreCheck: Sendable {
             try await body()
             return nil
         } catch {
-            // An answer is needed for a verdict.
+            // Without a reply there is no verdict.
             if error.status == 0 { throw error }
             return error
         }
