@@ -3,10 +3,10 @@ import HaulContract
 import HaulHTTPServer
 import HaulRedis
 
-// What a request does.
+// The answers to requests.
 
 extension API {
-    /// Answers a request for `path`, behind `/api`.
+    /// Answers a request for `path`, which is the part behind `/api`.
     func respond(
         _ request: ServerRequest, _ path: [String], _ visitor: Visitor
     ) async throws(APIError) -> ServerResponse {
@@ -59,7 +59,7 @@ extension API {
 
     // MARK: Reading one job
 
-    /// Answers when the job has ended, or when the time is over.
+    /// Long polling: answers when the job has ended, or after `timeout` seconds.
     private func wait(_ path: [String], _ query: Query, _ visitor: Visitor) async throws(APIError) -> ServerResponse {
         let queue = try desk(path[1]).queue
         let since = try query.integer("since", in: 0...JobField.largest, else: 0)
@@ -83,14 +83,14 @@ extension API {
             }
             guard .now < end, !Task.isCancelled else {
                 if record == nil, since == 0 { throw .unseen(path[3]) }
-                // Who knows when it was pushed knows that it was: no worker has seen it yet.
+                // A client that gives `since` knows that the job was pushed. No worker has seen the job yet.
                 return Self.json(202, record.map { JobJSON.whole($0, isOpen: isOpen) } ?? JobJSON.unseen(path[3]))
             }
             try? await Task.sleep(for: .milliseconds(300))
         }
     }
 
-    /// What was pushed, secrets and all.
+    /// The job's element as it was pushed, with its secrets. Only for operators.
     private func pushed(_ path: [String], _ visitor: Visitor) async throws(APIError) -> ServerResponse {
         guard visitor.role == .operator else {
             throw APIError(403, "viewer", "what was pushed may hold secrets: sign in as an operator")
@@ -145,7 +145,7 @@ extension API {
         "delete": .deleted,
     ]
 
-    /// Of jobs by their ids, or of all jobs in a state that match.
+    /// Requests an action of a batch, of jobs by their ids, or of all jobs in a state that match a filter.
     private func control(_ body: [UInt8], _ desk: QueueDesk) async throws -> ServerResponse {
         let json = try Self.read(body)
         guard let action = json["action"]?.string, let request = Self.actions[action] else {
@@ -163,7 +163,7 @@ extension API {
             guard let place = json["where"], let state = JobState(rawValue: place["state"]?.string ?? "") else {
                 throw APIError(422, "bad_request", "give ids, or where with a state, or batch")
             }
-            // What is not known here would leave more jobs than were meant.
+            // To ignore an unknown filter would select more jobs than were meant.
             if let unknown = place.members?.first(where: { $0.name != "state" && !JobFilter.names.contains($0.name) }) {
                 throw APIError(422, "bad_request", "where has no \(unknown.name). Nothing was asked for.")
             }
@@ -181,7 +181,7 @@ extension API {
         "pause": .paused, "resume": .running, "retry": .retried, "cancel": .cancelled,
     ]
 
-    /// Of a whole batch, those members included that have not come yet.
+    /// Requests an action of a whole batch, and of members that are pushed later.
     private func control(_ batch: JSON, _ action: String, _ queue: Queue) async throws -> ServerResponse {
         guard let name = batch.string, JobField.isID(name) else {
             throw APIError(422, "bad_request", "batch must be a batch's name")

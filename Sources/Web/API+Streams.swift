@@ -2,15 +2,15 @@ import HaulBus
 import HaulContract
 import HaulHTTPServer
 
-// Server-sent events (the EventSource of browsers): what changes, as it changes.
+// Streams of server-sent events, for the EventSource of browsers.
 
 extension API {
-    /// How often a stream says something at most: four times a second.
+    /// The interval in which a stream looks for changes.
     private static let pace: Duration = .milliseconds(250)
     private static let mostWatches = 6
 
-    /// Pushes what can be read whenever it has changed: each `watch` is a path with its query, and `events` is `QUEUE/ID`, a job
-    /// whose events are wanted besides.
+    /// A stream of resources, each of which is sent whenever it has changed. Each `watch` is a resource's path with its
+    /// query. `events` is `QUEUE/ID`: the events of this job are sent as well.
     func live(_ query: Query, _ visitor: Visitor) throws(APIError) -> ServerResponse {
         var resources: [(name: String, resource: Resource)] = []
         for (name, value) in query.pairs where name == "watch" {
@@ -47,10 +47,10 @@ extension API {
         return stream(topic) { content, _, send in try await send(Self.text(of: content, as: nil, visitor)) }
     }
 
-    /// Takes a text of a stream; an empty one says nothing.
+    /// Sends a text to the client of a stream; ignores an empty one.
     private typealias Send = (String) async throws -> Void
 
-    /// A stream that says what `piece` makes of the events that came, and of what it said before.
+    /// A stream that calls `piece` in each interval, with the events that have come and a memory of what it has sent.
     private func stream(
         _ topic: EventHub.Topic?,
         _ piece: @escaping @Sendable (Mailbox.Content, inout [String: String], Send) async throws -> Void
@@ -65,7 +65,7 @@ extension API {
                 var spoken = ContinuousClock.now
                 var mailbox: Mailbox?
                 do {
-                    // Not before there is a client: whoever begins to listen must leave.
+                    // Listening begins only now, when the stream runs, so that it certainly ends with `leave`.
                     if let topic { mailbox = try await hub.listen(to: topic) }
                     try await writer.send("retry: 1000\n\n")
                     while !Task.isCancelled {
@@ -76,7 +76,7 @@ extension API {
                             spoken = .now
                         }
                         if spoken + .seconds(5) < .now {
-                            // Whoever hears nothing for longer knows that the connection is lost.
+                            // A client that receives nothing for longer takes the connection for lost.
                             try await writer.send("event: alive\ndata: {}\n\n")
                             spoken = .now
                         }
@@ -89,7 +89,7 @@ extension API {
             })
     }
 
-    /// Says an SSE message for each resource that is not what it was, as soon as that one is read.
+    /// Sends an event for each resource that has changed, as soon as the resource is read.
     private func tell(
         _ resources: [(name: String, resource: Resource)], _ memory: inout [String: String], _ send: Send
     ) async throws {
@@ -116,7 +116,7 @@ extension API {
         if content.hasGap { text += "event: gap\ndata: {}\n\n" }
         if content.isOpened { text += "event: subscribed\ndata: {}\n\n" }
         for event in content.events {
-            // An event is one line of JSON; what else is published on its channel cannot break the stream.
+            // An event is one line of JSON. Other texts are dropped, and line breaks are replaced by blanks.
             guard let json = try? JSON(event) else { continue }
             let line = (visitor.role == .operator ? event : JobJSON.closed(json)).split(whereSeparator: \.isNewline)
                 .joined(separator: " ")

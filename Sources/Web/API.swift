@@ -3,7 +3,7 @@ import HaulContract
 import HaulHTTPServer
 import HaulRedis
 
-/// The JSON API, docs/api.md: what can be read, and who reads it from Redis.
+/// The JSON API (docs/api.md): what can be read, and how it is read from Redis.
 struct API: Sendable {
     let configuration: WebConfiguration
     let redis: Redis
@@ -20,11 +20,11 @@ struct API: Sendable {
         hub = EventHub(queues)
     }
 
-    /// Something that can be read, and pushed to a page when it has changed.
+    /// Something that can be read, and that streams send again whenever it has changed.
     struct Resource: Sendable {
-        /// What it is: the same for all who may see the same.
+        /// Names the text in `SharedReads`. It is the same for all visitors who may see the same text.
         let key: String
-        /// How old it may be.
+        /// How old the shared text may be.
         let age: Duration
         let read: @Sendable () async throws -> String
     }
@@ -46,9 +46,9 @@ struct API: Sendable {
         return desk
     }
 
-    /// What `path` names, behind `/api`; nil if nothing that can be read is there.
+    /// The resource at `path`, which is the part behind `/api`; nil if there is none.
     ///
-    /// `isWatched`: it is read once a second, for as long as somebody looks.
+    /// - Parameter isWatched: True if a stream reads the resource again and again, so that each read must be cheap.
     func resource(
         _ path: [String], _ query: Query, _ visitor: Visitor, isWatched: Bool = false
     ) throws(APIError) -> Resource? {
@@ -132,7 +132,7 @@ struct API: Sendable {
         if let record = try await queue.job(id) { return JobJSON.whole(record, isOpen: isOpen) }
         if looksInLine {
             if let job = try await queue.waiting(for: id) { return JobJSON.unseen(id, job) }
-            // A worker may have taken it meanwhile.
+            // A worker may have taken the job in the meantime.
             if let record = try await queue.job(id) { return JobJSON.whole(record, isOpen: isOpen) }
         }
         throw APIError.unseen(id)

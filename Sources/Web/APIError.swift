@@ -2,7 +2,7 @@ import HaulContract
 import HaulHTTPServer
 import HaulRedis
 
-/// Why a request is not done: a status, a stable code, and a sentence.
+/// Why a request is refused: an HTTP status, a stable code, and a sentence.
 struct APIError: Error, Equatable {
     let status: Int
     let code: String
@@ -24,7 +24,7 @@ struct APIError: Error, Equatable {
         APIError(404, "not_found", "the job \(id) is not known: no worker has seen it yet, or it has been removed")
     }
 
-    /// As a body, or as a stream tells it of what is watched.
+    /// The error as an answer's body, or with `watch` as an event about a watched resource.
     func json(watch: String? = nil) -> String {
         var json = JSONObject()
         json.set("watch", watch)

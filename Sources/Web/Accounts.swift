@@ -2,21 +2,21 @@ import CHaulOpenSSL
 import HaulExecutors
 import Synchronization
 
-/// What somebody may do.
+/// What a visitor may do.
 package enum Role: String, Sendable, CaseIterable {
     /// Sees jobs without their secrets, and changes nothing.
     case viewer
     case `operator`
 }
 
-/// Who asks.
+/// The person or program that sends a request.
 package struct Visitor: Sendable, Equatable {
-    /// nil where nobody signs in.
+    /// nil if there are no accounts, so that nobody signs in.
     package let name: String?
     package let role: Role
 }
 
-/// The users and bearer tokens of a file: on each line a name, a role, and a hash. `#` begins a comment.
+/// The users and bearer tokens of a file: on each line a name, a role and a hash. A line with `#` first is a comment.
 ///
 ///     alice operator scrypt$15$8$1$…
 ///     grafana viewer sha256:…
@@ -25,7 +25,7 @@ package final class Accounts: Sendable {
 
     enum Outcome: Equatable {
         case visitor(Visitor)
-        /// Nobody signed in.
+        /// The request has no credentials.
         case none
         case wrong
         /// Too many passwords wait to be checked.
@@ -33,18 +33,19 @@ package final class Accounts: Sendable {
     }
 
     private let users: [String: (role: Role, hash: PasswordHash)]
-    /// By the hash of the token.
+    /// Visitors by the SHA-256 of their token.
     private let tokens: [[UInt8]: Visitor]
-    /// A password costs a tenth of a second: few are checked at once, and few wait.
+    /// Checks passwords. Each check takes a tenth of a second, so few run at once, and few may wait.
     private let pool = BlockingPool(name: "login", limit: 2)
     private let checks = Mutex(0)
     private static let mostChecks = 16
-    /// Passwords that were right lately, by a hash that only this process can make.
+    /// Credentials that were right in the last ten minutes, by a hash with `secret`, which only this process has.
     private let known = Mutex<[[UInt8]: (visitor: Visitor, end: ContinuousClock.Instant)]>([:])
     private let secret = Random.bytes(32)
-    /// What a name that nobody has is checked against, so that it takes as long.
+    /// The hash that is checked for an unknown name, so that it takes as long as for a known one.
     private let nobody: PasswordHash
 
+    /// - Throws: `Invalid`, with the line and a sentence that says what is wrong.
     package init(_ text: String) throws(Invalid) {
         var users: [String: (role: Role, hash: PasswordHash)] = [:]
         var tokens: [[UInt8]: Visitor] = [:]
@@ -76,10 +77,10 @@ package final class Accounts: Sendable {
         nobody = users.values.first?.hash ?? PasswordHash(password: "", cost: 4)
     }
 
-    /// The line of a new bearer token's hash, without name and role.
+    /// The hash of a bearer token, as a line of the file has it behind name and role.
     package static func hash(token: String) -> String { "sha256:" + Hexadecimal.text(SHA256.digest(Array(token.utf8))) }
 
-    /// Who signs in with this Authorization header.
+    /// The visitor whose credentials are in an Authorization field (Basic or Bearer).
     func visitor(_ authorization: String?) async -> Outcome {
         guard let authorization else { return .none }
         let words = authorization.split(separator: " ", maxSplits: 1).map(String.init)
@@ -128,7 +129,7 @@ package final class Accounts: Sendable {
 }
 
 private enum Base64 {
-    /// The text that `encoded` stands for (RFC 4648); nil if it is none.
+    /// Decodes a text (RFC 4648); nil if it is not base64, or not UTF-8.
     static func text(_ encoded: String) -> String? {
         let input = Array(encoded.utf8)
         guard !input.isEmpty, input.count % 4 == 0 else { return nil }

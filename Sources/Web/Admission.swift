@@ -1,8 +1,8 @@
 import HaulHTTPServer
 
-/// Who may ask for what, before anything is done: the rules against other sites' pages, and signing in.
+/// Decides whether a request is allowed, before anything is done: the rules against other sites' pages, and signing in.
 struct Admission: Sendable {
-    /// Names by which browsers reach us, besides localhost and every IP address.
+    /// Names by which browsers reach this server, in addition to localhost and IP addresses.
     let hosts: Set<String>
     let accounts: Accounts?
 
@@ -11,8 +11,8 @@ struct Admission: Sendable {
         case refused(APIError)
     }
 
-    /// A page of another site may have a name of its own that leads to our address (DNS rebinding), and its browser then takes
-    /// us for that site. It cannot do so with an address or with a name that we are known by.
+    /// Prevents DNS rebinding. Another site can let its own name lead to our address, and then its page may read what
+    /// we answer. This does not work with an IP address, or with a name that is configured here.
     func refusal(ofHost request: ServerRequest) -> APIError? {
         guard let authority = request["host"] else { return nil }
         let host = Self.host(of: authority).lowercased()
@@ -21,7 +21,7 @@ struct Admission: Sendable {
             421, "unknown_host", "this server is not known as \(host): haul web --host \(host) makes it so")
     }
 
-    /// What a browser sends on behalf of another site's page changes nothing here, and reads nothing of the API.
+    /// Prevents cross-site requests: what a browser sends for another site's page cannot change or read anything.
     func refusal(ofOrigin request: ServerRequest) -> APIError? {
         let isChange = request.method != "GET" && request.method != "HEAD"
         if let site = request["sec-fetch-site"], site != "same-origin", isChange || site != "none" {
@@ -64,7 +64,8 @@ struct Admission: Sendable {
         return String(authority.prefix { $0 != ":" })
     }
 
-    /// Browsers know an IPv4 address by its last part, which is a number: no name ends in one.
+    /// Whether a host is an IP address. No host name has this form: browsers take a host whose last label is a number
+    /// for an IPv4 address.
     private static func isAddress(_ host: String) -> Bool {
         if host.contains(":") {
             return host.utf8.allSatisfy { 48...57 ~= $0 || 97...102 ~= $0 || $0 == 58 || $0 == 46 }

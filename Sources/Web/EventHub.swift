@@ -3,11 +3,11 @@ import HaulContract
 import HaulRedis
 import Synchronization
 
-/// Events for all who listen, over one subscription for each job that is watched, or for a whole queue.
+/// Hands events to all listeners. All listeners to a job, or to a whole queue, share one subscription.
 actor EventHub {
     struct Topic: Hashable {
         let queue: String
-        /// nil for all jobs.
+        /// nil for all jobs of the queue.
         let id: String?
     }
 
@@ -18,12 +18,14 @@ actor EventHub {
 
     private let queues: [String: Queue]
     private var feeds: [Topic: Feed] = [:]
-    /// Each is a connection to Redis.
+    /// Each feed is a connection to Redis.
     private static let mostFeeds = 32
 
     init(_ queues: [Queue]) { self.queues = Dictionary(uniqueKeysWithValues: queues.map { ($0.name.text, $0) }) }
 
-    /// Begins to listen. Throws if too many jobs are watched.
+    /// Begins to listen. The caller must end it with `leave`.
+    ///
+    /// - Throws: `not_found` for an unknown queue; `busy` if there are too many feeds.
     func listen(to topic: Topic) throws(APIError) -> Mailbox {
         let mailbox = Mailbox()
         if let feed = feeds[topic] {
@@ -69,7 +71,7 @@ private final class Listeners: Sendable {
         if isOpen { mailbox.open() }
     }
 
-    /// Whether none is left.
+    /// Removes a mailbox. True if none is left.
     func remove(_ mailbox: Mailbox) -> Bool {
         all.withLock {
             $0.mailboxes.removeAll { $0 === mailbox }
@@ -96,13 +98,13 @@ private final class Listeners: Sendable {
     }
 }
 
-/// Events that one listener has not taken yet; the oldest go when there are too many.
+/// The events that one listener has not taken yet. When there are too many, the older half is dropped.
 final class Mailbox: Sendable {
     struct Content {
         var events: [String] = []
-        /// Some events did not come, or were dropped.
+        /// Some events are missing: the subscription was interrupted, or the mailbox was full.
         var hasGap = false
-        /// Subscribed to the channel since the last look.
+        /// The subscription has become active since the last `take`.
         var isOpened = false
     }
 
@@ -122,7 +124,7 @@ final class Mailbox: Sendable {
     func open() { content.withLock { $0.isOpened = true } }
     func lose() { content.withLock { $0.hasGap = true } }
 
-    /// Takes out all there is.
+    /// Returns everything in the mailbox, and empties it.
     func take() -> Content { content.withLock { exchange(&$0) } }
 
     private func exchange(_ value: inout Content) -> Content {

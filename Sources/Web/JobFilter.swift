@@ -1,8 +1,8 @@
 import HaulContract
 
-/// Which jobs of a state are meant: those that match all that is given.
+/// A filter for the jobs of a state. A job must match everything that is not empty.
 struct JobFilter: Sendable, Hashable {
-    /// A part of the id, the URL, the path, the file or the message, whatever its case.
+    /// A part of the id, the URL, the path, the file or the message. Case is ignored.
     var text = ""
     var host = ""
     var error = ""
@@ -10,7 +10,7 @@ struct JobFilter: Sendable, Hashable {
     /// The name of a batch.
     var batch = ""
 
-    /// The names under which they are given.
+    /// The names of these values in a query and in JSON.
     static let names: Set<String> = ["q", "host", "error", "worker", "batch"]
 
     var isEmpty: Bool { self == JobFilter() }
@@ -25,7 +25,7 @@ struct JobFilter: Sendable, Hashable {
         batch = query["batch"] ?? ""
     }
 
-    /// Of an object's members.
+    /// Takes the values from an object's members.
     init(_ json: JSON) {
         text = (json["q"]?.string ?? "").lowercased()
         host = (json["host"]?.string ?? "").lowercased()

@@ -1,23 +1,23 @@
 import HaulBus
 import HaulContract
 
-/// A job as the API tells it: the hash's own names, numbers as numbers, and no secret.
+/// A job in the API's JSON: the names of its hash, numbers as numbers, and no secret.
 enum JobJSON {
-    /// `inode` and `mtime` stay texts: they are larger than what many JSON readers keep of a number.
+    /// Fields that become numbers. `inode` and `mtime` stay strings, since many JSON readers would round them.
     private static let numbers: Set<String> = [
         "received", "total", "speed", "attempt", "crashes", "created", "started", "updated", "finished", "seq", "epoch",
         "deadline_at", "validated", "last_modified_strong", "status", "response_dropped",
     ]
-    /// What a server answered to a request: it may hold what only its asker is to see.
+    /// The fields with a server's answer to a request. They may be private, so viewers do not see them.
     private static let answer: Set<String> = ["headers", "body", "body_base64"]
-    /// The fields of a job's hash that are enough for a line about it.
+    /// The fields of a job's hash that a row of a list needs.
     static let lineFields = Queue.summaryFields + ["kind", "method", "status", "batch"]
-    /// More are drawn by no page.
+    /// No page draws more intervals.
     private static let mostIntervals = 4096
 
-    /// All there is to know.
+    /// Everything that is known of a job, except for secrets.
     ///
-    /// - Parameter isOpen: For an operator; a viewer is not told what a server answered but for its status.
+    /// - Parameter isOpen: True for an operator. A viewer sees only the status of a server's answer.
     static func whole(_ record: JobRecord, isOpen: Bool) -> String {
         var json = JSONObject()
         json.set("id", record.id)
@@ -33,7 +33,7 @@ enum JobJSON {
         return json.text
     }
 
-    /// A job that was pushed, and that no worker has seen: what is known of its element in line.
+    /// A job that was pushed and that no worker has seen yet, as its element in the queue describes it.
     static func unseen(_ id: String, _ job: ListedJob? = nil) -> String {
         var json = JSONObject()
         json.set("id", id)
@@ -48,7 +48,7 @@ enum JobJSON {
         return json.text
     }
 
-    /// A line about it: `fields` of its hash, as far as there is one.
+    /// A row of a list. `fields` are those of the job's hash, and empty if the job has no hash.
     static func line(_ job: ListedJob, state: JobState, _ fields: [String: String]) -> String {
         var json = JSONObject()
         json.set("id", job.id)
@@ -64,7 +64,7 @@ enum JobJSON {
         return json.text
     }
 
-    /// An event as a viewer is told it.
+    /// An event as a viewer sees it: without the server's answer.
     static func closed(_ event: JSON) -> String {
         (event.members ?? []).filter { !answer.contains($0.name) }
             .reduce(into: JSONObject()) { $0.set($1.name, json: $1.raw) }.text

@@ -2,14 +2,14 @@ import Glibc
 import HaulBus
 import HaulContract
 
-/// A filter, ready to look at many jobs: only the fields that decide are read of each, and they are compared as bytes.
+/// A filter that is prepared for many jobs: only the fields that decide are read, and they are compared as bytes.
 struct JobMatcher: Sendable {
-    /// The fields of a job's hash that decide, in the order in which `matches` is given them.
+    /// The fields of a job's hash that decide, in the order in which `matches` takes their values.
     let fields: [String]
     private let filter: JobFilter
-    /// The filter's text; nil if it is not ASCII alone: then letters have other cases too.
+    /// The filter's text; nil if it is not ASCII: the case of other letters cannot be ignored byte by byte.
     private let needle: Needle?
-    /// Bytes that an element has if its job matches and has no hash; empty where that cannot be said.
+    /// Texts that the element of a job without a hash must contain if the job matches; empty if there are none.
     private let traces: [Needle]
 
     init(_ filter: JobFilter) {
@@ -41,16 +41,17 @@ struct JobMatcher: Sendable {
         return ([url] + rest).contains { $0.map(has) ?? false }
     }
 
-    /// Whether a queued job of which nothing is known but its element may match; never no if it does.
+    /// Whether a queued job that has no hash may match, by the bytes of its element. May be true in vain, but is never
+    /// false for a job that matches. The element must have no escapes.
     func mayMatch(_ element: [UInt8]) -> Bool {
-        // Only a hash has these.
+        // Only a job with a hash has an error or a worker.
         guard filter.error.isEmpty, filter.worker.isEmpty else { return false }
-        // Without its credentials a URL is another text.
+        // Credentials are removed from a URL before it is compared, so its text may differ from the element's.
         return memchr(element, Int32(UInt8(ascii: "@")), element.count) != nil
             || traces.allSatisfy { $0.isIn(element) }
     }
 
-    /// Whether what contains `text` once it is masked has contained it before.
+    /// Whether a masked text that contains `text` has also contained it before it was masked.
     private static func leavesTrace(_ text: String) -> Bool {
         let mask = "[masked]"
         return !text.isEmpty && !mask.contains(text) && text.utf8.allSatisfy { $0 < 0x80 && $0 != 0x5b && $0 != 0x5d }
@@ -58,13 +59,13 @@ struct JobMatcher: Sendable {
 
     private static func isSame(_ value: [UInt8]?, _ text: String) -> Bool { value?.elementsEqual(text.utf8) ?? false }
 
-    /// Whether one of the batches that the hash names is the one that is meant, or that of its element in line.
+    /// Whether the job's hash or its element in the queue names the batch.
     private func isMember(_ job: ListedJob, _ batches: [UInt8]?) -> Bool {
         if job.batch == filter.batch { return true }
         return (batches ?? []).split(separator: 32).contains { $0.elementsEqual(filter.batch.utf8) }
     }
 
-    /// Whether the text is in `value`, whatever its case.
+    /// Whether `value` contains the text. Case is ignored.
     private func has(_ value: [UInt8]) -> Bool {
         guard let needle else { return String(decoding: value, as: UTF8.self).lowercased().contains(filter.text) }
         return needle.isIn(value)

@@ -1,6 +1,6 @@
 import HaulHTTPServer
 
-/// The page's files, compiled in: nothing beside the binary is needed, and nothing from elsewhere.
+/// The page's files. They are compiled in, so the page needs no files beside the binary and no other server.
 struct Page: Sendable {
     struct File: Sendable {
         let type: String
@@ -25,7 +25,7 @@ struct Page: Sendable {
         files = Dictionary(uniqueKeysWithValues: PageFiles.all.map { ($0.name, File($0.name, $0.bytes)) })
     }
 
-    /// The file of this name; "" is the page itself.
+    /// The file of this name, or 304 if the browser has it; nil if there is none. An empty name means index.html.
     func response(_ name: String, to request: ServerRequest) -> ServerResponse? {
         guard let file = files[name.isEmpty ? "index.html" : name] else { return nil }
         let fields = [("Content-Type", file.type), ("ETag", file.tag), ("Cache-Control", "no-cache")]

@@ -1,6 +1,6 @@
 import CHaulPage
 
-/// The files of Page/, which CPage lists, by the names under which they are served.
+/// The files of Page/ that CPage embeds, with the names under which they are served.
 enum PageFiles {
     static var all: [(name: String, bytes: [UInt8])] {
         var files: [(name: String, bytes: [UInt8])] = []

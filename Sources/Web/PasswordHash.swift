@@ -1,9 +1,10 @@
 import CHaulOpenSSL
 import HaulExecutors
 
-/// A password as it is kept: scrypt (RFC 7914) of OpenSSL, with its own salt and costs, so that both can grow.
+/// A password as it is stored: scrypt (RFC 7914) of OpenSSL. Each hash has its own salt and costs, so that new hashes
+/// can cost more.
 package struct PasswordHash: Sendable, Equatable {
-    /// The binary logarithm of N: 15 makes a guess cost 32 MiB and about a tenth of a second.
+    /// The binary logarithm of N. With 15, a guess costs 32 MiB and about a tenth of a second.
     private let cost: UInt64
     private let blockSize: UInt64
     private let lanes: UInt64
@@ -13,14 +14,14 @@ package struct PasswordHash: Sendable, Equatable {
     private static let beginning = "scrypt"
     private static let mostMemory: UInt64 = 256 << 20
 
-    /// Of a new password, with a random salt. Takes about a tenth of a second with the cost that is given by default.
+    /// Hashes a new password with a random salt. With the default cost this takes about a tenth of a second.
     package init(password: String, cost: UInt64 = 15) {
         (self.cost, blockSize, lanes) = (cost, 8, 1)
         salt = Random.bytes(16)
         key = Self.derive(password, cost, 8, 1, salt, count: 32) ?? []
     }
 
-    /// As `text` gives it; nil for anything else, and for costs that nobody would want.
+    /// Reads a hash that `text` has written; nil if it is none, or if its costs are out of bounds.
     package init?(_ text: String) {
         let parts = text.split(separator: "$", omittingEmptySubsequences: false).map(String.init)
         guard parts.count == 6, parts[0] == Self.beginning, let cost = UInt64(parts[1]), (4...20).contains(cost),
@@ -32,11 +33,12 @@ package struct PasswordHash: Sendable, Equatable {
         (self.cost, self.blockSize, self.lanes, self.salt, self.key) = (cost, blockSize, lanes, salt, key)
     }
 
+    /// The hash as the accounts file has it: `scrypt$cost$blockSize$lanes$salt$key`. Salt and key are hexadecimal.
     package var text: String {
         "\(Self.beginning)$\(cost)$\(blockSize)$\(lanes)$\(Hexadecimal.text(salt))$\(Hexadecimal.text(key))"
     }
 
-    /// Takes as long as making it did: not for Swift's own threads.
+    /// Whether this is the password. Takes as long as hashing, so it must not run on Swift's cooperative threads.
     package func matches(_ password: String) -> Bool {
         let other = Self.derive(password, cost, blockSize, lanes, salt, count: key.count)
         return other.map { ConstantTime.areEqual($0, key) } ?? false
@@ -54,7 +56,7 @@ package struct PasswordHash: Sendable, Equatable {
 }
 
 enum ConstantTime {
-    /// Takes the same time wherever they differ.
+    /// Compares two arrays. The time that this takes does not depend on where they differ.
     static func areEqual(_ one: [UInt8], _ other: [UInt8]) -> Bool {
         one.count == other.count && zip(one, other).reduce(0) { $0 | ($1.0 ^ $1.1) } == 0
     }
@@ -73,7 +75,7 @@ package enum Hexadecimal {
         return String(decoding: bytes.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }, as: UTF8.self)
     }
 
-    /// nil for what is not hexadecimal, two digits for each byte.
+    /// The bytes of hexadecimal digits; nil if `text` has other characters or an odd length.
     static func bytes(_ text: String) -> [UInt8]? {
         let digits = Array(text.utf8)
         guard digits.count % 2 == 0, digits.allSatisfy({ 48...57 ~= $0 || 97...102 ~= $0 | 32 }) else { return nil }

@@ -1,4 +1,4 @@
-/// A request's query, decoded (application/x-www-form-urlencoded): the first value of each name counts.
+/// A request's decoded query (application/x-www-form-urlencoded). The first value of each name counts.
 struct Query: Sendable {
     let pairs: [(name: String, value: String)]
 
@@ -14,7 +14,9 @@ struct Query: Sendable {
 
     subscript(name: String) -> String? { pairs.first { $0.name == name }?.value }
 
-    /// A whole number within `range`; `fallback` if it is absent. Throws for anything else.
+    /// A whole number within `range`; `fallback` if it is missing or empty.
+    ///
+    /// - Throws: `bad_request` for anything else.
     func integer(_ name: String, in range: ClosedRange<Int64>, else fallback: Int64) throws(APIError) -> Int64 {
         guard let text = self[name], !text.isEmpty else { return fallback }
         guard let number = Int64(text), range.contains(number) else {
@@ -25,7 +27,7 @@ struct Query: Sendable {
         return number
     }
 
-    /// `text` without its percent signs; nil if it is no UTF-8 then, or a percent sign has no two digits behind it.
+    /// Decodes percent-encoding; nil for a broken escape or invalid UTF-8.
     static func decoded(_ text: some StringProtocol, plusIsSpace: Bool = false) -> String? {
         var bytes: [UInt8] = []
         var rest = Array(text.utf8)[...]

@@ -5,7 +5,7 @@ import HaulRedis
 // Batches: docs/bus.md, "Batches".
 
 extension QueueDesk {
-    /// A page of batches, the newest first.
+    /// A page of batches, newest first.
     func batches(from start: Int, limit: Int) async throws -> String {
         let total = try await queue.batchCount()
         let lines = try await queue.batches(from: start, limit: limit).map(Self.json)
@@ -16,7 +16,7 @@ extension QueueDesk {
         return json.text
     }
 
-    /// One batch; nil for one of which nothing is known.
+    /// One batch; nil if nothing is known of it.
     func batch(_ name: String) async throws -> String? { try await queue.batch(name).map(Self.json) }
 
     private static func json(_ record: BatchRecord) -> String {
@@ -26,15 +26,15 @@ extension QueueDesk {
         json.set("size", record.size)
         json.set("round", record.round)
         json.set("created", record.created)
-        // Where a member is pending again it is not over.
+        // A batch is not finished while a member is pending again.
         if record.counts[.pending] == 0 { json.set("finished", record.finished) }
         json.set("wanted", record.wanted)
         json.set("reply_to", json: "[\(record.replyTo.map(JSON.quoted).joined(separator: ","))]")
         return json.text
     }
 
-    /// The ids of a batch's members that have ended in `state`. They are read once a second at most, and seldomer the more there are.
-    /// nil if this user of Redis may not read a hash in pages.
+    /// The ids of a batch's members that have ended in `state`. They are read once a second at most, and less often if
+    /// there are many. nil if this user of Redis may not use HSCAN.
     func memberIDs(of batch: String, in state: BatchState) async throws -> [String]? {
         let now = ContinuousClock.now
         members = members.filter { $0.value.read + Self.age(of: $0.value.ids) > now }

@@ -2,23 +2,24 @@ import HaulBus
 import HaulContract
 import HaulRedis
 
-// Lists of jobs, with filters or without.
+// Lists of jobs, with or without a filter.
 
 extension QueueDesk {
-    /// On how many jobs a filter is tried in one call, and on how many while nothing is found: each answer costs the page some milliseconds.
+    /// How many jobs one call examines for a filter: `most`, or `inVain` while none matches. An answer without jobs
+    /// would only cost the page some milliseconds.
     struct Reach {
         let most: Int
         let inVain: Int
 
         static let search = Reach(most: 20_000, inVain: 100_000)
-        /// What is looked at again each second costs Redis more than a search.
+        /// A watched list is examined once a second, which would cost Redis more than a search.
         static let watch = Reach(most: 2000, inVain: 2000)
     }
 
-    /// For how long one call of a list looks on. Whoever waits is shown what one call finds: a second one costs as much again.
+    /// A call that has taken this long examines no further jobs, so that the user soon sees what it has found.
     private static let patience: Duration = .milliseconds(150)
 
-    /// Once a second at most, and seldomer the more there are.
+    /// The ids of running jobs. They are read once a second at most, and less often if there are many.
     func runningIDs() async throws -> [String] {
         if let running, running.read + .milliseconds(max(900, running.ids.count / 2)) > .now { return running.ids }
         let ids = try await queue.runningIDs()
@@ -26,7 +27,8 @@ extension QueueDesk {
         return ids
     }
 
-    /// Looks at `limit` jobs in `state`, without the first `start`: how many there were, and those that match with their places.
+    /// Examines `limit` jobs in `state`, from index `start` on. Returns how many there were, and the places of the
+    /// matching ones among them.
     private func matches(
         _ filter: JobFilter, _ matcher: JobMatcher, in state: JobState, from start: Int, limit: Int
     ) async throws -> WaitingPage {
@@ -36,7 +38,7 @@ extension QueueDesk {
         case .running:
             page = Self.page(of: try await runningIDs(), from: start, limit: limit)
         default:
-            // Of jobs that have ended there may be far more than the batch has.
+            // The queue may have far more ended jobs than the batch, so only the batch's members are examined.
             if let ended = BatchState(rawValue: state.rawValue), !filter.batch.isEmpty,
                 let ids = try await memberIDs(of: filter.batch, in: ended)
             {
@@ -61,8 +63,8 @@ extension QueueDesk {
         return page
     }
 
-    /// A page of jobs as JSON. With a filter no more are looked at than its reach has, and no more are begun with after a moment;
-    /// `next` says where to go on.
+    /// A page of jobs as JSON. With a filter, one call examines no more jobs than `reach` says, and none after
+    /// `patience`. `next` says where to continue.
     func list(
         _ state: JobState, _ filter: JobFilter, from start: Int, limit: Int, _ reach: Reach
     ) async throws -> String {
@@ -99,7 +101,7 @@ extension QueueDesk {
         return json.text
     }
 
-    /// The ids that match, at most `limit`, of all jobs in `state`; and whether that were all of them.
+    /// The ids of all jobs in `state` that match, at most `limit`; and whether these are all.
     func ids(
         in state: JobState, _ filter: JobFilter, limit: Int
     ) async throws -> (ids: [String], isWhole: Bool) {

@@ -2,23 +2,23 @@ import HaulBus
 import HaulContract
 import HaulRedis
 
-/// What is read of one queue, in pages; what stays the same between two reads is kept here.
+/// Reads one queue for the API. It caches what stays valid between two reads.
 actor QueueDesk {
     nonisolated let queue: Queue
 
-    /// The ids of running jobs, and of members of batches by how they are counted, with the moment at which they were read.
+    /// The ids of running jobs, and those of ended members of batches, with the moment of their reading.
     var running: (ids: [String], read: ContinuousClock.Instant)?
     var members: [String: (ids: [BatchState: [String]], read: ContinuousClock.Instant)] = [:]
-    /// Bytes per second of running jobs, as they were read last.
+    /// The speeds of running jobs when they were last read, in bytes per second.
     private var speeds: [String: Int64] = [:]
-    /// Which of the running jobs are read next.
+    /// The index of the running job whose speed is read next.
     private var nextSpeed = 0
-    /// The history of hours that are over, by their number.
+    /// The history of past hours, by their number since 1970.
     private var hours: [Int64: [HistoryMinute]] = [:]
-    /// Jobs that failed lately, by when they did.
+    /// Errors and hosts of the newest failures. A key has the moment of its failure.
     private var failures: [ListedJob: (error: String, host: String)] = [:]
 
-    /// How many of the running jobs' speeds are read each time, and how many failures are told apart.
+    /// How many speeds one call reads, and how many of the newest failures are counted.
     private static let mostSpeeds = 2000
     private static let mostFailures = 1000
 
@@ -55,8 +55,8 @@ actor QueueDesk {
         return json.text
     }
 
-    /// The moment of the push that waits longest, unix ms; nil if none waits, if none of the first ones tells it, or if this user
-    /// of Redis may not see what waits: elements hold secrets.
+    /// The moment of the push that waits longest, unix ms. nil if none waits, if the first elements do not tell it, or
+    /// if this user of Redis may not read elements, since these hold secrets.
     private func oldest() async throws -> Int64? {
         let first: [ListedJob]
         do throws(RedisError) { first = try await queue.listed(in: .queued, from: 0, limit: 8) } catch {
@@ -68,7 +68,7 @@ actor QueueDesk {
         return hashes.compactMap { ($0["updated"] ?? $0["created"]).flatMap { Int64($0) } }.min()
     }
 
-    /// The sum of the running jobs' speeds, and of how many they are known.
+    /// The sum of the known speeds of running jobs, and the number of these speeds.
     private func speed() async throws -> (sum: Int64, of: Int) {
         let ids = try await runningIDs()
         if nextSpeed >= ids.count { nextSpeed = 0 }
@@ -82,7 +82,7 @@ actor QueueDesk {
         return (speeds.values.reduce(0, +), speeds.count)
     }
 
-    /// The newest failures by error and by host; only those that are new are read.
+    /// The numbers of the newest failures by error and by host. Only new failures are read.
     private func failuresJSON() async throws -> String {
         let newest = try await queue.listed(in: .failed, from: 0, limit: Self.mostFailures)
         let unknown = newest.filter { failures[$0] == nil }
@@ -99,7 +99,7 @@ actor QueueDesk {
         return json.text
     }
 
-    /// The most frequent of `names`, as pairs of a name and a count.
+    /// The most frequent names, as pairs of a name and a count.
     private static func ranked(_ names: [String]) -> String {
         let counts = Dictionary(names.map { ($0, 1) }, uniquingKeysWith: +)
         let first = counts.sorted { ($1.value, $0.key) < ($0.value, $1.key) }.prefix(12)
@@ -108,7 +108,7 @@ actor QueueDesk {
 
     // MARK: History
 
-    /// What became of jobs in the last `minutes`, `step` of them together: a list of numbers for each kind of thing.
+    /// The events of the last `minutes`: for each kind a list of numbers, one for every `step` minutes.
     func history(minutes: Int, step: Int) async throws -> String {
         let now = try await queue.time()
         let width = Int64(step) * 60_000
@@ -130,7 +130,7 @@ actor QueueDesk {
         return json.text
     }
 
-    /// The minutes since the hour of `start`. An hour that is over is read once.
+    /// The minutes from the beginning of the hour of `start`. A past hour is read only once.
     private func recorded(from start: Int64, at now: Int64) async throws -> [HistoryMinute] {
         let current = now / 3_600_000
         let span = start / 3_600_000...current
@@ -159,7 +159,7 @@ actor QueueDesk {
 
     private static let shown: Set<String> = ["host", "pid", "version", "slots", "running", "seen", "store"]
 
-    /// The newest rejected elements. A viewer does not see the elements: they may hold secrets.
+    /// The newest rejected elements. A viewer does not see the elements, since they may hold secrets.
     func rejected(limit: Int, withElements: Bool) async throws -> String {
         let entries = try await queue.rejected(limit: limit).map { text in
             guard let entry = try? JSON(text) else { return JSON.quoted(withElements ? text : "") }

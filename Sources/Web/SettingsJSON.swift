@@ -2,11 +2,12 @@ import HaulBus
 import HaulContract
 import HaulRedis
 
-/// What is set of a queue, as the API tells and takes it: settings by their names, and `base`, `defaults` and `limits`.
+/// The settings of a queue in the API's JSON: settings by their names, and `base`, `defaults` and `limits`.
 enum SettingsJSON {
-    /// What is set. What has no effect is named in `ignored`: `haul check` says why.
+    /// The settings as JSON. Those without effect are named in `ignored`: `haul check` says why.
     ///
-    /// - Parameter isOpen: For an operator. A viewer is not told what header fields and queries hold.
+    /// - Parameter isOpen: True for an operator. A viewer does not see the values of header fields and queries, nor
+    ///   secrets in URLs.
     static func text(
         _ found: (settings: [String: String], defaults: [String: String], limits: [String: String]), isOpen: Bool
     ) -> String {
@@ -48,14 +49,14 @@ enum SettingsJSON {
         return json.text
     }
 
-    /// Fields of which a viewer sees the names alone.
+    /// Defaults of which a viewer sees only the names.
     private static let secret: Set<String> = ["headers", "query"]
 
     private static func masked(_ value: JSON) -> String {
         (value.members ?? []).reduce(into: JSONObject()) { $0.set($1.name, "[masked]") }.text
     }
 
-    /// Something that is to be set, or, with nil, to be taken back.
+    /// A value to set; nil removes it.
     enum Change {
         case setting(QueueSetting, String?)
         case ofJobs(QueueDefault, String?)
@@ -70,7 +71,9 @@ enum SettingsJSON {
         }
     }
 
-    /// What a body asks for. All of it is checked before anything is written.
+    /// The changes that a body asks for. All are checked before any is written.
+    ///
+    /// - Throws: `bad_request`, with a sentence that says what is wrong.
     static func changes(_ json: JSON) throws(APIError) -> [Change] {
         var changes: [Change] = []
         for member in json.members ?? [] {

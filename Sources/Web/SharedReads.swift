@@ -1,5 +1,5 @@
-/// What was read of Redis lately: whoever asks for the same within its age is given the same, also while it is being read. So
-/// a hundred open pages cost Redis what one does.
+/// A cache of texts that were read from Redis. Calls for the same key within its age share one read, also while it is
+/// under way. So a hundred open pages cost Redis as much as one.
 actor SharedReads {
     private struct Entry {
         let task: Task<String, any Error>
@@ -7,12 +7,12 @@ actor SharedReads {
     }
 
     private var entries: [String: Entry] = [:]
-    /// From so many on, what nobody asks for any more is let go of.
+    /// From this many entries on, those that are older than `oldest` are dropped.
     private static let manyEntries = 64
     private static let oldest: Duration = .seconds(2)
     private var cleaned = ContinuousClock.now
 
-    /// Something was changed: whoever did that is not to be told what was before.
+    /// Drops all entries after a change, so that the client that made it does not get old texts.
     func forget() { entries = [:] }
 
     /// The text of `key`, no older than `age`.
@@ -24,11 +24,11 @@ actor SharedReads {
             cleaned = .now
             entries = entries.filter { $0.value.begun + Self.oldest > .now }
         }
-        // Not the asker's own task: another one may wait for it when the asker has gone.
+        // A task of its own goes on for other callers when this one is cancelled.
         let task = Task { try await read() }
         entries[key] = Entry(task: task, begun: .now)
         do { return try await task.value } catch {
-            // An error is for those who waited for it.
+            // Only those who wait now get the error. The next call reads again.
             if entries[key]?.task == task { entries[key] = nil }
             throw error
         }

@@ -2,17 +2,17 @@ package import HaulBus
 package import HaulHTTPServer
 package import HaulRedis
 
-/// What `haul web` is told.
+/// The configuration of `haul web`.
 package struct WebConfiguration: Sendable {
     package var redis: RedisURL
-    /// The queues that are shown and steered, in this order; no others are reached.
+    /// The queues that are shown and controlled, in this order. No others can be reached.
     package var queues: [QueueName]
     package var addresses: [ListenAddress]
-    /// nil: everybody is an operator. Only on loopback.
+    /// nil if every visitor is an operator. This is allowed on loopback only.
     package var accounts: Accounts?
-    /// What comes before every path, like "/haul"; empty for nothing.
+    /// The beginning of every path, like "/haul"; may be empty.
     package var prefix = ""
-    /// Names by which browsers reach this server, besides localhost and IP addresses.
+    /// Names by which browsers reach this server, in addition to localhost and IP addresses.
     package var hosts: [String] = []
     package var limits = ServerLimits()
     package var version = ""
@@ -21,7 +21,7 @@ package struct WebConfiguration: Sendable {
         (self.redis, self.queues, self.addresses) = (redis, queues, addresses)
     }
 
-    /// Why these settings do not go together; nil if they do.
+    /// What is wrong with the configuration; nil if nothing is.
     package var problem: String? {
         if accounts == nil, let open = addresses.first(where: { !$0.isLoopback }) {
             return "others reach \(open): give --auth FILE, or listen on 127.0.0.1"

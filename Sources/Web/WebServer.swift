@@ -16,12 +16,14 @@ package final class WebServer: Sendable {
         self.configuration = configuration
         admission = Admission(hosts: Set(configuration.hosts.map { $0.lowercased() }), accounts: configuration.accounts)
         api = API(configuration)
-        // No scrape stands in the way of the page.
+        // Another connection than the page's, so that no scrape delays the page.
         let redis = Redis(configuration.redis, name: "haul-web-export")
         exporter = QueueExporter(configuration.queues.map { Queue($0, redis: redis) })
     }
 
-    /// Listens, and answers until the task is cancelled. `ready` is told where.
+    /// Listens and answers until the task is cancelled. Calls `ready` once, with the addresses that it listens on.
+    ///
+    /// - Throws: If it cannot listen on one of the addresses.
     package func run(ready: @Sendable ([ListenAddress]) -> Void) async throws {
         let server = HTTPServer(limits: configuration.limits) { [self] request in await respond(request) }
         var places: [ListenAddress] = []
@@ -41,7 +43,7 @@ package final class WebServer: Sendable {
         return response
     }
 
-    /// Nothing but what this server serves is run, shown or asked, and no page of others may show ours.
+    /// Browsers run, show and request only what this server serves, and no other site can embed the page.
     private static let protection: [(name: String, value: String)] = [
         (
             "Content-Security-Policy",
@@ -79,7 +81,7 @@ package final class WebServer: Sendable {
         return try await api.respond(request, decoded, visitor)
     }
 
-    /// The path behind the prefix, without a slash before it; nil outside of the prefix.
+    /// The path behind the prefix, without a leading slash; nil if the request is outside of the prefix.
     private func localPath(of request: ServerRequest) -> String? {
         guard request.path.hasPrefix(configuration.prefix + "/") else { return nil }
         return String(request.path.dropFirst(configuration.prefix.count + 1))
