@@ -1,4 +1,4 @@
-// What a server answered to a request or an upload: all of it is text here.
+// The server's answer to a request or an upload. All of it is shown as text.
 
 import { el, write } from "./dom.js";
 import { count } from "./format.js";

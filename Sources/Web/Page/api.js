@@ -1,4 +1,4 @@
-// What the page asks of the server. Paths are relative: they work behind any prefix.
+// Requests to the server. Paths are relative, so they work behind any prefix.
 
 export class Trouble extends Error {}
 

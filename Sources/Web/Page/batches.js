@@ -9,7 +9,7 @@ const LIMIT = 100;
 const ended = ["completed", "failed", "cancelled", "rejected"];
 const unended = ["queued", "scheduled", "running", "paused"];
 
-/// How far a batch is: text, and a share from 0 to 1. Without a size nobody knows how many jobs are still to come.
+/// How far a batch is: text, and a share from 0 to 1. Without a size, the number of jobs still to come is unknown.
 function progress(batch) {
   const over = ended.reduce((sum, name) => sum + batch[name], 0);
   const all = Math.max(batch.size ?? 0, over + batch.pending, 1);
@@ -45,7 +45,7 @@ function row(path) {
       const { share, text: label } = progress(batch);
       bar.value = share;
       bar.setAttribute("aria-label", `${batch.name}: ${label}`);
-      // A small screen has no columns for these.
+      // The columns with these numbers are hidden on a small screen.
       write(far, `${label}${batch.failed ? `, ${count(batch.failed)} failed` : ""}`);
       for (const [name, cell] of numbers) {
         write(cell, count(batch[name]));
@@ -80,7 +80,8 @@ function list({ queue, query, live, body, path, title }) {
   }]]);
 }
 
-/// What is asked of a whole batch: of which jobs of it, and how many those are.
+/// The actions for a whole batch. Each has a text that names the jobs concerned, and a function that tells whether the
+/// action is of use.
 const asked = {
   pause: ["every job of the batch that has not ended", (batch) => batch.pending],
   resume: ["every paused job of the batch", (batch) => batch.pending],

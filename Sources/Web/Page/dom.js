@@ -1,4 +1,4 @@
-// Elements without markup: whatever is a string becomes text.
+// Builds elements without parsing markup: every string becomes text.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -15,14 +15,14 @@ function build(node, attributes, children) {
 export const el = (name, attributes, ...children) => build(document.createElement(name), attributes, children);
 export const svg = (name, attributes, ...children) => build(document.createElementNS(SVG, name), attributes, children);
 
-/// A link to a page of ours. Only these are made: an address from a job is never one.
+/// A link to a page of this application. The URL of a job is never made a link.
 export const link = (path, ...children) => el("a", { href: path }, ...children);
 
-/// Links to the batches of a job, whose names have blanks between them.
+/// Links to the batches of a job. `names` has blanks between the names.
 export const batchLinks = (names, path) =>
   (names ?? "").split(" ").filter(Boolean).flatMap((name) => [" ", link(path("batches", [name]), name)]).slice(1);
 
-/// Writes a text where it has changed, so that a selection in it stays.
+/// Writes a text only if it has changed, so that a selection in it stays.
 export function write(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
@@ -31,7 +31,7 @@ export function field(label, input, wide = false) {
   return el("label", { class: wide ? "field wide" : "field" }, el("span", {}, label), input);
 }
 
-/// A table in a box that scrolls by itself; `heads` are [text, class].
+/// A table in a box that scrolls by itself. Each of `heads` is [text, class].
 export function table(name, heads) {
   const body = el("tbody");
   const cells = heads.map(([text, kind]) => el("th", { scope: "col", class: kind }, text));
@@ -40,7 +40,7 @@ export function table(name, heads) {
   return { box, body };
 }
 
-/// Keeps a row for each key, so that what has the focus stays while it is written anew. `make` returns `{ line, fill }`.
+/// Keeps a row for each key, so that the focus stays when the row is filled again. `make` returns `{ line, fill }`.
 export function rows(body, make) {
   const known = new Map();
   return (items, keyOf) => {
@@ -59,7 +59,7 @@ export function rows(body, make) {
 }
 
 let timer;
-/// Says something for a while; screen readers hear it.
+/// Shows a message for six seconds. Screen readers read it out.
 export function tell(text) {
   const notice = document.getElementById("notice");
   notice.textContent = text;
@@ -67,7 +67,7 @@ export function tell(text) {
   timer = setTimeout(() => { notice.textContent = ""; }, 6000);
 }
 
-/// Asks before something that cannot be taken back.
+/// Asks before an action that cannot be undone. Resolves to true if the user agrees.
 export function confirmed(question, verb) {
   return new Promise((resolve) => {
     const answer = (value) => { dialog.close(); dialog.remove(); resolve(value); };

@@ -1,4 +1,4 @@
-// Numbers and dates as people read them, in the viewer's language and zone.
+// Numbers and dates in the language and time zone of the browser.
 
 import { el } from "./dom.js";
 
@@ -32,7 +32,7 @@ export function duration(seconds) {
   }).filter(Boolean).join(" ");
 }
 
-/// A moment in unix ms.
+/// A moment, given in unix ms, as text.
 export function date(milliseconds) {
   const moment = new Date(milliseconds);
   return Number.isNaN(moment.getTime()) ? "" : dates.format(moment);
@@ -41,7 +41,7 @@ export function date(milliseconds) {
 export const time = (milliseconds) =>
   milliseconds ? el("time", { datetime: new Date(milliseconds).toISOString() }, date(milliseconds)) : "";
 
-/// How far a job is: text, and a share from 0 to 1 where its length is known.
+/// How far a job is: text, and a share from 0 to 1, or null if the length is unknown.
 export function progress(job) {
   const received = job.received ?? 0;
   if (!job.total) return { text: received ? bytes(received) : "", share: null };

@@ -1,14 +1,14 @@
-// What became of a queue's jobs in the last hour, or in the last two days, as Redis keeps it.
+// The history of a queue's jobs that Redis keeps: of the last hour, or of the last two days.
 
 import { inQueue, withQuery } from "./api.js";
 import { el, field, svg, write } from "./dom.js";
 import { bytes, count, time } from "./format.js";
 
-/// Name, minutes, and how many minutes are one point.
+/// Name, minutes, and the minutes of each point.
 const spans = [["the last hour, by the minute", 60, 1], ["the last two days, by the half hour", 2880, 30]];
 const ends = [["completed", "whole"], ["failed", "dashed"], ["retrying", "dotted"], ["cancelled", "pale"]];
 
-/// A line for each of `kinds`, [name, class], over the same time; below it what each came to.
+/// A chart with a line for each of `kinds`, [name, class], and with their sums below it.
 function picture(name, kinds, format) {
   const lines = kinds.map(([, look]) => svg("path", { class: look }));
   const drawing = svg("svg", { class: "chart", viewBox: "0 0 600 100", preserveAspectRatio: "none", role: "img" }, lines);
@@ -34,7 +34,7 @@ function picture(name, kinds, format) {
 
 let chosen = 0;
 
-/// `changed` is told when another span is chosen: what is to be watched is `path()` then.
+/// `changed` is called when another span is chosen. `path()` is then what to watch.
 export function history(queue, changed) {
   const choice = el("select", {}, spans.map(([name], index) => el("option", { value: index }, name)));
   choice.value = chosen;

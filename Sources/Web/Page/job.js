@@ -1,4 +1,4 @@
-// One job: all there is to know.
+// The page of one job.
 
 import { answer } from "./answer.js";
 import { get, inQueue } from "./api.js";
@@ -11,7 +11,7 @@ const sizes = new Set(["received", "total"]);
 const drawn = new Set(["id", "offsets", "ended", "state", "status", "headers", "body", "body_base64", "files", "kind"]);
 const MOST_LINES = 300;
 
-/// The intervals of the file that are durable, as a bar.
+/// A bar with the durable intervals of the file.
 function pieces() {
   const picture = svg("svg", { class: "pieces", viewBox: "0 0 10000 10", preserveAspectRatio: "none", role: "img" });
   const note = el("p", { class: "dim" });
@@ -36,7 +36,7 @@ function pieces() {
   };
 }
 
-/// What came of each file of an upload that sends each by itself.
+/// The result of each file of an upload that sends every file in a request of its own.
 function sentFiles() {
   const { box: scroll, body: rows } = table("Files", [["File", ""], ["What came of it", ""]]);
   const box = el("section", { class: "card full", hidden: true }, el("h2", {}, "Its files"), scroll);
@@ -52,7 +52,7 @@ function sentFiles() {
   };
 }
 
-/// Events as they are heard, and moments that the job's hash has kept.
+/// Events as they arrive, and moments that the job's hash has.
 function timeline() {
   const list = el("ol", { class: "timeline", tabindex: 0, "aria-label": "Timeline" });
   const kept = new Map();
@@ -74,7 +74,7 @@ function timeline() {
     },
     hear(event) {
       if (event.event === "progress") return;
-      // The response has a card of its own.
+      // The response is shown in a card of its own.
       const { v, event: name, id, queue, epoch, seq, at, meta, headers, body, body_base64, files, ...rest } = event;
       const note = Object.entries(rest).map(([key, value]) => `${key}: ${typeof value === "string" ? value : JSON.stringify(value)}`).join(", ");
       heard.set(`${epoch} ${seq}`, { at, order: seq ?? 0, name, note });
@@ -152,7 +152,8 @@ export function job(context) {
     lookInLine();
   }]], [`${queue}/${id}`, lines.hear]);
 
-  // Once: the whole line is looked at. What a worker sees of it is told as a change.
+  // Looks for the job in the queue. This is done only once, since the server reads all waiting elements for it. When a
+  // worker sees the job, the stream reports the change.
   async function lookInLine() {
     const data = await get(`${place}?line=true`).catch(() => null);
     if (!data || shownTools) return;

@@ -1,4 +1,4 @@
-// Jobs by state: a page of lines, filters, and what can be done to many at once.
+// Jobs by state: a page of rows, filters, and actions for many jobs at once.
 
 import { get, inQueue, send, withQuery } from "./api.js";
 import { batchLinks, confirmed, el, field, link, rows, table, tell, write } from "./dom.js";
@@ -6,7 +6,7 @@ import { count, progress, speed, time } from "./format.js";
 
 const states = ["queued", "scheduled", "running", "paused", "completed", "failed", "cancelled"];
 const LIMIT = 100;
-/// What is of use in each state.
+/// The actions that are of use in each state.
 export const actions = {
   queued: ["pause", "cancel", "remove"], scheduled: ["resume", "pause", "cancel", "remove"],
   running: ["pause", "cancel", "remove"], paused: ["resume", "cancel", "remove"], completed: ["remove"],
@@ -18,7 +18,7 @@ const names = {
 const lasting = new Set(["cancel", "remove", "delete"]);
 export const title = (action) => names[action];
 
-/// Asks first where it cannot be taken back; true if it was asked for.
+/// Requests an action. Asks the user first if it cannot be undone. Returns whether the request succeeded.
 export async function act(queue, action, body, many) {
   if (lasting.has(action) && !(await confirmed(`${names[action]} ${many}?`, names[action]))) return false;
   try {
@@ -31,7 +31,7 @@ export async function act(queue, action, body, many) {
   }
 }
 
-/// One job's row, which is written anew when the job changes.
+/// The row of one job. It is filled again when the job changes.
 function row(context, chosen, changed) {
   const box = el("input", { type: "checkbox" });
   const [name, what, note, kind] = [el("a"), el("div", { class: "any" }), el("div", { class: "dim any" }), el("div", { class: "dim" })];
@@ -154,7 +154,8 @@ export function jobs(context) {
     return `${count(lines.length)} found${lines.length < LIMIT ? "" : ", and perhaps more,"} among ${count(total)}.`;
   }
 
-  // With a filter the server looks at some thousand jobs a call: the page goes on asking until a page of lines is there.
+  // With a filter, the server examines a limited number of jobs in each call. The page calls it again until a page of
+  // rows is full.
   let isCurrent = true;
   let next = from;
   let isSearching = false;
@@ -181,7 +182,7 @@ export function jobs(context) {
 
   let isBegun = false;
   async function search() {
-    // A job of this very id comes first, whatever its state.
+    // A job with exactly this id is shown first, whatever its state is.
     if (/^[A-Za-z0-9._:-]{1,128}$/.test(filter.q)) {
       const job = await get(`${inQueue(queue, "jobs", filter.q)}?line=true`).catch(() => null);
       if (!isCurrent) return;
@@ -200,7 +201,7 @@ export function jobs(context) {
       lines = unique([...data.jobs, ...more]);
       if (!isFiltered || data.next === undefined || lines.length >= LIMIT) isOver = true;
       draw();
-      // It has been broken off.
+      // An error has ended the search: continue it.
       if (!isOver && isBegun) searchOn();
     }],
   ]);

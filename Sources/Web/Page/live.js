@@ -1,4 +1,5 @@
-// One stream of what changes. It says when it is lost, and heals by itself: the server tells all anew on each connection.
+// One stream with all changes. It reports a lost connection, and connects again by itself. The server sends everything
+// anew on each connection.
 
 
 const SILENCE = 12_000;
@@ -11,13 +12,13 @@ export class Live {
   #status;
   #retry = null;
 
-  /// `status` is told "live" or "lost".
+  /// `status` is called with "live" or "lost", and perhaps a message.
   constructor(status) {
     this.#status = status;
     setInterval(() => { if (this.#source && Date.now() - this.#heard > SILENCE) this.#again(0); }, 1000);
   }
 
-  /// Watches other things from now on: `watches` are [path, taker], `events` is [queue/id, taker].
+  /// Replaces everything that is watched. `watches` are [path, taker], `events` is [queue/id, taker].
   watch(watches, events = null) {
     this.#watches = new Map(watches);
     this.#events = events;

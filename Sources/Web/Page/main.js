@@ -1,4 +1,4 @@
-// Which page is shown, and what stands around it.
+// Shows the page that the URL names, and what surrounds it.
 
 import { get } from "./api.js";
 import { el, link, write } from "./dom.js";
@@ -30,7 +30,7 @@ const live = new Live(showConnection);
 let session;
 let stop = null;
 
-/// #/QUEUE/PAGE/REST?QUERY
+/// The parts of the URL's fragment, #/QUEUE/PAGE/REST?QUERY.
 function place() {
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?", 2);
   const [queue, page, ...rest] = path.split("/").map((part) => {

@@ -6,10 +6,10 @@ import { bytes, count, duration, speed, time } from "./format.js";
 import { history } from "./history.js";
 
 const states = ["queued", "scheduled", "running", "paused", "completed", "failed", "cancelled"];
-/// What this page has seen of each queue since it was opened: a sample a second, for an hour.
+/// Samples of each queue since the page was opened: one a second, for an hour.
 const seen = new Map();
 const MOST = 3600;
-/// A chart has so many points at most: a screen shows no more.
+/// The most points of a chart. A screen shows no more.
 const POINTS = 300;
 
 function chart(name) {
@@ -26,7 +26,7 @@ function chart(name) {
       const span = Math.max(1, last - first);
       const width = Math.ceil(samples.length / POINTS);
       let points = "";
-      // Of samples that share a point the largest is drawn.
+      // Several samples may share a point. The largest is drawn.
       for (let place = 0; place < samples.length; place += width) {
         const value = Math.max(...values.slice(place, place + width));
         points += `${place ? "L" : "M"}${(600 * (samples[place].at - first) / span).toFixed(1)} ${(98 - 96 * value / top).toFixed(1)}`;

@@ -13,7 +13,7 @@ const asText = (input) => input.value.trim() || undefined;
 const asNumber = (input) => (input.value === "" ? undefined : Number(input.value));
 const lines = (input) => input.value.split("\n").map((line) => line.trim()).filter(Boolean);
 
-/// An object of lines that are divided by `mark`; throws a sentence.
+/// Reads lines of a name and a value, with `mark` between them, as an object. Throws a sentence for the user.
 function asPairs(mark, what) {
   return (input) => {
     const pairs = lines(input).map((line) => {
@@ -32,13 +32,13 @@ function asJSON(label) {
   };
 }
 
-/// Statuses and ranges of them, with commas between.
+/// Reads statuses and ranges of statuses, with commas between them.
 function asStatuses(input) {
   const parts = input.value.split(",").map((part) => part.trim()).filter(Boolean);
   return parts.length ? parts.map((part) => (/^\d+$/.test(part) ? Number(part) : part)) : undefined;
 }
 
-/// Files of the workers' root, one on each line: a path, or the name of its field in the form, "=" and a path.
+/// Reads files of the workers' root, one on each line: a path, or `field=path` with the name of a form's field.
 function asFiles(input) {
   const files = lines(input).map((line) => {
     const place = line.indexOf("=");
@@ -47,8 +47,8 @@ function asFiles(input) {
   return files.length ? files : undefined;
 }
 
-/// What a job has: its label, its input, the value that it reads, whether it is wide, and its name where that is another; undefined
-/// is left out.
+/// The fields of jobs: label, input, function that reads the value (undefined is left out), whether the field is wide,
+/// and the job's name for the field if it is another one.
 const fields = {
   path: ["Path; ends in / for a directory", text, asText],
   if_exists: ["If the file exists", () => choice(["", "reuse", "overwrite", "rename", "fail"], "as by default"), asText],
@@ -82,7 +82,7 @@ const fields = {
   meta: ["Meta, any JSON", area, asJSON("Meta"), true],
 };
 const shared = ["limit_rate", "retries", "delay", "deadline", "batch", "batch_size", "reply_to", "headers", "meta"];
-/// The fields of each kind of job, in their order; a new kind is a line here.
+/// The fields of each kind of job, in their order. A new kind needs a line here.
 const kinds = {
   download: ["path", "checksum", "if_exists", "connections", "max_bytes", ...shared],
   request: ["method", "expect", "max_response", "fresh_for", "idempotent", "query", "json", "form", "body", ...shared],
@@ -95,7 +95,7 @@ export function push({ queue, live, body, path, title }) {
   const kind = el("select", {}, Object.keys(kinds).map((name) => el("option", { value: name }, name)));
   const urls = el("textarea", { rows: 3, required: true, spellcheck: "false", autocomplete: "off" });
   const id = text({ pattern: "[A-Za-z0-9._:\\-]{1,128}" });
-  // What was written stays while another kind is looked at.
+  // All inputs are made once, so that their values stay while another kind is shown.
   const inputs = Object.fromEntries(Object.entries(fields).map(([name, [, make]]) => [name, make()]));
   const own = el("div", { class: "fields" });
   const answer = el("div", { role: "status" });
@@ -110,7 +110,7 @@ export function push({ queue, live, body, path, title }) {
   kind.addEventListener("change", show);
   show();
 
-  /// The fields that all jobs of the form have; throws a sentence.
+  /// The fields that all jobs of the form have. Throws a sentence for the user.
   function common() {
     const job = kind.value === "download" ? {} : { kind: kind.value };
     for (const name of kinds[kind.value]) {

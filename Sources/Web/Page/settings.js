@@ -1,10 +1,10 @@
-// What is set of a queue: its live settings, the defaults of its jobs, and the limits of hosts.
+// The settings of a queue: its live settings, the defaults of its jobs, and the limits of hosts.
 
 import { inQueue, send } from "./api.js";
 import { el, field, table, tell, write } from "./dom.js";
 import { bytes, count, duration } from "./format.js";
 
-/// Settings with a value: a label, and what is said of one that is set. All but `starts` are numbers.
+/// Settings with a value: a label, and a sentence about a value that is set. All but `starts` are numbers.
 const numbers = {
   max_running: ["Most jobs at once (empty: no limit)", (value) => `At most ${count(value)} jobs run at once over the whole fleet.`],
   rate: ["Bytes per second (empty: no limit)", (value) => `The fleet receives and sends ${bytes(value)} in a second.`],
@@ -18,9 +18,9 @@ const numbers = {
 
 const shown = (value) => (typeof value === "string" ? value : JSON.stringify(value));
 
-/// A field whose text stays as it is while somebody writes into it.
+/// An input whose text is not overwritten while the user changes it.
 function kept(attributes) {
-  // Only of a text is it said that the browser is to complete nothing: axe takes it for wrong elsewhere.
+  // Only a text field gets autocomplete="off": axe reports it as an error on other inputs.
   const input = el("input", attributes.type ? attributes : { autocomplete: "off", ...attributes });
   let isTouched = false;
   for (const name of ["input", "change"]) input.addEventListener(name, () => { isTouched = true; });
@@ -31,7 +31,7 @@ export function settings({ queue, live, body, title, isOperator }) {
   title(`Settings of ${queue}`);
   const disabled = !isOperator;
 
-  /// Whether it was done; what the bus refuses is said in its words.
+  /// Sends a change. Returns whether it succeeded, and shows the server's message if it did not.
   async function change(body, said) {
     try {
       draw(await send("PATCH", inQueue(queue, "settings"), body));
@@ -100,11 +100,11 @@ export function settings({ queue, live, body, title, isOperator }) {
     const given = Object.entries(ofHost).map(([name, input]) => [name, input.value.trim()]).filter(([, text]) => text !== "");
     if (!given.length) return tell("Give at least one limit.");
     const values = given.map(([name, text]) => [name, name === "starts" ? text : Number(text)]);
-    // Its other limits stay.
+    // The host's other limits stay.
     if (await change({ limits: { [place]: { ...known[place], ...Object.fromEntries(values) } } }, "The limit is set.")) hostForm.reset();
   });
 
-  /// A table of names and values, each of which can be taken back.
+  /// A table of names and values, with a button that removes each.
   function list(label, head, what, removal) {
     const { box, body: lines } = table(label, [[head, ""], ["Value", ""], ...(isOperator ? [["", ""]] : [])]);
     let text = "";

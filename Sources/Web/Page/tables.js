@@ -1,4 +1,4 @@
-// Workers, and elements that were no valid job.
+// The pages of workers, and of elements that were no valid job.
 
 import { inQueue } from "./api.js";
 import { el, rows, table, write } from "./dom.js";
