@@ -1,10 +1,11 @@
--- One job's trouble is its own: whatever somebody has written over its keys, the others behind it are served.
+-- One job's errors do not stop the other jobs. Anybody may have written over a job's keys.
 
--- To pcall an error is a text or a table, by Redis' version.
+-- pcall returns an error as a text or as a table, which depends on the version of Redis.
 local function text_of(e) return type(e) == 'table' and tostring(e.err) or tostring(e) end
 
--- What is wrong with the job, as a text, if an error is of its own making: a key of another type, a value that is none, what
--- Lua cannot do with such a value. nil for what would befall every job: a right that is missing, a disk that cannot be written.
+-- The text of an error that the job itself causes: a key of another type, a value that is invalid, an operation that
+-- Lua cannot do with such a value. nil for an error that every job would meet, like a missing right or a disk that
+-- cannot be written. e: what pcall has caught.
 local function trouble(e)
   local text = text_of(e)
   local isOwn = string.find(text, '^[%w_]+:%d+: ') or string.find(text, '^WRONGTYPE')
@@ -12,11 +13,12 @@ local function trouble(e)
   return isOwn and text or nil
 end
 
--- What pcall has caught goes on, and is told with its own code.
+-- Raises an error that pcall has caught, with its own error code.
 local function raise(e) error({ err = text_of(e) }, 0) end
 
--- Runs `act` for one job. Returns true and what it returned, or false and what is wrong with the job: then nothing is told of it.
--- What was written before the error stays, so whoever calls takes the job out of the way of the others.
+-- Runs `act` for one job. Returns true and its result, or false and the text of an error that the job causes. Then the
+-- job's events are discarded. Any other error is raised.
+-- Writes before the error stay. So the caller must take the job out of the way of the others.
 local function isolated(act, ...)
   local before = #outbox
   local fine, result = pcall(act, ...)
@@ -30,7 +32,7 @@ local function isolated(act, ...)
   return false, wrong
 end
 
--- Runs `act` for each of `ids`, and `aside` where that fails.
+-- Runs `act` for each of `ids`, each isolated. aside: is called with the id and the text of the error if `act` fails.
 local function each(ids, act, aside)
   for _, id in ipairs(ids) do
     local fine, wrong = isolated(act, id)

@@ -1,29 +1,32 @@
 -- The one order of pushes and requests: docs/bus.md, "The order of pushes and requests".
 --
--- Each has a moment. That of a push is its `at`, or where it has none or one that is ahead, when it is taken. That of a request
--- is its time; one that has none was made after the last look that left no request, and after what has been taken of its job.
--- A request is heard by the tick, or by whoever takes an element of its job.
+-- Each push and each request has a moment. The moment of a push is its `at`. Without `at`, or if `at` is ahead of
+-- Redis' clock, it is when a worker takes the element. The moment of a request is its time. A request without a time
+-- counts as made after the last tick that left no request in `want`, and after everything that was taken of its job. A
+-- tick applies a request, or the call that takes an element of the same job, whichever comes first.
 
 local last_heard, awaits, ask, hear
 
 do
-  -- By when a request without a time was not yet made.
+  -- Until when (ms) a request without a time counts as not yet made: the last tick that left no request. Writes no key.
   function last_heard()
     local look, heard = string.match(call('GET', TICK) or '', '^(%d+) %d+ ?(%d*)$')
     return tonumber(heard) or tonumber(look) or now
   end
 
-  -- Whether a push of `at`, nil without one, is newer than a request of `moment`.
+  -- Whether a push is newer than a request of `moment`. at: ms, or nil for a push without a time, which is newer.
   local function is_newer(at, moment) return not at or at > tonumber(moment) end
 
-  -- A request that came behind a cancel which a run has not heard of, as it was written.
+  -- The request that waits behind a cancel of which the run does not know yet: its word and its moment. nil if there is
+  -- none.
   local function behind_of(h)
     local want, moment = string.match(h.behind or '', '^(%a+) (%d+)$')
     return want, moment
   end
 
-  -- The request that waits for a push: any for a job that is not known, a pause for one that has ended. nil where the push is
-  -- newer. Requests that the push is newer than are taken out of `h`.
+  -- The request that stops a push: any request for a job that is not known, a pause for a job that has ended. nil if
+  -- there is none, or if the push is newer. at: the push's moment (ms), or nil. Deletes requests from `h` that the push
+  -- is newer than. Writes no key.
   function awaits(h, at)
     if h.state and not IS_FINAL[h.state] then return nil end
     local function stops(moment) return at and not is_newer(at, moment) or not at and not h.state end
@@ -35,13 +38,14 @@ do
     return nil
   end
 
-  -- A push that came behind a request which a run has not heard of is kept until the run has.
+  -- Keeps a push that came behind a request of which the run does not know yet. follow() does the push once the request
+  -- is done. Writes job:<id> (again, ahead, behind), spec:<id> (the `again` fields), and batches.await().
   function INSTEAD.again(id, h, j, element)
     local k, s = key(id), spec(id)
     local is_job = (j.url or j.urls) and true
     if j.batch then call('HSET', s, 'again_batch', batches.await(id, call('HGET', s, 'again_batch') or nil, j.batch)) end
     if j.reply_to then call('HSET', s, 'again_reply_to', (join(call('HGET', s, 'again_reply_to') or nil, j.reply_to))) end
-    -- When the push was made that is kept, and the one that renews it: a continuation has nothing to begin with.
+    -- When the kept job was pushed, and when the push that renews its URLs was made. A continuation cannot begin a job.
     local has_url = h.again and call('HGET', s, 'again_has_url')
     local newest = is_job and (has_url and string.match(has_url, '%d+$') or '0') or h.again
     if j.at and tonumber(newest or 0) > j.at then return end
@@ -55,12 +59,12 @@ do
     call('HSET', k, 'again', whole(math.max(tonumber(made), tonumber(h.again or 0))))
     note_ahead(id, j.at)
     local _, moment = behind_of(h)
-    -- To continue what was cancelled before it means nothing.
+    -- Behind a cancel, a continuation has nothing to continue; only a job takes back the pause.
     if moment and is_job and is_newer(j.at, moment) then call('HDEL', k, 'behind') end
   end
 
-  -- What was kept is not done after all: a request that came behind it has the last word. Only its URLs and headers stay,
-  -- unless the job ends.
+  -- Drops the kept push, because a newer request stops it. ending: whether that request ends the job; if not, the URLs
+  -- and headers of the kept push are still used.
   local function forgo(id, h, ending)
     local v = call('HMGET', spec(id), 'again', 'again_reply_to', 'again_batch')
     local kept = h.again and v[1]
@@ -72,8 +76,9 @@ do
     if j and (j.url or j.urls) then renew(id, h, j, kept, h.again) end
   end
 
-  -- Whether what ends a job ends the push that is kept, though something newer came behind that: a continuation brings nothing back,
-  -- and a newer push begins anew.
+  -- Whether a request of `made` (ms) that ends the job also ends the kept push, though something newer came behind that
+  -- push. A continuation cannot bring an ended job back. A newer job can: it becomes the kept push, and the answer is
+  -- false.
   local function ends_kept(id, made)
     local first, newest = string.match(call('HGET', spec(id), 'again_has_url') or '', '^(%d+) ?(%d*)$')
     if not first or tonumber(first) < MOMENTS.least or tonumber(first) > made then return false end
@@ -83,13 +88,14 @@ do
     return false
   end
 
-  -- Notes a request that waits: for a run to hear of it, or for a job to come. It may be older than one that waits already: what ends
-  -- the job is one request, with a pause behind it if that is newer.
+  -- Notes a request that has to wait, for the run to learn of it or for the job to come. made: its moment (ms). The
+  -- request may be older than one that waits already. At most one request that ends the job waits, and behind it a
+  -- newer pause.
   function ask(id, h, want, made)
     local k, waits, since = key(id), h.want, tonumber(h.wantat or 0)
     local _, moment = behind_of(h)
     if want == 'paused' then
-      -- What ends a job is not taken back, and a pause of before it is done by it.
+      -- An ending request cannot be taken back. A pause that is older than it has no effect.
       if ends(waits) then
         if made > tonumber(moment or 0) then call('HSET', k, 'behind', 'paused ' .. whole(made)) end
         return
@@ -101,13 +107,15 @@ do
     end
     local is_kept = h.again and (tonumber(h.again) <= made or ends(want) and ends_kept(id, made))
     if h.state then
-      -- What forgets the job has the last word, unless the job was pushed again since: to continue what was forgotten means nothing.
+      -- A request that forgets the job wins, unless the job was pushed again since. A forgotten job cannot be
+      -- continued.
       local is_anew = is_kept and call('HEXISTS', spec(id), 'again_has_url') == 1
       if forgets(waits) and want ~= 'deleted' and not is_anew then want = waits end
-      -- It stops the pushes of before the newer one of the two.
+      -- The request stops all pushes up to the newer of the two moments.
       if ends(waits) then made = math.max(made, since) end
     elseif waits then
-      -- Nobody knows the job: what forgets it is done for the pushes of before it, and the newer of the two waits.
+      -- Nobody knows the job. If the older request forgets, it settles the pushes before it at once; the newer request
+      -- waits.
       local older = made < since and { want, made } or { waits, since }
       if forgets(older[1]) then call('HSET', k, 'asof', whole(math.max(older[2], tonumber(h.asof or 0)))) end
       if older[2] == made and older[1] == want then return end
@@ -117,9 +125,9 @@ do
     if is_kept then forgo(id, h, ends(want)) end
   end
 
-  -- `running` as a request for a running job, or one that is not known: takes back a pause that waits.
+  -- Does `running`, as a request for a running or an unknown job: takes back a pause that waits.
   local function take_back(id, h)
-    -- A cancel may have been heard already, and cannot be taken back.
+    -- A cancel may have reached the run already, and cannot be taken back.
     if h.behind then call('HDEL', key(id), 'behind')
     elseif h.want == 'paused' then
       call('HDEL', key(id), 'want', 'wantat')
@@ -127,7 +135,7 @@ do
     end
   end
 
-  -- A request for a job that has ended.
+  -- Does a request for a job that has ended.
   local function hear_final(id, h, want, made, retention)
     local k = key(id)
     if want == 'running' then
@@ -142,7 +150,7 @@ do
       drop(id, want == 'deleted')
       forget(id, made)
     elseif made > tonumber(h.asof or 0) then
-      -- For a push of before it that still waits.
+      -- It is for pushes that are older than it and still wait.
       if want == 'cancelled' then
         as_of(id, whole(made))
         if h.want then call('HDEL', k, 'want', 'wantat') end
@@ -150,7 +158,9 @@ do
     end
   end
 
-  -- Does what a request asks for. `heard`: by when one without a time was not yet made.
+  -- Does a request. value: the text from `want`, a word and perhaps a time (ms). heard: the result of last_heard(), for
+  -- a request without a time. An invalid request is rejected.
+  -- Writes job:<id>, spec:<id>, rejected, and what drop(), finish(), pause(), requeue() or forget() writes.
   function hear(id, value, retention, heard)
     local want, time = string.match(value, '^(%a+) ?(%d*)$')
     if not (want == 'running' or want == 'paused' or ends(want)) then
@@ -165,13 +175,14 @@ do
     local h, k = job(id), key(id)
     local st, pushed = h.state, tonumber(h.pushed or 0)
     local settled = math.max(tonumber(h.wantat or 0), tonumber(h.asof or 0))
-    -- No clock is ahead of Redis' own. One without a time was made after what was taken, and what it can not undo.
+    -- No clock is ahead of Redis' own. A request without a time was made after everything that was taken of its job,
+    -- and after whatever it cannot undo.
     local given = time ~= '' and math.min(tonumber(time), now)
     local seen = math.max(heard, pushed, tonumber(h.wantat or 0), tonumber(h.again or 0), tonumber(h.resumed or 0))
     local made = given or math.max(seen, settled)
-    -- What it was for has been asked for anew, and that has been taken already.
+    -- The job was pushed again after this request, and that push has been taken.
     if pushed > made then return end
-    -- It was made before what it would undo.
+    -- A request cannot undo what is newer.
     if want == 'running' and made < settled then return end
     if want == 'paused' and made < tonumber(h.resumed or 0) then return end
     if want == 'running' and st and not IS_FINAL[st] then call('HSET', k, 'resumed', whole(made)) end
@@ -179,7 +190,7 @@ do
       if want == 'running' then
         take_back(id, h)
       elseif made >= tonumber(h.asof or 0) then
-        -- A request may come before its job: a stub waits for it.
+        -- A request may come before its job. A stub keeps it.
         ask(id, h, want, made)
         call('PEXPIRE', k, 3600000)
       end
@@ -192,7 +203,7 @@ do
       as_of(id, whole(made))
       if st ~= 'paused' then pause(id, h, retention) end
     else
-      -- A pause that was heard already, and is newer, is for what is pushed between the two.
+      -- The job is paused by a newer pause. That pause stays in force for pushes between the two requests.
       local later = st == 'paused' and settled > made and settled
       if later then call('HSET', k, 'asof', whole(math.max(made, pushed))) else as_of(id, whole(made)) end
       drop(id)
@@ -202,14 +213,15 @@ do
     end
   end
 
-  -- What came behind a request is done when that is: a push, and then a request behind it.
+  -- Does what came behind a request that is done now: the kept push, then the request behind the push. kept: the result
+  -- of kept_of(). Writes what the push does (push.lua, requeue(), postpone()), batches.release(), and hear().
   follow = function(id, kept, retention)
     if kept.element then
       local j, h = read(kept.element), job(id)
       h.is_known = true
-      -- It is newer than what has just been settled.
+      -- The push has no `at` here: it is newer than what has just been settled.
       local word, reason = verdict(h, { kind = (j.url or j.urls) and 'job' or 'continuation', has_spec = call('HEXISTS', spec(id), 'spec') == 1 })
-      -- The run ended before it heard of the pause: nothing is to be continued.
+      -- The run completed the job before it learned of the pause, so nothing is left to continue.
       if h.state == 'completed' and not ends(kept.want) then word, reason = 'duplicate', 'done' end
       fleet.complete(j)
       j.reply_to, j.batch = kept.reply_to, kept.batch

@@ -1,18 +1,20 @@
--- The places of running jobs, and whether one may be taken.
+-- Places of running jobs under `max_running`, and whether a job may start.
 --
--- A worker with a free slot waits in the line. Where `max_running` leaves no place, it waits in the list `places` instead: what
--- frees a place that it does not take itself puts one token there, and Redis wakes the worker that has waited longest, and no
--- other. A token promises nothing: whoever gets it asks for a job. It may be lost with a connection; ticks offer another.
+-- A worker with a free slot waits in the line. If `max_running` leaves no place, the worker waits in the list `places`
+-- instead. A call that frees a place without using it pushes one token there. Redis then wakes only the worker that has
+-- waited longest. A token is a hint: the worker that gets it has to claim. A token may be lost with a connection; ticks
+-- offer another one.
 
--- Whether workers may have to wait for a place.
+-- Whether a limit may make workers wait in `places`.
 local function has_places(settings) return settings.max_running or settings.interval end
 
--- How many more jobs may run; nil without a limit.
+-- How many more jobs may run; nil without `max_running`.
 local function places_left(settings)
   return settings.max_running and settings.max_running - call('ZCARD', LEASES)
 end
 
--- Why no job may be started: 'paused' or 'full', also where the queue's limit of starts leaves none; nil if one may.
+-- Why no job may start: 'paused', or 'full' if `max_running` or the queue's limit of starts leaves nothing. nil if a
+-- job may start. May write starts.
 local function closed_by(settings)
   if settings.is_paused then return 'paused' end
   local left = places_left(settings)
@@ -20,8 +22,8 @@ local function closed_by(settings)
   if settings.interval and fleet.startable('*', settings.interval) == 0 then return 'full' end
 end
 
--- Wakes one worker that waits for a place, if one is free and either jobs wait or `is_news`: somebody must wait in the line for
--- the next job, too.
+-- Wakes one worker that waits for a place, if a place is free and jobs wait. is_news: wakes one even if no job waits,
+-- since some worker must wait in the line for the next job. Writes places.
 local function offer_place(settings, is_news)
   if closed_by(settings) or not (is_news or call('LLEN', JOBS) > 0) then return end
   local tokens = redis.pcall('LLEN', PLACES)
@@ -29,7 +31,7 @@ local function offer_place(settings, is_news)
     call('LPUSH', PLACES, '1')
     call('PEXPIRE', PLACES, 60000)
   elseif type(tokens) == 'table' then
-    -- Nothing of anybody's belongs there.
+    -- Nobody but Haul may write this key.
     call('DEL', PLACES)
   end
 end

@@ -1,47 +1,55 @@
--- What all functions share: the call's keys and clock, settings, events, and reading a job. states.lua moves jobs.
+-- Shared by all functions: the call's keys and clock, the settings, events, and the reading of a job. states.lua moves
+-- jobs.
 --
--- KEYS of every function: 1 jobs  2 held:<worker>  3 worker:<worker>. All others follow from the first, and are in the same
--- slot by the queue's hash tag.
+-- KEYS of every function: 1 jobs  2 held:<worker>  3 worker:<worker>. All other names begin with the prefix of the
+-- first key. The queue's hash tag puts all of them into one slot.
 --
--- Redis keeps these functions loaded, so they are defined once, and not at each call: what belongs to one call is in
--- variables that begin() sets.
+-- Redis keeps this library loaded, so each function is defined once and not at each call. begin() sets the variables of
+-- a call.
 --
--- Functions are not transactions: an error in the middle keeps what was done. So touch() meets the keys that may be
--- written, before the first write; a key of a wrong type fails there, with nothing changed. Jobs' own keys are met by
--- job(), or by is_strange(); what they miss stops no other job (isolate.lua). The worker's hash and the rejected list are met
--- first where touch() does not meet them.
+-- Functions are not transactions: an error in the middle keeps the writes before it. So touch() accesses the keys that
+-- a call may write before the first write. A key of a wrong type raises its error there, and nothing has changed. job()
+-- and is_strange() do this for a job's own keys; a job with such a key stops no other job (isolate.lua). Where touch()
+-- does not cover the worker's hash or the list `rejected`, the function accesses them first.
+--
+-- In all files: the line is the list `jobs`, and its right end is the front. `h` is a job as job() returns it, and `j`
+-- is an element as read() returns it. Where no element is involved (states.lua, settle.lua, the duties of a tick), `j`
+-- is the job. `settings` and `retention` come from touch() and retention_of(); `tick` is the table that tick.lua makes
+-- for its duties.
 local call, ARGV, NONCE
 local JOBS, HELD, WANT, TICK, LEASES, SCHEDULED, REJECTED, WORKERS, WORKER, SETTINGS, DEADLINES, PLACES
 local INDEX, PREFIX, QUEUE, EPOCH, UNTOLD
 local now, NOW
 local ID = '^[A-Za-z0-9._:-]+$'
--- Fields of a job's hash that tell of its end.
+-- Fields of a job's hash that say how its last run ended.
 local OF_END = { 'error', 'message', 'retryable', 'finished', 'seconds', 'unchanged', 'sent' }
--- And of what came of it: a job of another kind has none of it.
+-- Fields of a job's hash that hold its result. They are deleted when the id is pushed as a job of another kind.
 kinds.results = { 'file', 'inode', 'mtime', 'checksum', 'validated', 'source', 'bytes', 'received', 'total', 'etag', 'last_modified',
   'digest', 'resource', 'landing', 'generation', 'status', 'headers', 'body', 'body_base64', 'question', 'method', 'files',
   'response_dropped' }
 local outbox, numbers, tickets, epoch
--- Sets of jobs (batches.lua). `touched`: what this call has touched. `kept`: for how long they are kept, in ms.
+-- The functions of batches.lua. `touched`: batches that this call has changed. `kept`: how long a batch is kept once
+-- nothing of it is pending, in ms.
 local batches = {}
--- order.lua and drop.lua have them: moving a job leads to both.
+-- Defined in order.lua and drop.lua. Functions that move jobs call both.
 local follow, drop
 
--- Numbers of 14 digits must not become 1.7e+12.
+-- A whole number as its digits. Redis may write a number argument as 1.7e+12.
 local function whole(number) return string.format('%d', number) end
--- Milliseconds, as text.
+-- Redis' clock in unix ms, as text. A simulation replaces clock() and identity() (Functions.swift).
 local function clock()
   local time = call('TIME')
   return time[1] .. string.sub('00000' .. time[2], -6, -4)
 end
 
--- Which run of which server this is. It stays what it is for as long as these functions are loaded.
+-- The id of this server's run. It cannot change while this library is loaded.
 local server
 local function identity()
   server = server or string.match(call('INFO', 'server'), 'run_id:(%x+)')
   return server
 end
 
+-- Sets the variables of a call: names of keys, the time, an empty outbox. define() calls it before each function.
 local function begin(keys, args)
   call, ARGV, NONCE = redis.call, args, args[1]
   if keys[1] ~= JOBS then
@@ -59,12 +67,12 @@ local function begin(keys, args)
   batches.touched, batches.kept = nil, nil
   fleet.known, fleet.most, fleet.limited, fleet.used, fleet.moved, fleet.full, fleet.buckets = nil, nil, nil, nil, false, {}, {}
   fleet.between = nil
-  -- The time as a number, and as the text that is written: Redis would format a number at every call.
+  -- The time as a number, and as the text that is written: Redis would format a number for each command.
   NOW = clock()
   now = tonumber(NOW)
 end
 
--- Makes a function known to Redis; `run` is called with all of the above set.
+-- Registers a function with Redis. run() is called after begin(), and returns the reply.
 local function define(name, flags, run)
   redis.register_function {
     function_name = LIBRARY .. '_' .. name, flags = flags,
@@ -74,45 +82,51 @@ local function define(name, flags, run)
     end }
 end
 
+-- The names of a job's keys.
 local function key(id) return PREFIX .. KEY.job .. id end
 local function offsets(id) return PREFIX .. KEY.offsets .. id end
--- What producers wrote, secrets and all: apart from the job's hash, so that who may read that need not see them.
+-- spec:<id> holds the elements as producers wrote them, with secrets. It is a key of its own, so that a reader of the
+-- job's hash sees no secrets.
 local function spec(id) return PREFIX .. KEY.spec .. id end
 
--- The elements that are to be taken next, from what this worker holds and from the line; false where there is none.
+-- The next elements of this worker's `held` list and of the line, which stay there; false for an empty list.
 local function look() return call('LINDEX', HELD, -1), call('LINDEX', JOBS, -1) end
 
--- Whether a call is of this worker's last registration. What was sent over a connection that the worker has lost since may
--- still come: nobody would hear of a job that it took.
+-- Whether a call belongs to the worker's last registration. session: the instance and the session number, with a space
+-- between them. A call that was sent over a connection lost since may still arrive, and nobody would receive the jobs
+-- that it claims. Sets kinds.done, the kinds of jobs that this worker does. Writes no key.
 local function is_current(session)
   local known = call('HMGET', WORKER, 'instance', 'session', 'kinds')
   kinds.done = known[3] or kinds.all
   return known[1] and known[2] and known[1] .. ' ' .. known[2] == session
 end
 
--- A whole number that a hash holds, as its text: nil for what is none, since anybody may write into a hash. With more digits
--- Lua would write another number.
+-- Returns `text` if it is a whole number, else nil: anybody may write into a hash. Lua writes no more than 14 digits
+-- exactly.
 local function number(text) return type(text) == 'string' and #text <= 14 and string.find(text, '^%d+$') and text or nil end
 
--- Whether a switch among the settings is on.
+-- Whether a setting that is a switch is on.
 local function is_on(value) return value == '1' or value == 'true' end
 
--- Returns the queue's settings, by name, and what look() saw. `worker` is who calls, where that is a worker.
+-- Reads the queue's settings, and accesses the keys that the call may write (see above). worker: the caller's name, if
+-- the caller is a worker. Returns the settings by name, and the two results of look(). Sets fleet.most,
+-- fleet.most_bytes and fleet.between. Writes no key.
 local function touch(worker)
-  -- One call meets all sorted sets: it looks at the type of each, and ends at the first, which is never there.
+  -- ZINTER looks at the type of each key. The first key never exists, so there is nothing to compute.
   call('ZINTER', 9, PREFIX .. 'none', UNTOLD, LEASES, SCHEDULED, INDEX.paused, INDEX.completed, INDEX.failed, INDEX.cancelled, DEADLINES)
   local v = call('HMGET', SETTINGS, 'paused', 'max_running', 'keep_completed', 'keep_failed', 'keep_cancelled',
     'quiet:' .. (worker or ''), 'host_connections', 'rate', 'max_responses_bytes', 'starts')
   fleet.most = tonumber(number(v[7])) or false
   fleet.most_bytes = tonumber(number(v[9])) or KEPT.responses
-  -- Between the starts of any two jobs.
+  -- Milliseconds between the starts of any two jobs of the queue; nil without such a limit.
   fleet.between = v[10] and fleet.interval(v[10])
   return { is_paused = is_on(v[1]), max_running = tonumber(number(v[2])), keep_completed = v[3], keep_failed = v[4],
     keep_cancelled = v[5], is_quiet = is_on(v[6]),
     has_rate = (tonumber(number(v[8])) or 0) > 0, interval = fleet.between, texts = v }, look()
 end
 
--- For how long ended jobs are kept, in ms by state: as the settings say in seconds, or else the worker, from ARGV[first].
+-- For how long ended jobs are kept: ms as text, by state. The settings (in seconds) come before the worker's values,
+-- which begin at ARGV[first]. Sets batches.kept. Writes no key.
 local function retention_of(settings, first)
   local function kept(value, otherwise)
     local seconds = tonumber(number(value))
@@ -124,7 +138,7 @@ local function retention_of(settings, first)
   return retention
 end
 
--- A quoted JSON string.
+-- A text as a JSON string, with its quotes.
 local escapes
 local function quoted(text)
   if not escapes then
@@ -134,9 +148,9 @@ local function quoted(text)
   return '"' .. string.gsub(text, '[%c"\\\127]', escapes) .. '"'
 end
 
--- The epoch of events. A new one begins when another run of a server serves the queue: after a failover or a restart, with which
--- data may have been lost, so that a job's events may have the same numbers again. It is the time at which it began, and later
--- than any that is known: what is lost with the data is in the past.
+-- The epoch of events, as text. A new epoch begins when another run of a server serves the queue, after a failover or a
+-- restart. Redis may then have lost writes, and a job's next events may have numbers that were used before. An epoch is
+-- the time at which it began (unix ms), and greater than every known one. Writes `epoch` when a new one begins.
 local function reign()
   if epoch then return epoch end
   local kept = redis.pcall('GET', EPOCH)
@@ -149,10 +163,12 @@ local function reign()
   return epoch
 end
 
--- What has happened since the last tick, by queue and by what it is. It is kept here, so that to count costs no command: a tick writes it
--- (history.lua). A restart of Redis loses it.
+-- What has happened since the last tick, by queue and by name. It is kept in memory, so that counting costs no command.
+-- A tick writes it to Redis (history.lua). A restart of Redis loses it.
 local history = { counts = {} }
 
+-- Adds `more` (1 if nil) to a count. what: the name of an event, 'claimed', 'lost', 'failed <code>' or 'received'.
+-- Writes no key.
 function history.count(what, more)
   local counts = history.counts[PREFIX]
   if not counts then
@@ -162,13 +178,14 @@ function history.count(what, more)
   counts[what] = (counts[what] or 0) + (more or 1)
 end
 
--- Puts an event into the outbox: what is published when all else is written, and pushed onto the lists that `reply_to` names.
--- `extra` is JSON members with a leading comma, or ''. `is_private`: it is for these lists alone.
+-- Puts an event into the outbox, which publish() sends after all other writes. Sets numbers[id], the event's `seq`.
+-- j: the job, for `meta` and `seq`. extra: further JSON members with a leading comma, or ''. worker: a name, or nil.
+-- reply_to: names of reply lists with blanks between them, or nil. is_private: the event goes only to those lists.
 local function emit(id, j, event, extra, worker, reply_to, is_private)
   local meta = event ~= 'progress' and j.meta
   local before = numbers[id]
-  -- The first number is a time: whoever saw the events of a job that was forgotten since, or whose hash has expired, sees
-  -- greater ones.
+  -- The first number is a time. So it is greater than the numbers of an earlier job of this id that was forgotten or
+  -- has expired.
   local seq = (before or j.seq > 0 and j.seq or now) + 1
   numbers[id] = seq
   outbox[#outbox + 1] = { id, '{"v":1,"event":"' .. event .. '","id":"' .. id .. '","queue":"' .. QUEUE .. '","epoch":' .. reign()
@@ -177,11 +194,11 @@ local function emit(id, j, event, extra, worker, reply_to, is_private)
     event == 'failed' and string.match(extra, '"error":"([%w_]+)"') }
 end
 
--- Pushes an event onto the reply lists of these names.
+-- Pushes an event (JSON) onto reply lists. names: their names, with blanks between them. Writes reply:<name>.
 local function reply(names, event)
   for name in string.gmatch(names or '', '%S+') do
     local list = PREFIX .. KEY.reply .. name
-    -- A key of another type in its place is the producer's own doing, and keeps nothing from others.
+    -- A producer may have put a key of another type there. Then this list gets no event, and all else goes on.
     if type(redis.pcall('LPUSH', list, event)) == 'number' then
       call('LTRIM', list, 0, 999)
       call('PEXPIRE', list, 86400000)
@@ -189,7 +206,9 @@ local function reply(names, event)
   end
 end
 
--- The last act of every function, and of settling before the next job is looked at.
+-- Ends a call that may have emitted events; a settle calls it after each run as well. Ends batches that are over,
+-- writes the last `seq` and `epoch` of each job, and sends the outbox. Returns `result`.
+-- Writes job:<id>, reply:<name>, batch:<name>, members:<name>, batches; publishes on events:<id>.
 local function publish(result)
   if batches.touched then batches.look() end
   for id, seq in pairs(numbers) do call('HSET', key(id), 'seq', seq, 'epoch', reign()) end
@@ -205,7 +224,7 @@ local function publish(result)
   return result
 end
 
--- A reply of names and values, without those that are false and the lists that are empty.
+-- A reply: a list of names and values, without values that are false and without empty lists.
 local function named(values)
   local reply = {}
   for name, value in pairs(values) do
@@ -214,8 +233,8 @@ local function named(values)
   return reply
 end
 
--- What decides about the end of a run, and what its events need: of all that job() reads, as little as does. nil for a key of
--- another type.
+-- Reads what decides about the end of a run and what its events need, which is less than job() reads. Returns nil for a
+-- key of another type. Writes no key.
 local function ending(id)
   local v = redis.pcall('HMGET', key(id), 'state', 'token', 'want', 'again', 'speed', 'meta', 'reply_to', 'deadline_at', 'seq',
     'behind', 'wantat', 'host', 'batch')
@@ -226,7 +245,9 @@ local function ending(id)
     batch = v[13] or nil }
 end
 
--- Reads the fields that decide what may happen to a job, and those that its events need.
+-- Reads the fields that decide what may happen to a job, and those that its events need. A field that is absent or no
+-- number where it must be one is nil; `crashes`, `attempt` and `seq` are 0 then. Raises an error for a key of another
+-- type.
 local function job(id)
   local v = call('HMGET', key(id), 'state', 'want', 'wantat', 'ticket', 'asof', 'token', 'again', 'worker', 'crashes', 'attempt',
     'meta', 'reply_to', 'deadline_at', 'waiting', 'seq', 'pushed', 'begun', 'ahead', 'behind', 'resumed', 'kind', 'host', 'batch')
@@ -237,17 +258,19 @@ local function job(id)
     resumed = number(v[20]), kind = v[21] or nil, host = v[22] or nil, batch = v[23] or nil }
 end
 
+-- Whether a value is a valid id of a job, or name of a batch or a reply list.
 local function is_id(text) return type(text) == 'string' and #text <= 128 and string.find(text, ID) ~= nil end
 
--- How many fields a hash has; nil for a key of another type.
+-- How many fields a hash has, 0 if it does not exist; nil for a key of another type.
 local function size(name)
   local count = redis.pcall('HLEN', name)
   return type(count) == 'number' and count or nil
 end
 
--- Whether somebody has put something else in the place of the job's hashes: it is left alone then, and stops no other.
+-- Whether one of the job's keys holds no hash, because somebody wrote another type. Such a job is left alone.
 local function is_strange(id) return not (size(key(id)) and size(spec(id)) and size(offsets(id))) end
 
+-- The reason with which an element or a request of a strange job is rejected.
 local function strange(id)
   return 'id: a key of job ' .. id .. ' holds no hash; see what haul check says of it, then push the job again'
 end

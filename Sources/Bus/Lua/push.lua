@@ -1,15 +1,18 @@
 -- What a push does to its job: docs/bus.md, "What a push of a known id does".
 
--- The beginning of an element as text: what is no UTF-8 would make its whole entry none.
+-- The first 4096 bytes of an element. Bytes that are no UTF-8 are replaced, because the whole entry would be invalid
+-- JSON.
 local function beginning(element)
   local shown = string.sub(element, 1, 4096)
   if is_ascii(shown) then return shown end
-  -- Without the first bytes of a character.
+  -- Without the first bytes of a character that is cut off.
   if #element > 4096 then shown = string.gsub(shown, '[\192-\255][\128-\191]*$', '') end
   return is_utf8(shown) and shown or (string.gsub(shown, '[\128-\255]', '?'))
 end
 
--- What is no valid push is told of, and kept for a look. `names` are of those who wait for an answer, `meta` is the element's.
+-- Rejects an element or a request: lists it in `rejected` and publishes the event at once. reason: a sentence. id: the
+-- job's, or nil. names: reply lists, with blanks between them, or nil. meta: the element's JSON, or nil. Writes
+-- rejected, reply:<name>; publishes on events:<id>.
 local function reject(element, reason, id, names, meta)
   local shown = type(element) == 'string' and beginning(element) or ''
   call('LPUSH', REJECTED, '{"at":' .. NOW .. ',"reason":' .. quoted(reason) .. ',"element":' .. quoted(shown) .. '}')
@@ -22,20 +25,21 @@ local function reject(element, reason, id, names, meta)
   reply(names, event)
 end
 
--- The same of an element of which some may be readable: `j`.
+-- Rejects an element. j: the element as a table, as far as it could be read, or nil. The rejection counts in its batch,
+-- and answers its `reply_to`. Writes what reject() and batches.refuse() write.
 local function reject_element(element, reason, id, j)
   if j then batches.refuse(id, j, element) end
   local meta = j and j.meta ~= nil and RAW(element, 'meta')
   reject(element, reason, id, j and is_id(j.reply_to) and j.reply_to or nil, meta and #meta <= 4096 and meta or nil)
 end
 
--- When a push was made. No clock is ahead of Redis' own.
+-- When a push was made, in ms as text. No clock is ahead of Redis' own. at: its time, or nil.
 local function moment_of(at) return whole(math.min(at or now, now)) end
 
--- By the job's state: what a job element does, and what a continuation does.
+-- What an element does, by the job's state: the element may be a job or a continuation.
 --   begin: it runs, as it was pushed               go on: it runs, from its offsets
---   refresh: its URLs and headers are newer        again: it is done after the request that is pending
---   unknown, spent, gone: it cannot run            stale: a ticket that counts no more
+--   refresh: its URLs and headers are newer        again: it is done after the pending request
+--   unknown, spent, gone: it cannot run            stale: its ticket is no longer the current one
 local VERDICTS = {
   [false] = { job = 'begin', continuation = 'unknown' },
   queued = { job = 'refresh', continuation = 'duplicate' },
@@ -47,13 +51,15 @@ local VERDICTS = {
   cancelled = { job = 'begin', continuation = 'spent' },
 }
 
--- Whether a push of `at` is no newer than what was settled, or the last one of a clock that is ahead once more.
+-- Whether a push of `at` (ms, or nil) is a repeat: no newer than what was settled, or the last push of a clock that is
+-- ahead.
 local function is_repeat(h, at)
   return at and (at <= tonumber(h.asof or 0) or at == tonumber(h.ahead))
 end
 
--- What a push does: `h` is the job, `push` its kind, its `at`, its ticket, and whether what the job was pushed with is known.
--- Of a duplicate also the reason, and what its `at` would have to be greater than.
+-- What a push does: a word of VERDICTS, or 'again', 'stale', 'gone', 'duplicate'. push: its `kind` ('job',
+-- 'continuation', 'ticket'), `at`, `ticket`, and `has_spec`, whether spec:<id> has the job. For a duplicate also
+-- returns the reason, and the moment that its `at` would have to exceed. Writes no key.
 local function verdict(h, push)
   local state, kind, at = h.state, push.kind, push.at
   if kind == 'ticket' then
@@ -65,20 +71,20 @@ local function verdict(h, push)
     return 'duplicate', is_settled and 'settled' or 'repeated', is_settled and h.asof or h.ahead
   end
   if state == 'running' and h.want and (not at or at > tonumber(h.wantat or 0)) then return 'again' end
-  -- A state that is none is one in which nothing happens to the job.
+  -- An unknown state counts as `paused`: nothing happens to such a job by itself.
   local word = (VERDICTS[state or false] or VERDICTS.paused)[kind]
   if word == 'refresh' and at and at < tonumber(h.pushed or 0) then return 'duplicate', 'older', h.pushed end
   if word == 'go on' and not push.has_spec then return kind == 'job' and 'begin' or 'spent' end
   return word, 'active'
 end
 
--- By when a job that begins must be done.
+-- Sets h.deadline (ms, as text) if the element has a deadline. Writes no key.
 local function set_deadline(h, j)
   if j.deadline then h.deadline = whole((j.at or now) + j.deadline * 1000) end
 end
 
--- Who is told of the end of a job that goes on, and who was waiting for it: `set` writes the field. Who waited for an end that
--- has come was told of it.
+-- Notes which reply lists a job answers that begins or goes on. A job that begins after its end answers the new names
+-- alone: the others were answered at that end. set: adds a pair for the job's hash.
 local function note_waiting(id, h, j, begins, set)
   local waiting, left = h.reply_to, nil
   if begins and (not h.state or IS_FINAL[h.state]) then
@@ -92,11 +98,14 @@ local function note_waiting(id, h, j, begins, set)
   if left then emit(id, h, 'duplicate', duplicate(h, { reason = 'crowded' }), nil, left, true) end
 end
 
--- A job that begins is all that was pushed; of one that goes on only the URLs and headers change. Writes the spec, and the
--- event's fields to `h`; returns the pairs of the hash, which are not written yet, and what adds to them.
+-- Notes what a push says of a job that begins or goes on. begins: all fields are those of the push; otherwise only its
+-- URLs and headers are used. Sets the fields of `h` that events need. Returns the pairs for job:<id>, which the caller
+-- writes, and a function that adds a pair.
+-- Writes spec:<id>, deadlines, batches.begin(); deletes old fields of job:<id>. Emits `completed` if the job waited for
+-- replicas.
 local function note(id, h, j, element, begins)
   local k, s, fields = key(id), spec(id), {}
-  -- While it still says who was to hear of it.
+  -- While `reply_to` still names those who waited for the end.
   if h.state == 'completed' and call('ZSCORE', UNTOLD, id) then tell(id, UNREPLICATED) end
   local function set(name, value) fields[#fields + 1] = name fields[#fields + 1] = value end
   note_waiting(id, h, j, begins, set)
@@ -127,7 +136,7 @@ local function note(id, h, j, element, begins)
   end
   if IS_FINAL[h.state] then
     h.crashes, h.attempt = 0, 0
-    -- What is received from now on is not of the file that it finished before.
+    -- From now on `received` counts bytes of another file. `bytes` keeps the size of the finished one.
     local bytes = h.state == 'completed' and call('HGET', k, 'received')
     if bytes then set('bytes', bytes) end
     call('HDEL', k, 'crashes', 'attempt', unpack(OF_END))
@@ -139,7 +148,9 @@ local function note(id, h, j, element, begins)
   return fields, set
 end
 
--- A newer push of an unfinished job: signed URLs expire. Who pushed it waits for the same end.
+-- Renews the URLs and headers of an unfinished job by those of a newer push: signed URLs expire. moment: when the push
+-- was made (ms, as text). Its reply lists and batches wait for the same end. Writes spec:<id>, job:<id>,
+-- batches.enter().
 local function renew(id, h, j, element, moment)
   local k = key(id)
   call('HSET', spec(id), 'renewed', element)
@@ -150,12 +161,12 @@ local function renew(id, h, j, element, moment)
   if j.batch then batches.enter(id, h, j.batch) end
 end
 
--- Of a clock that is ahead the last time is all that tells a repeat.
+-- Notes a time that is ahead of Redis' clock. A later push with the same time is a repeat. Writes job:<id> (ahead).
 local function note_ahead(id, at)
   if at and at > now then call('HSET', key(id), 'ahead', whole(at)) end
 end
 
--- What a push does that starts nothing, by its verdict; order.lua adds `again`.
+-- What a push does that starts nothing, by the word of verdict(). order.lua adds `again`.
 local INSTEAD = {
   stale = function() end,
   unknown = function(id, h, j, element) reject_element(element, 'id: no job ' .. id .. ' is known; push it with its url', id, j) end,
@@ -170,14 +181,14 @@ local INSTEAD = {
     note_ahead(id, j.at)
   end,
   duplicate = function(id, h, j, element, retention, reason, since)
-    -- A request that is heard later is newer, if it does not say when it was made; and once the job is forgotten a repeat is known
-    -- by what was taken.
+    -- `pushed` notes that the push was taken. So a request without a time that is applied later counts as newer, and a
+    -- repeat is recognised even after the job was forgotten.
     local is_known = not j.at or not h.state or j.at == tonumber(h.ahead)
     note_ahead(id, j.at)
     if not is_known and tonumber(moment_of(j.at)) > tonumber(h.pushed or 0) then
       call('HSET', key(id), 'pushed', moment_of(j.at))
     end
-    -- A pause of before it that is heard later, as those for a batch are, has been taken back.
+    -- The push takes back a pause that was made earlier and is applied later, as requests for a batch may be.
     if not j.at and h.state and not IS_FINAL[h.state] then call('HSET', key(id), 'resumed', NOW) end
     emit(id, h, 'duplicate', duplicate(h, { reason = reason, made = j.at, since = since }))
     await_end(id, h, j.reply_to)

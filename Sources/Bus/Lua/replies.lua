@@ -1,10 +1,11 @@
--- Who is answered: docs/bus.md, "Who is answered". A job's hash holds the names of the reply lists that are told of its end,
--- with blanks between them.
+-- Who is answered: docs/bus.md, "Who is answered". `reply_to` of a job's hash has the names of the reply lists that get
+-- its final event, with blanks between them.
 
 local IS_FINAL = { completed = true, failed = true, cancelled = true }
 local MOST_NAMES = 64
 
--- `names` and those of `more` that are not among them. Also returns those that were not, and those for which there is no room.
+-- Joins two texts of names with blanks between them; each may be nil. Returns all names, at most 64; those of `more`
+-- that are new; and those of the new ones that found no room. Each is a text, or nil if it is empty. Writes no key.
 local function join(names, more)
   local known, all, new, left = {}, {}, {}, {}
   for name in string.gmatch(names or '', '%S+') do
@@ -23,13 +24,14 @@ local function join(names, more)
   return text(all), text(new), text(left)
 end
 
--- The members of the event that told of a job's end, as its hash keeps them, and the worker.
+-- The members of the event that reported a job's end, rebuilt from its hash, and the worker that it names. state:
+-- completed, failed or cancelled.
 local function end_of(id, state)
   local v = call('HMGET', key(id), 'file', 'received', 'seconds', 'checksum', 'etag', 'unchanged', 'error', 'message', 'retryable',
     'worker', 'status', 'headers', 'body', 'body_base64', 'files', 'response_dropped')
   local function text(name, value) return value and value ~= '' and ',"' .. name .. '":' .. quoted(value) or '' end
   local received = number(v[2])
-  -- What a server answered: Contract/StoredResponse.swift.
+  -- The server's response: Contract/StoredResponse.swift.
   local status = number(v[11])
   local response = status and ',"status":' .. status or ''
   if status and v[16] and v[16] ~= '' then response = response .. ',"response_dropped":true'
@@ -51,14 +53,16 @@ local function end_of(id, state)
   return '', nil
 end
 
--- The members of a duplicate. `why`: its reason, the `at` of the push, and what that would have to be newer than.
+-- The members of a `duplicate` event. why: `reason`, `made` (the push's `at`) and `since` (the moment that `at` would
+-- have to exceed). Writes no key.
 local function duplicate(h, why)
   local function moment(name, value) return value and ',"' .. name .. '":' .. whole(tonumber(value)) or '' end
   return ',"state":"' .. (h.state or 'removed') .. '","reason":"' .. why.reason .. '"' .. moment('made', why.made)
     .. moment('since', why.since)
 end
 
--- These names are to be told of the end of the job: now if it has ended, and each once. `h` gets them as well.
+-- Adds reply lists to a job. Each new name is answered once: at once if the job has ended, else at its end. more: names
+-- with blanks between them, or nil. Writes job:<id> (reply_to), and sets h.reply_to.
 local function await_end(id, h, more)
   local names, new, left = join(h.reply_to, more)
   if not new then return end

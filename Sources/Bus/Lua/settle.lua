@@ -1,21 +1,27 @@
--- Ends runs, and takes as many next jobs as are asked for, in the same round trip.
+-- Ends runs, and takes the next jobs in the same round trip.
 --
--- ARGV: nonce, worker, session, lease (ms), retention completed, failed, cancelled (ms),
---       n runs, each: id, token, outcome, argument, members of the outcome's event, a report (report.lua); next tokens …
--- outcome: completed (argument: 'replicas' if that is told only when replicas have it: tell.lua) | failed | cancelled | paused |
---          retry, carry-on (argument: delay ms, and `asked` if the host asked to be left alone for so long) |
---          parked (argument: delay ms) | released (argument: why) |
---          rejected (argument: reason; members: what the claim told of the job before, or '')
--- Returns names and values: `ends`, of each run 'done', 'fenced', or an error, and `claims`, the next claims and what ended them
--- (take.lua). A settle sent again answers 'done' again. An error is one run's own: the others are settled.
+-- ARGV: nonce, worker, session (is_current()), lease (ms), retention of completed, failed, cancelled jobs (ms), number
+-- of runs, then for each: id, token, outcome, argument, members of the event, a report (report.lua); then a token for
+-- each next job
+-- The outcomes and their arguments:
+--       completed                  'replicas' if the event waits until replicas have the job (tell.lua)
+--       failed, cancelled, paused  ''
+--       retry, carry-on            delay (ms), and 'asked' if the host asked to be left alone for that time
+--       parked                     delay (ms)
+--       released                   why
+--       rejected                   reason; its members are the claim's `before`, or ''
+-- Returns names and values: `ends`, with 'done', 'fenced' or an error for each run, and `claims` (take.lua). A settle
+-- that is sent again answers 'done' again. An error concerns one run; the other runs are settled.
+-- Writes the keys of the jobs and their indexes (states.lua), worker:<worker>, leases, places, and what take() writes.
 
 do
-  -- A job whose spec its worker cannot read is again what it was before the push that it was claimed for, and that push is rejected.
-  -- One that was not known before, or was in line already, fails.
+  -- Undoes the push for which a job was claimed, because its worker cannot read the job: the push is rejected, and the
+  -- job is what it was before. A job that was not known or was queued before fails. before: what remember() returned.
   local function give_back_job(id, token, reason, before, retention)
     call('LLEN', REJECTED)
     local j, was = job(id), before ~= '' and cmsgpack.unpack(before)
-    -- A job that fails tells all who wait. Where it goes back, those have no answer who joined with this push or behind it.
+    -- A job that fails answers all reply lists. A job that is restored leaves those unanswered that joined with this
+    -- push or later, so the rejection answers them.
     local unanswered
     if was then
       local waited = {}
@@ -30,13 +36,13 @@ do
     end
     local kept = kept_of(id, j)
     leave(id, j)
-    -- Its events go on where they are.
+    -- The numbers of its events continue.
     local since = call('HGET', key(id), 'epoch') or '0'
     call('DEL', key(id), spec(id))
     call('HSET', key(id), unpack(was.hash))
     fleet.keep_response(id, was.hash)
     call('HSET', key(id), 'settled', token, 'seq', j.seq, 'epoch', since)
-    -- That it was completed has been told by now.
+    -- The claim has already published that the job was completed.
     if call('HDEL', key(id), 'untold') == 1 then call('HDEL', key(id), 'waiting') end
     if #was.spec > 0 then call('HSET', spec(id), unpack(was.spec)) end
     local h = job(id)
@@ -49,10 +55,10 @@ do
     if kept then follow(id, kept, retention) end
   end
 
-  -- What an outcome does. `run` is what settle was given, and `j` the job.
+  -- What each outcome does. run: one entry of the call, with the job as ending() returned it.
   local OUTCOMES = {}
 
-  -- The run itself has ended the job.
+  -- The run has completed or failed its job.
   local function end_job(run, retention, worker)
     local fields, n = run.report.fields, #run.report.fields
     fields[n + 1], fields[n + 2] = 'asof', NOW
@@ -67,7 +73,7 @@ do
     give_back_job(run.id, run.token, run.argument, run.members, retention)
   end
 
-  -- Notes what a run has reported that leaves its job to others. Returns the job.
+  -- Writes the report of a run whose job does not end with it. Returns the job.
   local function note_report(run, worker)
     local j = job(run.id)
     call('HSET', key(run.id), 'settled', run.token, unpack(run.report.fields))
@@ -88,7 +94,7 @@ do
       as_of(run.id, j.wantat)
       return pause(run.id, j, retention, worker)
     end
-    -- A pause that was taken back is a resume.
+    -- The pause was taken back, so the job resumes.
     if not ends(j.want) then j.want = nil end
     requeue(run.id, j, true, 'resumed', retention)
   end
@@ -97,7 +103,7 @@ do
     requeue(run.id, note_report(run, worker), true, run.argument, retention)
   end
 
-  -- Another attempt after a delay: `event` says so. A request that came meanwhile is done at once.
+  -- Postpones the job for another attempt. event: the name of the event. A request that came meanwhile is done at once.
   local function postpone_run(run, retention, worker, event, waiting)
     local j = note_report(run, worker)
     local delay, asked = string.match(run.argument, '^(%d+) ?(%a*)$')
@@ -115,12 +121,12 @@ do
 
   local function end_run(worker, retention, run)
     if not run.is_ours then
-      -- Not of a run that somebody else ended: that takes its token away.
+      -- 'done' if the run has settled before. A run that was ended by somebody else has lost its token, and is fenced.
       local j = run.j
       return j and (j.token == run.token or call('HGET', key(run.id), 'settled') == run.token) and 'done' or 'fenced'
     end
     OUTCOMES[run.outcome](run, retention, worker)
-    -- It is told before anything else is looked at, whatever is wrong with that.
+    -- Its events are published before the next run is looked at, whatever goes wrong there.
     return publish('done')
   end
 
@@ -137,14 +143,14 @@ do
       local j = ending(id)
       runs[n] = { id = id, token = token, outcome = outcome, argument = argument, members = members, report = report, j = j,
         is_ours = j and j.token == token and j.state == 'running' }
-      -- All others may change the line, and so does what is done behind a request.
+      -- Every other outcome may change the line, and so may the push or request behind this one.
       if outcome ~= 'completed' or j and (j.again or j.behind) then held, waiting = nil, nil end
       i = after
     end
     for n, run in ipairs(runs) do
       local fine, answer = pcall(end_run, worker, retention, run)
       answers[n] = fine and answer or { err = text_of(answer) }
-      -- What it had to tell is not for another run to tell: it is settled again.
+      -- The events of the failed run are dropped: the worker settles that run again.
       if not fine then outbox, numbers = {}, {} end
       if fine and run.is_ours then ids[#ids + 1], tokens[#tokens + 1] = run.id, run.token end
     end

@@ -1,12 +1,15 @@
--- Every move of a job from one state to another, and what goes with it: indexes, times to live, events.
+-- The moves of a job from one state to another, with the indexes, times to live and events that go with them. `j` is
+-- the job here.
 
--- Pushes in line that are not newer than `moment`, or than those that were taken, are duplicates of what is settled now.
+-- Settles all pushes up to `moment` (ms; now if nil) and all that were taken: a push that is no newer is a duplicate.
+-- Writes job:<id> (asof).
 local function as_of(id, moment)
   local v = call('HMGET', key(id), 'asof', 'pushed')
   call('HSET', key(id), 'asof', whole(math.max(tonumber(moment or NOW), tonumber(number(v[1]) or 0), tonumber(number(v[2]) or 0))))
 end
 
--- Puts a continuation in line that only counts while its ticket is the job's current one.
+-- Puts a continuation into the line. It counts only while its ticket is the job's current one. front: whether it is
+-- taken next. Writes job:<id> (ticket), jobs.
 local function line_up(id, front)
   tickets = tickets + 1
   local ticket = NONCE .. tickets
@@ -14,8 +17,9 @@ local function line_up(id, front)
   call(front and 'RPUSH' or 'LPUSH', JOBS, '{"id":"' .. id .. '","t":"' .. ticket .. '"}')
 end
 
--- Puts what a worker took and never claimed back to the front of the line, in its order, at most `most` elements.
--- Whether nothing is left that could be put back, and how many were; a key of another type stops nothing else.
+-- Puts elements that a worker took and did not claim back to the front of the line, in their order. held: the key of
+-- the list. most: how many at most. Returns whether the list is empty now or of another type, and how many were moved.
+-- Writes held:<worker>, jobs.
 local function give_back(held, most)
   for n = 1, most do
     local moved = redis.pcall('LMOVE', held, JOBS, 'LEFT', 'RIGHT')
@@ -24,10 +28,11 @@ local function give_back(held, most)
   return false, most
 end
 
--- What is told of a job whose replicas have not said that they have it.
+-- A member of `completed` if too few replicas have confirmed that they have the job.
 local UNREPLICATED = ',"unreplicated":true'
 
--- Tells at last that a job is completed. `more` are further members of the event.
+-- Emits the `completed` event of a job that waited for replicas. Does nothing if the job does not wait. more: further
+-- members of the event, or ''. Writes untold, job:<id>, and batches.move().
 local function tell(id, more)
   call('ZREM', UNTOLD, id)
   local j = not is_strange(id) and job(id) or {}
@@ -38,50 +43,57 @@ local function tell(id, more)
   if j.batch then batches.move(id, j.batch, 'completed') end
 end
 
+-- Takes a job out of its state: out of its index, the leases, its worker's claims, its host's count. A job that had
+-- ended loses its times to live, and is pending again in its batches. The caller writes the new state.
+-- Writes job:<id>, spec:<id> and offsets:<id> (times to live), the index, leases, worker:<worker>, fleet.free(),
+-- tell(), batches.move().
 local function leave(id, j)
-  -- A stub that a request made before its job came.
+  -- A stub has a time to live. It is what a removal leaves, or a request that came before its job.
   if not j.state and j.is_known then call('PERSIST', key(id)) end
   if j.state and INDEX[j.state] then call('ZREM', INDEX[j.state], id) end
   if j.state == 'running' then
     call('ZREM', LEASES, id)
-    -- Another worker's hash may have been replaced by a key of another type: that is for its own calls to tell.
+    -- The worker's hash may be of another type. That worker's own calls report it.
     if j.token and j.worker then redis.pcall('HDEL', PREFIX .. KEY.worker .. j.worker, j.token) end
     if j.host then fleet.free(id, j.host) end
   end
   if j.state == 'completed' or j.state == 'failed' or j.state == 'cancelled' then
-    -- What it is asked for now comes after its end.
+    -- The event of the job's end must come before the events of what follows.
     if j.state == 'completed' and call('ZSCORE', UNTOLD, id) then tell(id, UNREPLICATED) end
     call('PERSIST', key(id)) call('PERSIST', spec(id)) call('PERSIST', offsets(id))
-    -- Whoever ended it may yet ask again whether that was heard.
+    -- Its worker may send the settle again. `settled` lets Redis answer 'done' once more.
     if j.token then call('HSET', key(id), 'settled', j.token) end
     if j.batch then batches.move(id, j.batch, 'pending') end
   end
 end
 
--- Requests that end a job: `removed` and `deleted` forget it as well, `deleted` with its finished file.
+-- Requests that end a job. `removed` and `deleted` also forget the job, and `deleted` also deletes its finished file.
 local function ends(want) return want == 'cancelled' or want == 'removed' or want == 'deleted' end
 local function forgets(want) return want == 'removed' or want == 'deleted' end
 
--- Writes which runs may have left partial files that no other field tells of: a run names its partial file by its token, and tells
--- of the file later. Workers remove those when nobody wants them any more (Orphans.swift). The newest ten are kept.
+-- Notes runs that may have left partial files. A run names its partial file by its token and reports the file only
+-- later. Workers remove such files when no job needs them (Orphans.swift). known: the old value of the field. tokens: a
+-- list. The newest ten tokens are kept. Writes job:<id> (lost).
 local function note_lost(id, known, tokens)
   local lost = table.concat(tokens, ' ')
   call('HSET', key(id), 'lost', string.sub(known and known .. ' ' .. lost or lost, -329))
 end
 
--- For as long as its stub is there, workers look for what a removed job has left.
+-- Lists a removed job for an hour, the life of its stub. Meanwhile workers search for its partial files. Writes
+-- removed.
 local function note_removed(id)
   local removed = PREFIX .. KEY.removed
-  -- A key of another type stops no removal.
+  -- A key of another type does not stop the removal.
   if type(redis.pcall('ZADD', removed, NOW, id)) ~= 'number' then return end
   call('PEXPIRE', removed, 3600000)
   local old = call('ZRANGEBYSCORE', removed, '-inf', whole(now - 3600000), 'LIMIT', 0, 2)
   if #old > 0 then call('ZREM', removed, unpack(old)) end
 end
 
--- For an hour a stub tells what was pushed before it was forgotten, so that a producer's repeat starts nothing. `moment` is that of
--- what forgets it: a push that is newer and waits is done. The end of a run settled that push, too, but only as long as
--- somebody knows of that end.
+-- Deletes a job and leaves a stub for an hour, so that a producer's repeat starts nothing. moment: when the request
+-- that forgets the job was made, in ms. A waiting push that is newer is still done, even if a run's end has settled
+-- it: that end is forgotten with the job.
+-- Writes job:<id>, removed; deletes spec:<id>, offsets:<id> and the job's entries in all indexes and in deadlines.
 local function forget(id, moment)
   if call('ZSCORE', UNTOLD, id) then tell(id, UNREPLICATED) end
   local k = key(id)
@@ -94,10 +106,10 @@ local function forget(id, moment)
   call('HSET', k, 'asof', whole(math.max(moment or 0, tonumber(number(v[1]) or 0), tonumber(number(v[2]) or 0))))
   if v[3] then call('HSET', k, 'ahead', v[3]) end
   if v[4] or v[5] then call('HSET', k, 'settled', v[4] or v[5]) end
-  -- Its events go on where they are.
+  -- The numbers of its events continue.
   if numbers[id] or v[6] then call('HSET', k, 'seq', numbers[id] or v[6], 'epoch', numbers[id] and reign() or v[7] or '0') end
   if v[8] and v[8] ~= '' then call('HSET', k, 'doomed', v[8]) end
-  -- They have been answered.
+  -- These reply lists have been answered, and are not answered again.
   if v[11] then call('HSET', k, 'reply_to', v[11]) end
   if v[12] then fleet.forget_responses({ id }) end
   local runs = {}
@@ -112,7 +124,8 @@ local function forget(id, moment)
   numbers[id] = nil
 end
 
--- What came behind the request that ends now; nil if nothing did.
+-- Takes out the push and the request that wait behind the request which is done now. Returns them as follow() needs
+-- them; nil if nothing waits. Writes spec:<id> (deletes the `again` fields).
 local function kept_of(id, j)
   if not (j.again or j.behind) then return nil end
   local v = call('HMGET', spec(id), 'again', 'again_renewed', 'again_reply_to', 'again_batch')
@@ -121,7 +134,7 @@ local function kept_of(id, j)
     behind = j.behind, want = j.want }
 end
 
--- Writes that a job is completed, failed or cancelled, and what else is given as pairs.
+-- Writes a final state and `fields`, a list of pairs. Writes job:<id>, the index of the state, deadlines.
 local function write_end(id, j, state, fields)
   local n = #fields
   fields[n + 1], fields[n + 2], fields[n + 3], fields[n + 4] = 'state', state, 'finished', NOW
@@ -133,13 +146,13 @@ local function write_end(id, j, state, fields)
   if j.deadline then call('ZREM', DEADLINES, id) end
 end
 
--- Of an ended job: takes away what was for its run, and for requests that waited.
+-- Deletes the fields of an ended job that belong to its run or to pending requests.
 local function clear_run(id)
   call('HDEL', key(id), 'want', 'wantat', 'again', 'behind', 'waiting', 'speed', 'begun', 'deadline_at')
 end
 
--- Gives the keys of an ended job their time to live. Header values, credentials and query strings leave with the work; a failed
--- job keeps them for its retry.
+-- Sets the times to live of an ended job's keys. A failed job keeps spec:<id> and offsets:<id> for a retry. Otherwise
+-- both are deleted, and with them header values, credentials and query strings.
 local function expire_keys(id, state, retention)
   call('PEXPIRE', key(id), retention[state])
   if state == 'failed' then
@@ -149,17 +162,20 @@ local function expire_keys(id, state, retention)
   end
 end
 
--- Does what waited for the end of the job: a request to forget it, and then what came behind that request (kept_of).
+-- Does what waited for the end of a job: a request that forgets the job, then what waited behind that request. kept:
+-- the result of kept_of().
 local function follow_end(id, j, state, kept, retention)
   if forgets(j.want) then
-    -- A run may end well before it hears of the request.
+    -- The run ended before its worker learned of the request, so its files are still there.
     if state ~= 'cancelled' then drop(id, j.want == 'deleted' and state == 'completed') end
     forget(id, tonumber(j.wantat))
   end
   if kept then follow(id, kept, retention) end
 end
 
--- Ends a job from outside of a run: it is cancelled or failed. `extra` are the members of its event.
+-- Ends a job as cancelled, or as failed outside of a run. extra: the members of its event. worker: the worker that the
+-- event names, or nil.
+-- Writes job:<id>, spec:<id>, offsets:<id>, the indexes, leases, deadlines, and what leave() and follow_end() write.
 local function finish(id, j, state, retention, extra, worker)
   local kept = kept_of(id, j)
   leave(id, j)
@@ -172,14 +188,17 @@ local function finish(id, j, state, retention, extra, worker)
   follow_end(id, j, state, kept, retention)
 end
 
--- Ends a job whose own run is completed or failed, with `fields` for its hash. The token and the worker stay, to know a settle that
--- is sent again. The lease goes with those of the other runs (settle.lua). `is_withheld`: it is told when replicas have it.
+-- Ends a job that its own run has completed or failed. extra: the members of its event. fields: pairs for its hash.
+-- is_withheld: the event waits until replicas have the job (tell.lua). `token` and `worker` stay, so that a settle that
+-- is sent again is recognised. The caller (settle.lua) deletes the leases of all runs at once.
+-- Writes job:<id>, spec:<id>, offsets:<id>, the index, untold, deadlines, responses, fleet.free(), and what
+-- follow_end() writes.
 local function finish_run(id, j, state, retention, extra, worker, fields, is_withheld)
   local kept = kept_of(id, j)
   if not is_withheld then emit(id, j, state, extra, worker, j.reply_to) end
   write_end(id, j, state, fields)
   if j.host then fleet.free(id, j.host) end
-  -- Most runs have none of these.
+  -- Most runs have none of these fields, and save the command.
   if j.speed or j.want or j.again or j.behind or j.deadline then clear_run(id) end
   if is_withheld then
     call('HSET', key(id), 'untold', extra, 'waiting', 'replicas')
@@ -190,7 +209,8 @@ local function finish_run(id, j, state, retention, extra, worker, fields, is_wit
   follow_end(id, j, state, kept, retention)
 end
 
--- Ends a job that nobody runs, whose worker is lost, or that no worker can read.
+-- Fails a job that nobody runs, whose worker is lost, or that no worker can read. code, message, retryable: the error.
+-- Writes job:<id>, and what finish() writes.
 local function fail(id, j, code, message, retryable, retention)
   as_of(id)
   call('HSET', key(id), 'error', code, 'message', message, 'retryable', retryable and '1' or '0')
@@ -198,11 +218,13 @@ local function fail(id, j, code, message, retryable, retention)
     .. quoted(message))
 end
 
--- One whose deadline has passed before it was done.
+-- Fails a job whose deadline has passed. Writes what fail() writes.
 local function overdue(id, j, retention)
   fail(id, j, 'deadline', 'the deadline passed before the download could end', false, retention)
 end
 
+-- Makes a job `paused`, then does what waited behind the pause. worker: the worker that the event names, or nil. Writes
+-- job:<id>, spec:<id>, paused, and what leave() and follow() write.
 local function pause(id, j, retention, worker)
   local k, kept = key(id), kept_of(id, j)
   leave(id, j)
@@ -213,7 +235,8 @@ local function pause(id, j, retention, worker)
   if kept then follow(id, kept, retention) end
 end
 
--- Back in line, or where a pending request wants it.
+-- Puts a job into the line, unless a pending request (j.want) cancels or pauses it. front: whether it is taken next.
+-- why: a member of the event. Writes job:<id>, jobs, and what leave(), or finish() or pause(), writes.
 local function requeue(id, j, front, why, retention)
   local k = key(id)
   if ends(j.want) then
@@ -231,7 +254,8 @@ local function requeue(id, j, front, why, retention)
   emit(id, j, 'requeued', ',"why":"' .. why .. '"')
 end
 
--- Out of the running into `scheduled`, due in `delay` ms.
+-- Makes a job `scheduled`, due in `delay` ms. waiting: the value of the field `waiting`, or nil. Writes job:<id>,
+-- scheduled, and what leave() writes.
 local function postpone(id, j, delay, waiting)
   leave(id, j)
   call('HSET', key(id), 'state', 'scheduled', 'updated', NOW)

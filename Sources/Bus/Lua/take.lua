@@ -1,6 +1,7 @@
--- Taking the next element: from what this worker holds, else from the line. Used by claim.lua and settle.lua.
+-- Takes the next elements: from what this worker holds, else from the line. Used by claim.lua and settle.lua.
 
--- The element as a table, the id of its job, a reason if it is no valid push, and the element with its url made absolute.
+-- Reads an element. Returns its table, the id of its job, a reason if it is no valid push, and the element with its
+-- `url` made absolute. The rule for the id is that of Queue+Producing.swift.
 local function identify(element)
   local j, reason = read(element)
   local whole = reason and fleet.based(element, j)
@@ -15,23 +16,24 @@ local function identify(element)
   return j, string.sub(id, 1, 16), nil, element
 end
 
--- What verdict() asks for.
+-- What verdict() needs to know of an element.
 local function push_of(id, h, j)
   local kind = (j.url or j.urls) and 'job' or j.t and 'ticket' or 'continuation'
   local asks = h.state and (kind ~= 'job' or h.state == 'paused')
   return { kind = kind, at = j.at, ticket = j.t, has_spec = asks and call('HEXISTS', spec(id), 'spec') == 1 }
 end
 
--- What a job is before a push, for the worker that may find that it cannot read it (settle.lua). Nothing, for a job that was not
--- known or is in line.
+-- The state of a job before a push, packed. If the worker cannot read the push, it returns this value, and the job
+-- becomes what it was (settle.lua). '' for a job that was not known or is queued.
 local function remember(id, h)
   if not h.state or h.state == 'queued' then return '' end
   return cmsgpack.pack({ hash = call('HGETALL', key(id)), spec = call('HGETALL', spec(id)), ttl = call('PTTL', key(id)),
     score = INDEX[h.state] and call('ZSCORE', INDEX[h.state], id) })
 end
 
--- A job that is to run now is this worker's, under `token`; then the claim is returned. Else it is postponed, or stopped by a
--- request that waited for it.
+-- Starts a run under `token`, and returns the claim, if the job is to run now. Otherwise returns nil: the job is
+-- postponed, overdue, stopped by a request that waited for it, or waits for its host. begins: whether the job runs as
+-- it is pushed here.
 local function start(id, h, j, element, begins, worker, token, lease, retention)
   local k, st = key(id), h.state
   local due = (j.url or j.urls) and j.delay and ((j.at or now) + j.delay * 1000) or 0
@@ -49,13 +51,13 @@ local function start(id, h, j, element, begins, worker, token, lease, retention)
     local admitted
     admitted, rule = fleet.admits(id, j, element)
     if not admitted then return end
-    -- The first key to be written: of another type, it fails here.
+    -- The first write of a start: a key of another type raises its error here.
     call('HSET', WORKER, token, id)
   end
   local before = runs and remember(id, h) or ''
   local fields, set = note(id, h, j, element, begins)
   if j.url or j.urls or not j.t then
-    -- One that waited for a request without having a time is older than it.
+    -- A push without `at` that a request has stopped counts as no newer than the request.
     local moment = stop and not j.at and h.wantat or moment_of(j.at)
     if tonumber(moment) > tonumber(h.pushed or 0) then set('pushed', moment) end
     if j.at and j.at > now then set('ahead', whole(j.at)) end
@@ -81,7 +83,7 @@ local function start(id, h, j, element, begins, worker, token, lease, retention)
   if h.ticket or h.waiting then call('HDEL', k, 'ticket', 'waiting') end
   call('ZADD', LEASES, whole(now + lease), id)
   if not st then
-    -- A stub may know a file that is to be deleted.
+    -- A stub may name a file that has to be deleted (`doomed`).
     local known = h.is_known and call('HGETALL', k) or h.deadline and { 'deadline_at', h.deadline } or {}
     return named { answer = 'job', id = id, token = token, spec = element, now = NOW, hash = known, defaults = fleet.told(),
       is_limited = is_limited and '1' }
@@ -92,11 +94,12 @@ local function start(id, h, j, element, begins, worker, token, lease, retention)
     is_limited = is_limited and '1' }
 end
 
--- The job as it is now, and as a request makes it that nobody has heard of yet.
+-- Returns the job after the request that waits for it in `want`, if any. exists: whether its hash exists. turn: see
+-- accept().
 local function known(id, exists, turn, retention)
   local value = turn.are_wanted and call('HGET', WANT, id)
   if value then
-    -- The job may be put at the front of the line, where the element is.
+    -- The request may put the job at the front of the line, where its element is. So the element is moved away first.
     if turn.list == JOBS then
       call('LMOVE', JOBS, HELD, 'RIGHT', 'LEFT')
       turn.list = HELD
@@ -111,14 +114,14 @@ local function known(id, exists, turn, retention)
   return h
 end
 
--- Does what an element asks for. Returns a claim if this worker is to run its job. `turn` says in which list the element is, and
--- whether requests wait.
+-- Does what an element asks for. Returns a claim if this worker is to run the job. turn: `list`, the key of the list
+-- that has the element, and `are_wanted`, whether any requests wait.
 local function accept(element, turn, worker, token, lease, retention)
   local j, id, reason, whole = identify(element)
-  -- What a later version may know.
+  -- A later version may know this kind of job.
   local kind = reason and kinds.named(j)
   if kind and not kinds.rules[kind] then return kinds.set_aside(element, kind) end
-  -- Most are new, and have nothing to be read.
+  -- Most jobs are new and have no hash, so nothing has to be read.
   local fields = not reason and size(key(id))
   if not reason and fields ~= 0 and is_strange(id) then reason = strange(id) end
   if reason then
@@ -134,7 +137,7 @@ local function accept(element, turn, worker, token, lease, retention)
   return start(id, h, j, whole, word == 'begin', worker, token, lease, retention)
 end
 
--- What could not be taken, whatever somebody has written over its job's keys, is rejected.
+-- Rejects an element that caused an error. wrong: the text of the error.
 local function put_aside(element, token, wrong)
   local j, id, reason = identify(element)
   local isInvalid = reason ~= nil
@@ -143,9 +146,11 @@ local function put_aside(element, token, wrong)
   reject_element(element, reason or 'element: cannot be taken: ' .. wrong, not isInvalid and id or nil, j)
 end
 
--- Takes the next jobs for `worker`, one for each of `tokens`. Returns claims (claim.lua); behind the last one is what ended it
--- before there was a job for each. That is 'more' after 100 elements or 16 KiB of them: Redis does nothing else meanwhile.
--- `settings`, `held` and `waiting` are what touch() returned; the latter are nil if the line has changed since.
+-- Takes the next jobs for `worker`, one for each of `tokens`. lease: in ms. settings, held, waiting: the results of
+-- touch(); `held` and `waiting` are nil if the lists have changed since.
+-- Returns the claims (claim.lua). If there are fewer than tokens, the last entry says why. It is 'more' after 100
+-- elements or 16 KiB of them, because Redis serves nobody else meanwhile.
+-- Writes jobs, held:<worker>, worker:<worker>, leases, want, job:<id>, spec:<id>, and what the elements do.
 local function take(worker, tokens, lease, retention, settings, held, waiting)
   local claims, token = {}, tokens[1]
   local function ended(how)
@@ -155,7 +160,7 @@ local function take(worker, tokens, lease, retention, settings, held, waiting)
   local elements, bytes, turn = 0, 0, { are_wanted = call('HLEN', WANT) > 0 }
   while elements < 100 and bytes < 16384 do
     elements = elements + 1
-    -- Nothing that happens here gives the worker more to hold.
+    -- No round of this loop leaves more in the `held` list than it found.
     if held == nil then held = call('LINDEX', HELD, -1) end
     if waiting == nil and not held then waiting = call('LINDEX', JOBS, -1) end
     local closed = settings.is_quiet and 'quiet' or closed_by(settings)
@@ -175,11 +180,11 @@ local function take(worker, tokens, lease, retention, settings, held, waiting)
       local fine, claim = isolated(accept, element, turn, worker, token, lease, retention)
       if not fine then
         local isAside, e = pcall(put_aside, element, token, claim)
-        -- What has been claimed by now is claimed; the next call tells what is wrong.
+        -- Jobs that were claimed so far stay claimed. The next call raises the error.
         if not isAside and #claims > 0 then return ended('more') end
         if not isAside then raise(e) end
       end
-      -- A pop would copy it once more.
+      -- RPOP would copy a large element once more, into its reply.
       if #element > 4096 then call('LTRIM', turn.list, 0, -2) else call('RPOP', turn.list) end
       if fine and claim then
         claims[#claims + 1] = claim
