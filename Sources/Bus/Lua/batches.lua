@@ -1,32 +1,32 @@
 -- Sets of jobs that are counted together: docs/bus.md, "Batches".
 --
--- The hash `members:<name>` has the state that each member is counted in, and `batch:<name>` how many are counted in each. Only move() writes
--- them, and it compares first: a member counts once, however often it is told to be in a state. At the end of a call look() sees what has
--- become of the batches that it has touched.
+-- The hash `members:<name>` has the state in which each member is counted. `batch:<name>` has the number of members in
+-- each state. Only move() writes these, and it compares first: a member is counted once, however often its state is
+-- reported. At the end of a call batches.look() decides whether the batches that the call has changed are over.
 --
--- A job's hash names its batches in `batch`, with blanks between them.
+-- A job's hash names its batches in `batch`, with blanks between them. `names` is such a text below.
 do
-  -- States that a member is counted in. One that is `rejected` has never been a job.
+  -- States in which a member is counted. A `rejected` member has never been a job.
   local STATES = { 'pending', 'completed', 'failed', 'cancelled', 'rejected' }
   local IS_STATE = { pending = true, completed = true, failed = true, cancelled = true, rejected = true }
-  -- So many batches a job may be in.
+  -- The most batches of one job.
   local MOST = 16
 
   local function hash_of(name) return PREFIX .. KEY.batch .. name end
   local function members_of(name) return PREFIX .. KEY.members .. name end
 
-  -- The names of batches that a push tells, and what else it says of its batch: `size`, `reply_to`.
+  -- The name, or names, of a push's batch, and the rest of what it says: a table with `size` and `reply_to`, or nil.
   local function read_batch(batch)
     if type(batch) ~= 'table' then return batch, nil end
     return batch.name, batch
   end
 
-  -- How a job in `state` is counted. One that is completed counts when it is told.
+  -- The state in which a job is counted. A completed job that waits for replicas is pending.
   local function counted(h) return IS_FINAL[h.state] and h.waiting ~= 'replicas' and h.state or 'pending' end
 
   local function has(names, name) return string.find(' ' .. (names or '') .. ' ', ' ' .. name .. ' ', 1, true) ~= nil end
 
-  -- At the end of this call somebody is to look at a batch.
+  -- Marks a batch as changed, for batches.look() at the end of this call.
   local function touch_batch(name)
     batches.touched = batches.touched or {}
     local touched = batches.touched[name] or {}
@@ -34,7 +34,7 @@ do
     return touched
   end
 
-  -- Keeps what was said of a batch: `known` is what it has already, if that was read.
+  -- Notes the `size` and `reply_to` that a push gives for a batch. known: what the batch has already, if that was read.
   local function learn(name, about, known)
     if not about or not (about.size or about.reply_to) then return end
     if known and (not about.size or known.size == whole(about.size)) and (not about.reply_to or has(known.reply_to, about.reply_to)) then
@@ -44,7 +44,8 @@ do
     touched.size, touched.reply_to = about.size or touched.size, about.reply_to or touched.reply_to
   end
 
-  -- Counts a job in a state. A key of another type counts nothing, and keeps no job from its end.
+  -- Counts a job in a state. If a key has another type, nothing is counted, and the job goes on. Writes members:<name>,
+  -- batch:<name>.
   local function move(id, name, state)
     local members = members_of(name)
     local before = redis.pcall('HGET', members, id)
@@ -55,17 +56,19 @@ do
     local count = type(left) ~= 'table' and redis.pcall('HINCRBY', hash, state, 1)
     if type(count) ~= 'number' then return end
     call('HSET', members, id, state)
-    -- While others are pending nothing comes of it.
+    -- While other members are pending, the batch cannot be over.
     local is_pending = state == 'pending' and count > 1 or before == 'pending' and left > 0
     if not is_pending then touch_batch(name).is_changed = true end
   end
 
-  -- Counts a job in all batches that `names` has.
+  -- Counts a job in all batches of `names`. state: one of STATES. Writes members:<name>, batch:<name>.
   function batches.move(id, names, state)
     for name in string.gmatch(names, '%S+') do move(id, name, state) end
   end
 
-  -- A job begins, or goes on: it is in the batches of its pushes. One that begins after its end is in those of the new pushes alone.
+  -- Counts a job that begins or goes on in the batches of its push. A job that begins after its end is only in the
+  -- batches of the new push. begins: whether the job runs as it is pushed here. set: adds a pair for job:<id>. Sets
+  -- h.batch. Writes job:<id> (batch), members:<name>, batch:<name>.
   function batches.begin(id, h, j, begins, set)
     local is_anew = begins and (not h.state or IS_FINAL[h.state])
     if not j.batch and not (is_anew and h.batch) then return end
@@ -77,7 +80,9 @@ do
     if names then batches.move(id, names, 'pending') end
   end
 
-  -- A push that begins nothing: its job is in its batch, too, and counts there as it is. One that was forgotten counts as cancelled.
+  -- Enters a job into the batch of a push that begins nothing. The job is counted in its current state, a job that was
+  -- forgotten as cancelled. batch: as in the element, or a text of names. Sets h.batch. Writes job:<id> (batch),
+  -- members:<name>, batch:<name>.
   function batches.enter(id, h, batch)
     local names, about = read_batch(batch)
     learn(names, about)
@@ -93,7 +98,8 @@ do
     end
   end
 
-  -- A push that waits behind a request is of its batch already. `names` are those of the pushes that waited before.
+  -- Counts a push that waits behind a request as pending in its batch. names: the batches of pushes that wait already.
+  -- Returns these names with the new one. Writes members:<name>, batch:<name>.
   function batches.await(id, names, batch)
     local name, about = read_batch(batch)
     learn(name, about)
@@ -101,7 +107,8 @@ do
     return (join(names, name))
   end
 
-  -- What waited behind a request has been done: a push that came to nothing counts as cancelled.
+  -- Ends the wait of pushes that were counted by batches.await(). A push that came to nothing counts as cancelled.
+  -- Writes members:<name>, batch:<name>.
   function batches.release(id, names)
     local state, own = unpack(call('HMGET', key(id), 'state', 'batch'))
     for name in string.gmatch(names, '%S+') do
@@ -110,7 +117,8 @@ do
     end
   end
 
-  -- An element that is no job, but says its batch: it counts, so that the batch has an end. One without an id is known by its bytes.
+  -- Counts a rejected element in its batch, so that the batch can be over. id: nil for an element without a valid id,
+  -- which is then identified by its bytes. Writes members:<name>, batch:<name>.
   function batches.refuse(id, j, element)
     if j.batch == nil or not CHECKS.batch(j.batch) then return end
     local name, about = read_batch(j.batch)
@@ -119,13 +127,14 @@ do
     if not redis.pcall('HGET', members_of(name), id) then move(id, name, 'rejected') end
   end
 
-  -- A job is again what it was before its worker found that it cannot read the push: `names` are the batches that it was in since.
+  -- Counts a job again after its last push was undone (settle.lua). names: the batches it was in until now. h: the
+  -- restored job. In batches of the undone push it counts as rejected. Writes members:<name>, batch:<name>.
   function batches.restore(id, names, h)
     for name in string.gmatch(names or '', '%S+') do move(id, name, has(h.batch, name) and counted(h) or 'rejected') end
   end
 
-  -- What a request for the batch that is still in force makes of a job that joins it: 'paused', 'cancelled' or nil. Leaves in `h` what is
-  -- known of the batch.
+  -- The request for a batch that stops a job which joins it: 'paused', 'cancelled' or nil. Sets h.of_batch, what is
+  -- known of the batch. Writes no key.
   function batches.stop(id, h, j)
     local name = read_batch(j.batch)
     local v = redis.pcall('HMGET', hash_of(name), 'want', 'wantat', 'size', 'reply_to')
@@ -138,7 +147,8 @@ do
     return v[1]
   end
 
-  -- A new batch is listed. Of some that are listed those go that are no more: so the list does not grow for ever.
+  -- Lists a new batch, and removes a few listed ones that no longer exist, so that the list does not grow for ever.
+  -- Writes batches.
   local function list(name)
     local index = PREFIX .. KEY.batches
     if type(redis.pcall('ZADD', index, NOW, name)) == 'table' then return end
@@ -148,7 +158,8 @@ do
     end
   end
 
-  -- The batch's next event, which tells that it is over, for its own channel and for lists of replies.
+  -- Puts the event `batch_ended` into the outbox. names: the reply lists that get it. is_private: whether only they get
+  -- it. fields: gets the pairs `seq` and `epoch` for the batch's hash.
   local function tell_end(name, b, names, is_private, fields)
     local seq = math.max(b.seq, now) + 1
     fields[#fields + 1], fields[#fields + 2], fields[#fields + 3], fields[#fields + 4] = 'seq', whole(seq), 'epoch', reign()
@@ -159,13 +170,15 @@ do
       .. counts .. '}', names or false, nil, is_private, 'batch_ended' }
   end
 
-  -- While nothing of a batch is pending it goes with the time of failed jobs.
+  -- A batch without pending members is kept as long as a failed job is. Writes the times to live of batch:<name>,
+  -- members:<name>.
   local function keep(name, is_pending)
     for _, k in ipairs({ hash_of(name), members_of(name) }) do
       if is_pending then call('PERSIST', k) else call('PEXPIRE', k, batches.kept or 604800000) end
     end
   end
 
+  -- Writes what has changed of a batch, and ends a round if the batch is over. Writes batch:<name>, batches.
   local function look_at(name, touched)
     local hash = hash_of(name)
     local v = redis.pcall('HMGET', hash, 'size', 'round', 'seq', 'finished', 'reply_to', 'created', unpack(STATES))
@@ -203,14 +216,16 @@ do
     keep(name, b.pending > 0)
   end
 
-  -- What has become of the batches that this call has touched.
+  -- Looks at all batches that this call has changed. publish() calls it. Writes batch:<name>, members:<name>, batches;
+  -- emits `batch_ended`.
   function batches.look()
     local touched = batches.touched
     batches.touched = nil
     for name, what in pairs(touched) do look_at(name, what) end
   end
 
-  -- Requests for a batch: the words, and whether a request of it is for a member that is counted so and is in this state.
+  -- Requests for a batch, and for which members they are: `counted_as` is the state in which the member is counted,
+  -- `state` and `want` are of its job.
   local REQUESTS = {
     paused = function(counted_as) return counted_as == 'pending' end,
     cancelled = function(counted_as) return counted_as == 'pending' end,
@@ -218,7 +233,9 @@ do
     retried = function(counted_as, state) return counted_as == 'failed' and state == 'failed' end,
   }
 
-  -- Hands a request to some members: it is written into `want` for each. One that waits there is heard first, since it may be newer.
+  -- Hands a request to about 50 members: writes it into `want` for each. A request that a member has there is done
+  -- first, since it may be newer. cursor: where to go on. Returns the next cursor, '0' at the end. Writes want, and
+  -- what hear() writes.
   local function hand_out(name, want, made, cursor, tick)
     local reply = redis.pcall('HSCAN', members_of(name), cursor, 'COUNT', 50)
     if reply.err then return '0' end
@@ -240,7 +257,8 @@ do
     return reply[1]
   end
 
-  -- Notes that a request is in force for members that join from now on. false if a newer one is, or there is nothing to be asked.
+  -- Notes a request that is in force for members that join later. Returns false if a newer request is in force, or if
+  -- there is no batch to which it could apply. Writes batch:<name>.
   local function note_request(name, want, made)
     local v = redis.pcall('HMGET', hash_of(name), 'wantat', 'created')
     if v.err or made < (tonumber(number(v[1])) or 0) then return false end
@@ -249,16 +267,17 @@ do
     if not v[2] and not stops then return false end
     call('HSET', hash_of(name), 'wantat', whole(made))
     if stops then call('HSET', hash_of(name), 'want', want) else call('HDEL', hash_of(name), 'want') end
-    -- Of a batch that nobody knows, a request waits for the first member for an hour.
+    -- A request for a batch that nobody knows waits an hour for the first member.
     if not v[2] then call('PEXPIRE', hash_of(name), 3600000) end
     return true
   end
 
-  -- The name of the batch that a field of `want` is about; nil for a job's id, which has no such character.
+  -- The name of the batch that a field of `want` is for; nil for a job's id, which has no slash.
   function batches.named(field) return string.match(field, '^batch/(.*)$') end
 
-  -- Hears a request for a batch. It stays in `want` until all members have it, with the place that was reached. A place means nothing to
-  -- another run of the server: then all of them get it once more.
+  -- Does a request for a batch. value: from `want`. The request stays in `want`, with the cursor that was reached,
+  -- until all members have it. A cursor is of no use to another run of the server, which begins again. Writes want,
+  -- batch:<name>, rejected, and what hear() writes.
   function batches.hear(name, value, tick)
     local want, time, rest = string.match(value, '^(%a+) ?(%d*)(.*)$')
     if not is_id(name) or not REQUESTS[want] then
@@ -274,7 +293,7 @@ do
       if not note_request(name, want, tonumber(made)) then return end
       cursor = '0'
     elseif run ~= identity() then cursor = '0' end
-    -- Not more at once than ticks hear in a moment: requests for single jobs wait among them.
+    -- So many requests are handled within moments. Requests for single jobs must not wait behind more of them.
     if call('HLEN', WANT) < 150 then
       cursor = hand_out(name, want, made, cursor, tick)
       if cursor == '0' then return end

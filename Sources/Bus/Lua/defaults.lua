@@ -1,20 +1,21 @@
--- Defaults of a queue's jobs: the hash `defaults` has a JSON value by the field that it stands for, and `base`, a URL against which
--- a relative `url` is resolved. A value that the field could not have does nothing.
+-- Defaults of a queue's jobs. The hash `defaults` has JSON values by the name of a job's field, and `base`, a URL
+-- against which a relative `url` is resolved. A value that the field may not have is ignored.
 --
--- A claim reads them, and only where there is an element. What the claim itself obeys it puts into the element's table. All others
--- go to the worker with the claim, as they were written, and are its to apply (Contract/Job+Defaults.swift).
+-- A claim reads the hash only if it takes an element. The claim puts the defaults that it needs itself into the
+-- element's table. It passes all of them on as they were written, and the worker applies them
+-- (Contract/Job+Defaults.swift).
 
--- Whether the queue has defaults or limits of hosts at all: one command for a call that needs to know.
+-- Whether the queue has any defaults or limits of hosts. It is looked up once in a call. Writes no key.
 function fleet.is_used()
   if fleet.used == nil then fleet.used = call('EXISTS', PREFIX .. KEY.defaults, PREFIX .. KEY.limits, PREFIX .. KEY.hosts) > 0 end
   return fleet.used
 end
 
 do
-  -- What the claim obeys.
+  -- Fields that the claim itself needs.
   local OBEYED = { 'path', 'delay', 'deadline', 'reply_to', 'meta' }
 
-  -- The value that a text holds; nil for what is no JSON.
+  -- The value of a JSON text; nil if the text is no JSON.
   local function value_of(text)
     local holder = object('{"v":' .. text .. '}')
     if not holder or holder.v == nil then return nil end
@@ -22,13 +23,13 @@ do
     return holder.v
   end
 
-  -- What is known of the queue's defaults in this call: `values` and `texts` by field, and `base`. false if there are none.
+  -- The queue's defaults, read once in a call: `values` and `texts` by field, and `base`. false if there are none.
   local function known()
     if fleet.known ~= nil then return fleet.known end
     fleet.known = false
     if not fleet.is_used() then return false end
     local all = redis.pcall('HGETALL', PREFIX .. KEY.defaults)
-    -- A key of another type has none.
+    -- A key of another type counts as no defaults.
     if all.err or #all == 0 then return false end
     local defaults = { values = {}, texts = {} }
     for n = 1, #all, 2 do
@@ -42,12 +43,12 @@ do
     return defaults
   end
 
-  -- Whether a job of a kind may have this default.
+  -- Whether a job of a kind may have a default.
   local function fits(name, defaults, kind, j)
     return kinds.fields[kind][name] and CHECKS[name](defaults.values[name], defaults.texts[name], j, kind)
   end
 
-  -- The path without its parts that are . and .. (RFC 3986, section 5.2.4).
+  -- A path with its . and .. segments removed (RFC 3986, section 5.2.4).
   local function tidy(path)
     local parts, last = {}, ''
     for part in string.gmatch(string.sub(path, 2) .. '/', '([^/]*)/') do
@@ -59,7 +60,7 @@ do
     return '/' .. table.concat(parts, '/') .. (is_folder and #parts > 0 and '/' or '')
   end
 
-  -- What a relative reference means at `base` (RFC 3986, section 5.2.2); nil for what is none.
+  -- The URL of a relative reference at `base` (RFC 3986, section 5.2.2); nil if the reference is not relative.
   function fleet.resolved(base, reference)
     if reference == '' or string.find(reference, '^[%a][%w+.-]*:') or string.find(reference, '[%c ]') then return nil end
     local scheme, authority, path, query = string.match(base, '^(%a+):(//[^/?#]*)([^?#]*)([^#]*)')
@@ -73,7 +74,8 @@ do
     return scheme .. ':' .. authority .. tidy(way) .. rest
   end
 
-  -- The element with its relative url made absolute; nil if it has none, or there is no base.
+  -- The element with its relative `url` made absolute by the queue's `base`; nil if nothing has to change. j: the
+  -- element as a table. Writes no key.
   function fleet.based(element, j)
     local defaults = j and type(j.url) == 'string' and known()
     if not defaults or not defaults.base or is_url(j.url) then return nil end
@@ -81,7 +83,7 @@ do
     return url and is_url(url) and fleet.replaced(element, 'url', quoted(url)) or nil
   end
 
-  -- Gives a job element what it lacks and the claim obeys.
+  -- Puts the defaults that the claim needs into an element's table, where the element lacks them. Writes no key.
   function fleet.complete(j)
     local defaults = known()
     if not defaults or not (j.url or j.urls) then return end
@@ -91,10 +93,10 @@ do
     end
   end
 
-  -- The text of a job's `meta`: its own, or the default.
+  -- The JSON of a job's `meta`: the element's own, or the default. fleet.complete() must have been called before.
   function fleet.meta(element) return RAW(element, 'meta') or fleet.known and fleet.known.texts.meta end
 
-  -- For the worker: field, text, …
+  -- The defaults as the claim returns them to the worker: a list of field, JSON, …
   function fleet.told()
     local defaults, told = known(), {}
     if not defaults then return told end

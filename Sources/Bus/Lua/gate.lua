@@ -1,6 +1,9 @@
--- Reading an element: what is no valid job or continuation is refused before anything is written, with a reason that names the field.
--- The same verdict as Contract/Job+Reading.swift: both are tried with the same cases and with random ones (BusTests/GrammarTests).
--- The table of fields is rendered from Contract/JobField.swift, by Gate.swift.
+-- Reads and checks an element before anything is written. What is no valid job or continuation is refused, with a
+-- reason that names the field. The result is that of Contract/Job+Reading.swift: both are tested with the same cases
+-- and with random ones (BusTests/GrammarTests). Gate.swift makes the table of fields from Contract/JobField.swift.
+--
+-- KINDS has a check for each kind of value. Its arguments: the value, the element as text, the element as a table, the
+-- kind of job.
 
 local KINDS = { url = is_url }
 
@@ -39,7 +42,7 @@ function KINDS.method(v, _, _, kind)
     and (kind ~= 'upload' or v == 'PUT' or v == 'POST' or v == 'PATCH') and string.find(v, '^[A-Z]+$')
 end
 
--- An empty list is an empty object, as PHP writes it.
+-- PHP writes an empty object as an empty list.
 function KINDS.headers(v, _, _, kind)
   if type(v) ~= 'table' then return false end
   local n = 0
@@ -83,7 +86,7 @@ do
 end
 
 do
-  -- The last digit before the padding has no bits that the padding hides.
+  -- The padding hides bits of the last digit, which must be 0.
   local LAST_DIGIT = { [''] = '[%w+/]$', ['='] = '[AEIMQUYcgkosw048]$', ['=='] = '[AQgw]$' }
   function KINDS.base64(v)
     if type(v) ~= 'string' or #v % 4 ~= 0 then return false end
@@ -131,7 +134,8 @@ do
   end
 end
 
--- Of an upload the first field that does not go with the others: Contract/Job+Upload.swift.
+-- The reason for the first field of an upload that does not go with the other fields; nil if there is none. See
+-- Contract/Job+Upload.swift.
 function kinds.wrong_upload(j)
   local function wrong(name) return name .. ': ' .. kinds.upload[name] end
   if (j.file == nil) == (j.files == nil) then return wrong('file') end
@@ -140,7 +144,7 @@ function kinds.wrong_upload(j)
   if j.protocol ~= nil and (j.files or j.method or j.expect or j.idempotent ~= nil or j.content_digest) then return wrong('protocol') end
 end
 
--- In a job it means nothing.
+-- In a job the field `t` has no meaning, so anything is accepted.
 function KINDS.ticket(v, _, j) return (j.url or j.urls) ~= nil or type(v) == 'string' and #v <= 64 end
 
 function KINDS.meta(_, element) return #element <= 4096 or #(RAW(element, 'meta') or '') <= 4096 end
@@ -156,7 +160,8 @@ local function checker(kind)
   end
 end
 
--- By field, and the fields of each kind of job; made with the first element, since while functions are loaded Lua has nothing to make them with.
+-- Checks by field, and the fields of each kind of job. They are made for the first element, because Lua's functions,
+-- such as pairs(), are not available while Redis loads the library.
 local CHECKS
 local function make_checks()
   CHECKS, kinds.fields = {}, {}
@@ -167,7 +172,7 @@ local function make_checks()
   end
 end
 
--- The first wrong field of the table.
+-- The reason for the first field, in the order of the table, that has a wrong value.
 local function wrong_field(j, element, kind)
   for _, field in ipairs(FIELDS) do
     local name, value = field[1], j[field[1]]
@@ -178,19 +183,20 @@ local function wrong_field(j, element, kind)
   end
 end
 
--- Ways to give a body, of which a job has one.
+-- Fields that give a body. A job has at most one of them.
 kinds.bodies = { 'body', 'json', 'form', 'body_base64' }
 
--- The element as a table, and a reason if it is no valid job or continuation.
+-- The element as a table, and a reason if it is no valid job or continuation. The table is nil if the text is no JSON
+-- object. Writes no key.
 local function read(element)
   if not CHECKS then make_checks() end
   local j, wrong = object(element)
   if not j then return nil, 'element: ' .. wrong end
-  -- Of a kind that is not known nothing but that is told: `kind` is the first field of the table.
+  -- An unknown kind is the only error that is reported: `kind` is the first field of the table.
   local kind = kinds.rules[j.kind] and j.kind or 'download'
   local known = kinds.fields[kind]
   for name, value in pairs(j) do
-    -- Others are not known, and not looked at.
+    -- Unknown fields are ignored.
     local accepts = CHECKS[name]
     if accepts and not (known[name] and accepts(value, element, j, kind)) then return j, wrong_field(j, element, kind) end
   end
@@ -212,6 +218,7 @@ local function read(element)
   return j
 end
 
+-- A URL without its login and its fragment, and with its query masked. See Contract/MaskedURL.swift. Writes no key.
 local function mask(url)
   if string.find(url, '^[^#?@]*$') then return url end
   url = string.gsub(url, '#.*$', '')

@@ -1,16 +1,20 @@
--- Limits of hosts that the whole fleet shares: how many of the queue's jobs are at work on a host at once, how many begin in a second
--- (starts.lua), and a host that has asked to be left alone.
+-- Limits of hosts that the whole fleet shares: how many of the queue's jobs are at work on a host at once, how many
+-- start in a time (starts.lua), and for how long a host that asked for it is left alone.
 --
--- A job whose connections are limited has one connection, and is counted from its claim to the end of its run in the set
--- `busy:<host>`. So nothing is lent to a worker, and nothing has to be taken back from one that is gone: a lost worker's jobs leave
--- the set when they are taken back. An element whose host has no room goes to the host's own line, `aside:<host>`, and holds no slot.
--- Whoever frees a place brings the oldest back to the front; ticks do the same where limits have changed.
+-- If a host's connections are limited, each of its jobs has one connection. The job is in the set `busy:<host>` from
+-- its claim to the end of its run. A lost worker's jobs leave the set when they are put back in line. So nothing is
+-- lent to workers, and nothing has to be taken back from them. An element whose host has no room goes to the host's own
+-- line, the list `aside:<host>`, and takes no slot. A call that frees a place brings the oldest element back to the
+-- front of the line. Ticks do this where limits have changed.
 --
--- The hash `hosts` has `line <host>` for each host that has a line, `back <host>`, a digest of what was brought back last from it,
--- `shut <host>`, until when nobody asks that host, and `waiting`, how many elements are in all lines.
+-- The hash `hosts` has `line <host>` for each host with a line; `back <host>`, a digest of the element that was brought
+-- back last; `shut <host>`, until when (ms) no worker asks that host; and `waiting`, how many elements are in all these
+-- lines.
+--
+-- A rule is the table that read_rule() returns.
 
 do
-  -- Whether this call has to look at hosts at all: one command for a call, whatever it does.
+  -- Whether any limit of hosts may apply. It is looked up once in a call.
   local function are_limited()
     if fleet.limited == nil then
       if fleet.most == nil then fleet.most = tonumber(number(call('HGET', SETTINGS, 'host_connections'))) or false end
@@ -19,20 +23,21 @@ do
     return fleet.limited
   end
 
-  -- The host of a URL, and the host with its port.
+  -- The host of a URL in lower case, and the host with its port.
   local function host_of(url)
     local authority = string.lower(string.match(url or '', '^%a+://([^/?#]*)') or '')
     authority = string.match(authority, '^.*@(.*)$') or authority
     return string.match(authority, '^%[[^%]]*%]') or string.match(authority, '^[^:]*'), authority
   end
 
-  -- A whole number in these bounds, or nil.
+  -- A whole number within these bounds, or nil.
   local function bounded(value, least, most)
     return type(value) == 'number' and value >= least and value <= most and value == math.floor(value) and value or nil
   end
 
-  -- What the fleet keeps to with `host`, by its own limits or the queue's: `most` jobs at once, `interval` ms between two starts,
-  -- `rate` bytes per second; where one is nil there is no such limit. A value that is none has no effect.
+  -- The limits of `host`: `most` jobs at once, `interval` ms between two starts, `rate` bytes per second; each nil if
+  -- there is no such limit. text: the JSON of the hash `limits`. The queue's `host_connections` is used if `text` has
+  -- no connections. Invalid values have no effect.
   local function read_rule(host, text)
     local fine, own = pcall(decode, type(text) == 'string' and text or '')
     if not fine or type(own) ~= 'table' then own = {} end
@@ -40,7 +45,7 @@ do
       rate = bounded(own.rate, 1, 99999999999999) }
   end
 
-  -- Bytes per second with a host, or a host and port; nil where it has no such limit of its own.
+  -- The limit of rate of a host, or of a host and port, in bytes per second; nil without one. Writes no key.
   function fleet.rate_of(host) return read_rule(host, redis.pcall('HGET', PREFIX .. KEY.limits, host)).rate end
 
   local function limit_of(host)
@@ -48,15 +53,15 @@ do
     return read_rule(host, redis.pcall('HGET', PREFIX .. KEY.limits, host))
   end
 
-  -- The rule of a URL's host. One of host and port comes before one of the host.
+  -- The rule for a URL's host. A limit of host and port comes before one of the host.
   local function rule_of(host, authority)
     local own = redis.pcall('HMGET', PREFIX .. KEY.limits, authority, host)
     if own.err then return read_rule(host) end
     return read_rule(own[1] and authority or host, own[1] or own[2])
   end
 
-  -- How many more of a host's jobs may begin now, nil: as many as there are; whether all that they wait for is a start; and whether there
-  -- is a line.
+  -- How many more of a host's jobs may start now, nil if any number may; whether they wait for nothing but a start; and
+  -- then whether the host has a line.
   local function room(rule)
     local known = redis.pcall('HMGET', PREFIX .. KEY.hosts, 'shut ' .. rule.host, 'line ' .. rule.host)
     if (tonumber(number(known[1])) or 0) > now then return 0, false end
@@ -66,18 +71,19 @@ do
     return math.min(free or math.huge, fleet.startable(rule.host, rule.interval)), true, known[2]
   end
 
-  -- Whether elements of the host have waited for longer: time alone gives a start, and is not to give it to whoever comes first.
+  -- Whether older elements of the host wait. A start becomes free with time, and must not go to the newest element.
   local function comes_behind(rule)
     if fleet.owed(rule) > 0 then return false end
     local waiting = redis.pcall('LLEN', PREFIX .. KEY.aside .. rule.host)
     return type(waiting) == 'number' and waiting > 0
   end
 
-  -- Whether a job may begin now; if not, its element has been put into the line of its host. Returns also the host's rule.
+  -- Whether a job may start now, and the rule of its host. If the job may not, its element has been moved to the line
+  -- of its host. Writes hosts, aside:<host>.
   function fleet.admits(id, j, element)
     if not are_limited() then return true end
     local name, authority = host_of(j.url or j.urls and j.urls[1] or call('HGET', key(id), 'url'))
-    -- Of many elements for one host the first one of a call is looked at, and the others follow it.
+    -- Only the first element for a host is looked at in a call. If its host has no room, the others follow it.
     local rule, is_full = fleet.full[authority], true
     if not rule then
       rule = rule_of(name, authority)
@@ -99,7 +105,8 @@ do
 
   local function enter(id, host) redis.pcall('SADD', PREFIX .. KEY.busy .. host, id) end
 
-  -- Notes that a job begins, under the rule of its host. Whether it is counted there.
+  -- Notes that a job starts. rule: from fleet.admits(). Returns whether the job is counted at its host: then the caller
+  -- sets its `host`. Writes starts, busy:<host>.
   function fleet.begin(id, rule)
     if fleet.between then fleet.note_start('*', fleet.between) end
     if not rule then return false end
@@ -108,7 +115,8 @@ do
     return rule.most ~= nil
   end
 
-  -- Brings up to `most` of a host's elements back to the front of the line, in their order. Returns how many.
+  -- Brings at most `most` of a host's elements back to the front of the line, in their order. Returns how many. Writes
+  -- jobs, aside:<host>, hosts, starts.
   local function bring_back(rule, most)
     local host = rule.host
     local aside, hosts = PREFIX .. KEY.aside .. host, PREFIX .. KEY.hosts
@@ -123,7 +131,7 @@ do
     return #elements
   end
 
-  -- Whether an element is of a host.
+  -- Whether an element is for a host.
   local function is_of(element, host)
     local fine, j = pcall(decode, element)
     if not fine or type(j) ~= 'table' then return false end
@@ -133,7 +141,7 @@ do
     return name == host or authority == host
   end
 
-  -- Whether what was brought back is still the next in line: more would come in front of it.
+  -- Whether an element that was brought back is still the next in line. Further elements would overtake it.
   local function is_awaited(rule)
     local front = redis.pcall('LINDEX', JOBS, -1)
     if type(front) ~= 'string' then return false end
@@ -141,7 +149,8 @@ do
     return rule.interval and fleet.owed(rule) > 0 and is_of(front, rule.host)
   end
 
-  -- The run of a counted job has ended.
+  -- Frees the place of a counted job whose run has ended, and brings back an element that waits for it. Writes
+  -- busy:<host>, job:<id> (host), jobs, aside:<host>, hosts, starts.
   function fleet.free(id, host)
     redis.pcall('SREM', PREFIX .. KEY.busy .. host, id)
     fleet.full = {}
@@ -151,7 +160,8 @@ do
     if room(rule) ~= 0 then bring_back(rule, 1) end
   end
 
-  -- A host wants nobody to ask it for a while: nobody does, for a minute at most, since it may mean one of its resources alone.
+  -- Notes that a job's host wants to be left alone for `delay` ms. The fleet obeys for a minute at most, since the host
+  -- may mean one of its resources only. Writes hosts.
   function fleet.shut(id, delay)
     local host = rule_of(host_of(call('HGET', key(id), 'url'))).host
     local shut = redis.pcall('HGET', PREFIX .. KEY.hosts, 'shut ' .. host)
@@ -160,7 +170,7 @@ do
     if type(shut) ~= 'table' and (tonumber(number(shut)) or 0) < due then redis.pcall('HSET', PREFIX .. KEY.hosts, 'shut ' .. host, whole(due)) end
   end
 
-  -- Counts a run that began before there was a limit.
+  -- Counts a run that began before its host had a limit. Writes job:<id> (host), busy:<host>.
   function fleet.count(id, j)
     if j.host or not are_limited() then return end
     local rule = rule_of(host_of(call('HGET', key(id), 'url')))
@@ -169,7 +179,7 @@ do
     enter(id, rule.host)
   end
 
-  -- Takes jobs out of the count that no lease tells of: what was written over a job's keys can leave one there.
+  -- Removes jobs without a lease from the count. They stay there if somebody has written over a job's keys.
   local function forget_strays(host)
     local busy = PREFIX .. KEY.busy .. host
     local some = redis.pcall('SRANDMEMBER', busy, 8)
@@ -177,8 +187,8 @@ do
     for _, id in ipairs(some) do if not call('ZSCORE', LEASES, id) then call('SREM', busy, id) end end
   end
 
-  -- Looks after the line of one host, and brings back at most `left` elements. Returns how many, and in how many ms the next one may
-  -- begin; nil where it does not wait for a start.
+  -- Looks after the line of one host, and brings back at most `left` elements. Returns how many, and in how many ms the
+  -- next one may start; nil if none waits for a start.
   local function look_after(host, left)
     forget_strays(host)
     local rule = limit_of(host)
@@ -195,8 +205,9 @@ do
     return moved, waits and fleet.next_start(host, rule.interval, moved) or nil
   end
 
-  -- A duty of tick.lua: brings back what there is room for, at most `left` elements. Returns in how many ms the next one may begin that
-  -- waits for a start, if one does.
+  -- A duty of tick.lua, and part of pace(): brings back as many elements as there is room for, at most `left`. Returns
+  -- in how many ms the next one may start; nil if none waits for a start. Writes jobs, aside:<host>, busy:<host>,
+  -- hosts, starts.
   function fleet.bring_back_all(left)
     if not are_limited() then return end
     local hosts = PREFIX .. KEY.hosts

@@ -1,11 +1,12 @@
--- Reading JSON: exactly RFC 8259, with the same verdict as Contract/JSON.swift; names are told apart in every object.
+-- Reads JSON as RFC 8259 defines it, with the same result as Contract/JSON.swift. No name may stand twice in an object.
 --
--- cjson reads quickly and takes too much: what it takes beyond the RFC is looked for in the text, by few patterns that skip whole
+-- cjson is fast but accepts more. What it accepts beyond the RFC is found by a few patterns, each of which skips long
 -- runs of characters. No loop here goes from character to character.
 
 local JSON
 
--- cjson's settings belong to whoever uses it, so this is a reader of our own. It is not there while the functions are loaded.
+-- A reader of our own, because cjson's settings belong to everybody who uses it. cjson is not available while Redis
+-- loads the library. Returns the value of a JSON text; raises an error if cjson refuses it.
 local function decode(text)
   if not JSON then
     JSON = cjson.new()
@@ -15,19 +16,21 @@ local function decode(text)
   return JSON.decode(text)
 end
 
+-- How often a pattern is found in a text.
 local function count(text, pattern) return select(2, string.gsub(text, pattern, '')) end
 
+-- Whether a text is ASCII.
 local function is_ascii(text) return string.find(text, '^[%z\1-\127]*$') ~= nil end
 
--- Whether a text is UTF-8: whole characters are taken for a blank each, and all must be ASCII then. The blanks keep apart what did
--- not stand together.
+-- Whether a text is UTF-8. Each complete character becomes a blank, and the rest must be ASCII. Blanks, since bytes
+-- that were apart must not form a new character.
 local function is_utf8(text)
-  -- Too long forms, halves of pairs, what is beyond the last character.
+  -- Overlong forms, surrogates, code points above U+10FFFF.
   for lead, second in pairs({ ['\224'] = '[\128-\159]', ['\237'] = '[\160-\191]',
     ['\240'] = '[\128-\143]', ['\244'] = '[\144-\191]' }) do
     if string.find(text, lead, 1, true) and string.find(text, lead .. second) then return false end
   end
-  -- Long runs of ASCII are best gone first, short ones last.
+  -- Long runs of ASCII are best removed first, short ones last.
   local middle = string.sub(text, #text / 2, #text / 2 + 63)
   if count(middle, '[\128-\255]') < 32 then text = string.gsub(text, '[%z\1-\127]+', ' ') end
   if not string.find(text, '^[^\224-\239]*$') then text = string.gsub(text, '[\224-\239][\128-\191][\128-\191]', ' ') end
@@ -38,23 +41,24 @@ local function is_utf8(text)
   return is_ascii(text)
 end
 
--- The text with all its strings emptied, or nil and what is wrong with it.
+-- The text with all its strings emptied; or nil and what is wrong with the text.
 local function skeleton(text)
   local bare = text
   if string.find(bare, '\\', 1, true) then bare = string.gsub(bare, '\\["\\]', '') end
   bare = string.gsub(bare, '"[^"]*"', '""')
   if #bare > LARGEST.skeleton then return nil, LARGEST.skeleton_rule end
-  -- Most are of this.
+  -- Most texts are printable ASCII only.
   if string.find(text, '^[ -~]*$') then return bare end
   if not is_ascii(text) and not is_utf8(text) then return nil, 'must be a JSON object: it is not valid UTF-8' end
-  -- Of the control characters those that are blanks may stand between tokens.
+  -- Control characters that are blanks may stand between tokens. No others may stand anywhere.
   if not string.find(text, '^[^%z\1-\31]*$') and count(text, '[%z\1-\31]') ~= count(bare, '[\t\r\n]') then
     return nil, 'must be a JSON object: a control character stands where none may be'
   end
   return bare
 end
 
--- How many members the objects in a value have. The names of cjson's tables are texts, the places in its arrays numbers.
+-- How many members all objects in a value have. In cjson's tables the names of members are texts, and the places in
+-- arrays are numbers.
 local function members(value)
   local n = 0
   for name, inner in pairs(value) do
@@ -64,7 +68,7 @@ local function members(value)
   return n
 end
 
--- The object that a text holds, or nil and what is wrong with it.
+-- The table of a JSON object; or nil and what is wrong with the text, as a part of a sentence. Writes no key.
 local function object(text)
   if #text > LARGEST.element then return nil, LARGEST.element_rule end
   if not string.find(text, '^[ \t\r\n]*{') then return nil, 'must be a JSON object' end
@@ -72,7 +76,7 @@ local function object(text)
   if not bare then return nil, wrong end
   local fine, value = pcall(decode, text)
   if not fine then return nil, 'must be a JSON object: ' .. string.gsub(text_of(value), '^[%w_]+:%d+: ', '') end
-  -- To cjson 1. and -.5 are numbers as well, and it keeps the last of several members of a name.
+  -- cjson also takes 1. and -.5 for numbers, and keeps the last of several members with one name.
   if string.find(bare, '%.%D') or string.find(bare, '%-%D') then return nil, 'must be a JSON object: a number is none' end
   if members(value) ~= count(bare, ':') then return nil, 'must be a JSON object: a name stands twice in an object' end
   return value

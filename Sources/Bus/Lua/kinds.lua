@@ -1,26 +1,28 @@
--- Kinds of jobs that not every worker does. A worker says with its registration which ones it does. What it takes of another
--- kind it sets aside, unchanged, into a line of that kind; who does that kind takes it from there, or puts it back into the line
--- of all with its tick. So an old worker leaves a new kind to newer ones.
+-- Kinds of jobs that not every worker does. A worker names its kinds when it registers. An element of another kind is
+-- set aside, unchanged, in the list `kind:<kind>`. A worker that does this kind takes the element from there with its
+-- claim, or puts it back into the line with its tick. So an old worker leaves new kinds to newer workers.
 --
--- The hash `kinds` has the kinds of which something was set aside, and when that was last.
+-- The hash `kinds` has the kinds of which something was set aside, and when that was last (ms).
 
--- Whether this worker does jobs of a kind; is_current() has read which ones. What cannot be read here it does not do.
+-- Whether this worker does jobs of a kind. is_current() must have set kinds.done. A kind that this library does not
+-- know cannot be done.
 function kinds.does(kind) return kinds.rules[kind] ~= nil and string.find(' ' .. kinds.done .. ' ', ' ' .. kind .. ' ', 1, true) ~= nil end
 
--- The kind that an element names; nil for one that names none, or not as a kind can be named.
+-- The kind that an element names; nil if it names none, or no valid name. j: the element as a table, or nil.
 function kinds.named(j)
   local kind = j and j.kind
   return type(kind) == 'string' and #kind <= 32 and string.find(kind, '^[a-z][a-z_]*$') and kind or nil
 end
 
+-- Sets an element aside. The caller removes it from the list that it was in. Writes kind:<kind>, kinds.
 function kinds.set_aside(element, kind)
   call('LPUSH', PREFIX .. KEY.kind .. kind, element)
   redis.pcall('HSET', kinds.key, kind, NOW)
 end
 
--- Kinds of which something is set aside.
+-- The kinds of which something is set aside. Writes kinds (deletes others).
 function kinds.aside()
-  -- Of another type it has none.
+  -- If the key has another type, there are none.
   local names, all = {}, redis.pcall('HGETALL', kinds.key)
   for n = 1, #all, 2 do
     local count = redis.pcall('LLEN', PREFIX .. KEY.kind .. all[n])
@@ -29,15 +31,17 @@ function kinds.aside()
   return names
 end
 
--- The next element that was set aside and is for this worker, moved to what it holds; nil if there is none.
+-- Moves the next element that was set aside and that this worker can do into its `held` list. Returns the element, or
+-- nil. Writes kind:<kind>, kinds, held:<worker>.
 function kinds.take_aside()
   for _, kind in ipairs(kinds.aside()) do
     if kinds.does(kind) then return call('LMOVE', PREFIX .. KEY.kind .. kind, HELD, 'RIGHT', 'RIGHT') end
   end
 end
 
--- A duty of tick.lua. Where the line is never empty nobody comes to what was set aside, so some of it goes to the front. What this
--- worker does not do is told.
+-- A duty of tick.lua: kinds that this worker does not do are put into tick.aside, for its log. While the line has
+-- elements, no claim looks at what was set aside, so 16 elements of each other kind go back to the front of the line.
+-- Writes kind:<kind>, kinds, jobs.
 function kinds.look_aside(tick)
   local names = kinds.aside()
   if #names == 0 then return end

@@ -1,11 +1,12 @@
--- The raw text of a top-level member of valid JSON, without the blanks around it, so that what a producer wrote is never
--- re-encoded.
+-- The raw text of a top-level member of valid JSON, without the blanks around it. So what a producer wrote is passed on
+-- without being encoded anew.
 
+-- RAW(text, name) returns that text, or nil. Writes no key.
 local RAW
 
 do
-  -- Where a name stands: the places of its quotes and of its value. With the escapes of quotes blotted out, a text in quotes is a
-  -- whole string.
+  -- Where a name stands from `at` on: the places of its two quotes and of its value. `blotted` is the text with its
+  -- escaped quotes and backslashes replaced, so that a text in quotes is a whole string.
   local function find_name(blotted, name, at)
     while true do
       local first, last = string.find(blotted, '"' .. name .. '"', at, true)
@@ -16,7 +17,7 @@ do
     end
   end
 
-  -- The same for a name that is written with escapes; what else is found is no harm.
+  -- The same for a name that is written with escapes. It may also find names without escapes, which does no harm.
   local function find_escaped(blotted, name, at)
     while true do
       local first, last, value = string.find(blotted, '"[%w_\\]*"[ \t\r\n]*:[ \t\r\n]*()', at)
@@ -27,6 +28,7 @@ do
     end
   end
 
+  -- The place of the last character of the value that begins at `at`.
   local function end_of_value(blotted, at)
     local c = string.sub(blotted, at, at)
     if c == '"' then return string.find(blotted, '"', at + 1, true) end

@@ -1,14 +1,14 @@
--- How many bytes of responses a queue keeps: `max_responses_bytes` over the header fields and bodies in all jobs' hashes. Beyond that
--- the oldest responses are dropped; their jobs stay.
+-- Bounds the bytes of responses that a queue keeps: the header fields and bodies in all jobs' hashes have at most
+-- `max_responses_bytes`. Beyond that the oldest responses are dropped. Their jobs stay.
 --
--- The sorted set `responses` names the jobs that hold a response, by when it came. The hash `response_bytes` has the bytes of each, and
--- of all under SUM, which is no id. Both are written in the call that writes the job's hash. A job without a response is in
--- neither, and costs no command.
+-- The sorted set `responses` has the jobs that hold a response, by when it came. The hash `response_bytes` has the
+-- bytes of each, and under SUM, which is no valid id, their sum. Both are written by the call that writes the job's
+-- hash. A job without a response is in neither, and costs no command.
 
 do
   local SUM = 'in all'
   local PARTS = { headers = true, body = true, body_base64 = true }
-  -- So many may go for one that comes; ticks see to the rest.
+  -- How many responses are dropped at most when one comes. Ticks drop the rest.
   local AT_ONCE = 8
 
   local function sizes() return PREFIX .. KEY.responseBytes end
@@ -19,7 +19,8 @@ do
     if bytes > 0 then call('HSET', sizes(), SUM, whole(bytes)) else call('HDEL', sizes(), SUM) end
   end
 
-  -- What is counted of a job: 0 for nothing, nil where the two keys disagree, false where one of them is of another type.
+  -- The counted bytes of a job's response: 0 if it has none, nil if the two keys disagree, false if one of them has
+  -- another type. Writes no key.
   function fleet.size_of_response(id)
     local bytes, place = redis.pcall('HGET', sizes(), id), redis.pcall('ZSCORE', line(), id)
     if type(bytes) == 'table' or type(place) == 'table' then return false end
@@ -27,7 +28,8 @@ do
     return bytes_of(bytes)
   end
 
-  -- A job's response has so many bytes now, 0 if it has none. Returns the bytes of all. Into keys of another type nothing is counted.
+  -- Counts that a job's response has `bytes` bytes now, 0 if it has none. Returns the sum, or 0 if a key has another
+  -- type: then nothing is counted. Writes responses, response_bytes.
   function fleet.count_response(id, bytes)
     local known = redis.pcall('HMGET', sizes(), SUM, id)
     local place = not known.err and redis.pcall(bytes > 0 and 'ZADD' or 'ZREM', line(), unpack(bytes > 0 and { NOW, id } or { id }))
@@ -38,7 +40,8 @@ do
     return sum
   end
 
-  -- Drops the oldest responses until the others have room, at most `most` of them. Returns how many.
+  -- Drops the oldest responses until the rest fits, at most `most` of them. Returns how many. Writes job:<id>,
+  -- responses, response_bytes.
   local function drop_oldest(most)
     local oldest = redis.pcall('ZRANGE', line(), 0, most - 1)
     local known = not oldest.err and redis.pcall('HMGET', sizes(), SUM, unpack(oldest))
@@ -49,7 +52,7 @@ do
       sum, gone[n] = sum - bytes_of(known[n + 1]), id
       -- The hash may have expired.
       if redis.pcall('HEXISTS', key(id), 'headers') == 1 then
-        -- Without its question no request is answered from it.
+        -- Without `question` this response answers no later request.
         call('HDEL', key(id), 'headers', 'body', 'body_base64', 'question')
         call('HSET', key(id), 'response_dropped', NOW)
       end
@@ -61,7 +64,8 @@ do
     return #gone
   end
 
-  -- Counts the response among the fields that were written into a job's hash, if there is one.
+  -- Counts the response in `fields`, pairs that were written into a job's hash, if there is one. Drops older responses
+  -- if the sum is too large. Writes responses, response_bytes, job:<id> of other jobs.
   function fleet.keep_response(id, fields)
     local bytes
     for n = 1, #fields, 2 do
@@ -70,7 +74,7 @@ do
     if bytes and fleet.count_response(id, bytes) > fleet.most_bytes then drop_oldest(AT_ONCE) end
   end
 
-  -- Takes out of the count those of `ids` whose hashes hold no response any more.
+  -- Removes those of `ids` from the count whose hashes hold no response any more. Writes responses, response_bytes.
   function fleet.forget_responses(ids)
     local known = redis.pcall('HMGET', sizes(), SUM, unpack(ids))
     if known.err or not known[1] then return end
@@ -79,7 +83,8 @@ do
     end
   end
 
-  -- A duty of tick.lua: where one response took the place of many, or the setting has become less.
+  -- A duty of tick.lua: drops responses if the sum is too large, because one large response came, or because the
+  -- setting was made smaller. Writes what drop_oldest() writes.
   function fleet.bound_responses(tick)
     local sum = redis.pcall('HGET', sizes(), SUM)
     if type(sum) ~= 'string' or bytes_of(sum) <= fleet.most_bytes then return end

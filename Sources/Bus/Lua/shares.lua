@@ -1,17 +1,21 @@
--- Limits of rate, shared by the workers: the queue's, and those of hosts. Each worker is lent a share of the bytes per second, which lapses
--- with its lease.
+-- Limits of rate that workers share: the queue's limit, and those of hosts. Each worker is lent a share in bytes per
+-- second, which ends with its lease.
 --
--- The hash `shares`, and `lent:<host>` for a host, has for each process of a worker, by its instance: the number of its last question, what it
--- may be using, what it wants, and until when (ms). The sum of what may be used never exceeds the limit: a share that is to shrink counts in full
--- until its worker has said that it keeps to less, or until it lapses. So others grow only into what is certainly free. `epoch` is the epoch that
--- this began in. After a failover the last questions may be lost: for the length of a lease no share grows.
+-- The hash `shares`, or `lent:<host>` for a host, has a field for each worker's process, by its instance: the number of
+-- its last question, what it may be using, what it wants, and until when (ms). The sum of what may be in use never
+-- exceeds the limit. A share that has to shrink counts in full until its worker says that it uses less, or until the
+-- share ends. Only then may other shares grow. `epoch` is the epoch in which the hash began: a failover may lose the
+-- last questions, so no share grows for the length of a lease after it.
 --
--- ARGV: nonce, worker, instance, number of the question, lease (ms), then for each limit: its name (a host, or * for the queue), what the
---       worker keeps to now, what it could use (bytes per second; 'all'; 'none': its share comes back)
--- Returns for each that is a limit: its name, the share, and '1' if that is less than it keeps to, or ''.
+-- ARGV: nonce, worker, instance, number of the question, lease (ms), then for each limit: its name (a host, or * for
+-- the queue), what the worker uses now (bytes per second), what it could use (bytes per second, 'all', or 'none': its
+-- share comes back)
+-- Returns for each limit that exists: its name, the share, and '1' if the share is less than the worker uses now, else
+-- ''.
+-- Writes shares, lent:<host>.
 
 do
-  -- Gives each of `wants` as much as it wants while that is fair, and all the same of what is left.
+  -- Divides a limit: each worker gets what it wants up to a fair share, and the rest is divided equally.
   local function divide(limit, wants)
     local shares, open, left = {}, {}, limit
     local least = limit / (50 * #wants)
@@ -28,11 +32,11 @@ do
     return shares
   end
 
-  -- Shares that have not lapsed, by instance. What cannot be read is none.
+  -- The shares that have not ended, by instance, and the field `epoch`. Invalid fields are ignored.
   local function lent(key)
     local known, all, since = {}, redis.pcall('HGETALL', key), nil
     if all.err then
-      -- Nothing of anybody's belongs there.
+      -- Nobody but Haul may write this key.
       call('DEL', key)
       return known
     end
@@ -48,19 +52,20 @@ do
     return known, since
   end
 
-  -- Lends `instance` a share of `limit`, which is kept in `key`. `q` is what it asks: `number`, `lease`, `keeps`, `wants`, and `unknown`, how
-  -- many others may want all of it. Returns the share; nil for a question that was sent before the last one.
+  -- Lends `instance` a share of `limit`, which is kept in `key`. q: the question, with `number`, `lease` (ms), `keeps`,
+  -- `wants`, and `unknown`, how many other workers may want all of the limit. Returns the share; nil for a question
+  -- that is no newer than the last one.
   local function lend(key, limit, instance, q)
     local known, since = lent(key)
     local mine = known[instance]
-    -- It was sent over a connection that was lost since.
+    -- The question was sent over a connection that was lost since.
     if mine and q.number <= mine.question then return nil end
     if q.wants == 'none' then
       call('HDEL', key, instance)
       return 0
     end
     local wants = q.wants == 'all' and limit or math.min(limit, tonumber(q.wants))
-    -- The epoch is written with the end of the time in which no share grows.
+    -- The field has the epoch, and until when no share grows.
     local epoch, grace = string.match(since or '', '^(%d+) (%d+)$')
     if epoch ~= reign() then
       grace = epoch and whole(now + q.lease) or '0'
@@ -84,17 +89,17 @@ do
     return share
   end
 
-  -- The limit of a name, in bytes per second, and where its shares are.
+  -- The limit of a name in bytes per second, nil if there is none, and the key of its shares.
   local function limit_of(name)
     if name ~= '*' then return fleet.rate_of(name), PREFIX .. KEY.lent .. name end
     local limit = tonumber(number(call('HGET', SETTINGS, 'rate')))
     return limit and limit >= 1 and limit or nil, PREFIX .. KEY.shares
   end
 
-  -- Takes all shares back of a process that is gone.
+  -- Takes back all shares of a process that has ended. Writes shares, lent:<host>.
   function fleet.end_shares(instance)
     redis.pcall('HDEL', PREFIX .. KEY.shares, instance)
-    -- Shares of further hosts lapse.
+    -- If there are more than 500 hosts, the shares of the others end with their leases.
     local hosts = fleet.is_used() and redis.pcall('HRANDFIELD', PREFIX .. KEY.limits, 500) or {}
     for _, host in ipairs(hosts) do redis.pcall('HDEL', PREFIX .. KEY.lent .. host, instance) end
   end
@@ -106,7 +111,7 @@ do
       local limit, key = limit_of(name)
       if not limit then call('DEL', key)
       else
-        -- Workers of whom nothing is known yet may want all of the queue's limit.
+        -- Any worker that has not asked yet may want all of the queue's limit.
         local unknown = name == '*' and call('ZCOUNT', WORKERS, whole(now - 3000), '+inf') or 0
         local share = lend(key, limit, ARGV[3],
           { number = tonumber(ARGV[4]), lease = tonumber(ARGV[5]), keeps = keeps, wants = ARGV[n + 2], unknown = unknown })

@@ -1,16 +1,18 @@
--- Limits of starts: how many jobs of the queue, or on one host, begin in a second, whichever workers run them.
+-- Limits of starts: how many jobs of the queue, or on one host, may start in a time, whichever workers run them.
 --
--- A bucket of tokens for each limit, kept as one number: when the next start is due if all come evenly. A start may be EARLY, so that a late call
--- costs no start. After a pause as many may begin at once as come in that time, and one more.
+-- Each limit is a token bucket, kept as one number: when the next start is due if starts come evenly. A start may come
+-- EARLY ms before it is due, so that a late call loses no start. So after a pause as many may start at once as are due
+-- in EARLY ms, and one more.
 --
--- The hash `starts` has `due <name>` (ms) for each limit, of which the queue's has the name *. `owed <host>` is how many elements came back from
--- the host's line and were not seen since. `since` is the epoch in which the hash began: what a failover has lost were starts of before the
--- epoch that it began, at most as many as the limit allows. `pacer` is the worker that calls pace(), and until when it is believed to.
+-- The hash `starts` has `due <name>` (ms) for each limit; the name is a host, or * for the queue. `owed <host>` is how
+-- many elements came back from the host's line and have not started since. `since` is the epoch in which the hash
+-- began. A failover loses only starts from before its epoch began, and no more than the limit allowed. `pacer` says
+-- which worker's process calls pace(), and until when (ms) it is relied on.
 
 do
   local UNITS, EARLY = { s = 1000, min = 60000, h = 3600000 }, 200
 
-  -- Milliseconds between two starts, of a value like 10, '10', '10/s', '30/min' or '5/h'; nil for what is none.
+  -- Milliseconds between two starts, of a value like 10, '10', '10/s', '30/min' or '5/h'; nil for an invalid value.
   function fleet.interval(value)
     if type(value) == 'number' then value = string.format('%.14g', value) end
     if type(value) ~= 'string' then return nil end
@@ -20,13 +22,14 @@ do
     return count and unit and count >= 1 and count <= 1000000 and unit / count or nil
   end
 
-  -- When the next start is due, and how many elements are owed.
+  -- The bucket of a limit: `due`, when the next start is due (ms), and `owed`. It is read once in a call. May write
+  -- starts.
   local function bucket_of(name, interval)
     if fleet.buckets[name] then return fleet.buckets[name] end
     local starts = PREFIX .. KEY.starts
     local kept = redis.pcall('HMGET', starts, 'due ' .. name, 'since', 'owed ' .. name)
     if kept.err then
-      -- Nothing of anybody's belongs there.
+      -- Nobody but Haul may write this key.
       call('DEL', starts)
       kept = {}
     end
@@ -37,13 +40,14 @@ do
     return fleet.buckets[name]
   end
 
-  -- How many may begin now, at most 500.
+  -- How many jobs may start now under a limit, at most 500. name: a host, or *. interval: ms between two starts. May
+  -- write starts.
   function fleet.startable(name, interval)
     local early = now + EARLY - bucket_of(name, interval).due
     return early < 0 and 0 or math.min(500, math.floor(early / interval) + 1)
   end
 
-  -- A job begins.
+  -- Counts a start. Writes starts.
   function fleet.note_start(name, interval)
     local bucket = bucket_of(name, interval)
     bucket.due = bucket.due + interval
@@ -55,21 +59,24 @@ do
     call('HSET', PREFIX .. KEY.starts, unpack(fields))
   end
 
-  -- In how many ms the next one may begin, once `more` have.
+  -- In how many ms the next job may start once `more` further ones have. May write starts.
   function fleet.next_start(name, interval, more)
     return math.max(0, math.ceil(bucket_of(name, interval).due + more * interval - EARLY - now))
   end
 
-  -- How many elements came back from a host's line and were not seen since: they come before others of the host.
+  -- How many elements came back from a host's line and have not started since. They come before other elements of the
+  -- host. May write starts.
   function fleet.owed(rule) return bucket_of(rule.host, rule.interval).owed end
 
+  -- Sets that number. Writes starts.
   function fleet.owe(rule, count)
     bucket_of(rule.host, rule.interval).owed = count
     call('HSET', PREFIX .. KEY.starts, 'owed ' .. rule.host, count)
   end
 
-  -- Lets begin what waits for a start and may. Returns in how many ms `worker` is to call again; nil where none waits, or another
-  -- worker sees to it. `hosts` is when the next one of a host may begin.
+  -- Wakes a worker if jobs wait for a start of the queue and one is free. hosts: in how many ms the next job of a host
+  -- may start, or nil. worker: the instance of the caller. Returns in how many ms the caller has to call pace(); nil if
+  -- no job waits for a start, or if another worker calls pace(). Writes starts, places.
   function fleet.pace(settings, worker, hosts)
     local wait = hosts
     if settings.interval and call('LLEN', JOBS) > 0 then
@@ -86,10 +93,11 @@ do
   end
 end
 
--- Called by one worker, between the ticks, while jobs wait for a start.
+-- Lets jobs start that wait for a start. One worker calls it, between its ticks.
 --
 -- ARGV: nonce, worker, instance
--- Returns in how many ms it is to call again; '' if it need not.
+-- Returns in how many ms it has to be called again; '' if it need not be.
+-- Writes starts, places, and what fleet.bring_back_all() writes.
 define('pace', { 'allow-oom' }, function()
   local settings = touch(ARGV[2])
   local wait = fleet.pace(settings, ARGV[3], fleet.bring_back_all(500))

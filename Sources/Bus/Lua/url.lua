@@ -1,8 +1,8 @@
--- Which URLs a job may have: the same as Contract/URLRule.swift says, and tried with the same cases.
+-- Which URLs a job may have. Contract/URLRule.swift has the same rules, and both are tested with the same cases.
 
 local function is_ipv4(text)
   local parts = { string.match(text, '^(%d%d?%d?)%.(%d%d?%d?)%.(%d%d?%d?)%.(%d%d?%d?)$') }
-  -- To some a zero at the beginning makes another number.
+  -- Some programs read a number with a leading zero as octal.
   for _, part in ipairs(parts) do
     if tonumber(part) > 255 or #part > 1 and string.byte(part) == 48 then return false end
   end
@@ -13,10 +13,10 @@ local function is_ipv6(text)
   local address, zone = string.match(text, '^([^%%]*)(.*)$')
   if zone ~= '' then
     if not string.find(zone, '^%%[%w_.-]+$') then return false end
-    -- As Linux, libcurl knows no longer name of an interface.
+    -- Linux has no interface name of more than 15 bytes, and libcurl takes none.
     if #string.gsub(zone, '^%%25(.)', '%%%1') > 16 then return false end
   end
-  -- An IPv4 address stands for the last two groups.
+  -- An IPv4 address stands in the place of the last two groups.
   local head, ipv4 = string.match(address, '^(.*:)([^:]*%.[^:]*)$')
   if ipv4 then
     if not is_ipv4(ipv4) then return false end
@@ -26,7 +26,7 @@ local function is_ipv6(text)
   local groups, gaps = select(2, string.gsub(address, '%x+', '')), select(2, string.gsub(address, '::', ''))
   local colons = select(2, string.gsub(address, ':', ''))
   if gaps == 0 then return groups == 8 and colons == 7 and not string.find(address, '^:') and not string.find(address, ':$') end
-  -- One gap, and no lone colon at an end.
+  -- One gap, and no single colon at either end.
   return gaps == 1 and groups <= 7 and not string.find(address, ':::') and not string.find(address, '^:[^:]')
     and not string.find(address, '[^:]:$')
 end
@@ -43,13 +43,14 @@ local function is_host(host)
   if #host > 63 and not string.find(host, '[\128-\255]') then
     for label in string.gmatch(host, '[^.]+') do if #label > 63 then return false end end
   end
-  -- Where the last part is a number the whole must be an address. A name may end in a dot.
+  -- If the last label is a number, the host must be an IPv4 address. A name may end with a dot.
   local name = string.match(host, '^(.-)%.?$')
   local last = string.match(name, '([^.]*)$')
   return not string.find(last, '^%d+$') and not string.find(last, '^0[xX]%x*$') or is_ipv4(name)
 end
 
--- One pattern for the whole of a value: a search for what may not be there starts anew at each character.
+-- Whether a value is an http or https URL that a job may have.
+-- One pattern covers the whole value: a search for forbidden characters would begin anew at each character.
 local function is_url(v)
   if type(v) ~= 'string' or #v > 8192 then return false end
   local authority = string.match(v, '^[hH][tT][tT][pP][sS]?://([^/?#%c ]+)[^%c ]*$')
