@@ -293,7 +293,7 @@ do
       if not note_request(name, want, tonumber(made)) then return end
       cursor = '0'
     elseif run ~= identity() then cursor = '0' end
-    -- So many requests are handled within moments. Requests for single jobs must not wait behind more of them.
+    -- Ticks do 150 requests within moments. More would hold up the requests for single jobs.
     if call('HLEN', WANT) < 150 then
       cursor = hand_out(name, want, made, cursor, tick)
       if cursor == '0' then return end

@@ -60,7 +60,8 @@ do
     return '/' .. table.concat(parts, '/') .. (is_folder and #parts > 0 and '/' or '')
   end
 
-  -- The URL of a relative reference at `base` (RFC 3986, section 5.2.2); nil if the reference is not relative.
+  -- The URL of a relative reference at `base` (RFC 3986, section 5.2.2); nil if the reference is empty, absolute or
+  -- invalid.
   function fleet.resolved(base, reference)
     if reference == '' or string.find(reference, '^[%a][%w+.-]*:') or string.find(reference, '[%c ]') then return nil end
     local scheme, authority, path, query = string.match(base, '^(%a+):(//[^/?#]*)([^?#]*)([^#]*)')

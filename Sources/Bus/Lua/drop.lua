@@ -1,10 +1,11 @@
--- Files that nobody wants any more are for a worker of their store to unlink: until one looks, they wait. A finished one is told by
--- its inode, size and time, so that no other file is taken for it. If its job is pushed again meanwhile, the run that follows
--- unlinks it before anything else: `doomed` tells of it.
+-- Queues a job's files, which no longer have a use, for a worker of their store to unlink. with_file: whether the
+-- finished file is deleted, too. The finished file is identified by its inode, size and time, so that no other file is
+-- deleted instead. If the job is pushed again before that, the next run deletes the file first: `doomed` names it.
+-- Writes drops:<store>, job:<id> (doomed).
 drop = function(id, with_file)
   local v = call('HMGET', key(id), 'store', 'file', 'generation', 'inode', 'mtime', 'received', 'bytes')
   local store, file, generation, inode, mtime = v[1], v[2], v[3] or '', with_file and v[4] or '', v[5]
-  -- An upload has no file here that is its own.
+  -- An upload has no file of its own in the store.
   if not (store and file) or file == '' or generation == '' and inode == '' then return end
   local size = v[7] and v[7] ~= '' and v[7] or v[6]
   if inode ~= '' and size and mtime then
@@ -13,7 +14,7 @@ drop = function(id, with_file)
   call('LPUSH', PREFIX .. KEY.drops .. store, cjson.encode({ id, file, generation, inode, NOW, size or '', mtime or '' }))
 end
 
--- What was given to a worker that has not said since that it is done: it may have died.
+-- Up to 10 entries that were given to a worker over 10 s ago and are not done. The worker may have died.
 local function take_unfinished(dropping)
   local entries, some = {}, redis.pcall('HRANDFIELD', dropping, 10, 'WITHVALUES')
   for n = 1, some.err and 0 or #some, 2 do
@@ -22,7 +23,7 @@ local function take_unfinished(dropping)
   return entries
 end
 
--- Whether an entry is one of `drop`.
+-- Whether a value is an entry that drop() has written.
 local function is_file(told)
   if type(told) ~= 'table' then return false end
   for n = 1, 4 do
@@ -31,8 +32,8 @@ local function is_file(told)
   return true
 end
 
--- A duty of tick.lua: gives what waits for a worker of this store, some at once. The worker takes it out of `dropping` when it is
--- done. To unlink a file twice does no harm.
+-- A duty of tick.lua: gives this worker some files of its store to unlink. When a file is unlinked, the worker removes
+-- its entry from `dropping`. To unlink a file twice does no harm. Writes drops:<store>, dropping:<store>.
 local function take_drops(tick)
   local drops, dropping = PREFIX .. KEY.drops .. tick.store, PREFIX .. KEY.dropping .. tick.store
   if call('EXISTS', drops, dropping) == 0 then return end
@@ -44,10 +45,10 @@ local function take_drops(tick)
   local given = {}
   for _, entry in ipairs(entries) do
     local fine, told = pcall(cjson.decode, entry)
-    -- Earlier versions told the inode alone.
+    -- Entries of earlier versions have only the inode.
     local id, file, generation, inode, _, size, mtime = unpack(fine and is_file(told) and told or { '', '', '', '' })
     if inode ~= '' then
-      -- A job that was pushed again since deletes it itself, unless it is at work in another store.
+      -- If the job was pushed again, its run deletes the file itself, unless it works in another store.
       local v = redis.pcall('HMGET', key(id), 'state', 'store')
       if v.err or v[1] and (v[2] or tick.store) == tick.store then inode = '' end
     end

@@ -1,7 +1,8 @@
--- A duty of tick.lua: the deadlines of jobs that nobody runs.
+-- A duty of tick.lua: fails queued, scheduled and paused jobs whose deadline has passed. Writes deadlines, and what
+-- overdue() writes.
 --
--- A running one is ended by its worker, and keeps its place at the head until then. So of many, 100 a second are looked at in turn:
--- those that stay keep no other from its end.
+-- A running job is ended by its worker, and stays at the head of `deadlines` until then. So if there are many entries,
+-- each second looks at the next 100 of them: running jobs keep no other job from its end.
 local function expire(tick)
   local count = call('ZCOUNT', DEADLINES, '-inf', NOW)
   if count == 0 then return end

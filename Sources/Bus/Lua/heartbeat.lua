@@ -1,5 +1,5 @@
--- A duty of tick.lua: what this worker says of itself, n pairs from ARGV[first]; nothing of a process whose name another one has
--- by now.
+-- A duty of tick.lua: notes that the worker lives. ARGV from `first` on: number of its own fields, then pairs of them.
+-- Does nothing if another process has the name now. Writes workers, worker:<worker>, held:<worker>, jobs.
 local function heartbeat(tick, first)
   local n = tonumber(ARGV[first])
   if not tick.is_known then return end
@@ -11,6 +11,7 @@ local function heartbeat(tick, first)
   call('ZADD', WORKERS, NOW, tick.worker)
   call('HSET', WORKER, unpack(mine))
   call('PEXPIRE', WORKER, 86400000)
-  -- What a wait over a lost connection took and no claim followed. A claim that is about to follow finds it in line.
+  -- A BLMOVE on a lost connection may have taken an element that no claim followed. If a claim does follow, it finds
+  -- the element in the line.
   if not give_back(HELD, 50) then tick.more = true end
 end

@@ -1,18 +1,21 @@
--- What became of jobs. It is counted as it happens (prelude.lua), and written here by the last call of a tick, and by a worker that leaves.
+-- Writes what was counted of jobs. prelude.lua counts in memory. The last call of a tick writes the counts, and so does
+-- a worker that leaves.
 
 do
-  -- What is kept of each minute. The totals have all.
+  -- What is kept for each minute. The totals have everything.
   local IN_MINUTES = { completed = true, failed = true, cancelled = true, retrying = true, duplicate = true, rejected = true,
     received = true }
-  -- In ms: an hour's key outlives its hour by two days.
+  -- In ms: an hour's key is kept for two days after the hour.
   local LIFE = 49 * 3600000
 
-  -- A worker tells how many bytes it has received in all; `before` is what it had told before.
+  -- Counts received bytes. told: how many bytes the worker has received since it began. before: what it reported last.
+  -- Both are texts, or nil or false. Writes no key.
   function history.receive(told, before)
     local more = (tonumber(number(told)) or 0) - (tonumber(number(before)) or 0)
     if more > 0 then history.count('received', more) end
   end
 
+  -- Writes the counts of this queue, and sets them to 0. Writes totals, history:<hour>.
   function history.keep()
     local counts = history.counts[PREFIX]
     if not counts then return end
@@ -20,7 +23,7 @@ do
     local minute = math.floor(now / 60000)
     local hour, is_kept = PREFIX .. KEY.history .. whole(math.floor(minute / 60)), false
     for what, more in pairs(counts) do
-      -- Into a key of another type nothing is counted, and no job is the worse for it.
+      -- If a key has another type, the counts are lost. No job is affected.
       redis.pcall('HINCRBY', PREFIX .. KEY.totals, what, whole(more))
       if IN_MINUTES[what] then
         redis.pcall('HINCRBY', hour, whole(minute % 60) .. ' ' .. what, whole(more))

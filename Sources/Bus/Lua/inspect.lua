@@ -1,20 +1,24 @@
--- Checks jobs by the rules of the bus, each at one moment. With 'repair' it puts right what can be.
+-- Checks jobs by the rules of the bus, each job at one moment. With 'repair' it corrects what it can.
 --
--- ARGV: nonce, 'repair' or '', retention of completed, failed, cancelled (ms), id, its element that was missed in line
---       or '', …
--- Returns names and values: `findings`, a list of {id, rule, '1' if it was repaired}, and `queued`, pairs of a queued job's id and its
--- element. Finding.swift has the rules' sentences. Whether an element is in line is for the caller to see: to look for each takes
--- as long as the line is.
+-- ARGV: nonce, 'repair' or '', retention of completed, failed, cancelled jobs (ms), then for each job: id, and the
+-- element that the caller did not find in line, or ''
+-- Returns names and values: `findings`, a list of {id, rule, '1' if it was repaired}, and `queued`, pairs of a queued
+-- job's id and its element. Finding.swift has a sentence for each rule. The caller checks whether these elements are in
+-- line: a search for each would take as long as the line is.
+-- Writes nothing without 'repair'. With it: the job's keys, its indexes, leases, deadlines, jobs, responses,
+-- response_bytes.
 
--- What is looked at. `c` is the look at one job: its id and key, `found(rule, repair)`, `ttl` by final state, its element that was
--- missed in line, `queued` that takes its element, and once that is read the job `j`.
+-- The checks. `c` is the check of one job: `id`, `key`, `keys`, `found(rule, repair)`, `is_repairing`, `ttl` (ms by
+-- final state), `missed` (the element that was not in line), `queued` (collects elements), and `j`, the job, once it is
+-- read.
 local INSPECT = {}
 local NUMBERS = { 'wantat', 'asof', 'crashes', 'attempt', 'deadline_at', 'seq', 'pushed' }
 
--- Hashes of ended jobs expire by themselves, their entries are the next tick's to trim.
+-- Whether an index entry of an ended job is only waiting for the next tick to trim it. The job's hash has expired by
+-- then.
 local function is_over(c, state, score) return c.ttl[state] and tonumber(score) <= now - tonumber(c.ttl[state]) end
 
--- Whether all keys of the job are hashes, or have been made so.
+-- Whether all keys of the job are hashes. A repair deletes the others.
 function INSPECT.types(c)
   for _, name in ipairs(c.keys) do
     local kind = call('TYPE', name).ok
@@ -26,7 +30,7 @@ function INSPECT.types(c)
   return true
 end
 
--- A job that has no hash has nothing else.
+-- Without a hash, the job must have no other keys and entries.
 function INSPECT.absent(c)
   local id = c.id
   if call('EXISTS', spec(id), offsets(id)) > 0 then
@@ -46,7 +50,7 @@ function INSPECT.absent(c)
   if call('ZSCORE', DEADLINES, id) then c.found('deadline', function() call('ZREM', DEADLINES, id) end) end
 end
 
--- What job() takes for absent.
+-- Fields that job() would ignore, because they hold no number.
 function INSPECT.numbers(c)
   local texts = call('HMGET', c.key, unpack(NUMBERS))
   for n, name in ipairs(NUMBERS) do
@@ -54,14 +58,14 @@ function INSPECT.numbers(c)
   end
 end
 
--- What is counted of a response is what the hash holds of it (responses.lua).
+-- What is counted of the response must be what the hash holds (responses.lua).
 function INSPECT.response(c)
   local bytes, counted = 0, fleet.size_of_response(c.id)
   for _, part in ipairs({ 'headers', 'body', 'body_base64' }) do bytes = bytes + call('HSTRLEN', c.key, part) end
   if counted ~= false and counted ~= bytes then c.found('response', function() fleet.count_response(c.id, bytes) end) end
 end
 
--- A stub, which a request or a removal has left.
+-- A stub is what a request or a removal leaves. It must say so, and expire.
 function INSPECT.stub(c)
   if not (c.j.asof or c.j.wantat) then return c.found('no state') end
   if call('PTTL', c.key) < 0 then c.found('ttl', function() call('PEXPIRE', c.key, 3600000) end) end
@@ -73,7 +77,7 @@ function INSPECT.indexes(c)
     if there and state ~= c.j.state and not is_over(c, state, there) then
       c.found('second place', function() call('ZREM', index, c.id) end)
     end
-    -- A final job's entry may be trimmed a moment before its hash expires.
+    -- The entry of an ended job may be trimmed a moment before its hash expires.
     if not there and state == c.j.state and not (c.ttl[state] and call('PTTL', c.key) < 5000) then
       c.found('no place', function() call('ZADD', index, NOW, c.id) end)
     end
@@ -86,7 +90,7 @@ function INSPECT.lease(c)
     if lease then c.found('second place', function() call('ZREM', LEASES, id) end) end
     return
   end
-  -- With a lease that is over, the reaper takes it and puts it back in line.
+  -- The lease is over at once, so the next tick puts the job back in line.
   local function end_lease() call('ZADD', LEASES, NOW, id) end
   if not lease then c.found('no lease', end_lease) end
   if not j.token or not j.worker then c.found('no token')
@@ -98,7 +102,7 @@ end
 function INSPECT.element(c)
   if c.j.state ~= 'queued' then return end
   local element = '{"id":"' .. c.id .. '","t":"' .. (c.j.ticket or '') .. '"}'
-  -- With a new ticket: should the old element be there after all, it counts no more.
+  -- The new ticket makes the old element void, should it be in line after all.
   if element == c.missed then c.found('no element', function() line_up(c.id, true) end) end
   c.queued[#c.queued + 1], c.queued[#c.queued + 2] = c.id, element
 end

@@ -1,19 +1,22 @@
--- Forgets a worker that ends, once it holds nothing.
+-- Forgets a worker that ends, and puts the elements that it holds back in line.
 --
--- ARGV: nonce, worker, instance, place (neighbours.lua), bytes that it has received in all
+-- ARGV: nonce, worker, instance, place (neighbours.lua), bytes that the worker has received since it began
+-- Returns nothing. Does nothing if another process has the name. Writes worker:<worker>, held:<worker>, jobs, settings,
+-- host:<place>, workers, totals, history:<hour>, and what fleet.end_shares() writes.
 define('leave', { 'allow-oom' }, function()
   touch()
   local known, received = unpack(call('HMGET', WORKER, 'instance', 'received'))
   if (known or ARGV[3]) ~= ARGV[3] then return end
-  -- Not of a call that is sent again.
+  -- If the call is sent again, the hash is gone, and nothing is counted twice.
   if known then history.receive(ARGV[5], received) end
   give_back(HELD, 1000)
   call('DEL', WORKER)
   fleet.end_shares(ARGV[3])
   call('HDEL', SETTINGS, 'quiet:' .. ARGV[2])
   call('HDEL', PREFIX .. KEY.host .. ARGV[4], ARGV[2])
-  -- A wait that the server still keeps for a lost connection may yet take something: for a while more ticks look there.
+  -- The server may still keep a BLMOVE of a lost connection, which can take an element. So ticks look at this worker's
+  -- `held` list for another 15 s.
   call('ZADD', WORKERS, whole(now - 86400000 + 15000), ARGV[2])
-  -- There may be no other worker whose tick would write it.
+  -- There may be no other worker whose tick writes the counts.
   history.keep()
 end)

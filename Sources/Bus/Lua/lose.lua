@@ -1,6 +1,8 @@
--- A run that was lost with its worker: back to the front of the line, or crash_loop. It counts if its worker had told that it
--- was at work on it: a claim whose reply was lost never ran, and a job that waits for its host kills nobody. Of a job that was
--- lost before, counted or not, the next worker tells that before it begins.
+-- Ends a run that was lost with its worker: the job goes back to the front of the line, or fails as crash_loop. The
+-- loss counts as a crash if the worker had reported that the run was at work. A claim whose reply was lost never ran,
+-- and a job that waits for its host crashes no worker. Even if it does not count, `crashes` is written: then the next
+-- worker reports that it has begun before it does anything else.
+-- crash_limit: how many crashes are forgiven. Writes job:<id>, and what fail() or requeue() writes.
 local function lose(id, j, crash_limit, retention)
   history.count('lost')
   note_lost(id, call('HGET', key(id), 'lost'), { j.token })

@@ -1,9 +1,9 @@
--- Duties of tick.lua: workers on one machine miss each other before a lease ends. `place` is a machine since it was started, and
--- whose processes can be told by their numbers; '' if that cannot be known. What a worker says of its process is
--- 'instance number start'.
+-- Duties of tick.lua: workers on one machine notice the end of each other's process before a lease is over. `place`
+-- identifies the machine since its boot, and the namespaces in which process numbers mean the same; '' if it is
+-- unknown. `process` describes a worker's process: 'instance number start'.
 
--- Notes in `tick.silent` the worker and process of those at this place that have been silent for longer than a tick: whether their
--- processes are there is for their neighbour to see.
+-- Adds to tick.silent the name and process of each worker at this place that was silent for longer than a tick. This
+-- worker then checks whether that process still exists. Writes host:<place>.
 local function meet_neighbours(tick)
   local silent = tick.silent
   if tick.place == '' or not tick.is_known then return end
@@ -22,18 +22,19 @@ local function meet_neighbours(tick)
   end
 end
 
--- What a worker has whose process is gone, as a neighbour has seen: from ARGV[first]: their count, then worker and
--- process of each.
+-- Puts back the jobs and elements of workers whose processes have ended, as this worker has found. ARGV from `first`
+-- on: their number, then name and process of each. Writes worker:<worker>, held:<worker>, jobs, host:<place>, and what
+-- lose() and fleet.end_shares() write.
 local function reap_gone(tick, first)
   local last = first + 2 * tonumber(ARGV[first])
   for k = first + 1, last, 2 do
     local worker, process = ARGV[k], ARGV[k + 1]
     local host, hash = PREFIX .. KEY.host .. tick.place, PREFIX .. KEY.worker .. worker
     local instance = redis.pcall('HGET', hash, 'instance')
-    -- Not of a process that has taken its name since.
+    -- Another process may have taken the name since. Its jobs stay.
     if call('HGET', host, worker) == process and instance == string.match(process, '^%S+') then
       fleet.end_shares(instance)
-      -- Of all that it says of itself there are fewer than 20.
+      -- The hash has fewer than 20 fields besides the claims.
       local most, tokens, held = share(tick), {}, {}
       local claims = call('HRANDFIELD', hash, most + 20, 'WITHVALUES')
       for n = 1, #claims, 2 do
@@ -43,7 +44,7 @@ local function reap_gone(tick, first)
           call('HDEL', hash, token)
         end
       end
-      -- What cannot be put back now is left to its lease.
+      -- A job that causes an error here is left to its lease.
       each(held, function(id)
         local j = not is_strange(id) and job(id) or {}
         if j.state == 'running' and j.token == tokens[id] then reap(tick, id, j) end

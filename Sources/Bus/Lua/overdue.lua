@@ -1,5 +1,5 @@
--- A duty of tick.lua: completed jobs are told of after a minute although no replica has said that it has them. Their producers
--- wait for them, and their worker may be gone.
+-- A duty of tick.lua: publishes `completed` for jobs that have waited for replicas for a minute. Their producers wait
+-- for it, and their worker may have ended. Writes untold, and what tell() writes.
 local function tell_overdue(tick)
   local most = share(tick)
   local overdue = call('ZRANGEBYSCORE', UNTOLD, '-inf', now - 60000, 'LIMIT', 0, most)

@@ -1,4 +1,4 @@
--- A duty of tick.lua: due jobs join the end of the line.
+-- A duty of tick.lua: puts scheduled jobs that are due at the end of the line. Writes scheduled, job:<id>, jobs.
 local function promote(tick)
   local most = share(tick)
   local due = call('ZRANGEBYSCORE', SCHEDULED, '-inf', NOW, 'LIMIT', 0, most)

@@ -1,11 +1,11 @@
--- Duties of tick.lua: takes back what lost workers left, unless the queue has not been looked after for long.
+-- Duties of tick.lua: put back what lost workers left, unless nobody looked after the queue for some time (watch.lua).
 
--- A job whose worker is lost.
+-- Ends the run of a job whose worker is lost. Writes what lose() writes.
 local function reap(tick, id, j)
   lose(id, j, tick.crash_limit, tick.retention)
 end
 
--- Their jobs.
+-- Takes jobs from workers that are lost: their leases are over. Writes leases, and what lose() writes.
 local function reap_jobs(tick)
   if now < tick.grace then return end
   local most = share(tick)
@@ -17,8 +17,9 @@ local function reap_jobs(tick)
   spend(tick, #lost, most)
 end
 
--- What they took and never claimed. A frozen worker's wait may still take something, so all are looked at for a day, 200 a
--- second in turn.
+-- Puts back elements that lost workers took and did not claim. The BLMOVE of a frozen worker may still take one, so
+-- each worker is looked at for a day after it was last seen: 200 of them each second, in turn. Writes held:<worker>,
+-- jobs, workers, settings.
 local function reap_elements(tick)
   if now < tick.grace then return end
   local absent = call('ZCOUNT', WORKERS, '-inf', whole(now - tick.lease))
@@ -28,7 +29,7 @@ local function reap_elements(tick)
   for k = 1, #names, 2 do
     local isEmpty, moved = give_back(PREFIX .. KEY.held .. names[k], left)
     left = left - moved
-    -- Nobody looks at what a forgotten worker holds.
+    -- After this nobody looks at the worker's `held` list again.
     if isEmpty and tonumber(names[k + 1]) < now - 86400000 then
       call('ZREM', WORKERS, names[k])
       call('HDEL', SETTINGS, 'quiet:' .. names[k])

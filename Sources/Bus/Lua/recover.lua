@@ -1,7 +1,8 @@
--- Puts what a worker that nobody knows holds back to the front of the line.
+-- Puts the elements that an unknown worker holds back to the front of the line.
 --
 -- ARGV: nonce, worker
--- Returns '1' if it is empty now, '0' if there may be more, '-' if the worker is known: then a tick sees to it.
+-- Returns '1' if the worker holds nothing now, '0' if it may hold more, '-' if the worker is known: then ticks put its
+-- elements back. Writes held:<worker>, jobs.
 define('recover', { 'allow-oom' }, function()
   touch()
   if call('ZSCORE', WORKERS, ARGV[2]) then return '-' end

@@ -1,9 +1,13 @@
--- Makes a worker known on a new connection, and puts back what it holds without knowing it: claims whose reply was
--- lost, which never ran, and everything of an earlier process of the same name, which was lost with it.
+-- Registers a worker on a new connection. Puts back the claims that it does not know: their replies were lost, so their
+-- runs never began. If an earlier process had the name, all its jobs were lost with it. Also puts back the elements
+-- that the worker holds.
 --
--- ARGV: nonce, worker, instance, session (it grows with each registration of this process), crash limit, retention completed,
---       failed, cancelled (ms), n pairs of its fields, known tokens …
--- Returns 'ok', 'old' if a later registration of this process was here first, or {'taken', instance, ms since it was seen}
+-- ARGV: nonce, worker, instance, session (grows with each registration of this process), crash limit, retention of
+-- completed, failed, cancelled jobs (ms), number of the worker's fields, pairs of them, then the tokens that the worker
+-- knows
+-- Returns 'ok'; 'old' if a later registration of this process came first; or {'taken', instance, ms since that process
+-- was seen} while another live process has the name.
+-- Writes worker:<worker>, workers, settings, held:<worker>, jobs, places, and what lose() and requeue() write.
 -- while another live process has the name.
 define('register', { 'allow-oom' }, function()
   call('HLEN', WORKER)
@@ -14,10 +18,10 @@ define('register', { 'allow-oom' }, function()
   if seen[1] and seen[1] ~= instance and now - tonumber(seen[2] or 0) < 3000 then
     return { 'taken', seen[1], whole(now - tonumber(seen[2] or 0)) }
   end
-  -- It comes over a connection that was lost: it knows less than the one before it.
+  -- The call was sent over a connection that was lost, and knows fewer tokens than the later registration.
   if seen[1] == instance and tonumber(ARGV[4]) < tonumber(seen[3] or 0) then return 'old' end
   local is_successor = seen[1] ~= instance
-  -- It was another process that was to take no more.
+  -- The setting was for the earlier process.
   if is_successor then call('HDEL', SETTINGS, 'quiet:' .. worker) end
   local n = tonumber(ARGV[9])
   local known = {}
@@ -26,7 +30,7 @@ define('register', { 'allow-oom' }, function()
   call('ZADD', WORKERS, NOW, worker)
   local mine = { 'instance', instance, 'session', ARGV[4], 'seen', NOW }
   for k = 1, n * 2 do mine[#mine + 1] = ARGV[9 + k] end
-  -- What it has received is counted from its own beginning.
+  -- A process counts what it has received from 0.
   if is_successor then call('HDEL', WORKER, 'received') end
   call('HSET', WORKER, unpack(mine))
   call('PEXPIRE', WORKER, 86400000)

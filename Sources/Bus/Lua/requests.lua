@@ -1,4 +1,5 @@
--- A duty of tick.lua: the requests in `want`, of many any few at once.
+-- A duty of tick.lua: does the requests in `want`. If there are many, it does some that Redis picks at random. Writes
+-- want, batch:<name>, and what hear() writes.
 local function hear_requests(tick)
   if tick.wanted == 0 then return end
   local most = share(tick)

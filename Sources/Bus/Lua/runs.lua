@@ -1,7 +1,8 @@
--- A duty of tick.lua and report_runs.lua: extends the leases of this worker's runs, and writes what they report. From ARGV[first]:
--- their count, then for each: id, token, a report (report.lua).
+-- A duty of tick.lua, and the work of report_runs.lua: extends the leases of this worker's runs, and writes their
+-- reports.
 
--- What decides about a run, and what its events need. Of many runs this is read each second, so no more is asked.
+-- Reads what decides about a run and what its events need. It is read each second for each run, so it is as little as
+-- possible.
 local function running(id)
   local v = redis.pcall('HMGET', key(id), 'state', 'token', 'want', 'meta', 'seq', 'host')
   if v.err then
@@ -21,10 +22,13 @@ local function write_run(run, worker)
     numbers[id] = nil
   end
   if #fields > 0 then call('HSET', key(id), unpack(fields)) end
-  -- They are written over whatever is there.
+  -- The keys may hold anything: whatever is there is replaced.
   write_offsets(id, r)
 end
 
+-- ARGV from `first` on: number of runs, then for each: id, token, a report (report.lua). Adds the tokens of runs that
+-- are fenced to tick.fenced, and tokens with requests for their jobs to tick.requests.
+-- Writes leases, job:<id>, offsets:<id>, busy:<host>.
 local function extend_runs(tick, first)
   local i, due, runs, leases = first + 1, whole(now + tick.lease), {}, {}
   for _ = 1, tonumber(ARGV[first]) do
@@ -39,7 +43,7 @@ local function extend_runs(tick, first)
     end
   end
   if #runs == 0 then return end
-  -- The first key to be written: of another type, it fails here.
+  -- The first write: a key of another type raises its error here.
   call('ZADD', LEASES, unpack(leases))
   for _, run in ipairs(runs) do
     write_run(run, tick.worker)

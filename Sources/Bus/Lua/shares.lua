@@ -3,15 +3,15 @@
 --
 -- The hash `shares`, or `lent:<host>` for a host, has a field for each worker's process, by its instance: the number of
 -- its last question, what it may be using, what it wants, and until when (ms). The sum of what may be in use never
--- exceeds the limit. A share that has to shrink counts in full until its worker says that it uses less, or until the
--- share ends. Only then may other shares grow. `epoch` is the epoch in which the hash began: a failover may lose the
--- last questions, so no share grows for the length of a lease after it.
+-- exceeds the limit. A share that has to shrink counts in full until its worker says that it keeps to less, or until
+-- the share ends. Only then may other shares grow. `epoch` is the epoch in which the hash began: a failover may lose
+-- the last questions, so no share grows for the length of a lease after it.
 --
 -- ARGV: nonce, worker, instance, number of the question, lease (ms), then for each limit: its name (a host, or * for
--- the queue), what the worker uses now (bytes per second), what it could use (bytes per second, 'all', or 'none': its
--- share comes back)
--- Returns for each limit that exists: its name, the share, and '1' if the share is less than the worker uses now, else
--- ''.
+-- the queue), the rate that the worker keeps to now (bytes per second), what it could use (bytes per second, 'all', or
+-- 'none': its share comes back)
+-- Returns for each limit that exists: its name, the share, and '1' if the share is less than the worker keeps to now,
+-- else ''.
 -- Writes shares, lent:<host>.
 
 do
@@ -32,7 +32,7 @@ do
     return shares
   end
 
-  -- The shares that have not ended, by instance, and the field `epoch`. Invalid fields are ignored.
+  -- The shares that have not ended, by instance, and the field `epoch`. Deletes the other fields.
   local function lent(key)
     local known, all, since = {}, redis.pcall('HGETALL', key), nil
     if all.err then

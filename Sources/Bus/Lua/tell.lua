@@ -1,6 +1,8 @@
--- Tells of completed jobs that enough replicas have by now. What has been told already, or runs again, is passed over.
+-- Publishes `completed` for jobs that enough replicas have by now. Jobs that were published before, or that run again,
+-- are skipped.
 --
 -- ARGV: nonce, ids
+-- Returns 'ok'. Writes untold, and what tell() writes.
 define('tell', { 'allow-oom' }, function()
   touch()
   for n = 2, #ARGV do tell(ARGV[n], '') end

@@ -1,4 +1,4 @@
--- Names of limits among the settings whose values are none, and so have no effect.
+-- The names of limits among the settings that have invalid values, and so no effect.
 local function ignored(settings)
   local texts, names = settings.texts, {}
   if texts[2] and not settings.max_running then names[#names + 1] = 'max_running' end
@@ -8,31 +8,33 @@ local function ignored(settings)
   return names
 end
 
--- Looks after the queue, once a second from every worker: extends this worker's leases, writes progress and offsets,
--- hands out requests, takes back the jobs of lost workers, promotes what is due, trims what is old.
+-- Looks after the queue. Each worker calls it once a second. It extends the worker's leases, writes progress and
+-- offsets, does requests, takes jobs back from lost workers, promotes scheduled jobs that are due, and trims old
+-- entries.
 --
--- A worker tells of a few runs at a time (Tick.swift). The first call and the last one are ticks, those between are
--- reports (report_runs.lua). Only the last one sees to what is nobody's own.
+-- A worker reports a few runs with each call (Tick.swift). The first and the last call of a tick run this function, the
+-- calls between them report_runs.lua. Only the last call does what is not about this worker.
 --
--- ARGV: nonce, worker, instance, lease (ms), retention completed, failed, cancelled (ms), crash limit, store,
---       '1' if it waits for a place under max_running, the machine it is on, its process,
---       '1' if this worker has told of all its runs, with those of this call, count of workers that are gone, then
---       for each: worker, process (neighbours.lua), n pairs of the worker's own fields, count of runs, then for each: id, token,
---       a report (report.lua)
--- Returns names and values; a list that is empty has no name:
+-- ARGV: nonce, worker, instance, lease (ms), retention of completed, failed, cancelled jobs (ms), crash limit, store,
+-- '1' if the worker waits for a place under max_running, its place and its process (neighbours.lua), '1' if with this
+-- call all its runs are reported, number of workers whose processes have ended, then for each: worker, process
+-- (neighbours.lua), number of the worker's own fields, pairs of them, number of runs, then for each: id, token, a
+-- report (report.lua)
+-- Returns names and values, without lists that are empty:
 --       fenced    tokens
---       requests  token, request, …
+--       requests  token, request, ...
 --       gate      'quiet', 'paused', 'full' or 'open'
 --       more      '1' if there is more to do than one call does
 --       rate      '1' if the queue has a limit of rate (shares.lua)
---       pace      in how many ms this worker is to call pace() (starts.lua)
---       limits    '1' if hosts have limits of their own, which the worker is to read
---       ignored   names of limits among the settings that are none
---       unheard   '1' if requests are left that nobody has heard
---       dropped   id, store, file, generation, inode, entry, … of what a worker of that store is to unlink: the partial file of a
---                 generation, or the finished file with this inode, size and time; then it takes the entry out of `dropping`
---       aside     kinds of jobs that wait for a worker that does them; this one does not (kinds.lua)
---       silent    worker, process, … (neighbours.lua)
+--       pace      in how many ms this worker has to call pace() (starts.lua)
+--       limits    '1' if hosts have limits of their own, which the worker has to read
+--       ignored   names of limits among the settings whose values are invalid
+--       unheard   '1' if more requests wait in `want`
+--       dropped   id, store, file, generation, inode, entry, ... for each file that this worker has to unlink: the
+--                 partial file of a generation, or the finished file with this inode, size and time. Then it removes
+--                 the entry from `dropping`
+--       aside     kinds of jobs that wait and that this worker does not do (kinds.lua)
+--       silent    worker, process, ... (neighbours.lua)
 define('tick', { 'allow-oom' }, function()
   local known, received = unpack(call('HMGET', WORKER, 'instance', 'received'))
   local settings = touch(ARGV[2])
@@ -44,15 +46,15 @@ define('tick', { 'allow-oom' }, function()
   local gone = 14
   local own = gone + 2 * tonumber(ARGV[gone]) + 1
   local runs = own + 2 * tonumber(ARGV[own]) + 1
-  -- Jobs that all duties together may see to. To tell of a run takes half as long.
+  -- The jobs that all duties of this call may handle together. A report of a run costs half as much.
   tick.left = 40 - math.floor(tonumber(ARGV[runs]) / 2)
   heartbeat(tick, own)
   watch(tick)
-  -- Before there is an event: whoever serves the queue from now on is known.
+  -- A new epoch begins here even if this call emits no event.
   reign()
   hear_requests(tick)
   extend_runs(tick, runs)
-  -- Before anything is reaped: a worker extends its own leases first.
+  -- All of this worker's leases are extended by now, so none of its own runs is reaped.
   if ARGV[13] == '1' then
     reap_gone(tick, gone)
     reap_jobs(tick)
@@ -65,7 +67,7 @@ define('tick', { 'allow-oom' }, function()
     kinds.look_aside(tick)
     tick.pace = fleet.pace(settings, tick.instance, fleet.bring_back_all(500))
     fleet.bound_responses(tick)
-    -- Without a limit nobody else wakes those that waited under one.
+    -- If the limit was taken away, nothing else wakes the workers that waited for a place under it.
     if has_places(settings) or ARGV[10] == '1' then offer_place(settings, true) end
     meet_neighbours(tick)
   end
@@ -74,7 +76,7 @@ define('tick', { 'allow-oom' }, function()
     rate = settings.has_rate and '1', pace = tick.pace and whole(tick.pace), limits = has_limits and '1',
     ignored = ignored(settings), unheard = tick.are_many and '1',
     fenced = tick.fenced, requests = tick.requests, dropped = tick.dropped, silent = tick.silent, aside = tick.aside })
-  -- With what this call has told.
+  -- After publish(), so that this call's own events are counted.
   if ARGV[13] == '1' then history.keep() end
   return reply
 end)

@@ -1,5 +1,7 @@
--- A duty of tick.lua: the hashes of ended jobs expire by themselves, their index entries go here. Where a setting has made the time
--- shorter, the hashes of before it go here, too; where it has made the time longer, those of before it have expired first.
+-- A duty of tick.lua: deletes index entries of ended jobs. The jobs' hashes usually expire by themselves. If a setting
+-- has made the time shorter, the hashes of older jobs are deleted here as well. If it has made the time longer, the
+-- hashes of older jobs expire before their entries are due.
+-- Writes completed, failed, cancelled, responses, response_bytes; deletes job:<id>, spec:<id>, offsets:<id>.
 local function trim(tick)
   for state, ms in pairs(tick.retention) do
     local old = call('ZRANGEBYSCORE', INDEX[state], '-inf', whole(now - tonumber(ms)), 'LIMIT', 0, 50)
@@ -11,7 +13,7 @@ local function trim(tick)
       fleet.forget_responses(old)
     end
     if #old == 50 then tick.more = true end
-    -- The oldest expires first, as long as nobody changes the time.
+    -- The oldest job expires first, unless the time was changed.
     local oldest = call('ZRANGE', INDEX[state], 0, 0)[1]
     if oldest and size(key(oldest)) == 0 then
       call('ZREM', INDEX[state], oldest)

@@ -1,7 +1,9 @@
--- A duty of tick.lua: notes that the queue was looked after. One that nobody looked after (a Redis that stalled or restarted)
--- takes no job from a live worker: its leases begin anew. A worker looks four times in its lease, and once a second at least. So
--- whoever could look when the last look was, or half a lease later, has not lost a lease in between. The third number says which
--- look was the last that left no request.
+-- A duty of tick.lua: notes that the queue was looked after. If nobody did so for max(1 s, min(2.5 s, half a lease)),
+-- Redis has stalled or restarted, or no worker was there. Then live workers could not extend their leases, so nothing
+-- is reaped until another lease has passed (tick.grace). Workers tick four times in a lease, and at least once a
+-- second. So a worker that could tick at the last look, or within half a lease after it, still has its lease.
+-- The key `tick` has three numbers (ms): the last look, until when nothing is reaped, and the last look that left no
+-- request. Writes tick.
 local function watch(tick)
   local last, grace, heard = string.match(call('GET', TICK) or '', '^(%d+) (%d+) ?(%d*)$')
   last, grace = tonumber(last or now), tonumber(grace or 0)
