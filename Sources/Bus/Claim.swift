@@ -1,47 +1,49 @@
 package import HaulContract
 import HaulRedis
 
-/// A run of a job: the token fences it off from every other run.
+/// One run of a job. Redis refuses whatever is written under a token that is out of date.
 package struct Run: Sendable, Hashable {
     package let id: String
     package let token: String
     package init(id: String, token: String) { (self.id, self.token) = (id, token) }
 }
 
-/// A job that this worker has taken, with all that is needed to go on where others left off.
+/// A job that this worker has claimed, with all that a run needs to continue where earlier runs stopped.
 package struct Claim: Sendable {
     package let run: Run
-    /// The element as the producer wrote it.
+    /// The element as it was pushed.
     package let spec: [UInt8]
-    /// A newer push of the unfinished job, whose URLs and headers take the place of the first one's.
+    /// A newer push of the unfinished job. Its URLs and headers replace those of `spec`.
     package let renewal: [UInt8]?
-    /// nil for a job that was not known before.
+    /// The state before the claim; nil for a job that was not known.
     package let previous: JobState?
     package let clock: SharedClock
-    /// Failed attempts so far.
+    /// Failed attempts in a row.
     package let attempt: Int
-    /// An earlier run was lost with its worker: before this one does anything, Redis is to hear that it has begun.
+    /// An earlier run was lost with its worker. This run reports that it has begun before it does anything else, so
+    /// that a crash of this worker is counted against the job.
     package let wasLost: Bool
-    /// Unix ms by which it must be done.
+    /// When the job must be done, unix ms; nil without a deadline.
     package let deadline: Int64?
     package let resume: ResumePoint?
     package let completed: CompletedFile?
-    /// What a server answered when the job was completed before.
+    /// The response that completed the job before, if it is still kept.
     package let answered: StoredResponse?
-    /// An earlier run was answered, whether the response is still kept or not.
+    /// An earlier run got a response, which may have been dropped since.
     package let hasResponse: Bool
-    /// An earlier run has sent the request, or was about to, and nobody knows what came of it.
+    /// An earlier run has sent the request, or was about to send it, and its outcome is unknown.
     package let wasSent: Bool
-    /// To be deleted before anything else.
+    /// A file that the run must delete before anything else.
     package let doomed: DoomedFile?
-    /// The fleet counts the connections to the job's host: the job may have one.
+    /// The fleet counts connections to the job's host, so the job may have one.
     package let isLimited: Bool
-    /// The queue's defaults: fields and their values as JSON.
+    /// The queue's defaults: names of fields, and their values as JSON. Sorted by name.
     package let defaults: [(name: String, text: String)]
-    /// What the job was before, as Redis wants it back if this worker cannot read what was pushed.
+    /// The state of the job before the push, packed by Lua/take.lua; empty if the job was not known or was queued. It
+    /// goes back to Redis in `Settlement.rejected`.
     package let before: [UInt8]
 
-    /// As Lua/claim.lua names it.
+    /// Reads one entry of the reply that Lua/claim.lua describes; nil if a member is missing.
     init?(_ reply: [String: RedisValue]) {
         guard let id = reply["id"]?.string, let token = reply["token"]?.string, let spec = reply["spec"]?.bytes else {
             return nil
@@ -66,8 +68,12 @@ package struct Claim: Sendable {
         defaults = (reply["defaults"]?.dictionary ?? [:]).sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
     }
 
-    /// What is to be done: the job as it was pushed, with the URLs and headers of its newest push. `check` refuses what this worker
-    /// cannot read. Where that is the newest push of a job that was in line, the job goes on without it, and `refused` says why.
+    /// The job as it was pushed, with the URLs and headers of its newest push.
+    ///
+    /// - Parameter check: Throws for a job that this worker cannot do.
+    /// - Returns: `refused` says why the newest push is not used. It is set only if the job was queued: then it runs
+    ///   without that push.
+    /// - Throws: `Job.Invalid` if the job, or its newest push, cannot be read or is refused by `check`.
     package func read(
         _ check: (Job) throws(Job.Invalid) -> Void
     ) throws(Job.Invalid) -> (job: Job, refused: Job.Invalid?) {
@@ -95,22 +101,22 @@ package struct Claim: Sendable {
     package func job() throws(Job.Invalid) -> Job { try read { _ in }.job }
 }
 
-/// What a worker that asked for a job was told.
+/// The answer to one token of a claim.
 package enum ClaimReply: Sendable {
     case job(Claim)
     case empty
-    /// There is more than one call may take time for: ask again.
+    /// The call has handled as many elements as one call may. Claim again at once.
     case more
-    /// The queue is paused: ask again when a tick says that it is open.
+    /// The queue is paused. Claim again when a tick says that the queue is open.
     case paused
-    /// The queue is at `max_running`: a settle may ask again, others wait for a place.
+    /// The queue is at `max_running`, or has no start left. A settle may claim with it; otherwise wait for a place.
     case full
-    /// This worker is to take no more jobs: ask again when a tick says that it may.
+    /// This worker takes no more jobs. Claim again when a tick says that it may.
     case quiet
-    /// The worker has registered anew since it asked, or is not known: register, then ask again.
+    /// The worker has registered again since it sent the claim, or is not known. Register, then claim again.
     case stale
 
-    /// There is nothing to be had now.
+    /// No job can be claimed now.
     package var isEmpty: Bool {
         switch self {
         case .empty, .paused, .full, .quiet: true

@@ -1,7 +1,8 @@
 package import HaulContract
 
 extension FinishedIdentity {
-    /// As Lua/drop.lua tells it: an inode, and unless an earlier version noted it, a size and a time.
+    /// Reads an identity that Lua/drop.lua wrote: an inode, a size (bytes) and a time (ns). Earlier versions wrote the
+    /// inode only.
     package init?(_ text: String) {
         let parts = text.split(separator: " ")
         guard let inode = parts.first.flatMap({ UInt64($0) }) else { return nil }
@@ -13,14 +14,14 @@ extension FinishedIdentity {
     }
 }
 
-/// A finished file that is to be deleted, and has not been by the time its job runs again.
+/// A finished file that was to be deleted, and still was not when its job was claimed again.
 package struct DoomedFile: Sendable, Equatable {
     package let store: String
     /// Relative to the root.
     package let file: String
     package let identity: FinishedIdentity
 
-    /// As Lua/drop.lua has noted it in the job's hash.
+    /// Reads the field `doomed` of a job's hash, which Lua/drop.lua writes.
     init?(_ text: String) {
         guard let texts = try? JSON(text).array?.compactMap(\.string), texts.count == 3,
             let identity = FinishedIdentity(texts[2])

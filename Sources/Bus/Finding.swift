@@ -1,9 +1,9 @@
-/// A rule of the bus that does not hold.
+/// A rule of the bus that a queue breaks.
 package struct Finding: Sendable, Hashable {
-    /// The job's id, or a key.
+    /// The id of a job, or a key.
     package let subject: String
     package let problem: String
-    /// What to do, or what --repair does.
+    /// What the operator can do, or what --repair does.
     package let advice: String
     package var isRepaired = false
 
@@ -11,7 +11,7 @@ package struct Finding: Sendable, Hashable {
         (self.subject, self.problem, self.advice, self.isRepaired) = (subject, problem, advice, isRepaired)
     }
 
-    /// A job of which inspect.lua says that it breaks `rule`.
+    /// A job that breaks `rule`, by the names of rules in Lua/inspect.lua.
     init(job id: String, breaks rule: String, isRepaired: Bool) {
         let (problem, advice) = Self.rules[rule] ?? (rule, "")
         self.init(id, problem, advice, isRepaired: isRepaired)

@@ -1,7 +1,7 @@
 import CHaulLua
 import HaulRedis
 
-/// The bus' Lua, put together from the files in Lua/, which CLua lists, to one library of Redis functions.
+/// The library of Redis functions: the tables of the contract and the files of Lua/, in the order that CLua gives.
 struct Functions: Sendable {
     let all: Library
     let claim: Function
@@ -18,8 +18,10 @@ struct Functions: Sendable {
 
     static let product = Functions()
 
-    /// `clock` and `server` are Lua that takes the place of the prelude's clock() and identity(): a simulation runs on a time of its
-    /// own, and loses data without a failover.
+    /// - Parameters:
+    ///   - clock: The body of a Lua function that replaces clock() of Lua/prelude.lua. A simulation has a time of its
+    ///     own.
+    ///   - server: The same for identity(). A simulation loses data without a failover.
     init(clock: String? = nil, server: String? = nil) {
         all = Library(name: "haul", body: Self.body(clock: clock, server: server))
         claim = all.function("claim")
@@ -35,7 +37,7 @@ struct Functions: Sendable {
         pace = all.function("pace")
     }
 
-    /// All of the Lua.
+    /// The Lua source of the library, without its header.
     static func body(clock: String? = nil, server: String? = nil) -> String {
         let parts = [
             Gate.table, String(cString: chaul_lua_prelude()),

@@ -1,6 +1,6 @@
 import HaulContract
 
-/// The contract's tables of fields and settings, as the functions need them.
+/// The contract's fields, limits and keys as Lua tables, for the functions.
 enum Gate {
     static var table: String {
         let fields = JobField.all.map { field in
@@ -28,16 +28,16 @@ enum Gate {
               responses = \(QueueSetting.usualResponsesBytes) }
             local OWN_HEADERS = { \(headers.joined(separator: ", ")) }
             local OWN_BEGINNING = '\(JobField.forbiddenBeginning)'
-            -- All that is of kinds of jobs: `rules` says of each what is said of a field that it does not have (kinds.lua).
+            -- About kinds of jobs (kinds.lua). `rules`: the reason for rejecting a field that a kind does not have.
             local kinds = { rules = { \(kinds.joined(separator: ", ")) },
               all = '\(Job.Kind.allCases.map(\.rawValue).joined(separator: " "))', body_rule = [[\(JobField.bodyRule)]],
               not_in_requests = { \(inRequests.joined(separator: ", ")) }, most_files = \(Job.Upload.mostFiles),
               upload = { file = [[\(Job.Upload.fileRule)]], each = [[\(Job.Upload.eachRule)]],
                 form = [[\(Job.Upload.formRule)]], protocol = [[\(Job.Upload.protocolRule)]] } }
-            -- What the queue has for all of its jobs (defaults.lua): which fields may have a default.
+            -- About limits and defaults of the whole queue. `defaultable`: the fields that may have a default.
             local fleet = { defaultable = { \(defaultable.joined(separator: ", ")) } }
             local CONTINUATION = { \(continuation.joined(separator: ", ")) }
-            -- Each field's name, what its value must be, what is said of one that is not, and the kinds that have it.
+            -- Each field: its name, its check, the reason for rejecting a wrong value, and the kinds that have it.
             local FIELDS = {
             \(fields.joined(separator: ",\n"))
             }
@@ -45,7 +45,7 @@ enum Gate {
             """
     }
 
-    /// Lua that makes a check of a value and its element; Lua/gate.lua has them.
+    /// A Lua value that names or describes the check of a field: checker() in Lua/gate.lua reads it.
     private static func check(_ kind: JobField.Kind) -> String {
         switch kind {
         case .url: "'url'"

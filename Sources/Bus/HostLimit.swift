@@ -1,11 +1,11 @@
 import HaulContract
 package import HaulRedis
 
-/// A field of `haul:{NAME}:limits`: what the whole fleet keeps to with one host.
+/// A field of `haul:{NAME}:limits`: the limits that the whole fleet obeys for one host.
 package enum HostLimit {
     static let most = 1_000_000
 
-    /// A host, as it is in URLs, perhaps with a port.
+    /// Whether a text is a host in lower case, as in URLs, perhaps with a port.
     package static func isHost(_ text: String) -> Bool {
         text == text.lowercased() && URLRule.accepts("http://\(text)") && !text.contains("@") && !text.contains("/")
             && !text.contains("?") && !text.contains("#")
@@ -17,7 +17,7 @@ package enum HostLimit {
 
     package static func accepts(_ value: String) -> Bool { faults(of: "h", value).isEmpty }
 
-    /// What is wrong with a field and its value, in sentences.
+    /// What is wrong with a field of the hash and its value, as ends of sentences; empty if nothing is.
     package static func faults(of host: String, _ value: String) -> [String] {
         var faults: [String] = []
         if !isHost(host) { faults.append("must be a host in lower case, perhaps with a port") }
@@ -31,10 +31,10 @@ package enum HostLimit {
         value.integer.flatMap { 1...99_999_999_999_999 ~= $0 ? $0 : nil }
     }
 
-    /// Whether a value of the hash has a limit of rate, as Lua/hosts.lua reads it.
+    /// Whether a value of the hash has a valid limit of rate, by the rules of Lua/hosts.lua.
     static func hasRate(_ value: String) -> Bool { (try? JSON(value))?["rate"].flatMap(rate) != nil }
 
-    /// What is wrong with one limit of a host; nil: nothing.
+    /// What is wrong with one limit of a host; nil if nothing is.
     private static func fault(of member: JSON.Member) -> String? {
         let isFine: Bool, rule: String
         switch member.name {
@@ -54,7 +54,7 @@ package enum HostLimit {
 }
 
 extension Queue {
-    /// Hosts that have a limit of rate, and what is wrong with limits of hosts, in sentences.
+    /// The hosts that have a limit of rate, and sentences about limits of hosts that are invalid.
     package func hostRates() async throws(RedisError) -> (limited: Set<String>, faults: [String]) {
         let limits = try await redis.pipeline([.command(Command("HGETALL", keys.limits))])[0].dictionary
         let faults = limits.sorted { $0.key < $1.key }.flatMap { host, value in
@@ -63,7 +63,7 @@ extension Queue {
         return (Set(limits.filter { HostLimit.hasRate($0.value) }.keys), faults)
     }
 
-    /// Sets what the fleet keeps to with a host, JSON as in `haul:{NAME}:limits`, or, with nil, takes it back.
+    /// Sets the limits of a host, JSON as in `haul:{NAME}:limits`; nil removes them. The value is not checked.
     package func setLimit(of host: String, to value: String?) async throws(RedisError) {
         if let value {
             try await redis.send(Command("HSET", keys.limits, host, value))

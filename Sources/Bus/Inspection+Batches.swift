@@ -1,7 +1,7 @@
 import HaulContract
 import HaulRedis
 
-// Batches: what is counted is what a recount finds, and what is pending is a job that has not ended.
+// Checks batches: the counts must be those of a recount, and a pending member must be a job that has not ended.
 
 extension Inspection {
     func checkBatches(repairing: Bool) async throws(RedisError) -> [Finding] {
@@ -26,7 +26,8 @@ extension Inspection {
         return findings
     }
 
-    /// Counts that differ twice, though nothing changed while they were compared.
+    /// Compares the counts with a recount. If a count changes meanwhile, the comparison is repeated, three times at
+    /// most.
     private func checkCounts(of name: String) async throws(RedisError) -> [Finding] {
         for _ in 0..<3 {
             let before = try await counts(of: name)
@@ -54,7 +55,7 @@ extension Inspection {
         return (reply.array ?? []).map { $0.string.flatMap { Int($0) } ?? 0 }
     }
 
-    /// Pending members whose jobs are gone, or have ended, still when they are looked at again.
+    /// Checks pending members whose jobs are gone or have ended. A finding must hold in a second check 0.3 s later.
     private func checkPending(of name: String, _ ids: [String]) async throws(RedisError) -> [Finding] {
         func lost(_ ids: [String]) async throws(RedisError) -> [String] {
             let states = try await queue.values(["state", "waiting"], of: ids)
@@ -62,7 +63,7 @@ extension Inspection {
                 ids.map { .command(Command("HGET", queue.keys.members(name), $0)) })
             return zip(ids, zip(states, members)).filter { _, facts in
                 let state = facts.0[0].flatMap { JobState(rawValue: String(decoding: $0, as: UTF8.self)) }
-                // One that is completed counts when it is told.
+                // A completed job that waits for replicas is pending until its event is published.
                 return facts.1.string == BatchState.pending.rawValue && state?.isFinal ?? true && facts.0[1] == nil
             }.map(\.0)
         }
@@ -83,7 +84,7 @@ extension Inspection {
         guard let record = try await queue.batch(name), record.counts[.pending] == 0 else { return [] }
         let times = try await queue.redis.pipeline(keys.map { .command(Command("PTTL", $0)) })
         let immortal = zip(keys, times).filter { $1.int == -1 }.map(\.0)
-        // A member may have come meanwhile.
+        // A member may have joined since.
         guard !immortal.isEmpty, try await queue.batch(name)?.counts[.pending] == 0 else { return [] }
         if repairing {
             _ = try await queue.redis.pipeline(immortal.map { .command(Command("PEXPIRE", $0, 604_800_000, "NX")) })

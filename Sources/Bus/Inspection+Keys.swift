@@ -1,15 +1,15 @@
 import HaulContract
 package import HaulRedis
 
-// What is looked at besides the jobs.
+// Checks of the keys that do not belong to jobs.
 
 extension Inspection {
     enum KeyKind {
         /// A job's hash.
         case job(String)
-        /// What belongs to a job.
+        /// Another key of a job.
         case part(String)
-        /// It must have a time to live.
+        /// A key that must have a time to live.
         case mortal
         case fixed, unknown
     }
@@ -24,7 +24,8 @@ extension Inspection {
         }
     }
 
-    /// What does not work while one of these is of another type. Without any other no function works (Lua/prelude.lua, touch).
+    /// What does not work while a key has another type. While a key that is not listed here has one, no function works,
+    /// since touch() of Lua/prelude.lua fails.
     private static let troubles: [KeyName: String] = [
         .rejected: "elements that are no valid job cannot be rejected, and hold up the line",
         .tick: "nobody looks after the queue: no request is heard, and no lost job runs again",
@@ -47,7 +48,7 @@ extension Inspection {
         .reply: "no answer is pushed onto it", .history: "the history lacks this hour",
     ]
 
-    /// Keys of the queue that are there once and of another type than they must be. `stops`: no function works meanwhile.
+    /// Checks the keys of which a queue has only one. `stops` says that no function works.
     func checkTypes() async throws(RedisError) -> (stops: Bool, findings: [Finding]) {
         let names = KeyName.allCases.filter { !$0.isOfMany }.sorted { $0.rawValue < $1.rawValue }
         let found = try await types(of: names.map { queue.keys[$0] })
@@ -64,14 +65,14 @@ extension Inspection {
         Finding(key, "it is a \(type), and must be a \(right)", "rename or delete it: meanwhile \(trouble)")
     }
 
-    /// nil for what is not there, or may not be asked for.
+    /// The types of keys; nil for a key that does not exist, or whose type this user may not read.
     func types(of keys: [String]) async throws(RedisError) -> [String?] {
         try await queue.redis.pipeline(keys.map { .command(Command("TYPE", $0)) }).map {
             $0.string == "none" ? nil : $0.string
         }
     }
 
-    /// What is of a wrong type among the keys that a worker at `place` meets with every call.
+    /// Checks the types of the keys that every call of this worker accesses.
     package func wrongTypes(for worker: WorkerIdentity) async throws(RedisError) -> [Finding] {
         let unusable = Self.mortalTroubles[.worker]!
         let own: [(key: String, type: String, trouble: String)] = [
@@ -87,7 +88,7 @@ extension Inspection {
             }
     }
 
-    /// The sorted sets that name jobs; not that of responses while it is of another type.
+    /// The sorted sets that name jobs, without `responses` if that key has another type.
     func soundIndexes() async throws(RedisError) -> [String] {
         let isSound = try await types(of: [queue.keys.responses])[0] ?? "zset" == KeyName.responses.type
         return queue.keys.indexes + (isSound ? [queue.keys.responses] : [])
@@ -110,7 +111,7 @@ extension Inspection {
 
     func checkDefaults() async throws(RedisError) -> [Finding] {
         guard try await exists(queue.keys.defaults) else { return [] }
-        // A key of another type has been told of.
+        // Another type is reported by checkTypes().
         let reply = try await queue.redis.pipeline([.command(Command("HGETALL", queue.keys.defaults))])[0]
         return reply.dictionary.sorted { $0.key < $1.key }.compactMap { name, value in
             let known = QueueDefault(name: name)
@@ -131,7 +132,7 @@ extension Inspection {
         }
     }
 
-    /// Workers' hashes and lists of replies go a day after they were last written.
+    /// Checks keys that must expire, like those of workers and reply lists.
     func checkMortal(_ names: [String], repairing: Bool) async throws(RedisError) -> [Finding] {
         let found = try await types(of: names)
         var (sound, findings): ([String], [Finding]) = ([], [])
@@ -139,7 +140,7 @@ extension Inspection {
             guard let type, let name = KeyName.read(key.dropFirst(queue.keys.prefix.count))?.name,
                 let trouble = Self.mortalTroubles[name]
             else { continue }
-            // What is not Haul's is not to be taken for it, nor away.
+            // A key of another type is not Haul's, and is not changed.
             if type == name.type {
                 sound.append(key)
             } else {
@@ -149,7 +150,7 @@ extension Inspection {
         let times = try await queue.redis.pipeline(sound.map { .command(Command("PTTL", $0)) })
         let immortal = zip(sound, times).filter { $1.int == -1 }.map(\.0)
         if repairing {
-            // Only where there still is none.
+            // NX: only if there still is no time to live.
             _ = try await queue.redis.pipeline(
                 immortal.map { .command(Command("PEXPIRE", $0, 86_400_000, "NX")) })
         }
@@ -159,7 +160,8 @@ extension Inspection {
             }
     }
 
-    /// Requests are heard within a second, files deleted as soon as their store is served.
+    /// Checks for requests and files that wait too long. Ticks apply requests within a second, and a store's workers
+    /// delete its files.
     func checkWaiting() async throws(RedisError) -> [Finding] {
         let keys = queue.keys
         let now = try await queue.moment()
@@ -193,7 +195,7 @@ extension Inspection {
         return try await findings + checkDropping(now)
     }
 
-    /// What a worker has not unlinked is given to another of its store within seconds.
+    /// Checks for files that a worker should have unlinked. Another worker of the store gets them after 10 s.
     private func checkDropping(_ now: Int64) async throws(RedisError) -> [Finding] {
         var keys: Set<String> = []
         try await forEachPageOfKeys(.dropping) { names throws(RedisError) in keys.formUnion(names) }
@@ -214,7 +216,7 @@ extension Inspection {
         return findings
     }
 
-    /// What workers took and never claimed comes back as long as they are known.
+    /// Checks for elements that an unknown worker holds. Ticks put back those of known workers.
     func checkHeld(repairing: Bool) async throws(RedisError) -> [Finding] {
         var findings: [Finding] = []
         for list in try await heldLists() {

@@ -1,13 +1,14 @@
 import HaulRedis
 
-// A queue read in pages, so that a million jobs neither stop Redis nor fill memory.
+// Reads a queue in pages, so that a million jobs neither block Redis nor fill the memory.
 
 extension Inspection {
     private static let page = 1000
-    /// A call may copy as much as that many of the largest elements.
+    /// How many elements one call reads, at most 16 KiB each: Redis serves nobody else while it copies them.
     private static let pageOfElements = 200
 
-    /// The continuations in line or held by a worker that Redis made, by their hashes.
+    /// The continuations that Redis has made, in line or held by a worker. Only their hash values are kept, to save
+    /// memory.
     struct Line {
         private var hashes: Set<Int> = []
 
@@ -23,7 +24,8 @@ extension Inspection {
         for list in [queue.keys.jobs] + (try await lists(.aside)) + (try await heldLists()) {
             var start = 0
             while true {
-                // From the left, where pushes move elements on and none is skipped. A key of another type holds nothing.
+                // From the left end: pushes during the reading move elements to the right, so none is skipped. A key of
+                // another type holds nothing.
                 let range = Command("LRANGE", list, start, start + Self.pageOfElements - 1)
                 let elements = try await queue.redis.pipeline([.command(range)])[0].array ?? []
                 for element in elements { line.add(element.bytes ?? []) }
@@ -42,7 +44,7 @@ extension Inspection {
         return lists.sorted()
     }
 
-    /// Keys of the queue, some of them perhaps twice.
+    /// Calls `body` with pages of the queue's keys. A key may come twice.
     func forEachPageOfKeys(
         _ name: KeyName? = nil, _ body: ([String]) async throws(RedisError) -> Void
     ) async throws(RedisError) {
@@ -50,7 +52,7 @@ extension Inspection {
         try await scan({ Command("SCAN", $0, "MATCH", pattern, "COUNT", Self.page) }, body)
     }
 
-    /// Members of a sorted set, some of them perhaps twice.
+    /// Calls `body` with pages of the members of a sorted set. A member may come twice.
     func forEachPage(
         of index: String, _ body: ([String]) async throws(RedisError) -> Void
     ) async throws(RedisError) {
@@ -59,7 +61,7 @@ extension Inspection {
         }
     }
 
-    /// Fields of a hash and their values, some of them perhaps twice.
+    /// Calls `body` with the fields of a hash and their values. A field may come twice.
     func forEachPair(
         of hash: String, _ body: (String, String) -> Void
     ) async throws(RedisError) {
@@ -82,14 +84,14 @@ extension Inspection {
         } while cursor != "0"
     }
 
-    /// Those of `ids` that have no job's hash.
+    /// The ids whose jobs have no hash.
     func withoutJob(_ ids: Set<String>) async throws(RedisError) -> Set<String> {
         let ids = Array(ids)
         let replies = try await queue.redis.pipeline(ids.map { .command(Command("EXISTS", queue.keys.job($0))) })
         return Set(zip(ids, replies).filter { $1.int == 0 }.map(\.0))
     }
 
-    /// Braces mean nothing in a pattern, but brackets and stars of a name would.
+    /// Escapes the characters of a key that mean something in a pattern. Braces mean nothing.
     private static func escaped(_ text: String) -> String {
         text.map { "*?[]\\".contains($0) ? "\\\($0)" : String($0) }.joined()
     }

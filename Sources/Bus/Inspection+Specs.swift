@@ -1,10 +1,11 @@
 import HaulContract
 import HaulRedis
 
-// Whether what was pushed can be read. Redis only returns the texts: to check them would take it too long.
+// Checks whether the pushed elements can be read. Redis only returns the texts, because a check in Redis would take too
+// long.
 
 extension Inspection {
-    /// A call may copy as much as that many of the largest elements.
+    /// How many elements one call reads, at most 16 KiB each.
     private static let pageOfSpecs = 200
 
     func checkSpecs(of ids: Set<String>) async throws(RedisError) -> [Finding] {

@@ -1,12 +1,12 @@
 package import HaulRedis
 
-/// Looks whether a queue keeps the rules of the bus: every job is in exactly one place that agrees with its state, and no
-/// key is there without a reason.
+/// Checks whether a queue keeps the rules of the bus: each job is in exactly the one place that its state demands, and
+/// no key exists without a reason.
 ///
-/// The queue may be in use, and large: it is read in pages, a function checks each job at one moment, and what looks
-/// wrong is looked at again, since keys that are read one after the other may belong to different moments.
+/// The queue may be large and in use. It is read in pages, and a function checks each job at one moment. Whatever looks
+/// wrong is checked again, since keys that are read one after the other may belong to different moments.
 package struct Inspection: Sendable {
-    /// Jobs that a function checks in one call: some milliseconds of Redis.
+    /// How many jobs one call checks, which takes Redis some milliseconds.
     private static let batch = 200
     private static let looks = 2
     private static let pause = Duration.milliseconds(300)
@@ -15,7 +15,7 @@ package struct Inspection: Sendable {
 
     package init(_ queue: Queue) { self.queue = queue }
 
-    /// All findings. With `repairing` what can be put right is, after it was seen three times.
+    /// Returns all findings. With `repairing`, a job that was wrong in three checks is repaired by the fourth.
     package func run(repairing: Bool = false) async throws(RedisError) -> [Finding] {
         let (stops, types) = try await checkTypes()
         if stops { return types }
@@ -36,7 +36,7 @@ package struct Inspection: Sendable {
     /// Jobs that looked wrong.
     private struct Suspects {
         var ids: Set<String> = []
-        /// The elements that were not in line, by their jobs, which are queued.
+        /// Queued jobs, and their elements that were not in line.
         var missing: [String: String] = [:]
         var isEmpty: Bool { ids.isEmpty }
 
@@ -48,9 +48,9 @@ package struct Inspection: Sendable {
         }
     }
 
-    /// The first look at everything: jobs that look wrong, and findings about keys that belong to none.
+    /// The first check of everything. Returns the jobs that look wrong, and findings about keys that belong to no job.
     private func survey(repairing: Bool) async throws(RedisError) -> (Suspects, [Finding]) {
-        // First: what joins the line meanwhile is looked at again.
+        // The line is read first. A job that joins it afterwards looks wrong here, and is checked again.
         let line = try await line()
         var suspects = Suspects()
         var others: [Finding] = []
@@ -77,7 +77,7 @@ package struct Inspection: Sendable {
                 }
             }
             try await look(ids.union(withoutJob(parts)))
-            // A scan tells some keys twice.
+            // SCAN may return a key twice.
             others += try await checkSpecs(of: ids).filter { !others.contains($0) }
             others += try await checkMortal(mortal, repairing: repairing)
         }

@@ -1,10 +1,11 @@
-/// The name of every key of a queue, behind its prefix: `Keys`, `Inspection` and the functions (`KEY` in Lua) take it from here.
+/// The names of a queue's keys, without the prefix. `Keys`, `Inspection` and the functions (`KEY` in Lua) use this
+/// list.
 enum KeyName: String, CaseIterable {
     case jobs, want, tick, leases, scheduled, paused, completed, failed, cancelled, deadlines, rejected, workers
     case settings, places, untold, epoch, totals, kinds, defaults, limits, hosts, shares, starts, responses, batches,
         removed
     case responseBytes = "response_bytes"
-    // One for each job, worker, machine, name, store, hour or kind, which follows the colon.
+    // One key for each job, worker, machine, name, store, hour or kind, which follows the colon.
     case job = "job:"
     case spec = "spec:"
     case offsets = "offsets:"
@@ -16,15 +17,15 @@ enum KeyName: String, CaseIterable {
     case dropping = "dropping:"
     case history = "history:"
     case kind = "kind:"
-    // One for each batch.
+    // One key for each batch.
     case batch = "batch:"
     case members = "members:"
-    // One for each host.
+    // One key for each host.
     case busy = "busy:"
     case aside = "aside:"
     case lent = "lent:"
 
-    /// What Redis' TYPE says of it.
+    /// The type of the key, as TYPE returns it.
     var type: String {
         switch self {
         case .jobs, .rejected, .places, .held, .reply, .drops, .kind, .aside: "list"
@@ -39,10 +40,11 @@ enum KeyName: String, CaseIterable {
         }
     }
 
-    /// A queue has many of it.
+    /// Whether a queue has many keys of this name.
     var isOfMany: Bool { rawValue.hasSuffix(":") }
 
-    /// The key that `rest` names, which is what follows the prefix, and what follows its colon.
+    /// Reads the part of a key behind the prefix: its name, and what follows the colon. nil if the contract has no such
+    /// key.
     static func read(_ rest: Substring) -> (name: KeyName, of: String)? {
         if let name = KeyName(rawValue: String(rest)), !name.isOfMany { return (name, "") }
         guard let colon = rest.utf8.firstIndex(of: UInt8(ascii: ":")) else { return nil }
@@ -50,7 +52,7 @@ enum KeyName: String, CaseIterable {
     }
 }
 
-/// The name of every channel of a queue, behind its prefix.
+/// The names of a queue's channels, without the prefix.
 enum ChannelName: String, CaseIterable {
     case control
     case events = "events:"

@@ -1,6 +1,6 @@
 package import HaulContract
 
-/// The keys and channels of a queue. The queue's name is the hash tag: one queue, one slot.
+/// The keys and channels of a queue. The queue's name is their hash tag, so all keys are in one slot of a cluster.
 package struct Keys: Sendable {
     package let prefix: String
 
@@ -31,22 +31,22 @@ package struct Keys: Sendable {
     package var totals: String { self[.totals] }
     package var kinds: String { self[.kinds] }
     package func kind(_ name: String) -> String { self[.kind] + name }
-    /// `hour` counts from the beginning of 1970.
+    /// `hour` is the unix time divided by 3600.
     package func history(hour: Int64) -> String { self[.history] + "\(hour)" }
     package var batches: String { self[.batches] }
     package func batch(_ name: String) -> String { self[.batch] + name }
-    /// The state that each member of a batch is counted in.
+    /// The state in which each member of a batch is counted.
     package func members(_ batch: String) -> String { self[.members] + batch }
-    /// What a worker of a store was given to unlink and has not said to be done.
+    /// Files that a worker of a store has been given to unlink and has not reported as done.
     package func dropping(_ store: String) -> String { self[.dropping] + store }
-    /// Jobs that were removed within the hour, and may have left partial files.
+    /// Jobs that were removed within the last hour and may have left partial files.
     package var removed: String { self[.removed] }
     package var deadlines: String { self[.deadlines] }
     package func reply(_ name: String) -> String { self[.reply] + name }
     package var control: String { prefix + ChannelName.control.rawValue }
     package func events(_ id: String) -> String { prefix + ChannelName.events.rawValue + id }
 
-    /// The index of jobs in `state`: a sorted set, but for the queued ones, which are in line.
+    /// Where the jobs in `state` are listed: the line for queued jobs, else a sorted set.
     package func index(_ state: JobState) -> String {
         switch state {
         case .queued: jobs
@@ -59,12 +59,12 @@ package struct Keys: Sendable {
         }
     }
 
-    /// Every sorted set that names jobs.
+    /// The sorted sets in which an inspection looks for jobs.
     var indexes: [String] {
         [leases, scheduled, self[.paused], self[.completed], self[.failed], self[.cancelled], deadlines]
     }
 
-    /// The keys that every function is given, in the order of Lua/prelude.lua.
+    /// KEYS of every function: Lua/prelude.lua.
     func given(to worker: String) -> [String] { [jobs, held(worker), self.worker(worker)] }
 
     subscript(name: KeyName) -> String { prefix + name.rawValue }

@@ -1,23 +1,23 @@
 import HaulContract
 package import HaulRedis
 
-/// What is counted of a batch: docs/bus.md, "Batches".
+/// The counts and settings of a batch: docs/bus.md, "Batches".
 package struct BatchRecord: Sendable, Equatable {
     package let name: String
-    /// Members by the state that they are counted in.
+    /// How many members are counted in each state.
     package let counts: [BatchState: Int]
-    /// How many members the batch has in the end; nil if nobody has said it.
+    /// How many members the batch will have; nil if no push has given a size.
     package let size: Int?
-    /// How often it has been over.
+    /// How often the batch has been over.
     package let round: Int
-    /// When its first member came, and when it was over, unix ms. Where a member is pending again it is not over.
+    /// When the first member came, and when the batch was over, unix ms. `finished` is nil while a member is pending.
     package let created: Int64?
     package let finished: Int64?
-    /// The request that is in force for members that join.
+    /// The request that is in force for members which join later.
     package let wanted: String?
     package let replyTo: [String]
 
-    /// nil for a batch of which no member has come.
+    /// nil for a batch that has no member yet.
     init?(_ name: String, _ fields: [String: String]) {
         guard let created = fields["created"] else { return nil }
         self.name = name
@@ -32,32 +32,32 @@ package struct BatchRecord: Sendable, Equatable {
     }
 }
 
-/// In which state a member of a batch is counted.
+/// The state in which a member of a batch is counted.
 package enum BatchState: String, Sendable, CaseIterable {
-    /// It has not ended: in line, scheduled, running or paused.
+    /// The job has not ended: it is queued, scheduled, running or paused.
     case pending
     case completed, failed, cancelled
-    /// Its element was no valid job.
+    /// The element was no valid job.
     case rejected
 }
 
-/// What may be asked of a batch.
+/// A request for all members of a batch.
 package enum BatchRequest: String, Sendable {
     case paused, cancelled
-    /// Paused members go on.
+    /// Paused members continue.
     case running
-    /// Failed members run once more.
+    /// Failed members run again.
     case retried
 }
 
 extension Queue {
-    /// What is counted of a batch; nil for one of which no member has come, or that is forgotten.
+    /// nil for a batch that has no member yet, or that has expired.
     package func batch(_ name: String) async throws(RedisError) -> BatchRecord? {
         let reply = try await redis.send(Command("HGETALL", keys.batch(name)))
         return BatchRecord(name, reply.dictionary)
     }
 
-    /// The newest batches, at most `limit`, without the first `start`.
+    /// The newest batches, at most `limit`, after skipping `start` of them.
     package func batches(from start: Int = 0, limit: Int) async throws(RedisError) -> [BatchRecord] {
         let range = Command("ZRANGE", keys.batches, start, start + limit - 1, "REV")
         let names = try await redis.send(range).array ?? []
@@ -66,14 +66,14 @@ extension Queue {
         return zip(known, replies).compactMap { BatchRecord($0, $1.dictionary) }
     }
 
-    /// How many batches are listed; some of them may be no more.
+    /// How many batches are listed. Some of them may have expired.
     package func batchCount() async throws(RedisError) -> Int {
         try await redis.send(Command("ZCARD", keys.batches)).int ?? 0
     }
 
-    /// The ids of a batch's members by how they are counted, each in the order of their names. It is read in pages.
+    /// The ids of a batch's members by the state in which they are counted, each list sorted. Reads the hash in pages.
     package func members(ofBatch name: String) async throws(RedisError) -> [BatchState: [String]] {
-        // While the hash grows, its pages may tell a member twice.
+        // HSCAN may return a member twice while the hash grows.
         var members: [String: String] = [:]
         var cursor = "0"
         repeat {
@@ -85,7 +85,8 @@ extension Queue {
         return Dictionary(grouping: known, by: \.state).mapValues { $0.map(\.id).sorted() }
     }
 
-    /// Leaves a request for all members of a batch, those included that have not come yet. Ticks hand it to them, some at a time.
+    /// Writes a request for all members of a batch, and for members that join later. Ticks pass it to the members, some
+    /// at a time.
     package func request(_ request: BatchRequest, ofBatch name: String) async throws(RedisError) {
         let moment = try await moment()
         try await redis.send(Command("HSET", keys.want, "batch/\(name)", "\(request.rawValue) \(moment)"))

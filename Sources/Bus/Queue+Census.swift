@@ -1,21 +1,25 @@
 import HaulContract
 package import HaulRedis
 
-/// What a screen shows of a whole queue, read in one round trip.
+/// What a screen shows of a whole queue.
 package struct QueueCensus: Sendable {
     /// Redis' clock, unix ms.
     package var now: Int64 = 0
     package var stats = QueueStats()
-    /// Jobs that ended within the last seconds that were asked for.
+    /// How many jobs ended in the time that was asked for.
     package var ended = 0
-    /// At most 1000 workers, those that were not heard of for the longest time first, with when they were seen (unix ms).
+    /// At most 1000 workers, those that have been silent for longest first, and when each was seen last (unix ms).
     package var workers: [(name: String, seen: Int64)] = []
     /// The newest failures, newest first.
     package var failures: [ListedJob] = []
 }
 
 extension Queue {
-    /// Counts, and names that are few: what it costs does not grow with the number of jobs.
+    /// Reads the census. Its cost does not grow with the number of jobs.
+    ///
+    /// - Parameters:
+    ///   - seconds: The time for `ended`.
+    ///   - failures: How many failures are listed at most.
     package func census(within seconds: Int, failures: Int) async throws(RedisError) -> QueueCensus {
         var census = QueueCensus()
         census.stats = try await stats()
@@ -34,7 +38,7 @@ extension Queue {
         return census
     }
 
-    /// What workers say of themselves, without their claims, in the order of `names`.
+    /// What workers report about themselves, without their claims, in the order of `names`.
     package func workerFields(_ names: [String]) async throws(RedisError) -> [[String: String]] {
         let fields = ["host", "pid", "version", "slots", "running", "seen", "state", "lease"]
         let calls = names.map { Call.command(Command(arguments: ["HMGET", keys.worker($0)] + fields)) }
@@ -48,7 +52,7 @@ extension Queue {
 }
 
 extension RedisValue {
-    /// Members of a sorted set with their scores, which are times.
+    /// The members of a sorted set whose scores are times.
     fileprivate var scored: [(member: String, score: Int64)] {
         let texts = (array ?? []).map { $0.string ?? "" }
         return stride(from: 0, to: texts.count - 1, by: 2).compactMap { index in

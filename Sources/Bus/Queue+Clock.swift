@@ -2,26 +2,27 @@ package import HaulRedis
 import Synchronization
 
 extension Queue {
-    /// What this process has stamped last: of two acts in one millisecond the later one has the later moment.
+    /// The last moment that this process has returned. Of two calls within a millisecond, the later one gets a later
+    /// moment.
     private static let last = Mutex<Int64>(0)
 
-    /// Now by Redis' clock, in unix ms: what producers and operators order their acts by. Those of this process are in order,
-    /// and so are those of others where one follows upon the other.
+    /// The time by Redis' clock, unix ms, as the moment of a push or a request. Moments of this process grow. Those of
+    /// several processes are in order if one call begins after the other has ended.
     package func moment() async throws(RedisError) -> Int64 {
         let now = try await time()
         return Self.last.withLock { last in
-            // Another server's clock may be behind by more: it is not ours to correct.
+            // If the clock is behind by a second or more, it is another server's. Its time is used as it is.
             last = now <= last && last - now < 1000 ? last + 1 : now
             return last
         }
     }
 
-    /// What Redis' clock says, in unix ms.
+    /// The time by Redis' clock, unix ms.
     package func time() async throws(RedisError) -> Int64 {
         try Self.milliseconds(await redis.send(Command("TIME")))
     }
 
-    /// Of a reply to TIME.
+    /// Unix ms, from a reply to TIME.
     static func milliseconds(_ reply: RedisValue) throws(RedisError) -> Int64 {
         guard let parts = reply.array, parts.count == 2, let seconds = parts[0].int, let microseconds = parts[1].int
         else { throw RedisError(.reply, "TIME answered \(reply)") }

@@ -1,18 +1,20 @@
 import HaulContract
 package import HaulRedis
 
-/// What is wanted of a job.
+/// What an operator wants of a job.
 package enum Request: String, Sendable {
     case paused, cancelled
-    /// Resume, or retry what has ended.
+    /// Resume a paused job, or retry a failed one.
     case running
-    /// Cancel what has not ended, and forget it; `deleted` deletes the finished file as well.
+    /// Cancel a job that has not ended, and forget it. `deleted` also deletes the finished file.
     case removed, deleted
 }
 
 extension Queue {
-    /// Leaves requests for jobs in any state, and wakes the workers. They are applied within a second by the next tick, and
-    /// are for pushes that are no newer than `moment`, unix ms; now by Redis' clock where none is given.
+    /// Writes requests for jobs in any state, and notifies the workers. The next tick of a worker applies them, within
+    /// a second.
+    ///
+    /// - Parameter moment: The requests stop pushes that are no newer, unix ms; nil: now, by Redis' clock.
     package func request(
         _ request: Request, of ids: [String], at moment: Int64? = nil
     ) async throws(RedisError) {
@@ -20,14 +22,15 @@ extension Queue {
         for batch in stride(from: 0, to: ids.count, by: 500) {
             let ids = ids[batch..<min(batch + 500, ids.count)]
             let pairs = ids.flatMap { [$0, "\(request.rawValue) \(moment)"] }
-            // First by itself: the other node of a cluster that it may have to be sent to again would take the messages.
+            // In a call of its own. A pipeline follows a slot to another node only if all its commands are redirected,
+            // and any node accepts PUBLISH.
             try await redis.send(Command(arguments: ["HSET", keys.want] + pairs))
             let hints = ids.map { Call.command(Command("PUBLISH", keys.control, $0)) }
             for reply in try await redis.pipeline(hints) { _ = try reply.get() }
         }
     }
 
-    /// Sets or, with nil, takes out one of the queue's live settings.
+    /// Sets a field of the queue's settings; nil deletes it. The value is not checked.
     package func setSetting(_ name: String, to value: String?) async throws(RedisError) {
         if let value {
             try await redis.send(Command("HSET", keys.settings, name, value))

@@ -1,11 +1,11 @@
 import HaulContract
 package import HaulRedis
 
-/// What became of a queue's jobs in one minute.
+/// What happened to a queue's jobs in one minute.
 package struct HistoryMinute: Sendable, Equatable {
-    /// Its beginning, unix ms.
+    /// The beginning of the minute, unix ms.
     package let start: Int64
-    /// By the names of events, and `received` for bytes; what did not happen is not there.
+    /// By the names of events; `received` counts bytes. What did not happen is missing.
     package var counts: [String: Int64]
 
     package init(start: Int64, counts: [String: Int64]) { (self.start, self.counts) = (start, counts) }
@@ -14,20 +14,21 @@ package struct HistoryMinute: Sendable, Equatable {
 }
 
 extension Queue {
-    /// So many hours are kept.
+    /// For how many hours the history is kept.
     package static let historyHours = 48
-    /// What each minute has.
+    /// What is counted for each minute.
     package static let historyNames = [
         "completed", "failed", "cancelled", "retrying", "duplicate", "rejected", "received",
     ]
 
-    /// How often each event was, over the whole fleet and since the queue began; `claimed` and `lost` are jobs that workers took, and
-    /// that were lost with them, `failed CODE` failures by their codes, `received` bytes.
+    /// How often each event was published since the queue began, by its name; `claimed`, claims; `lost`, jobs that were
+    /// lost with their workers; `failed CODE`, failures by code; `received`, bytes.
     package func totals() async throws(RedisError) -> [String: Int64] {
         try await redis.send(Command("HGETALL", keys.totals)).dictionary.compactMapValues { Int64($0) }
     }
 
-    /// The minutes in which anything happened, the earliest first, of the hours in `span`, counted from the beginning of 1970.
+    /// The minutes in which anything happened, oldest first. `span`: the hours that are read, each the unix time
+    /// divided by 3600.
     package func history(of span: some Collection<Int64>) async throws(RedisError) -> [HistoryMinute] {
         guard !span.isEmpty else { return [] }
         let replies = try await redis.pipeline(span.map { .command(Command("HGETALL", keys.history(hour: $0))) })
@@ -45,7 +46,7 @@ extension Queue {
         return minutes.values.sorted { $0.start < $1.start }
     }
 
-    /// The same of the last two days; and now by Redis' clock, in unix ms.
+    /// The minutes of the last two days in which anything happened, and the time by Redis' clock, unix ms.
     package func history() async throws(RedisError) -> (minutes: [HistoryMinute], now: Int64) {
         let now = try await time()
         let hours = Int64(Self.historyHours)

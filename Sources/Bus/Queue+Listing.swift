@@ -1,16 +1,16 @@
 package import HaulContract
 package import HaulRedis
 
-// What pages read: in pieces of which none keeps Redis for long.
+// Reads for pages of jobs, in calls that each occupy Redis only briefly.
 
-/// A job's place in an index, and what is told of it there.
+/// A job in the list of its state.
 package struct ListedJob: Sendable, Hashable {
     package let id: String
-    /// Of a queued job that no worker has seen: its first URL without secrets. nil for others.
+    /// The first URL without secrets, of a queued job as its element gives it; nil for others.
     package var maskedURL: String?
-    /// When it got there, unix ms; of a queued job the moment of its push, if its element tells one.
+    /// The score of the job in its index, unix ms. For a queued job the moment of its push, if the element has one.
     package var moment: Int64?
-    /// The batch that a queued job's element names.
+    /// The batch that the element of a queued job names.
     package var batch: String?
 
     package init(id: String, maskedURL: String? = nil, moment: Int64? = nil, batch: String? = nil) {
@@ -19,17 +19,17 @@ package struct ListedJob: Sendable, Hashable {
 }
 
 extension Queue {
-    /// Fields of a job's hash that are enough for a line about it.
+    /// Fields of a job's hash for a line about the job.
     package static let summaryFields = [
         "state", "url", "path", "file", "received", "total", "speed", "attempt", "worker", "error", "message",
         "waiting",
         "created", "started", "updated", "finished",
     ]
-    /// How many ids or hashes one call asks for.
+    /// How many ids or hashes one call reads.
     private static let pageSize = 500
 
-    /// The jobs in `state`, at most `limit`, without the first `start`: newest first, but queued and scheduled ones in the order
-    /// in which their turn comes.
+    /// The jobs in `state`, at most `limit`, after skipping `start` of them. Newest first, but queued and scheduled
+    /// jobs in the order in which they will run.
     package func listed(
         in state: JobState, from start: Int, limit: Int
     ) async throws(RedisError) -> [ListedJob] {
@@ -46,7 +46,7 @@ extension Queue {
         }
     }
 
-    /// The ids of all running jobs, in the order of their names: that of their leases changes with each tick.
+    /// The ids of all running jobs, sorted. The order of their leases would change with each tick.
     package func runningIDs() async throws(RedisError) -> [String] {
         let count = try await count(in: .running)
         let calls = stride(from: 0, to: count, by: Self.pageSize).map {
@@ -59,7 +59,7 @@ extension Queue {
         return ids.sorted()
     }
 
-    /// Some fields of jobs' hashes, in the order of `ids`; a job that is not known has none.
+    /// Some fields of jobs' hashes, in the order of `ids`. A job that is not known has none.
     package func fields(
         _ names: [String], of ids: some Collection<String>
     ) async throws(RedisError) -> [[String: String]] {
@@ -75,7 +75,7 @@ extension Queue {
         return result
     }
 
-    /// The same as bytes, in the order of `names`: for who looks at many jobs to find a few.
+    /// The same as bytes, each list in the order of `names`: cheaper for a search through many jobs.
     package func values(
         _ names: [String], of ids: some Collection<String>
     ) async throws(RedisError) -> [[[UInt8]?]] {
@@ -88,7 +88,7 @@ extension Queue {
         return result
     }
 
-    /// What was pushed of a job, and the newer push whose URLs and headers count: JSON with all secrets.
+    /// The element of a job, and a newer push whose URLs and headers are used, both as JSON with all secrets.
     package func pushed(_ id: String) async throws(RedisError) -> (spec: String?, renewed: String?) {
         let values = try await redis.send(Command("HMGET", keys.spec(id), "spec", "renewed")).array ?? []
         return (values.first?.string, values.last?.string.flatMap { $0.isEmpty ? nil : $0 })

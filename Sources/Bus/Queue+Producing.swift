@@ -1,19 +1,18 @@
 package import HaulContract
 package import HaulRedis
 
-/// An element ready to be pushed, and the id that it will have.
+/// An element that is ready to be pushed, and the id of its job.
 package struct Element: Sendable {
     package let id: String
     package let text: String
-    /// The first of its URLs, without secrets.
+    /// The first URL, without secrets.
     package let maskedURL: String
-    /// The batch that it joins.
+    /// The batch that the job joins.
     package let batch: String?
-    /// `at`.
+    /// The field `at`, unix ms.
     package let moment: Int64?
 
-    /// The id is worked out as the claim does: as given, else from the URL and the path, or from the whole element if
-    /// more than those decide what is downloaded.
+    /// Computes the id as identify() of Lua/take.lua does. Throws `Job.Invalid` if `json` is no valid job.
     package init(_ json: JSON) throws(Job.Invalid) {
         let job = try Job(json: json)
         moment = job.at
@@ -32,8 +31,8 @@ package struct Element: Sendable {
 }
 
 extension Element {
-    /// The same push with the time at which it is made, unless it tells one. An id that would follow from the whole element
-    /// stays what it was.
+    /// The same element with `at`, unless it has one. The id stays the same: an id that would be computed from the
+    /// whole element is written into it.
     package func made(at moment: Int64) -> Element {
         guard let json = try? JSON(text), json["at"] == nil else { return self }
         var members = (json.members ?? []).map { "\(JSON.quoted($0.name)):\($0.raw)" }
@@ -44,8 +43,10 @@ extension Element {
 }
 
 extension Queue {
-    /// Puts jobs at the end of the line, each with the moment at which it is pushed, by Redis' clock: so they are in one
-    /// order with requests. Returns these moments by the jobs' ids.
+    /// Puts jobs at the end of the line, with the present moment by Redis' clock as `at`, so that they are in one order
+    /// with requests.
+    ///
+    /// - Returns: The moment of each push, unix ms, by the id of the job.
     @discardableResult
     package func push(now elements: [Element]) async throws(RedisError) -> [String: Int64] {
         let moment = try await moment()
@@ -54,19 +55,19 @@ extension Queue {
         return Dictionary(made.map { ($0.id, $0.moment ?? moment) }) { max($0, $1) }
     }
 
-    /// Puts jobs at the end of the line: a plain LPUSH, of many jobs several, in one round trip.
+    /// Puts jobs at the end of the line by LPUSH, of at most 500 jobs each, in one round trip.
     ///
     /// - Parameters:
-    ///   - toFront: They are taken before all others: RPUSH.
-    ///   - replicas: So many are asked, for at most `wait`, whether they have it.
-    ///   - waiter: A client of its own for that: WAIT holds up what comes behind it.
-    /// - Returns: How many replicas have it, as far as that was asked.
+    ///   - toFront: Puts them at the front by RPUSH, in their order.
+    ///   - replicas: Waits for so many replicas to confirm the pushes, for at most `wait`.
+    ///   - waiter: A client that is used for nothing else, because WAIT blocks its connection.
+    /// - Returns: How many replicas have confirmed; 0 without a waiter.
     @discardableResult
     package func push(
         _ elements: [Element], toFront: Bool = false, replicas: Int = 0, within wait: Duration = .zero,
         on waiter: Redis? = nil
     ) async throws(RedisError) -> Int {
-        // The front of the line is the right end of the list: what is pushed there last is taken first.
+        // The front of the line is the right end of the list. The last element that is pushed there is taken first.
         let texts = toFront ? elements.map(\.text).reversed() : elements.map(\.text)
         let batches = texts.pages(of: 500).map { page in
             Call.command(Command(arguments: [toFront ? "RPUSH" : "LPUSH", keys.jobs] + Array(page)))
@@ -83,9 +84,9 @@ extension Queue {
         return count
     }
 
-    /// Takes the oldest final event of a list of replies; nil if none came within `wait`.
+    /// Takes the oldest final event from a reply list; nil if none comes within `wait`.
     ///
-    /// `waiter` is a client of its own: BRPOP holds up what comes behind it.
+    /// - Parameter waiter: A client that is used for nothing else, because BRPOP blocks its connection.
     package func reply(
         to name: String, within wait: Duration, on waiter: Redis
     ) async throws(RedisError) -> [UInt8]? {

@@ -1,21 +1,21 @@
 package import HaulContract
 package import HaulRedis
 
-/// How many jobs are where.
+/// How many jobs are in each state, and what else describes a queue.
 package struct QueueStats: Sendable {
     package var counts: [JobState: Int] = [:]
     package var rejected = 0
     package var isPaused = false
     package var maxRunning: Int?
-    /// Elements of a kind that the worker which took them does not do, by that kind.
+    /// How many elements were set aside because the worker that took them does not do their kind, by kind.
     package var setAside: [String: Int] = [:]
-    /// Whether Redis knows the queue: something is in it, or a worker or an operator has been there.
+    /// Whether Redis has any key of the queue that jobs, workers or operators have written.
     package var isKnown = false
-    /// How many workers have looked after the queue within `Queue.silence`.
+    /// How many workers ticked within the last `Queue.silence` seconds.
     package var workers = 0
     /// Redis' clock, unix ms.
     package var now: Int64 = 0
-    /// When a worker last looked after the queue, unix ms by Redis' clock; nil if none ever did.
+    /// When a worker last ticked, unix ms by Redis' clock; nil if none ever did.
     package var lastLook: Int64?
 }
 
@@ -25,7 +25,7 @@ extension Queue {
         try await jobs([id]).first
     }
 
-    /// The known ones of `ids`.
+    /// The jobs of `ids` that are known.
     package func jobs(_ ids: [String]) async throws(RedisError) -> [JobRecord] {
         guard !ids.isEmpty else { return [] }
         let calls: [Call] = ids.flatMap {
@@ -45,7 +45,8 @@ extension Queue {
         return result
     }
 
-    /// Those of `pushes`, ids with the moments at which they were pushed, whose jobs were removed since: nothing comes of them.
+    /// The ids of pushes whose jobs were removed since, so that the pushes have no effect. `pushes`: the moment of each
+    /// push (unix ms) by id.
     package func removed(_ pushes: [String: Int64]) async throws(RedisError) -> [String] {
         var result: [String] = []
         for pushes in Array(pushes).pages(of: 500) {
@@ -60,8 +61,8 @@ extension Queue {
         return result
     }
 
-    /// Jobs that were removed within the hour, oldest first, at most `limit`, without the first `start`: of each the runs that may
-    /// have left partial files, none if it was pushed again.
+    /// Jobs that were removed within the last hour, oldest first, at most `limit`, after skipping `start` of them.
+    /// `runs` has the runs that may have left partial files; it is empty if the job was pushed again.
     package func removedRuns(from start: Int, limit: Int) async throws(RedisError) -> [(id: String, runs: Set<String>)]
     {
         let reply = try await redis.send(Command("ZRANGE", keys.removed, start, start + limit - 1))
@@ -74,8 +75,9 @@ extension Queue {
         }
     }
 
-    /// The ids in `state`, oldest first, at most `limit`, without the first `start`. Queued jobs that no worker has seen yet
-    /// are told by their elements.
+    /// The ids in `state`, in the order of their index, at most `limit`, after skipping `start` of them: ended and
+    /// paused jobs oldest first, scheduled ones by due time, running ones by lease, queued ones in the order in which
+    /// they will run.
     package func ids(in state: JobState, from start: Int = 0, limit: Int) async throws(RedisError) -> [String] {
         guard state == .queued else {
             let reply = try await redis.send(Command("ZRANGE", keys.index(state), start, start + limit - 1))
@@ -88,22 +90,24 @@ extension Queue {
         }
     }
 
-    /// The ids of jobs that got into `state`, a final one or `paused`, at `moment` or later, oldest first, at most 100,000.
+    /// The ids that got into `state`, which is final or `paused`, at `moment` (unix ms) or later. Oldest first, at most
+    /// 100,000.
     package func ids(in state: JobState, since moment: Int64) async throws(RedisError) -> [String] {
         let reply = try await redis.send(
             Command("ZRANGE", keys.index(state), moment, "+inf", "BYSCORE", "LIMIT", 0, 100_000))
         return (reply.array ?? []).compactMap(\.string)
     }
 
-    /// How many jobs are in `state`; of queued ones, how many elements are in line.
+    /// How many jobs are in `state`; for `queued`, how many elements are in line.
     package func count(in state: JobState) async throws(RedisError) -> Int {
         try await redis.send(Command(state == .queued ? "LLEN" : "ZCARD", keys.index(state))).int ?? 0
     }
 
-    /// A worker that was not heard of for so many seconds serves nobody: workers tick each second, and a lease is shorter.
+    /// Seconds of silence after which a worker no longer counts. Workers tick each second, and the default lease is
+    /// shorter.
     package static let silence = 10
 
-    /// How many workers have looked after the queue in the last `seconds`, by Redis' clock.
+    /// How many workers have ticked in the last `seconds`, by Redis' clock.
     package func workerCount(within seconds: Int = Self.silence) async throws(RedisError) -> Int {
         try await workerCount(since: time() - Int64(seconds) * 1000)
     }
@@ -112,7 +116,7 @@ extension Queue {
         try await redis.send(Command("ZCOUNT", keys.workers, moment, "+inf")).int ?? 0
     }
 
-    /// Throws if Redis cannot be reached.
+    /// Reads all figures of the queue.
     package func stats() async throws(RedisError) -> QueueStats {
         let states = JobState.allCases
         let counts = states.map { Call.command(Command($0 == .queued ? "LLEN" : "ZCARD", keys.index($0))) }
@@ -127,7 +131,7 @@ extension Queue {
         var stats = QueueStats()
         for (state, reply) in zip(states, replies) { stats.counts[state] = try reply.get().int ?? 0 }
         let others = replies[states.count...].map { $0 }
-        // Those that wait for their hosts are queued as well.
+        // Elements that wait for their hosts are queued as well.
         stats.counts[.queued, default: 0] += others[6].string.flatMap { Int($0) } ?? 0
         stats.rejected = try others[0].get().int ?? 0
         let settings = try others[1].get().array ?? []
@@ -136,9 +140,10 @@ extension Queue {
         stats.isKnown =
             stats.rejected > 0 || stats.counts.values.contains { $0 > 0 } || others[2].int ?? 0 > 0
             || others[3].int ?? 0 > 0 || others[4].string != nil
-        // The first number of it: Lua/watch.lua.
+        // The first number of the key: Lua/watch.lua.
         stats.lastLook = others[4].string.flatMap { Int64($0.prefix { $0 != " " }) }
-        // In a call of its own: a node that the slot has left answers it all the same, and the others are sent on only together.
+        // In a call of its own. TIME has no slot, so any node answers it, and a pipeline follows a slot to another node
+        // only if all its commands are redirected.
         stats.now = try await time()
         stats.workers = try await workerCount(since: stats.now - Int64(Self.silence) * 1000)
         stats.setAside = try await setAside(others[5].array?.compactMap(\.string) ?? [])
@@ -152,12 +157,12 @@ extension Queue {
         return Dictionary(counts.filter { $0.1 > 0 }) { one, _ in one }
     }
 
-    /// The element that is taken next, as it was pushed, secrets and all; nil if nothing waits.
+    /// The element that is taken next, as it was pushed, with its secrets; nil if the line is empty.
     package func head() async throws(RedisError) -> [UInt8]? {
         try await redis.send(Command("LINDEX", keys.jobs, -1)).bytes
     }
 
-    /// The known workers: name, and the fields of its hash, without its claims.
+    /// The known workers: name, and the fields of the hash without its claims.
     package func workers() async throws(RedisError) -> [(name: String, fields: [String: String])] {
         let names = try await redis.send(Command("ZRANGE", keys.workers, 0, -1)).array?.compactMap(\.string) ?? []
         guard !names.isEmpty else { return [] }
@@ -165,25 +170,25 @@ extension Queue {
         var result: [(name: String, fields: [String: String])] = []
         for (name, reply) in zip(names, replies) {
             let fields = try reply.get().dictionary.filter { $0.key.utf8.count != 32 }
-            // One that has left is looked at for a while more, but has no hash.
+            // A worker that has left stays in the list for a while, without a hash.
             if !fields.isEmpty { result.append((name, fields)) }
         }
         return result
     }
 
-    /// The newest rejected elements, as JSON texts.
+    /// The newest entries of the list `rejected`, as JSON.
     package func rejected(limit: Int) async throws(RedisError) -> [String] {
         try await redis.send(Command("LRANGE", keys.rejected, 0, limit - 1)).array?.compactMap(\.string) ?? []
     }
 
-    /// The events of `ids`, or of all jobs. `.subscribed` comes before the first one and after every reconnect.
+    /// The events of `ids`, or of all jobs. `.subscribed` comes before the first event and after each reconnect.
     package func events(of ids: [String]? = nil) -> Subscription {
         Subscription(
             redis.url, name: "haul-events", channels: ids?.map(keys.events) ?? [],
             patterns: ids == nil ? [keys.events("*")] : [])
     }
 
-    /// The same over a connection that others share.
+    /// The same over a connection that several subscriptions share.
     package func events(of ids: [String]?, over subscriber: Subscriber) -> Subscription {
         Subscription(
             subscriber, channels: ids?.map(keys.events) ?? [], patterns: ids == nil ? [keys.events("*")] : [])

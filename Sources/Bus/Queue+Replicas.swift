@@ -1,28 +1,30 @@
 import HaulContract
 package import HaulRedis
 
-/// What came of an attempt to tell of completed jobs.
+/// The result of an attempt to publish events that wait for replicas.
 package enum ReplicatedTelling: Sendable, Equatable {
-    /// Nothing waits to be told.
+    /// No event waits.
     case nothing
     case told(Int)
-    /// So many replicas answered, which are too few.
+    /// Only so many replicas have confirmed, which is too few.
     case tooFew(Int)
 }
 
 extension Queue {
     private static let batch = 256
 
-    /// Tells of completed jobs that were settled to be told later, if `count` replicas say within `wait` that they have them.
+    /// Publishes `completed` for jobs that wait for replicas, if `count` replicas confirm within `wait` that they have
+    /// the jobs.
     ///
-    /// `waiter` is a client of its own: WAIT holds up what comes behind it.
+    /// - Parameter waiter: A client that is used for nothing else, because WAIT blocks its connection.
     package func tellReplicated(
         to count: Int, within wait: Duration, on waiter: Redis
     ) async throws(RedisError) -> ReplicatedTelling {
         let replies = try await waiter.pipeline(
             [
                 .command(Command("ZRANGE", keys.untold, 0, Self.batch - 1)),
-                // WAIT is for what its own connection wrote: this comes after all that these jobs are.
+                // WAIT covers only writes of its own connection. This write comes after all writes of these jobs, so
+                // replicas that have it have those, too.
                 .command(Command("PEXPIRE", keys.untold, 7 * 86_400_000)),
                 .command(Command("WAIT", count, wait.milliseconds)),
             ], blocking: wait)

@@ -1,13 +1,13 @@
 package import HaulRedis
 
-/// What a queue keeps of responses.
+/// How many bytes of responses a queue keeps.
 package struct KeptResponses: Sendable, Equatable {
     /// Bytes of header fields and bodies in the jobs' hashes.
     package let bytes: Int64
-    /// How many there may be, by the setting `max_responses_bytes`.
+    /// The most bytes, by the setting `max_responses_bytes`.
     package let most: Int64
 
-    /// The field of `response_bytes` that has the sum: Lua/responses.lua.
+    /// The field of `response_bytes` with the sum: Lua/responses.lua.
     static let sum = "in all"
 }
 
@@ -27,9 +27,10 @@ extension Queue {
 }
 
 extension Inspection {
-    /// What is counted of all responses is the sum of what is counted of each.
+    /// Checks that the sum in `response_bytes` is the sum of the other fields.
     ///
-    /// While responses come and go, what was read in pages belongs to different moments. So only a difference that stays the same is one.
+    /// While responses come and go, the pages of the hash belong to different moments. So only a difference that is the
+    /// same in three checks is a finding.
     func checkSumOfResponses(repairing: Bool) async throws(RedisError) -> [Finding] {
         var difference: Int64?
         for look in 0..<3 {
@@ -41,7 +42,7 @@ extension Inspection {
         }
         guard let difference else { return [] }
         if repairing {
-            // What changes meanwhile is counted as well.
+            // HINCRBY, since the sum may have changed meanwhile.
             let key = queue.keys.responseBytes
             try await queue.redis.send(Command("HINCRBY", key, KeptResponses.sum, difference))
         }
@@ -52,7 +53,7 @@ extension Inspection {
         ]
     }
 
-    /// The sum less what is counted; nil while it changes, or if it cannot be read.
+    /// The sum of the fields minus the counted sum; nil if the counted sum changes meanwhile or cannot be read.
     private func differenceOfResponses() async throws(RedisError) -> Int64? {
         guard let before = try await countedResponses() else { return nil }
         var sizes: [String: Int64] = [:]

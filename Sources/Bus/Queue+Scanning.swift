@@ -1,10 +1,10 @@
 package import HaulContract
 package import HaulRedis
 
-// What lists and screens look for, in pages of which none keeps Redis for long.
+// Reads for lists and screens, in pages that each occupy Redis only briefly.
 
 extension Queue {
-    /// Redis' clock, unix ms: what is told in a queue is told by it.
+    /// The time by Redis' clock, unix ms.
     package func now() async throws(RedisError) -> Int64 {
         let parts = try await redis.send(Command("TIME")).array ?? []
         guard parts.count == 2, let seconds = parts[0].int, let microseconds = parts[1].int else {
@@ -13,8 +13,8 @@ extension Queue {
         return Int64(seconds) * 1000 + Int64(microseconds) / 1000
     }
 
-    /// A page of running jobs: about `count` ids, and the cursor of the next page, "0" when all have been told. A job that runs
-    /// all the while is told at least once, whatever else begins and ends.
+    /// A page of running jobs: about `count` ids, and the cursor of the next page, "0" at the end. A job that runs all
+    /// the time is returned at least once.
     package func scanRunning(
         from cursor: String, count: Int
     ) async throws(RedisError) -> (ids: [String], next: String) {
@@ -23,15 +23,15 @@ extension Queue {
         return (stride(from: 0, to: pairs.count, by: 2).map { pairs[$0] }, reply.first?.string ?? "0")
     }
 
-    /// Those of `ids` that have an element in line, as far as the newest `most` elements tell, each with its URL without
-    /// secrets, which is empty of a continuation.
+    /// The jobs of `ids` that have an element among the newest `most` in line, with the first URL without secrets. The
+    /// URL is empty for a continuation.
     package func inLine(
         _ ids: Set<String>, most: Int = 100_000
     ) async throws(RedisError) -> [String: String] {
         var found: [String: String] = [:]
         var start = 0
-        // From the left: what nobody knows yet has mostly just been pushed, and pushes meanwhile move elements on, so that none
-        // is skipped.
+        // From the left end: an unknown job was most likely pushed just now. Pushes during the reading move elements to
+        // the right, so none is skipped.
         while start < most, found.count < ids.count {
             let reply = try await redis.send(Command("LRANGE", keys.jobs, start, start + Self.elementsOfPage - 1))
             let elements = reply.array ?? []
@@ -47,13 +47,13 @@ extension Queue {
         return found
     }
 
-    /// A call may copy as much as so many of the largest elements.
+    /// How many elements one call reads, at most 16 KiB each.
     package static let elementsOfPage = 200
 }
 
 extension QueueName {
-    /// The queues that a server holds, or all primaries of its cluster, by the keys that are there: `SCAN`, in pages. Stops after
-    /// `most` pages of a server.
+    /// The queues of which a server, or all primaries of its cluster, have keys. Reads with SCAN, at most `most` pages
+    /// for each server.
     package static func all(on redis: Redis, most: Int = .max) async throws(RedisError) -> [QueueName] {
         var names: Set<QueueName> = []
         for server in try await redis.servers() {
@@ -75,7 +75,8 @@ extension QueueName {
 }
 
 extension Queue {
-    /// When the first of each state got there, unix ms: of those whose index is sorted by that. States without jobs have none.
+    /// When the job that has been in its state for longest got there, unix ms, for states whose index is sorted by
+    /// that. States without jobs are missing.
     package func oldest() async throws(RedisError) -> [JobState: Int64] {
         let states: [JobState] = [.paused, .completed, .failed, .cancelled]
         let calls = states.map { Call.command(Command("ZRANGE", keys.index($0), 0, 0, "WITHSCORES")) }

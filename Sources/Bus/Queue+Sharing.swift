@@ -1,25 +1,25 @@
 import HaulContract
 package import HaulRedis
 
-/// What a worker asks of a limit of rate.
+/// A worker's question for a share of a limit of rate.
 package struct ShareQuestion: Sendable {
     package enum Wants: Sendable, Equatable {
-        /// All there is.
+        /// As much as there is.
         case all
         /// So many bytes per second.
         case some(Int64)
-        /// Nothing: the share comes back.
+        /// Nothing. The share goes back.
         case none
     }
 
-    /// The limit that is not of a host.
+    /// The name of the queue's own limit.
     package static let ofQueue = "*"
 
-    /// The host whose limit it is, perhaps with a port, or `ofQueue`.
+    /// The host that has the limit, perhaps with a port, or `ofQueue`.
     package var name: String
-    /// What the worker keeps to now, in bytes per second.
+    /// The rate that the worker keeps to now, in bytes per second.
     package var keeps: Int64
-    /// What it could use.
+    /// The rate that the worker could use.
     package var wants: Wants
 
     package init(_ name: String = ShareQuestion.ofQueue, keeps: Int64, wants: Wants) {
@@ -30,12 +30,17 @@ package struct ShareQuestion: Sendable {
 /// What a worker may use of a limit of rate until its lease is over.
 package struct RateShare: Sendable, Equatable {
     package let bytesPerSecond: Int64
-    /// It is less than the worker keeps to. Others may have the rest once it says that it keeps to this.
+    /// The share is less than the worker keeps to now. Other workers get the rest once this worker reports that it
+    /// keeps to the share.
     package let isSmaller: Bool
 }
 
 extension Queue {
-    /// Asks for shares. The number grows with each call of a process. What is no limit, or was asked again since, has no share.
+    /// Asks for shares of limits of rate.
+    ///
+    /// - Parameter number: Grows with each call of this process. Redis ignores a question with an older number.
+    /// - Returns: The shares by the names of the limits. A limit that does not exist, or a question that was ignored,
+    ///   has none.
     package func shares(
         _ worker: WorkerIdentity, number: Int, _ questions: [ShareQuestion]
     ) async throws(RedisError) -> [String: RateShare] {

@@ -1,34 +1,36 @@
 import HaulContract
 package import HaulRedis
 
-/// What waits in line, for who looks for a few jobs among very many.
+/// A page of the line, from a search for a few jobs among very many.
 package struct WaitingPage: Sendable {
-    /// How many elements were looked at; 0 at the end of the line.
+    /// How many elements were read; 0 at the end of the line.
     package var read: Int
-    /// How many elements the next call may look at, as long as these ones were.
+    /// How many elements the next call should read, if they are as long as these.
     package var next = Queue.leastInLine
-    /// The jobs that may be meant, each with its place among those elements.
+    /// The jobs that may match, each with the place of its element in the page.
     package var jobs: [(place: Int, job: ListedJob)] = []
 
     package init(read: Int = 0) { self.read = read }
 }
 
 extension Queue {
-    /// So many elements are looked at first, and so many at most: as many as have `bytesOfPage` together.
+    /// The first page has so many elements, and no page has more than `mostInLine`. Their number is chosen so that they
+    /// have about `bytesOfPage` bytes together.
     package static let leastInLine = 500
     private static let mostInLine = 16_000
     private static let bytesOfPage = 2 << 20
-    /// So many pieces of a page are in work at once: while one is looked at, Redis reads another.
+    /// A page is read in so many pieces at once: Redis reads one piece while another is searched.
     private static let piecesOfPage = 16
-    /// A call asks for so many hashes: none keeps Redis for long.
+    /// How many hashes one call asks for, so that it occupies Redis only briefly.
     private static let hashesOfCall = 50
 
-    /// The jobs in line that may be meant, without the first `start` elements, of at most `limit`.
+    /// The jobs in line that may match, among at most `limit` elements after the first `start`.
     ///
-    /// To read an element as a job costs many times what it costs to look at its bytes. So an element is read only if its bytes
-    /// may match, or if its job or a neighbour's has a hash: that one may match though its element does not.
+    /// To read an element as a job costs many times as much as to search its bytes. So an element is read only if its
+    /// bytes may match, or if its job or one in the same group has a hash. A known job may match though its element
+    /// does not.
     ///
-    /// - Parameter isPossible: Whether a job of which nothing is known but these bytes may match. It may say yes too often.
+    /// - Parameter isPossible: Whether an unknown job with these bytes may match. It may return true too often.
     package func waiting(
         from start: Int, limit: Int, that isPossible: @escaping @Sendable ([UInt8]) -> Bool
     ) async throws(RedisError) -> WaitingPage {
@@ -42,10 +44,11 @@ extension Queue {
         }
     }
 
-    /// The job of this id, if an element in line names it. All elements' bytes are looked at, and few are read.
+    /// The job of this id, if an element in line is for it; nil otherwise. Searches the bytes of all elements, and
+    /// reads few of them.
     package func waiting(for id: String) async throws(RedisError) -> ListedJob? {
         let name = Needle("\"\(id)\"")
-        // An element without an id has one of this form. To know it, it must be read.
+        // The id of an element that names none has this form. Only reading such an element shows its id.
         let mayFollow = id.utf8.count == 16 && id.utf8.allSatisfy { 0x30...0x39 ~= $0 || 0x61...0x66 ~= $0 }
         var (start, limit) = (0, Self.leastInLine)
         while !Task.isCancelled {
@@ -65,10 +68,10 @@ extension Queue {
         return nil
     }
 
-    /// What is found in a piece of the line: jobs, with their places in it.
+    /// Finds jobs among the elements of a piece, and returns each with the place of its element.
     private typealias Search = @Sendable ([[UInt8]]) async throws(RedisError) -> [(place: Int, job: ListedJob)]
 
-    /// What `search` finds in a page of the line, in the order in which the elements' turns come.
+    /// The results of `search` for a page of the line, in the order in which the elements are taken.
     private func page(from start: Int, limit: Int, _ search: @escaping Search) async throws(RedisError) -> WaitingPage {
         let length = max(Self.hashesOfCall, limit / Self.piecesOfPage)
         let starts = stride(from: 0, to: limit, by: length)
@@ -93,9 +96,9 @@ extension Queue {
         return page
     }
 
-    /// What was found in a piece of a page, or why it could not be read.
+    /// What was found in a piece of a page, or the error that stopped its reading.
     private struct Piece {
-        /// Where it begins in the page, and how many elements it had.
+        /// Where the piece begins in the page. `read` is how many elements it had.
         let place: Int
         var read = 0
         var bytes = 0
@@ -115,7 +118,7 @@ extension Queue {
         return piece
     }
 
-    /// Of each `hashesOfCall` of these jobs, whether any has a hash. Who may not ask that takes it for so.
+    /// For each group of `hashesOfCall` ids, whether any of the jobs has a hash. True if this user may not ask that.
     private func known(_ ids: [String?]) async throws(RedisError) -> [Bool] {
         let prefix = keys.job("")
         let groups = ids.pages(of: Self.hashesOfCall).map { $0.compactMap { $0.map { prefix + $0 } } }
@@ -137,9 +140,9 @@ extension Queue {
     }
 }
 
-/// The id that an element gives, found without reading the element.
+/// Finds the id that an element gives, without reading the element as JSON.
 enum ElementID {
-    /// The text of the one member `id` of an object without any escape; nil where only reading tells it.
+    /// The value of the only member `id` of an object without escapes; nil if only a JSON reader can tell.
     static func quick(_ element: [UInt8]) -> String? {
         element.withUnsafeBufferPointer { bytes in
             var depth = 0
@@ -154,7 +157,7 @@ enum ElementID {
                     guard let text = string(bytes, at: place) else { return nil }
                     place = text.upperBound
                     if depth == 1, let value = value(ofIDAt: text, bytes) {
-                        // Which of two counts is the reader's to say.
+                        // The JSON reader decides what two members `id` mean.
                         if found != nil { return nil }
                         found = value
                         place = value.upperBound
@@ -167,7 +170,7 @@ enum ElementID {
         }
     }
 
-    /// The bytes between the quotes, of which the first is at `quote`; nil if the text has an escape or no end.
+    /// The range between two quotes, of which the first is at `quote`; nil if the text has an escape or no end.
     private static func string(_ bytes: UnsafeBufferPointer<UInt8>, at quote: Int) -> Range<Int>? {
         var end = quote + 1
         while end < bytes.count, bytes[end] != UInt8(ascii: "\"") {
@@ -177,7 +180,7 @@ enum ElementID {
         return end < bytes.count ? quote + 1..<end : nil
     }
 
-    /// The bytes of the text that follows, if `name` is the name `id` of a member.
+    /// The range of the text that follows `name`, if `name` is `id` and names a member; nil otherwise.
     private static func value(ofIDAt name: Range<Int>, _ bytes: UnsafeBufferPointer<UInt8>) -> Range<Int>? {
         guard name.count == 2, bytes[name.lowerBound] == UInt8(ascii: "i"),
             bytes[name.lowerBound + 1] == UInt8(ascii: "d")

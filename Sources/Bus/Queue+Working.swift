@@ -1,41 +1,47 @@
 import HaulContract
 package import HaulRedis
 
-/// A worker as others see it.
+/// A worker as the other workers and Redis know it.
 package struct WorkerIdentity: Sendable {
-    /// Unique in the fleet; no braces.
+    /// Unique in the fleet, without braces.
     package let name: String
-    /// This process: 128 random bits.
+    /// Identifies this process: 128 random bits in hexadecimal.
     package let instance: String
-    /// Where its files are.
+    /// The store that keeps the worker's files.
     package let store: String
-    /// The machine, as far as processes on it can tell whether another one is there; empty if they cannot.
+    /// The machine and the namespaces in which processes can see each other; empty if that is unknown.
     package var place = ""
-    /// How those at the same place can tell this process.
+    /// How another process at the same place can recognise this one: Lua/neighbours.lua.
     package var process = ""
-    /// Grows with each registration of this process: claims of an earlier one get nothing.
+    /// Grows with each registration of this process. A claim under an earlier session gets no job.
     package var session = 0
 
     package init(name: String, store: String, instance: String = Token.make()) {
         (self.name, self.store, self.instance) = (name, store, instance)
     }
 
-    /// What claims are made under, as Lua/prelude.lua compares it.
+    /// The instance and the session, as is_current() of Lua/prelude.lua compares them.
     var claimant: String { "\(instance) \(session)" }
 }
 
-/// Whether a queue lets jobs begin.
+/// Whether a queue lets jobs start.
 package enum QueueGate: String, Sendable {
     case open, paused
-    /// As many jobs run as `max_running` allows.
+    /// `max_running` jobs are running, or the queue's limit of starts leaves none.
     case full
-    /// The worker that asks is to take no more.
+    /// The worker that asks takes no more jobs.
     case quiet
 }
 
 extension Queue {
-    /// Waits up to `block` for an element and claims it, and more if there are more tokens and elements, in one round trip on
-    /// `waiter`, a client of its own. In a queue that is full it waits for a place instead.
+    /// Waits for an element and claims it, and more elements if there are more tokens, in one round trip.
+    ///
+    /// - Parameters:
+    ///   - tokens: A new token for each job that is wanted.
+    ///   - block: How long to wait at most.
+    ///   - isFull: The queue has no place free. Then the call waits for a place, not for an element.
+    ///   - waiter: A client that is used for nothing else, because the call blocks its connection.
+    /// - Returns: The claimed jobs. If there are fewer than tokens, the last entry says why.
     package func waitAndClaim(
         _ worker: WorkerIdentity, tokens: [String], block: Duration, isFull: Bool = false, on waiter: Redis
     ) async throws(RedisError) -> [ClaimReply] {
@@ -46,12 +52,12 @@ extension Queue {
             : Command("BLMOVE", keys.jobs, keys.held(worker.name), "RIGHT", "LEFT", seconds)
         let replies = try await waiter.pipeline(
             [.command(wait), claimCall(worker, tokens)], timeout: .seconds(1), blocking: block)
-        // A wait that an operator's CLIENT UNBLOCK ended is no failure; the claim behind it counts.
+        // An operator's CLIENT UNBLOCK has ended the wait. That is no failure; the reply to the claim counts.
         if case .error(let error) = replies[0], error.code != .unblocked { throw error }
         return try Self.claims(try replies[1].get())
     }
 
-    /// Claims what waits now, a job for each token. If there are fewer, what follows them says why.
+    /// Claims jobs without waiting, one for each token. If there are fewer, the last entry says why.
     package func claim(_ worker: WorkerIdentity, tokens: [String]) async throws(RedisError) -> [ClaimReply] {
         try Self.claims(try await redis.pipeline([claimCall(worker, tokens)])[0].get())
     }
@@ -62,8 +68,10 @@ extension Queue {
         return claims
     }
 
-    /// Ends runs, and claims as many next jobs of this queue as there are tokens in `next`. Safe to be sent again. Each run has
-    /// an answer of its own, false if it was no longer ours; the claims end with what else there was to say, if they are fewer.
+    /// Ends runs, and claims a next job of this queue for each token in `next`. The call is idempotent.
+    ///
+    /// - Returns: For each run true, false if the run was fenced, or the error that the run caused in Redis; and the
+    ///   claims, as `claim` returns them.
     package func settle(
         _ ends: [RunEnd], worker: WorkerIdentity, next: [String]
     ) async throws(RedisError) -> (isOurs: [Result<Bool, RedisError>], next: [ClaimReply]) {
@@ -82,8 +90,13 @@ extension Queue {
         )
     }
 
-    /// Makes the worker known; what it held without knowing goes back to the front. False while another live process
-    /// has its name, or if a registration of a later session has been here.
+    /// Registers the worker. Puts back the jobs that it holds in Redis but does not know, and elements that it has not
+    /// claimed.
+    ///
+    /// - Parameters:
+    ///   - fields: Pairs for the worker's hash.
+    ///   - known: The tokens of all runs that this process knows.
+    /// - Returns: False while another live process has the name, or if a registration under a later session came first.
     package func register(
         _ worker: WorkerIdentity, fields: [(String, String)], known: [String]
     ) async throws(RedisError) -> Bool {
@@ -96,14 +109,16 @@ extension Queue {
         return reply.string == "ok"
     }
 
-    /// Forgets a worker that ends, and has `received` so many bytes in all; what it took and never claimed goes back to the front.
+    /// Forgets a worker that ends, and puts the elements that it has not claimed back in line. `received` is how many
+    /// bytes it has received since it began.
     package func leave(_ worker: WorkerIdentity, received: Int64 = 0) async throws(RedisError) {
         try await redis.run(
             functions.leave, keys: keys.given(to: worker.name),
             arguments: [Token.make(), worker.name, worker.instance, worker.place, received])
     }
 
-    /// Tells that files of which a tick had told are unlinked. What Redis does not hear of is given again.
+    /// Reports that files of a tick's reply are unlinked. If Redis does not get the report, a later tick returns the
+    /// files again.
     package func tellUnlinked(_ files: [DroppedFile]) async {
         let calls = Dictionary(grouping: files, by: \.store).map { store, files in
             Call.command(Command(arguments: ["HDEL", keys.dropping(store)] + files.map(\.entry)))

@@ -1,31 +1,31 @@
 import HaulContract
 package import HaulRedis
 
-/// A field of `haul:{NAME}:defaults`: what the queue's jobs have where they do not say it themselves.
+/// A field of `haul:{NAME}:defaults`: a value for jobs that do not give one themselves.
 package struct QueueDefault: Sendable, Hashable {
-    /// The field of `haul:{NAME}:defaults`: that of a job, or `base`.
+    /// The name of a field of a job, or `base`.
     package let name: String
 
-    /// Against it a job's relative `url` is resolved.
+    /// The URL against which a job's relative `url` is resolved.
     package static let base = QueueDefault(unchecked: "base")
 
     private init(unchecked name: String) { self.name = name }
 
-    /// nil for what can have no default.
+    /// nil if there is no default of this name.
     package init?(name: String) {
         guard name == "base" || JobField.byName[name]?.mayHaveDefault == true else { return nil }
         self.name = name
     }
 
-    /// All of them, in the order of the contract's table.
+    /// All defaults, in the order of the contract's table.
     package static let all = [base] + JobField.all.filter(\.mayHaveDefault).map { QueueDefault(unchecked: $0.name) }
 
-    /// What a value must be; others have no effect.
+    /// What a value must be, as the end of a sentence. Other values have no effect.
     package var rule: String {
         self == .base ? "must be a JSON text: an absolute http or https URL" : JobField.byName[name]!.rule
     }
 
-    /// Whether jobs of some kind may have this value, which is JSON.
+    /// Whether a value, which is JSON, is valid for some kind of job.
     package func accepts(_ text: String) -> Bool {
         guard self == .base else { return JobField.byName[name]!.defaultValue(text) != nil }
         guard text.utf8.count <= JobField.largestDefault, let url = (try? JSON(text))?.string else { return false }
@@ -34,7 +34,8 @@ package struct QueueDefault: Sendable, Hashable {
 }
 
 extension Queue {
-    /// Sets a default to a value, which is JSON, or, with nil, takes it out. It is for jobs that are claimed from now on.
+    /// Sets a default to a value, which is JSON; nil deletes it. It is used for jobs that are claimed from now on. The
+    /// value is not checked.
     package func set(_ name: QueueDefault, to value: String?) async throws(RedisError) {
         if let value {
             try await redis.send(Command("HSET", keys.defaults, name.name, value))
@@ -43,12 +44,12 @@ extension Queue {
         }
     }
 
-    /// What the queue's hash of settings holds.
+    /// The hash of the queue's settings.
     package func settings() async throws(RedisError) -> [String: String] {
         try await redis.send(Command("HGETALL", keys.settings)).dictionary
     }
 
-    /// What the queue's hashes of settings, defaults and limits hold.
+    /// The hashes of the queue's settings, defaults and limits of hosts.
     package func configuration() async throws(RedisError) -> (
         settings: [String: String], defaults: [String: String], limits: [String: String]
     ) {

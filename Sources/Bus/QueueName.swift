@@ -1,4 +1,4 @@
-/// The name of a queue: 1 to 64 of A-Z a-z 0-9 . _ -, so that it can be a Redis Cluster hash tag.
+/// The name of a queue: 1 to 64 characters of A-Z a-z 0-9 . _ -, so that it can be a Redis Cluster hash tag.
 package struct QueueName: Sendable, Hashable, CustomStringConvertible {
     package let text: String
 

@@ -1,13 +1,15 @@
 import HaulContract
 
-/// How long a queue waits, and keeps. All workers of a queue should agree on it.
+/// The lease of workers, and how long a queue keeps jobs. All workers of a queue should have the same policy.
 package struct QueuePolicy: Sendable {
-    /// A worker that has not ticked for this long is lost, and its jobs run again elsewhere; 2 s at least.
+    /// A worker that does not tick for this long is lost, and its jobs run elsewhere. 2 s or more.
     package var lease: Duration = .seconds(8)
+    /// How long ended jobs are kept, unless the queue's settings say otherwise.
     package var keepCompleted: Duration = .seconds(24 * 3600)
     package var keepFailed: Duration = .seconds(7 * 24 * 3600)
     package var keepCancelled: Duration = .seconds(24 * 3600)
-    /// A job that was lost with its worker while it was at work more often than this, without a checkpoint in between, fails as `crash_loop`.
+    /// How many crashes of a worker a job may be part of, without a checkpoint in between. After one more it fails as
+    /// `crash_loop`.
     package var crashLimit = 5
 
     package init() {}

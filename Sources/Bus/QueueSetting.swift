@@ -1,31 +1,31 @@
 package import HaulRedis
 
-/// A field of `haul:{NAME}:settings`, which all workers of the queue follow from their next call on.
+/// A field of `haul:{NAME}:settings`. All workers of the queue obey it from their next call on.
 package enum QueueSetting: Sendable, Hashable {
-    /// No job begins.
+    /// No job starts.
     case paused
-    /// The most jobs that run at once in the fleet.
+    /// How many jobs of the fleet run at once, at most.
     case maxRunning
-    /// Bytes per second, received and sent, of the whole fleet.
+    /// How many bytes per second the fleet receives and sends, at most.
     case rate
-    /// How many jobs of the fleet begin in a second.
+    /// How many jobs of the fleet start in a second, a minute or an hour, at most.
     case starts
-    /// The most jobs of the fleet that are at work on one host.
+    /// How many jobs of the fleet are at work on one host at once, at most.
     case hostConnections
-    /// The most bytes of responses that are kept in the jobs' hashes; the oldest are dropped.
+    /// How many bytes of responses the jobs' hashes keep, at most. The oldest responses are dropped.
     case maxResponsesBytes
-    /// For how many seconds ended jobs are kept; `QueuePolicy` says it where the setting is missing.
+    /// For how many seconds ended jobs are kept. Without the setting, `QueuePolicy` decides.
     case keepCompleted, keepFailed, keepCancelled
     /// The worker of this name takes no more jobs.
     case quiet(worker: String)
 
-    /// A reply may have to be told again for a minute (Lua/overdue.lua); ten years are enough.
+    /// In seconds. A completed job may wait a minute for replicas (Lua/overdue.lua), and must be known until then.
     package static let kept = 60...315_360_000
 
-    /// What `max_responses_bytes` is where it is not set.
+    /// The value of `max_responses_bytes` if it is not set.
     package static let usualResponsesBytes = 256 << 20
 
-    /// Those that there are once.
+    /// All settings but those of single workers.
     package static let fixed: [QueueSetting] = [
         .paused, .maxRunning, .rate, .starts, .hostConnections, .maxResponsesBytes, .keepCompleted, .keepFailed,
         .keepCancelled,
@@ -33,7 +33,7 @@ package enum QueueSetting: Sendable, Hashable {
 
     private static let quietBeginning = "quiet:"
 
-    /// The field's name; nil for what is no setting.
+    /// nil if there is no setting of this name.
     package init?(name: String) {
         switch name {
         case "paused": self = .paused
@@ -66,7 +66,7 @@ package enum QueueSetting: Sendable, Hashable {
         }
     }
 
-    /// What a value must be; other values have no effect.
+    /// What a value must be, as the end of a sentence. Other values have no effect.
     package var rule: String {
         switch self {
         case .paused, .quiet: "must be 0 or 1"
@@ -80,7 +80,7 @@ package enum QueueSetting: Sendable, Hashable {
     }
 
     package func accepts(_ value: String) -> Bool {
-        // As Lua/prelude.lua reads numbers.
+        // number() of Lua/prelude.lua accepts the same texts.
         let number = value.utf8.count <= 14 && value.utf8.allSatisfy { 48...57 ~= $0 } ? Int(value) : nil
         return switch self {
         case .paused, .quiet: ["0", "1", "true", "false"].contains(value)
@@ -93,13 +93,13 @@ package enum QueueSetting: Sendable, Hashable {
 }
 
 extension Queue {
-    /// Sets one of the queue's live settings or, with nil, takes it out. Throws if Redis cannot be reached.
+    /// Sets one of the queue's settings; nil deletes it. The value is not checked.
     package func set(_ setting: QueueSetting, to value: String?) async throws(RedisError) {
         try await setSetting(setting.name, to: value)
     }
 
-    /// Tells a worker to take no more jobs of this queue and to finish those that it has, or takes that back. It holds until the
-    /// worker's process ends.
+    /// Lets a worker finish its jobs of this queue and take no more, or ends that. It holds until the worker's process
+    /// ends.
     package func setQuiet(_ worker: String, _ isQuiet: Bool) async throws(RedisError) {
         try await set(.quiet(worker: worker), to: isQuiet ? "1" : nil)
     }

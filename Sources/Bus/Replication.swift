@@ -1,15 +1,15 @@
 import HaulRedis
 
-/// How far replicas follow a server. INFO tells it; WAIT would hold up all that comes behind it on the connection.
+/// How far the replicas of a server are. INFO reports it. WAIT would block everything behind it on the connection.
 package struct Replication: Sendable, Equatable {
-    /// Which run of which server was asked.
+    /// The id of the server's run.
     package let run: String
-    /// The end of its stream of writes.
+    /// The end of the server's replication stream, in bytes.
     package let offset: Int64
-    /// Up to where the furthest replica has said to have it; nil if none has.
+    /// Up to which offset the most advanced replica has confirmed; nil if none has.
     package let acknowledged: Int64?
 
-    /// nil if this is not what a primary says.
+    /// nil if this is not the INFO of a primary.
     init?(_ facts: [String: Substring]) {
         guard facts["role"] == "master", let run = facts["run_id"],
             let offset = facts["master_repl_offset"].flatMap({ Int64($0) })
@@ -26,7 +26,7 @@ package struct Replication: Sendable, Equatable {
 }
 
 extension Queue {
-    /// nil if the server cannot be asked.
+    /// nil if the server does not answer within a second.
     package func replication() async -> Replication? {
         let reply = try? await redis.send(Command("INFO", "server", "replication"), timeout: .seconds(1))
         return reply.flatMap { Replication($0.facts) }

@@ -1,6 +1,6 @@
 package import HaulContract
 
-// How a resume point and a finished file stand in the job's hash.
+// How resume points, finished files and responses are written as fields of a job's hash.
 
 extension Entity {
     var fields: [(String, String)] {
@@ -21,7 +21,7 @@ extension Entity {
 }
 
 extension ResumePoint {
-    /// All but the offsets.
+    /// All fields; the offsets have a key of their own.
     package var fields: [(String, String)] {
         let checks = blockChecks.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)" }.joined(separator: " ")
         return entity.fields + [
@@ -58,7 +58,7 @@ extension CompletedFile {
     }
 
     package init?(hash: [String: String]) {
-        // While the job runs again `received` is of another file.
+        // While the job runs again, `received` counts bytes of the next file.
         guard let file = hash["file"], let bytes = (hash["bytes"].nonEmpty ?? hash["received"]).flatMap({ Int64($0) }),
             let inode = hash["inode"].flatMap({ UInt64($0) }), let modified = hash["mtime"].flatMap({ Int64($0) })
         else { return nil }
@@ -81,15 +81,15 @@ extension StoredResponse {
         ]
     }
 
-    /// A job that has none: its hash tells of no answer.
+    /// Fields that remove an earlier response from the hash.
     static let noFields = [
         "status", "headers", "body", "body_base64", "question", "method", "files", "response_dropped",
     ].map { ($0, "") }
 
-    /// What a job that it ends tells: bytes that were sent, or that came.
+    /// The number of bytes that the event reports: what was sent of an upload, else the size of the body.
     package var bytes: Int64 { uploaded ?? Int64(body.count) }
 
-    /// nil where a job was not answered, and where its response was dropped.
+    /// nil if the job got no response, or if its response was dropped.
     package init?(hash: [String: String]) {
         guard let status = hash["status"].flatMap({ Int($0) }), let question = hash["question"].nonEmpty else {
             return nil

@@ -1,12 +1,12 @@
 package import HaulContract
 import HaulRedis
 
-/// An event that a worker publishes through a function of Redis, which adds the sequence number, the time and the job's meta.
+/// An event of a worker. A function of Redis adds its number, the time and the job's `meta`, and publishes it.
 package struct Announcement: Sendable {
     package let name: String
     private let object: JSONObject
 
-    /// `write` sets what the event tells besides.
+    /// `write` adds the event's own members.
     package init(_ name: String, _ write: (inout JSONObject) -> Void = { _ in }) {
         self.name = name
         var object = JSONObject()
@@ -14,14 +14,14 @@ package struct Announcement: Sendable {
         self.object = object
     }
 
-    /// As the functions of Redis take them: they put their own members before these.
+    /// JSON members with a leading comma, which the functions put behind their own members.
     var members: String { object.members.isEmpty ? "" : "," + object.members }
 }
 
-/// What a run tells Redis with a tick or at its end: fields of the hash, durable offsets, events.
+/// What a run reports with a tick or at its end: fields of the job's hash, durable offsets, events.
 package struct RunReport: Sendable {
     package var fields: [(String, String)] = []
-    /// nil: unchanged.
+    /// nil if the offsets are unchanged.
     package var offsets: ByteIntervals?
     package var events: [Announcement] = []
 
@@ -31,10 +31,11 @@ package struct RunReport: Sendable {
 
     package var tellsOfWork: Bool { fields.contains { $0.0 == "begun" } }
 
-    /// Whether the run is at work, or only waits. If its worker is lost, one that was at work may be the cause.
+    /// Reports whether the run is at work or only waits. If its worker is lost, only a run that was at work counts as a
+    /// crash.
     package mutating func set(isAtWork: Bool, of run: Run) {
         fields.append(("begun", isAtWork ? run.token : ""))
-        // A job that ends loses both fields, which is looked for where there is a speed.
+        // The end of a run deletes `begun` only if the hash has a `speed`: finish_run() in Lua/states.lua.
         if !fields.contains(where: { $0.0 == "speed" }) { fields.append(("speed", "0")) }
     }
 
@@ -43,10 +44,10 @@ package struct RunReport: Sendable {
         offsets = resume.offsets
     }
 
-    /// How many arguments there are, but for a few.
+    /// About how many arguments the report has.
     var size: Int { 2 * (fields.count + (offsets?.intervals.count ?? 0) + events.count) }
 
-    /// As Lua/report.lua reads it.
+    /// The arguments that Lua/report.lua reads.
     var arguments: [any RedisArgument] {
         var result: [any RedisArgument] = [fields.count]
         for (name, value) in fields {

@@ -4,23 +4,24 @@ import HaulRedis
 /// How a run ended.
 package enum Settlement: Sendable {
     case completed(CompletedFile, seconds: Double, unchanged: Bool)
-    /// By a server's answer.
+    /// A server's response has completed the job.
     case answered(StoredResponse, seconds: Double, unchanged: Bool)
     case failed(Failure, retryable: Bool, received: Int64)
     case cancelled
     case paused
     /// Another attempt after `delay`.
     case retry(after: Duration, Failure)
-    /// The same of a run that brought the file forward: no attempt is counted, and those before are forgotten.
+    /// The same for a run that brought the file forward: the attempt is not counted, and earlier ones are forgotten.
     case carryOn(after: Duration, Failure)
-    /// Waits for room on the disk, holding no slot.
+    /// The job waits, without a slot, until its store can be written again.
     case parked(after: Duration, reason: String)
-    /// Back to the front of the line, uncounted.
+    /// The job goes back to the front of the line. No attempt is counted.
     case released(why: String)
-    /// The element was no valid job after all: the job is again what its claim says that it was before.
+    /// This worker cannot read what was pushed. The job becomes what it was before the push. `before` is
+    /// `Claim.before`.
     case rejected(reason: String, before: [UInt8] = [])
 
-    /// The partial file is of no use after it.
+    /// Whether the run's partial file has no further use.
     package var isLast: Bool {
         switch self {
         case .completed, .answered, .cancelled: true
@@ -60,7 +61,7 @@ package enum Settlement: Sendable {
         }
     }
 
-    /// The members of the event that the settle publishes.
+    /// The event of this settlement.
     var announcement: Announcement {
         switch self {
         case .completed(let file, let seconds, let unchanged):
@@ -96,7 +97,7 @@ package enum Settlement: Sendable {
         }
     }
 
-    /// What is kept in the hash of how it ended.
+    /// Fields of the job's hash that describe how the run ended.
     var fields: [(String, String)] {
         switch self {
         case .completed(let file, let seconds, let unchanged):
@@ -120,18 +121,18 @@ package enum Settlement: Sendable {
     }
 }
 
-/// What Redis is told of the end of a run.
+/// The end of a run, as a settle reports it.
 package struct RunEnd: Sendable {
     package let run: Run
     package let settlement: Settlement
     let report: RunReport
-    /// The job's hash has nothing of an earlier run: what is empty needs not be written.
+    /// The job's hash has no fields of an earlier run, so empty fields need not be written.
     let isFresh: Bool
-    /// That it is completed is not told before replicas have it: `Queue.tellReplicated`.
+    /// The event `completed` waits until replicas have the job: `Queue.tellReplicated`.
     let awaitsReplicas: Bool
-    /// What a server answered to a request that failed.
+    /// The response to a request that failed.
     let response: StoredResponse?
-    /// The job's hash has the response of an earlier run, which says nothing of how this one failed.
+    /// The job's hash has the response of an earlier run, which must go because this run failed without one.
     let isResponseStale: Bool
 
     package init(
@@ -145,13 +146,13 @@ package struct RunEnd: Sendable {
         self.awaitsReplicas = awaitsReplicas && settlement.isCompleted
     }
 
-    /// About how many bytes it brings that are none of a usual end's.
+    /// About how many bytes the response adds to the call; 0 without a response.
     package var weight: Int {
         if case .answered(let response, _, _) = settlement { return 4 * response.body.count }
         return 4 * (response?.body.count ?? 0)
     }
 
-    /// As Lua/settle.lua reads them.
+    /// The arguments that Lua/settle.lua reads.
     var arguments: [any RedisArgument] {
         var report = report
         report.fields += isFresh ? settlement.fields.filter { !$0.1.isEmpty } : settlement.fields
@@ -181,6 +182,6 @@ extension JSONObject {
 }
 
 extension Failure {
-    /// The host wants nobody to ask it for a while, which all of the fleet's workers are to know.
+    /// Whether the host asked to be left alone. Then all workers of the fleet leave it alone for a while.
     fileprivate var asksForPause: Bool { code == .http(429) || code == .http(503) && retryAfter != nil }
 }

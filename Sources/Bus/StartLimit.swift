@@ -1,11 +1,11 @@
 package import HaulRedis
 
-/// A limit of jobs that begin in a time, as Lua/starts.lua reads it.
+/// A limit of how many jobs start in a time. Lua/starts.lua reads it by the same rules.
 enum StartLimit {
     static let rule =
         "must be jobs per second, minute or hour like 10, \"10/s\", \"30/min\" or \"5/h\", from 1 to 1000000"
 
-    /// Of a text without quotes.
+    /// Whether a text, which is not JSON, is a valid limit.
     static func accepts(_ text: String) -> Bool {
         let parts = text.split(separator: "/", omittingEmptySubsequences: false)
         guard parts.count == 1 || parts.count == 2 && ["s", "min", "h"].contains(parts[1]) else { return false }
@@ -15,7 +15,9 @@ enum StartLimit {
 }
 
 extension Queue {
-    /// Lets jobs begin that waited for a start. Returns after which time it is to be asked again; nil if it need not.
+    /// Lets jobs start that wait for a start.
+    ///
+    /// - Returns: After which time to call again; nil if that is not necessary.
     package func pace(_ worker: WorkerIdentity) async throws(RedisError) -> Duration? {
         let reply = try await redis.run(
             functions.pace, keys: keys.given(to: worker.name),

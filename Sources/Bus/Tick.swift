@@ -1,20 +1,21 @@
 import HaulContract
 package import HaulRedis
 
-/// A worker's look after a queue, in calls of which none keeps Redis for long. A value without connections: it says which call
-/// comes next, and takes its reply.
+/// A worker's tick for a queue, as several calls that each occupy Redis only briefly. A tick has no connection: it
+/// decides which call comes next, and reads the reply.
 package struct Tick: Sendable {
-    /// What is done besides telling of runs.
+    /// What a tick does besides reporting runs.
     package enum Extent: Sendable {
         /// Nothing.
         case runs
-        /// Requests are heard.
+        /// It applies requests.
         case requests
-        /// All that a queue needs. Only for a tick with all of the worker's runs: their leases are extended before any is reaped.
+        /// It does everything that a queue needs. It must report all runs of the worker, so that their leases are
+        /// extended before any job is reaped.
         case queue
     }
 
-    /// One call.
+    /// One call of a tick.
     struct Step {
         enum Kind: Equatable {
             /// Lua/report_runs.lua.
@@ -27,32 +28,32 @@ package struct Tick: Sendable {
         let runs: ArraySlice<(Run, RunReport)>
     }
 
-    /// Redis takes about 20 µs for each.
+    /// How many runs one call reports at most. Each takes Redis about 20 µs.
     package static let mostRuns = 32
-    /// And half a microsecond for each of these: a run may have many offsets.
+    /// How many arguments one call has at most. Each takes Redis half a microsecond, and a run may have many offsets.
     private static let mostArguments = 2000
-    /// For how long more is done than to tell of the runs: only the next tick extends their leases again.
+    /// After this time a tick only reports its remaining runs: their leases are extended again only by the next tick.
     private static let patience: Duration = .seconds(1)
 
     let worker: WorkerIdentity
     private let extent: Extent
     private let runs: [(Run, RunReport)]
-    /// Pairs of `worker:<name>`.
+    /// Pairs for the worker's hash.
     let fields: [(String, String)]
-    /// The worker waits for a place.
+    /// The worker waits for a place under `max_running`.
     let isHeld: Bool
     /// Workers on this machine whose processes have certainly ended.
     let gone: [Neighbour]
     private let most: Int
     private let end = ContinuousClock.now + Self.patience
 
-    /// What has been brought so far.
+    /// The replies of all calls so far.
     package private(set) var reply = TickReply()
-    /// How many of the runs, in their order, Redis has been told of.
+    /// How many of the runs, in their order, Redis has the reports of.
     package var reported: Int { min(heard, runs.count) }
     private var heard = 0
     private var rest: ArraySlice<(Run, RunReport)>
-    /// Runs that were told of while requests were left, which may be for them.
+    /// Runs that were reported while requests still waited, which may be for them. They are reported again.
     private var unsure: [(Run, RunReport)] = []
     private var isBegun = false
     private var hasLooked = false
@@ -66,7 +67,7 @@ package struct Tick: Sendable {
         rest = runs[...]
     }
 
-    /// The call that comes next; nil if all is done.
+    /// The next call; nil if the tick is done.
     func next() -> Step? {
         let batch = self.batch
         let isLast = batch.count == rest.count
@@ -84,7 +85,7 @@ package struct Tick: Sendable {
         }
     }
 
-    /// Takes what was answered.
+    /// Takes the reply to a call.
     mutating func take(_ answer: RedisValue, to step: Step) throws(RedisError) {
         try reply.add(answer, looked: step.kind != .report)
         isBegun = true
@@ -112,12 +113,12 @@ package struct Tick: Sendable {
 }
 
 extension Queue {
-    /// Does all of a tick. What was thrown leaves in `tick` what was done before.
+    /// Makes all calls of a tick. If one of them throws, `tick` has what the calls before it brought.
     package func perform(_ tick: inout Tick) async throws(RedisError) {
         while try await step(&tick) {}
     }
 
-    /// One call of a tick; false if there is none left.
+    /// Makes one call of a tick. False if none is left.
     package func step(_ tick: inout Tick) async throws(RedisError) -> Bool {
         guard let step = tick.next() else { return false }
         let worker = tick.worker

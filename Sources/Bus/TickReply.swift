@@ -1,35 +1,35 @@
 package import HaulContract
 import HaulRedis
 
-/// What a tick brought.
+/// The result of a tick.
 package struct TickReply: Sendable {
-    /// Runs that are no longer ours: nothing of them may be touched.
+    /// Tokens of runs that this worker no longer owns. It must touch nothing of their jobs.
     package var fenced: Set<String> = []
-    /// Requests for our runs, by token.
+    /// Requests for this worker's runs, by token.
     package var requests: [String: Request] = [:]
     package var gate = QueueGate.open
-    /// The queue has a limit of rate, which workers share: `Queue.share`.
+    /// The queue has a limit of rate that workers share: `Queue.shares`.
     package var hasRate = false
-    /// Hosts have limits of their own, which are to be read: `Queue.hostRates`.
+    /// Hosts have limits of their own, which the worker must read: `Queue.hostRates`.
     package var hasHostLimits = false
-    /// Settings whose values are none, and have no effect.
+    /// The names of limits among the settings that have invalid values, and so no effect.
     package var ignored: [String] = []
-    /// Jobs wait for a start, and this worker is to ask `Queue.pace` so much later.
+    /// After which time this worker must call `Queue.pace`, because jobs wait for a start; nil if it need not.
     package var pace: Duration?
-    /// There was more to do for the queue than a tick may take time for.
+    /// There is more to do for the queue than a tick has time for.
     package var isMoreToDo = false
-    /// Requests were left that nobody has heard yet.
+    /// Further requests wait in `want`.
     package var leavesRequests = false
-    /// Files of jobs that were cancelled or removed while nobody ran them.
+    /// Files that this worker must unlink: their jobs were cancelled or removed while nobody ran them.
     package var dropped: [DroppedFile] = []
-    /// Kinds of jobs that wait for a worker that does them; this one does not.
+    /// Kinds of jobs that wait for another worker, because this one does not do them.
     package var aside: [String] = []
     /// Workers at this place that have been silent for longer than a tick.
     package var silent: [Neighbour] = []
 
     package init() {}
 
-    /// Adds what one call brought. `looked`: it was one of Lua/tick.lua, else one of Lua/report_runs.lua.
+    /// Adds the reply of one call. `looked` says that it is a reply of Lua/tick.lua, not of Lua/report_runs.lua.
     mutating func add(_ reply: RedisValue, looked: Bool) throws(RedisError) {
         guard reply.array != nil else { throw RedisError(.reply, "the tick function answered \(reply)") }
         let members = reply.members
@@ -56,20 +56,20 @@ package struct TickReply: Sendable {
     }
 }
 
-/// What is no longer wanted: a worker of its store unlinks it.
+/// A file that a worker of its store must unlink.
 package struct DroppedFile: Sendable {
     package let id: String
     package let store: String
-    /// The finished file's place, beside which a partial one lies.
+    /// The place of the finished file, which the partial file lies beside.
     package let file: String
-    /// The partial file's generation; empty if there is none.
+    /// The generation of the partial file to unlink; empty if there is none.
     package let generation: String
-    /// The finished file's identity if it is to be deleted.
+    /// The identity of the finished file to delete; nil if it is kept.
     package let finished: FinishedIdentity?
-    /// What Redis knows it by until it is unlinked.
+    /// The entry of `dropping` that is deleted once the file is unlinked.
     package let entry: String
 
-    /// As Lua/drop.lua tells it.
+    /// Six texts of the list `dropped`: Lua/tick.lua.
     init(_ texts: [String]) {
         (id, store, file, generation) = (texts[0], texts[1], texts[2], texts[3])
         (finished, entry) = (FinishedIdentity(texts[4]), texts[5])

@@ -1,4 +1,4 @@
-/// A fencing token: 128 random bits in hexadecimal. A counter would repeat after a failover.
+/// A fencing token: 128 random bits in hexadecimal. A counter in Redis would repeat numbers after a failover.
 package enum Token {
     package static func make() -> String {
         var generator = SystemRandomNumberGenerator()
