@@ -27,7 +27,7 @@ package struct Claim: Sendable {
     package let deadline: Int64?
     package let resume: ResumePoint?
     package let completed: CompletedFile?
-    /// The response that completed the job before, if it is still kept.
+    /// The response to an earlier run, of any status, if it is still kept.
     package let answered: StoredResponse?
     /// An earlier run got a response, which may have been dropped since.
     package let hasResponse: Bool

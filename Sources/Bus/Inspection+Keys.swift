@@ -88,7 +88,7 @@ extension Inspection {
             }
     }
 
-    /// The sorted sets that name jobs, without `responses` if that key has another type.
+    /// `Keys.indexes`, and `responses` unless that key has another type.
     func soundIndexes() async throws(RedisError) -> [String] {
         let isSound = try await types(of: [queue.keys.responses])[0] ?? "zset" == KeyName.responses.type
         return queue.keys.indexes + (isSound ? [queue.keys.responses] : [])
