@@ -1,32 +1,33 @@
-/// Which addresses a transfer may connect to: by default only those of the public internet, so that nobody's job reaches
-/// what the worker can reach and they cannot (cloud metadata, databases, the host itself).
+/// Which addresses a transfer may connect to. By default only addresses of the public internet are allowed, so that a
+/// job cannot reach what only the worker can reach: cloud metadata, databases, the host itself.
 ///
-/// A pure value: the engine asks it for every address that it is about to connect to, and again for the address of
-/// every connection that it reuses.
+/// A pure value. The engine checks each address before it connects, and the address of each connection that it reuses.
 package struct AddressPolicy: Sendable, Equatable {
-    /// Opens the private ranges of RFC 1918 and the unique local ones of RFC 4193, and nothing else.
+    /// Allows the private ranges of RFC 1918 and the unique local addresses of RFC 4193, and nothing else.
     var allowsPrivate = false
-    /// Opens these, whatever they are; a range of IPv4 also holds where IPv6 carries IPv4.
+    /// Networks that are always allowed. An IPv4 network also allows its addresses where IPv6 carries them.
     var allowed: [Network] = []
     var allowsEverything = false
 
-    /// Everything: for `haul get`, whose user could reach it anyway.
+    /// Allows everything: for `haul get`, whose user can reach all of it anyway.
     package static let unrestricted = AddressPolicy(allowsEverything: true)
 
-    /// The default of a worker. `allowPrivate` opens the private ranges and ULA; `allowed` wins over everything.
+    /// The default of a worker. `allowPrivate` allows the private ranges and unique local addresses; `allowed`
+    /// overrides every refusal.
     package static func restricted(allowPrivate: Bool = false, allowed: [Network] = []) -> AddressPolicy {
         AddressPolicy(allowsPrivate: allowPrivate, allowed: allowed)
     }
 
-    /// Why the address, as text, is refused; nil if it is allowed. What is no address is refused.
+    /// Why the address in `text` is refused; nil if it is allowed. Text that is not an address is refused.
     package func refusal(of text: String, hostAddresses: Set<IPAddress> = []) -> String? {
         if allowsEverything { return nil }
         guard let address = IPAddress(text) else { return "unknown" }
         return refusal(of: address, hostAddresses: hostAddresses)
     }
 
-    /// Why `address` is refused, as what it is ("loopback"); nil if it is allowed. `hostAddresses` are those
-    /// of the host's own interfaces.
+    /// Why `address` is refused: its kind, such as "loopback". nil if it is allowed.
+    ///
+    /// - Parameter hostAddresses: The addresses of this host's own interfaces.
     package func refusal(of address: IPAddress, hostAddresses: Set<IPAddress> = []) -> String? {
         guard !allowsEverything, !isListed(address) else { return nil }
         if hostAddresses.contains(address) { return "this host's own" }
@@ -64,7 +65,7 @@ extension AddressPolicy {
         }
     }
 
-    /// IANA's special-purpose registries and the clouds' metadata services. The first match names it.
+    /// IANA's special-purpose registries and the clouds' metadata services. The first match gives the kind.
     private static let special: [Entry] = [
         Entry("0.0.0.0/8", "unspecified"),
         Entry("10.0.0.0/8", "private", isPrivate: true),
@@ -108,9 +109,9 @@ extension AddressPolicy {
 }
 
 extension AddressPolicy {
-    /// What an IPv6 address says about an IPv4 address inside it.
+    /// What an IPv6 address says about an IPv4 address that is embedded in it.
     private enum Embedded {
-        /// It leads to this IPv4 address, which decides.
+        /// Its packets go to this IPv4 address, so the IPv4 address decides.
         case carried(UInt32)
         case refused(String)
         case none

@@ -1,6 +1,6 @@
 import CHaulCurl
 
-/// The host and port that a URL names, as libcurl reads it, so that both mean the same.
+/// The host and port of a URL as libcurl reads them. So our checks apply to the server that libcurl connects to.
 struct Authority {
     let host: String
     let port: Int
@@ -13,7 +13,7 @@ struct Authority {
             let scheme = Self.part(parts, CURLUPART_SCHEME), let host = Self.part(parts, CURLUPART_HOST),
             let port = Self.part(parts, CURLUPART_PORT).flatMap(Int.init)
         else { return nil }
-        // IPv6 comes in brackets.
+        // libcurl gives an IPv6 address in brackets.
         self.host = host.hasPrefix("[") ? String(host.dropFirst().dropLast()) : host
         self.port = port
         isSecure = scheme == "https"

@@ -1,29 +1,29 @@
 import HaulContract
 
-/// How many bytes of a body were announced, are wanted, and have come.
+/// The bytes of a body: how many were announced, how many are wanted, and how many have been accepted.
 struct BodyCount: Equatable {
     /// The file offset of the first byte.
     var offset: Int64 = 0
-    /// What the head says; nil if it does not.
+    /// From the response head; nil if the head gives no length.
     var announced: Int64?
-    /// Exactly so many are wanted; nil if the response says how many.
+    /// The exact number of bytes that the caller wants; nil to take what the response announces.
     var demanded: Int64?
     var taken: Int64 = 0
     /// The server sent more than was wanted.
     var isOverlong = false
 
-    /// The bytes that the body must have, if that is known.
+    /// The number of bytes that the body must have, if it is known.
     var expected: Int64? { demanded ?? announced }
     /// The file offset of the next byte.
     var position: Int64 { offset + taken }
-    /// The bytes that the response still has.
+    /// The bytes that the response still has to deliver; nil if the head gives no length.
     var left: Int64? { announced.map { $0 - taken } }
 
     func end(_ reason: TransferEnd.Reason) -> TransferEnd {
         TransferEnd(position: position, bytes: taken, reason: reason, isOverlong: isOverlong)
     }
 
-    /// What became of the body. libcurl has called bodies whole that were not, so the count decides where there is one.
+    /// The outcome of the body. libcurl has reported incomplete bodies as complete, so a known count decides.
     func result(_ end: TransferState.LibraryEnd, isChunked: Bool) -> Result<TransferEnd, TransferError> {
         if let expected {
             return taken < expected ? .failure(incomplete(end, of: expected)) : .success(self.end(.length))
@@ -41,7 +41,7 @@ struct BodyCount: Equatable {
     }
 
     private func incomplete(_ end: TransferState.LibraryEnd, of expected: Int64) -> TransferError {
-        // A broken chunk coding or a lost TLS session is worse than a short body.
+        // A broken chunked coding or a lost TLS session is a worse error than a short body.
         if case .failed(let error) = end, case .failed(let failure) = error,
             [.badResponse, .tls].contains(failure.code)
         {

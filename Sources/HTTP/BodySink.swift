@@ -1,38 +1,38 @@
 /// Takes the bytes of one body, in order: the seam between the network and whatever keeps the bytes.
 ///
-/// All but `finish` is called on the engine's thread, and must not block.
+/// The engine calls everything but `finish` on its own thread. These calls must not block.
 package protocol BodySink: AnyObject, Sendable {
-    /// Takes all of `count` bytes (at most 64 KiB; libcurl brings 16 KiB at once), or none of them.
+    /// Takes all of `count` bytes, or none of them. `count` is at most 64 KiB; libcurl delivers 16 KiB at a time.
     func append(_ bytes: UnsafeRawPointer, _ count: Int) -> SinkAnswer
 
-    /// No more bytes will come for a while, so memory that is kept for them is better given back.
+    /// No more bytes will arrive for a while: the sink should release memory that it holds for them.
     func rest()
 
-    /// Other bodies wait for memory: what was taken should go on its way, though more would follow soon.
+    /// Other bodies wait for memory: the sink should pass on the bytes that it holds, even if more would follow soon.
     func handOver()
 
-    /// Nothing is appended any more.
+    /// Nothing is appended after this call.
     func end()
 
-    /// Ends, and returns when all that was taken is where it belongs (not synced).
+    /// Ends the sink, and returns when all bytes that it has taken are in the store (not synced).
     ///
-    /// - Throws: What kept bytes from getting there.
+    /// - Throws: What kept bytes from being stored.
     func finish() async throws(TransferError)
 }
 
-/// What a sink makes of the bytes that it is given.
+/// What a sink does with the bytes that it is offered.
 package enum SinkAnswer: Sendable {
     case taken
-    /// There is no memory for them now. The sink calls `wake` once when it is worth trying again.
+    /// There is no memory for the bytes now. The sink calls `wake` once when it is worth trying again.
     case wait
     case failed(TransferError)
 }
 
-/// Makes sinks for the bodies that are to be put together in it, at any offsets and any number of them at once.
+/// Makes sinks for the bodies that are combined in it: at any offset, and any number of them at once.
 package protocol BodyDestination: Sendable {
     /// A sink for the bytes from `offset` on.
     ///
-    /// - Parameter wake: Makes the body go on that was told to wait. False if it has no use for that any more, so that
-    ///   another may be woken.
+    /// - Parameter wake: Resumes a body that was answered `wait`. Returns false if the body needs no memory any more:
+    ///   then another body may be woken.
     func sink(at offset: Int64, wake: @escaping @Sendable () async -> Bool) -> any BodySink
 }

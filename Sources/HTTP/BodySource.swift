@@ -1,34 +1,34 @@
-/// Gives the bytes of one body, in order: the seam between whatever has the bytes and the network.
+/// Gives the bytes of one request body, in order: the seam between whatever has the bytes and the network.
 ///
-/// All of it is called on the engine's thread, and must not block.
+/// The engine makes all calls on its own thread. They must not block.
 package protocol BodySource: AnyObject, Sendable {
-    /// Writes the next bytes to the beginning of `buffer`, as many as there are and fit.
+    /// Writes the next bytes to the start of `buffer`: as many as are available and fit.
     func read(into buffer: UnsafeMutableRawBufferPointer) -> SourceAnswer
 
-    /// Nothing is read any more.
+    /// Nothing is read after this call.
     func end()
 }
 
-/// What a source makes of being asked for bytes.
+/// How a source answers when it is asked for bytes.
 package enum SourceAnswer: Sendable, Equatable {
-    /// So many were written, at least one.
+    /// This many bytes were written, at least one.
     case bytes(Int)
-    /// There are none yet. The source calls `wake` once there are, or once it knows that there will be none.
+    /// No bytes are available yet. The source calls `wake` when there are some, or when it knows that none will come.
     case wait
-    /// All have been given.
+    /// All bytes have been given.
     case end
     case failed(TransferError)
 }
 
-/// Has a body that may be sent more than once: a redirect, a demand for authentication, or a kept connection that turns out to
-/// be dead makes it begin anew.
+/// A body that can be sent more than once. Sending starts again after a redirect, after a request for authentication,
+/// or if a kept connection turns out to be dead.
 package protocol BodySupply: Sendable {
-    /// Bytes of the whole body; nil where only its end tells. A source that gives fewer or more is an error.
+    /// The length of the whole body in bytes; nil if only its end tells. A source that gives fewer or more is an error.
     var length: Int64? { get }
 
     /// A source that begins at the first byte.
     ///
-    /// - Parameter wake: Makes the sending go on that was told to wait.
+    /// - Parameter wake: Resumes sending after the source has answered `wait`.
     func source(wake: @escaping @Sendable () async -> Void) -> any BodySource
 }
 
@@ -36,7 +36,7 @@ package protocol BodySupply: Sendable {
 package enum RequestBody: Sendable {
     /// Sent from memory.
     case bytes([UInt8])
-    /// Sent as its source gives it, never held in memory.
+    /// Streamed from a source; never held in memory as a whole.
     case stream(any BodySupply)
 
     /// A text, in UTF-8.

@@ -2,7 +2,7 @@ import HaulContract
 
 /// The byte sequences in a dictionary of HTTP structured fields (RFC 9651), such as `sha-256=:…:, sha-512=:…:`.
 ///
-/// Members of other types are skipped. As the RFC demands, one fault anywhere makes the whole field count as absent.
+/// Members of other types are skipped. As the RFC requires, one syntax error makes the whole field count as absent.
 struct ByteDictionary {
     private(set) var members: [String: [UInt8]] = [:]
     private var rest: Substring.UTF8View
@@ -26,7 +26,7 @@ struct ByteDictionary {
                 guard readKey() != nil else { return false }
                 if take("="), readItem() == nil { return false }
             }
-            // The last of several members with the same key counts.
+            // If a key is repeated, its last member counts.
             members[key] = value
             skipBlanks()
             if rest.isEmpty { return true }
@@ -60,7 +60,7 @@ struct ByteDictionary {
         return .other
     }
 
-    /// To behind the closing quote; false if there is none.
+    /// Skips to the byte after the closing quote; false if there is none.
     private mutating func skipString() -> Bool {
         while let byte = rest.popFirst() {
             if byte == UInt8(ascii: "\"") { return true }

@@ -5,7 +5,9 @@ package import HaulContract
 
 /// The certificate authorities that servers are verified against.
 package enum CertificateStore {
-    /// Throws a sentence if `file` holds no certificates.
+    /// Checks a file of certificate authorities.
+    ///
+    /// - Throws: `tls` with a sentence for the operator, if `file` holds no certificates.
     package static func check(_ file: String) throws(Failure) {
         let context = SSL_CTX_new(TLS_client_method())
         defer {
@@ -18,7 +20,7 @@ package enum CertificateStore {
         }
     }
 
-    /// Whether this system has any authorities, where libcurl looks for them.
+    /// Whether this system has any certificate authorities where libcurl looks for them.
     package static var isInstalled: Bool {
         let version = curl_version_info(CURLVERSION_SEVENTH).pointee
         return [version.cainfo, version.capath].contains { place in place.map { access($0, R_OK) == 0 } ?? false }

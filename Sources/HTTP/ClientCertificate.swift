@@ -1,13 +1,13 @@
 import CHaulOpenSSL
 package import HaulContract
 
-/// What the operator shows to servers that ask who connects.
+/// The client certificate that we give to servers that ask for one.
 package struct ClientCertificate: Sendable, Equatable {
-    /// PEM: the certificate, its chain behind it, and perhaps its key.
+    /// PEM: the certificate, followed by its chain, and possibly by its key.
     package let file: String
-    /// PEM; nil: in `file`, too.
+    /// PEM; nil if the key is in `file`.
     package let key: String?
-    /// Only these see it, in lower case; empty: every server that asks.
+    /// The only hosts that get the certificate, in lower case. If empty, every server that asks gets it.
     package let hosts: Set<String>
 
     package init(file: String, key: String? = nil, hosts: [String] = []) {
@@ -18,14 +18,16 @@ package struct ClientCertificate: Sendable, Equatable {
         hosts.isEmpty || Authority(url).map { hosts.contains($0.host.lowercased()) } ?? false
     }
 
-    /// Throws a sentence if the files hold no certificate and its key.
+    /// Checks that the files hold a certificate and its key.
+    ///
+    /// - Throws: `tls` with a sentence for the operator, if they do not.
     package func check() throws(Failure) {
         let context = SSL_CTX_new(TLS_client_method())
         defer {
             ERR_clear_error()
             SSL_CTX_free(context)
         }
-        // Nobody is asked for a passphrase.
+        // A key with a passphrase is refused: nobody is there to type it.
         SSL_CTX_set_default_passwd_cb(context) { _, _, _, _ in 0 }
         guard SSL_CTX_use_certificate_chain_file(context, file) == 1 else {
             throw Failure(.tls, "the client's certificate, \(file), cannot be used: it must be in PEM")

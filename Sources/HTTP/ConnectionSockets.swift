@@ -1,26 +1,27 @@
 import Glibc
 
-/// The sockets of all connections, from their opening to their close: libcurl keeps some for later requests, and does not
-/// say which. On the loop's thread.
+/// The sockets of all connections, from their opening to their close. On the loop's thread. libcurl keeps some
+/// connections for later requests, and does not say which.
 ///
-/// A server that serves one connection at a time serves nobody else while an idle one to it is kept, so these are ended
-/// where another connection waits for the same server, and before long in any case: the other may be another process's.
+/// While a server that serves one connection at a time has an idle one of ours, it serves nobody else. So an idle
+/// connection is ended if another connection waits for the same server. It is ended soon in any case, since the other
+/// connection may belong to another process.
 final class ConnectionSockets {
-    /// A warm connection is of use to a job that follows soon.
+    /// A kept connection helps only a job that follows soon. Nanoseconds.
     static let idleLimit: UInt64 = 10_000_000_000
-    /// A connection that has been used a moment ago may be about to be used again.
+    /// A connection that was used a moment ago may be used again at once. Nanoseconds.
     static let idleLeast: UInt64 = 1_000_000_000
 
     private enum Use {
         case used
-        /// Since then, in monotonic nanoseconds.
+        /// Since this time, in monotonic nanoseconds.
         case idle(UInt64)
-        /// libcurl finds out when it would use it, and closes it.
+        /// We have shut it down. libcurl notices when it wants to use the connection, and closes it.
         case ended
     }
 
     private var uses: [Int32: Use] = [:]
-    /// The local ports of those that were asked about.
+    /// The local ports that were looked up so far, by socket.
     private var ports: [Int32: UInt16] = [:]
 
     func opened(_ socket: Int32) { uses[socket] = .used }
@@ -30,8 +31,8 @@ final class ConnectionSockets {
         return Glibc.close(socket)
     }
 
-    /// Whether something has come in on a connection, or its end, while nothing was asked on it: the next request would be
-    /// answered by that. It is ended then.
+    /// Ends an idle connection that has received input, or its end, since the last response: the next request would
+    /// take that input for its response. Returns whether the connection was ended.
     func endIfStray(from localPort: UInt16, to peer: IPAddress?, _ peerPort: UInt16) -> Bool {
         let stray = uses.keys.first { socket in
             self.localPort(of: socket) == localPort && Self.isPeer(socket, peer, peerPort) && Self.hasInput(socket)
@@ -40,16 +41,16 @@ final class ConnectionSockets {
         return stray != nil
     }
 
-    /// Of all connections.
+    /// The sockets of all open connections.
     var sockets: [Int32] { Array(uses.keys) }
 
-    /// Whether there are bytes to be read, or the end, or an error.
+    /// Whether the socket has bytes to read, has ended or has failed.
     static func hasInput(_ socket: Int32) -> Bool {
         var byte: UInt8 = 0
         return recv(socket, &byte, 1, Int32(MSG_PEEK) | Int32(MSG_DONTWAIT)) >= 0 || errno != EAGAIN
     }
 
-    /// Whether all bytes were read, and no more can come.
+    /// Whether all bytes were read and the peer has closed its side.
     static func hasEnded(_ socket: Int32) -> Bool {
         var byte: UInt8 = 0
         return recv(socket, &byte, 1, Int32(MSG_PEEK) | Int32(MSG_DONTWAIT)) == 0
@@ -66,14 +67,18 @@ final class ConnectionSockets {
         uses[socket] = .ended
     }
 
-    /// Some may have to be ended later.
+    /// Whether there is a connection that may have to be ended later.
     var isOfInterest: Bool { uses.values.contains { if case .ended = $0 { false } else { true } } }
 
-    /// Notes which are idle: those that no transfer uses. `ports` are the local ports of transfers' connections.
+    /// Notes which connections are idle: those that no transfer uses.
+    ///
+    /// - Parameters:
+    ///   - sockets: The sockets that were opened for running transfers.
+    ///   - ports: The local ports of the connections that running transfers use.
     func note(used sockets: Set<Int32>, ports: Set<UInt16>, at now: UInt64) {
         for (socket, use) in uses {
             if case .ended = use { continue }
-            // One that is not connected, or not any more, has no port.
+            // A socket that is not connected, or not any more, has no port.
             let isUsed = sockets.contains(socket) || Self.port(socket, getsockname).map(ports.contains) ?? true
             if isUsed {
                 uses[socket] = .used
@@ -83,7 +88,7 @@ final class ConnectionSockets {
         }
     }
 
-    /// Ends what has been idle for too long, and what keeps the server from those of `waiting` that wait for an answer.
+    /// Ends connections that have been idle for too long, and idle connections to the servers that `waiting` waits for.
     func endIdle(for waiting: Set<Int32>, at now: UInt64) {
         let peers = Set(waiting.compactMap { Self.peer($0) })
         for case (let socket, .idle(let since)) in uses {
@@ -113,10 +118,10 @@ final class ConnectionSockets {
         }
     }
 
-    /// The address and port that it is connected to.
+    /// The address and port of the peer, as bytes.
     private static func peer(_ socket: Int32) -> [UInt8]? { address(socket, getpeername) }
 
-    /// The bytes of a socket's address; a port is at the same place in both families'.
+    /// The bytes of a socket's address. The port has the same place in both address families.
     private static func address(_ socket: Int32, _ lookup: Lookup) -> [UInt8]? {
         var address = sockaddr_in6()
         var size = socklen_t(MemoryLayout<sockaddr_in6>.size)
@@ -124,7 +129,7 @@ final class ConnectionSockets {
             $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { lookup(socket, $0, &size) }
         }
         guard status == 0, size >= 8 else { return nil }
-        // After IPv4's address there is padding.
+        // Padding follows an IPv4 address.
         let count = address.sin6_family == sa_family_t(AF_INET) ? 8 : Int(size)
         return withUnsafeBytes(of: &address) { Array($0.prefix(count)) }
     }

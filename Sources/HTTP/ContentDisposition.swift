@@ -1,6 +1,6 @@
 /// The file name of a Content-Disposition (RFC 6266, RFC 8187), read as browsers do.
 package enum ContentDisposition {
-    /// `filename*` wins over `filename`; nil if there is neither. The name is as it was meant: it may be hostile.
+    /// The name in `filename*`, or else in `filename`; nil if there is neither. It is not sanitised: it may be hostile.
     package static func fileName(_ header: String) -> String? {
         var plain: String?
         var extended: String?
@@ -14,7 +14,7 @@ package enum ContentDisposition {
         return extended ?? plain
     }
 
-    /// By bytes: to Swift a ";" beside a combining mark is another character.
+    /// Works on bytes: Swift joins a ";" and a following combining mark into another character.
     private static func parameters(_ header: String) -> [(String, String)] {
         var result: [(String, String)] = []
         var rest = Substring(header).utf8
@@ -25,7 +25,7 @@ package enum ContentDisposition {
             }
             let name = rest.prefix { $0 != UInt8(ascii: "=") && $0 != UInt8(ascii: ";") }
             rest = rest[name.endIndex...]
-            // The disposition's type has no value, and may be missing.
+            // The disposition type has no value, and may be missing.
             guard rest.first == UInt8(ascii: "=") else { continue }
             rest = rest.dropFirst().drop(while: isBlank)
             let value = rest.first == UInt8(ascii: "\"") ? quoted(&rest) : word(&rest)
@@ -51,14 +51,14 @@ package enum ContentDisposition {
         return String(decoding: value, as: UTF8.self)
     }
 
-    /// The standard knows no coding here, but servers use two, and browsers read both.
+    /// The standard defines no encoding for `filename`, but servers use two, and browsers read both.
     private static func decodePlain(_ value: String) -> String {
         if let decoded = EncodedWords.decode(value) { return decoded }
-        // "100%25" is one, "100% sure" is none.
+        // "100%25" is percent-encoded, "100% sure" is not.
         return String(validating: PercentEncoding.bytes(of: value), as: UTF8.self) ?? value
     }
 
-    /// `UTF-8''na%C3%AFve.txt`; other charsets than UTF-8 and ISO-8859-1 are not decoded.
+    /// Decodes a value such as `UTF-8''na%C3%AFve.txt`; nil for charsets other than UTF-8 and ISO-8859-1.
     private static func decodeExtended(_ value: String) -> String? {
         let parts = value.split(separator: "'", maxSplits: 2, omittingEmptySubsequences: false)
         guard parts.count == 3 else { return nil }
@@ -66,9 +66,9 @@ package enum ContentDisposition {
     }
 }
 
-/// The charsets that names are sent in.
+/// The charsets in which servers send file names.
 package enum Charset {
-    /// nil for one that is not known. What is not valid in it is replaced.
+    /// nil for an unknown charset. Bytes that are invalid in UTF-8 are replaced.
     package static func decode(_ bytes: [UInt8], _ charset: String) -> String? {
         switch charset.lowercased() {
         case "utf-8", "utf8", "us-ascii": String(decoding: bytes, as: UTF8.self)

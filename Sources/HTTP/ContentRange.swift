@@ -1,10 +1,10 @@
 /// `Content-Range: bytes 0-99/200` (RFC 9110 section 14.4).
 package struct ContentRange: Sendable, Equatable {
     package var range: Range<Int64>
-    /// nil for `*`.
+    /// The size of the whole representation in bytes; nil for `*`.
     package var total: Int64?
 
-    /// nil for anything but one satisfied byte range.
+    /// nil unless `text` is one satisfied byte range.
     package init?(_ text: String) {
         let words = text.split(separator: " ")
         guard words.count == 2, words[0].lowercased() == "bytes" else { return nil }

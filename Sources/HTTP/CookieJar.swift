@@ -1,14 +1,15 @@
-/// Cookies within one chain of redirects. Each goes back to the origin that set it and to no other; those of a file go where the
-/// file says.
+/// The cookies of one chain of redirects. A cookie goes back only to the origin that set it. Cookies from a file go to
+/// the hosts that the file names.
 package struct CookieJar: Sendable {
     private var cookies: [(origin: WebURL, name: String, value: String)] = []
 
     private let stored: [StoredCookie]
 
-    /// Begins with cookies of a file.
+    /// Starts with cookies from a file.
     package init(_ stored: [StoredCookie] = []) { self.stored = stored }
 
-    /// A Set-Cookie field's value: its attributes are of no use within one chain. What no request could carry is dropped.
+    /// Takes the value of a Set-Cookie field. Attributes are ignored: they do not matter within one chain. A cookie
+    /// that no request could carry is dropped.
     package mutating func set(_ line: String, from origin: WebURL) {
         let parts = line.prefix { $0 != ";" }.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
         let pair = parts.map(\.trimmed)

@@ -20,7 +20,7 @@ extension TransferError {
         TransferError(.dns, "\(host) cannot be resolved; check the name and this host's resolver")
     }
 
-    /// What libcurl's failure means.
+    /// The error for a failure of libcurl.
     static func failed(_ task: TransferTask, _ code: CURLcode) -> TransferError {
         if let refusal = task.connection.refusal { return refusal }
         guard let easy = task.easy else { return .cancelled }
@@ -28,17 +28,17 @@ extension TransferError {
     }
 }
 
-/// One of libcurl's failures, with all that tells what it means to a person.
+/// A failure of libcurl, with everything that is needed to explain it to a person.
 struct CurlFailure {
     private let code: CURLcode
-    /// libcurl's own words, which may be empty.
+    /// libcurl's message, which may be empty.
     private let said: String
     /// errno; 0 if there was none.
     private let systemError: Int32
     private let target: Authority?
     private let connectTimeout: Duration
     private let hasProxy: Bool
-    /// No tunnel through an https proxy has come about yet: a failure of TLS is the proxy's.
+    /// An https proxy is used, and no tunnel through it is open yet: a failure of TLS is then the proxy's.
     private let isOfProxy: Bool
     private let isNameKnown: Bool
     private let isConnected: Bool
@@ -59,7 +59,7 @@ struct CurlFailure {
     }
 
     private var place: String { target.map { "\($0.host):\($0.port)" } ?? "the server" }
-    /// libcurl does not always find words of its own.
+    /// libcurl does not always give a message.
     private var words: String { said.isEmpty ? String(cString: curl_easy_strerror(code)) : said }
     private var reason: String { systemError != 0 ? String(cString: strerror(systemError)) : words }
 
@@ -68,14 +68,14 @@ struct CurlFailure {
         return TransferError(kind, text, isFinal: kind == .tls && isOfCertificate)
     }
 
-    /// The server's certificate is what is wrong, or ours, or that we have none: it stays so until somebody mends it.
+    /// The error is in the server's certificate or in ours, or we have none. It lasts until somebody repairs it.
     private var isOfCertificate: Bool {
         [CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_ISSUER_ERROR, CURLE_SSL_INVALIDCERTSTATUS].contains(code)
             || wantsCertificate
     }
 
-    /// The server has ended the connection because it wants to see a certificate of ours, or another one. With TLS 1.3 that
-    /// comes when the handshake is over on our side.
+    /// The server has ended the connection because it requires a client certificate, or another one. With TLS 1.3 its
+    /// alert arrives after the handshake has ended on our side.
     private var wantsCertificate: Bool {
         ["alert certificate required", "alert bad certificate", "alert unknown ca"].contains { said.contains($0) }
     }
@@ -135,7 +135,7 @@ struct CurlFailure {
             return (.badResponse, "\(place) sent a response that is not HTTP: \(said)")
         case CURLE_HTTP2, CURLE_HTTP2_STREAM:
             return (.incomplete, "\(place) broke the response off: \(said)")
-        // libcurl's word for a line that is too long for it.
+        // libcurl also reports this error for a header line that is too long for it.
         case CURLE_OUT_OF_MEMORY:
             return (.badResponse, "\(place) sent a header line that is longer than 100 KB")
         case CURLE_RECV_ERROR, CURLE_SEND_ERROR, CURLE_PARTIAL_FILE:
@@ -146,7 +146,7 @@ struct CurlFailure {
         }
     }
 
-    /// The resolver needs a socket, and does not say so when there is none.
+    /// The resolver needs a socket. If none can be opened, it does not report that as the reason.
     private static var isOutOfDescriptors: Bool {
         let probe = dup(0)
         if probe >= 0 { close(probe) }

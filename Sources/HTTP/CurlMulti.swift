@@ -1,33 +1,34 @@
 import CHaulCurl
 import HaulExecutors
 
-/// libcurl's multi handle on an event loop: the loop waits for the sockets and timers that libcurl names, and tells it.
+/// libcurl's multi handle on an event loop. The loop waits for the sockets and timers that libcurl names, and calls
+/// libcurl when they are ready.
 ///
-/// Everything happens on the loop's thread.
+/// Everything runs on the loop's thread.
 final class CurlMulti {
     private let loop: EventLoop
     private let raw = curl_multi_init()!
     private let share = curl_share_init()!
     private var timer: EventLoop.Timer?
     private var watched: Set<Int32> = []
-    /// Of all connections: libcurl keeps some for later requests.
+    /// Includes the connections that libcurl keeps for later requests.
     let connections = ConnectionSockets()
     /// How often a socket was found ready.
     private(set) var turns = 0
-    /// Called after libcurl has had a turn; the place to look for what is done.
+    /// Called each time that libcurl has run: the place to look for transfers that are done.
     var afterTurn: () -> Void = {}
 
     init(loop: EventLoop, idleConnections: Int) {
         self.loop = loop
-        // Connections and names are shared by the multi handle anyhow; TLS sessions only so.
+        // A multi handle shares connections and resolved names anyway. TLS sessions are only shared by a share handle.
         ccurl_share(share, CURL_LOCK_DATA_SSL_SESSION)
         ccurl_multi_set_long(raw, CURLMOPT_MAXCONNECTS, idleConnections)
-        // A connection is one transfer's, with HTTP/2 as well: it can be paused and given up without regard to others.
+        // Each connection serves one transfer, with HTTP/2 too. So pausing or dropping a transfer affects no other.
         ccurl_multi_set_long(raw, CURLMOPT_PIPELINING, Int(CURLPIPE_NOTHING))
         ccurl_multi_set_callbacks(
             raw, Unmanaged.passUnretained(self).toOpaque(),
             { easy, socket, interest, context, _ in
-                // A closing connection has no transfer any more.
+                // A connection that is being closed belongs to no transfer any more.
                 if interest != CURL_POLL_REMOVE, let easy, let task = ccurl_get_private(easy) {
                     TransferTask.of(task).reading.mark.socket = socket
                 }
@@ -60,15 +61,16 @@ final class CurlMulti {
         ccurl_set_pointer(easy.raw, CURLOPT_SHARE, nil)
     }
 
-    /// Lets libcurl look at a transfer that is connecting, though none of its sockets is ready. After an address has failed
-    /// it has none: libcurl makes that of the next address when it looks again, and asks nobody to be woken.
+    /// Makes libcurl look at a connecting transfer although none of its sockets is ready. After an address has failed,
+    /// the transfer has no socket. libcurl opens one for the next address when it looks again, but asks for no wake-up.
     func wake(_ easy: EasyHandle) {
-        // The documented way to have a handle looked at soon is to end a pause; nothing is sent yet that could be paused.
+        // Ending a pause is the documented way to make libcurl look at a handle soon. Nothing is being sent yet, so
+        // nothing is paused.
         curl_easy_pause(easy.raw, CURLPAUSE_SEND)
         curl_easy_pause(easy.raw, CURLPAUSE_CONT)
     }
 
-    /// The transfers that have ended since the last call: their contexts and results.
+    /// The context and result of one more transfer that has ended; nil if there is none.
     func nextDone() -> (context: UnsafeMutableRawPointer, result: CURLcode)? {
         var left: Int32 = 0
         while let message = curl_multi_info_read(raw, &left) {
@@ -79,7 +81,8 @@ final class CurlMulti {
         return nil
     }
 
-    /// Ends the watches and the timer: the loop's handlers hold this object, and through `afterTurn` the engine.
+    /// Ends the watches and the timer. The loop's handlers refer to this object but do not own it, so none may run
+    /// after its end.
     func stop() {
         for socket in watched { loop.unwatch(socket) }
         if let timer { loop.cancel(timer) }
@@ -111,7 +114,7 @@ final class CurlMulti {
         run(socket, events)
     }
 
-    /// libcurl must not be called from inside its own callback, so even a timer of 0 ms waits for the loop's next turn.
+    /// libcurl must not be called from its own callback, so even a timer of 0 ms waits for the loop's next turn.
     private func schedule(after milliseconds: Int) {
         if let timer { loop.cancel(timer) }
         timer = nil

@@ -1,22 +1,22 @@
 import HaulContract
 
-/// A server's demand for Digest authentication (RFC 7616), and its answer. MD5 and SHA-256, with sessions or without, and
-/// `qop=auth`, or none as of old.
+/// A server's Digest challenge (RFC 7616), and the answer to it. Supports MD5 and SHA-256, each with or without
+/// `-sess`, and `qop=auth` or the older form without qop.
 package struct DigestChallenge: Sendable, Equatable {
     package let realm: String
     package let nonce: String
     package let opaque: String?
-    /// As it was sent: MD5 where it was not.
+    /// As the server sent it; nil if it sent none, which means MD5.
     package let algorithm: String?
-    /// Whether a count and a nonce of our own are part of the answer.
+    /// The server sent a qop: then the answer has a count and a nonce of our own.
     package let hasQuality: Bool
-    /// Only the nonce is too old: the credentials were right.
+    /// Only the nonce has expired; the credentials were right.
     package let isStale: Bool
 
     private var hash: Job.Checksum.Algorithm { algorithm?.lowercased().hasPrefix("sha-256") == true ? .sha256 : .md5 }
     private var isSession: Bool { algorithm?.lowercased().hasSuffix("-sess") == true }
 
-    /// The strongest one in the values of WWW-Authenticate that can be answered; nil if there is none.
+    /// The strongest challenge among the values of WWW-Authenticate that can be answered; nil if there is none.
     package init?(_ fields: [String]) {
         let challenges = fields.flatMap(Challenges.read).compactMap(DigestChallenge.init)
         guard let best = challenges.first(where: { $0.hash == .sha256 }) ?? challenges.first else { return nil }
@@ -28,7 +28,7 @@ package struct DigestChallenge: Sendable, Equatable {
             let nonce = challenge.parameters["nonce"]
         else { return nil }
         algorithm = challenge.parameters["algorithm"]
-        // What no header could carry back is not answered.
+        // A value that no header field could carry back is not answered.
         let values = [realm, nonce, challenge.parameters["opaque"] ?? ""]
         guard values.allSatisfy({ !$0.utf8.contains { $0 < 0x20 || $0 == 0x7F } }) else { return nil }
         let known = ["md5", "md5-sess", "sha-256", "sha-256-sess"]
@@ -40,8 +40,12 @@ package struct DigestChallenge: Sendable, Equatable {
         isStale = challenge.parameters["stale"]?.lowercased() == "true"
     }
 
-    /// What Authorization is to hold. `target` is the path and query as they are asked for, `count` how often the nonce has
-    /// been used with this request, `own` a nonce of ours.
+    /// The value of the Authorization field.
+    ///
+    /// - Parameters:
+    ///   - target: The path and query, as libcurl asks for them.
+    ///   - count: How often the nonce has been used, this request included.
+    ///   - own: Our own nonce.
     func authorization(_ login: WebURL.Login, method: String, target: String, count: Int, own: String) -> String {
         var secret = hash.hexadecimal(of: "\(login.user):\(realm):\(login.password)")
         if isSession { secret = hash.hexadecimal(of: "\(secret):\(nonce):\(own)") }
@@ -68,7 +72,7 @@ package struct DigestChallenge: Sendable, Equatable {
 /// The challenges in one value of WWW-Authenticate (RFC 9110 section 11.6.1).
 private struct Challenges {
     struct Challenge {
-        /// Lower case, as are the names.
+        /// In lower case, like the names of the parameters.
         let scheme: String
         var parameters: [String: String] = [:]
     }
@@ -81,7 +85,7 @@ private struct Challenges {
         while let word = reader.nextWord() {
             if reader.take(UInt8(ascii: "=")) {
                 let value = reader.nextValue()
-                // What has no scheme before it belongs to nobody.
+                // A parameter without a scheme before it belongs to no challenge.
                 if !challenges.isEmpty { challenges[challenges.count - 1].parameters[word.lowercased()] = value }
             } else {
                 challenges.append(Challenge(scheme: word.lowercased()))
@@ -90,7 +94,7 @@ private struct Challenges {
         return challenges
     }
 
-    /// The next token, past blanks, commas and what is none.
+    /// The next token. Skips blanks, commas and other characters that are not part of a token.
     private mutating func nextWord() -> String? {
         while let byte = rest.first, !Self.isOfToken(byte) {
             if byte == UInt8(ascii: "\"") { _ = quoted() } else { rest.removeFirst() }

@@ -1,11 +1,11 @@
 package import HaulContract
 
-/// What a response says the digest of the whole representation is: Repr-Digest and Content-Digest (RFC 9530), and the
-/// older Content-MD5. All of them mean the bytes with their Content-Encoding, which are the bytes that are saved.
+/// The digest of the whole representation, from Repr-Digest and Content-Digest (RFC 9530) or the older Content-MD5. All
+/// of them cover the bytes with their Content-Encoding, which are the bytes that are saved.
 package enum DigestFields {
-    /// The digest that the whole file must have; nil if the response names none that is known.
+    /// The digest that the whole file must have; nil if the response gives no known one.
     ///
-    /// The content of a 206 is only a part, so there Repr-Digest alone speaks of the whole.
+    /// The content of a 206 is only a part of the file, so of a 206 only Repr-Digest is used.
     package static func checksum(_ head: ResponseHead) -> Job.Checksum? {
         if let digest = strongest(head.headers.all("repr-digest")) { return digest }
         guard head.status == 200 else { return nil }

@@ -1,6 +1,6 @@
 import Synchronization
 
-/// The nonces that the servers of one download have given out: further requests answer before they are asked.
+/// The nonces that the servers of one download have issued. Later requests need no new challenge.
 package final class DigestSession: Sendable {
     private struct Nonce {
         let challenge: DigestChallenge
@@ -12,12 +12,12 @@ package final class DigestSession: Sendable {
 
     package init() {}
 
-    /// A newer one takes the place of the one before.
+    /// Keeps a challenge. It replaces the earlier one of the same origin.
     package func note(_ challenge: DigestChallenge, from url: WebURL) {
         nonces.withLock { $0[url.origin] = Nonce(challenge: challenge) }
     }
 
-    /// The value of Authorization for a request; nil if its server has not asked for it.
+    /// The value of Authorization for a request; nil if its server has sent no challenge.
     package func authorization(_ login: WebURL.Login, method: String, for url: WebURL) -> String? {
         nonces.withLock { nonces in
             guard var nonce = nonces[url.origin] else { return nil }

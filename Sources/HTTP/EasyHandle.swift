@@ -2,14 +2,14 @@ import CHaulCurl
 import HaulContract
 import HaulExecutors
 
-/// libcurl's handle of one transfer. Kept for the next one: what libcurl has allocated for it stays with it.
+/// libcurl's handle of one transfer. Later transfers reuse it, with what libcurl has allocated for it.
 final class EasyHandle {
     let raw: UnsafeMutableRawPointer
     private let errorText = UnsafeMutablePointer<CChar>.allocate(capacity: Int(CURL_ERROR_SIZE))
     private var headers: UnsafeMutablePointer<curl_slist>?
     private var pinned: UnsafeMutablePointer<curl_slist>?
     private var resolved: UnsafeMutablePointer<curl_slist>?
-    /// Of the receive buffer: bytes.
+    /// The size of the receive buffer in bytes.
     private(set) var bufferSize = 0
     private(set) var offersHTTP2 = false
 
@@ -24,13 +24,13 @@ final class EasyHandle {
         errorText.deallocate()
     }
 
-    /// libcurl's own words about the failure.
+    /// libcurl's message about the failure.
     var errorMessage: String { String(cString: errorText) }
 
     /// The errno of the last failure, 0 if there was none.
     var systemError: Int32 { Int32(ccurl_get_long(raw, CURLINFO_OS_ERRNO)) }
 
-    /// Forgets the last transfer; connections live in the multi handle and stay.
+    /// Clears everything of the last transfer. Connections belong to the multi handle and stay.
     func reset() {
         curl_easy_reset(raw)
         freeLists()
@@ -43,7 +43,9 @@ final class EasyHandle {
         (headers, pinned, resolved) = (nil, nil, nil)
     }
 
-    /// Sets everything that `request` asks for. A value that libcurl does not take is an error with its name.
+    /// Sets all options that `request` needs.
+    ///
+    /// - Throws: `bad_job` for a header field that cannot be sent; `local_limit` if libcurl refuses an option.
     func configure(
         _ request: Request, _ configuration: TransferEngine.Configuration, bufferSize: Int, offeringHTTP2: Bool
     ) throws(TransferError) {
@@ -53,26 +55,26 @@ final class EasyHandle {
         try set(CURLOPT_PROTOCOLS_STR, "http,https")
         try set(CURLOPT_URL, request.url)
         set(CURLOPT_NOSIGNAL, 1)
-        // Without it a resolver thread that hangs would be joined, on the loop.
+        // Otherwise a resolver thread that hangs would be joined, on the loop's thread.
         set(CURLOPT_QUICK_EXIT, 1)
-        // Paused HTTP/2 streams buffer up to 32 MiB each, so it is for servers that speak nothing else.
+        // A paused HTTP/2 stream buffers up to 32 MiB, so HTTP/2 is offered only to servers that speak nothing else.
         set(CURLOPT_HTTP_VERSION, offeringHTTP2 ? CURL_HTTP_VERSION_2TLS : CURL_HTTP_VERSION_1_1)
         set(CURLOPT_BUFFERSIZE, bufferSize)
         // 0 would mean libcurl's own default.
         set(CURLOPT_CONNECTTIMEOUT_MS, max(1, request.connectTimeout.milliseconds))
         set(CURLOPT_TCP_KEEPALIVE, 1)
         set(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1)
-        // Empty, not unset: unset means that the environment decides.
+        // Empty, not unset: if it is unset, the environment decides.
         try set(CURLOPT_PROXY, configuration.proxy ?? "")
         try set(CURLOPT_NOPROXY, "")
         if let agent = configuration.userAgent { try set(CURLOPT_USERAGENT, agent) }
         if let file = configuration.certificateAuthorities {
-            // The system's directory stays in force beside the file. An https proxy is verified like a server.
+            // The system's directory is used beside the file. An https proxy is verified like a server.
             for option in [CURLOPT_CAINFO, CURLOPT_PROXY_CAINFO] { try set(option, file) }
             for option in [CURLOPT_CAPATH, CURLOPT_PROXY_CAPATH] { try set(option, "/etc/ssl/certs") }
         }
         if let trusted = configuration.trusted {
-            // What libcurl read before that is too old then; 0 keeps it from keeping any.
+            // Certificates that libcurl read before `trusted` are then too old. 0 means that it keeps none.
             set(CURLOPT_CA_CACHE_TIMEOUT, Int((monotonicNanoseconds() - trusted) / 1_000_000_000))
         }
         if let certificate = configuration.clientCertificate, certificate.isFor(request.url) {
@@ -89,13 +91,14 @@ final class EasyHandle {
         ccurl_set_pointer(raw, CURLOPT_RESOLVE, resolved)
     }
 
-    /// Its connection is closed when it ends. What is left of an HTTP/2 stream would come in before the next response.
+    /// Closes the connection when the transfer ends. Otherwise the rest of an HTTP/2 stream would precede the next
+    /// response, on the same connection.
     func forbidReuse() { set(CURLOPT_FORBID_REUSE, 1) }
 
-    /// It takes none of those that are kept.
+    /// Opens a new connection instead of reusing a kept one.
     func demandNewConnection() { set(CURLOPT_FRESH_CONNECT, 1) }
 
-    /// Connects to `address` in place of the URL's host, whose name is still what is asked for and verified.
+    /// Connects to `address` instead of resolving the URL's host. The host's name is still sent and verified.
     func pin(to address: IPAddress) throws(TransferError) {
         let host = if case .v6 = address { "[\(address)]" } else { "\(address)" }
         guard let list = curl_slist_append(nil, "::\(host):") else { throw Self.outOfMemory }
@@ -109,14 +112,14 @@ final class EasyHandle {
             return
         }
         if let memory = request.memory { return try setMemory(memory, request) }
-        // A server may refuse a POST that does not say how long its body is, though there is none (RFC 9110 section 8.6).
+        // A server may refuse a POST without a length, even if there is no body (RFC 9110 section 8.6).
         let body = request.body ?? (["POST", "PUT", "PATCH"].contains(request.method) ? .bytes([]) : nil)
         if let body {
             switch body {
             case .bytes(let bytes):
                 set(CURLOPT_POST, 1)
                 ccurl_set_offset(raw, CURLOPT_POSTFIELDSIZE_LARGE, bytes.count)
-                // Without an address libcurl would ask for the bytes.
+                // With a null address, libcurl would ask the read callback for the bytes.
                 let code = (bytes + [0]).withUnsafeBytes { buffer in
                     ccurl_set_pointer(
                         raw, CURLOPT_COPYPOSTFIELDS, UnsafeMutableRawPointer(mutating: buffer.baseAddress))
@@ -127,7 +130,7 @@ final class EasyHandle {
                 set(CURLOPT_UPLOAD_BUFFERSIZE, 256 << 10)
                 ccurl_set_offset(raw, CURLOPT_INFILESIZE_LARGE, supply.length.map { Int($0) } ?? -1)
             }
-            // libcurl would add both of its own accord.
+            // libcurl would add both fields by itself.
             if !request.asksFirst { try addLine("Expect:") }
             if !request.headers.contains(where: { $0.name.lowercased() == "content-type" }) {
                 try addLine("Content-Type:")
@@ -136,13 +139,13 @@ final class EasyHandle {
         if request.method != "GET" || body != nil { try set(CURLOPT_CUSTOMREQUEST, request.method) }
     }
 
-    /// A body that is read where it is. The request keeps it for as long as this handle is used for it.
+    /// A body that libcurl reads in place. The request keeps the memory for as long as this handle is used for it.
     private func setMemory(_ memory: RequestMemory, _ request: Request) throws(TransferError) {
         set(CURLOPT_POST, 1)
         set(CURLOPT_UPLOAD_BUFFERSIZE, 256 << 10)
         ccurl_set_offset(raw, CURLOPT_POSTFIELDSIZE_LARGE, memory.bytes.count)
         ccurl_set_pointer(raw, CURLOPT_POSTFIELDS, UnsafeMutableRawPointer(mutating: memory.bytes.baseAddress))
-        // libcurl would add both of its own accord.
+        // libcurl would add both fields by itself.
         try addLine("Expect:")
         if !request.headers.contains(where: { $0.name.lowercased() == "content-type" }) { try addLine("Content-Type:") }
         try set(CURLOPT_CUSTOMREQUEST, request.method)
@@ -154,7 +157,7 @@ final class EasyHandle {
         else {
             throw TransferError(.badJob, "the header \(name.debugDescription) cannot be sent as it is")
         }
-        // "Name;" is libcurl's way to send an empty value.
+        // "Name;" is libcurl's notation for an empty value.
         try addLine(value.isEmpty ? "\(name);" : "\(name): \(value)")
     }
 

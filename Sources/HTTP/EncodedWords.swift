@@ -1,12 +1,13 @@
 import HaulContract
 
-/// `=?UTF-8?B?w6Q=?=` and `=?ISO-8859-1?Q?=E4?=` (RFC 2047), which mail writes and some servers send as a file's name.
+/// Encoded words such as `=?UTF-8?B?w6Q=?=` and `=?ISO-8859-1?Q?=E4?=` (RFC 2047). They belong to mail, but some
+/// servers send them as a file's name.
 enum EncodedWords {
-    /// Decodes all of them; nil if there is none, or one that cannot be read.
+    /// Decodes all encoded words in `text`; nil if there is none, or one that cannot be decoded.
     static func decode(_ text: String) -> String? {
         var result = ""
         var rest = text[...]
-        // The bytes of adjacent words belong together: a character may be divided between them.
+        // The bytes of adjacent words are decoded together: a character may be split between them.
         var pending: (charset: String, bytes: [UInt8])?
         func flush() -> Bool {
             guard let (charset, bytes) = pending else { return true }
@@ -19,7 +20,7 @@ enum EncodedWords {
         while let start = rest.firstRange(of: "=?") {
             let before = rest[..<start.lowerBound]
             guard let (charset, bytes, after) = word(rest[start.upperBound...]) else { return nil }
-            // Blanks between two words are not meant.
+            // Blanks between two encoded words are not part of the text.
             let isAdjacent = pending != nil && before.utf8.allSatisfy { $0 == 0x20 || $0 == 0x09 }
             if !isAdjacent || pending?.charset != charset {
                 guard flush() else { return nil }
@@ -34,7 +35,7 @@ enum EncodedWords {
         return result + rest
     }
 
-    /// What follows "=?".
+    /// Reads an encoded word whose "=?" has been read; nil if it cannot be decoded.
     private static func word(_ text: Substring) -> (charset: String, bytes: [UInt8], rest: Substring)? {
         let parts = text.split(separator: "?", maxSplits: 3, omittingEmptySubsequences: false)
         guard parts.count == 4, parts[3].utf8.first == UInt8(ascii: "=") else { return nil }

@@ -1,6 +1,6 @@
-/// The servers that are known to speak nothing but HTTP/2.
+/// The servers that are known to speak only HTTP/2.
 struct HTTP2Origins {
-    /// More than a worker is likely to meet.
+    /// More servers than a worker is likely to meet. At this number the set starts over.
     private static let limit = 1000
 
     private var origins: Set<String> = []

@@ -5,7 +5,7 @@ package enum HTTPDate {
     private static let days = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"]
     private static let months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 
-    /// Reads the three formats there are; nil for anything else.
+    /// Reads the three formats of the RFC, without a check of the weekday and the time zone; nil for anything else.
     package static func parse(_ text: String) -> Int64? {
         let words = text.utf8.split { " ,-".utf8.contains($0) }.map { String(Substring($0)) }
         if words.count >= 5, let day = Int64(words[1]), let month = months.firstIndex(of: words[2]),
@@ -37,7 +37,8 @@ package enum HTTPDate {
         guard parts.count == 3, (1...31).contains(day), (0...23).contains(parts[0]), (0...59).contains(parts[1]),
             (0...60).contains(parts[2]), (1...9999).contains(year)
         else { return nil }
-        // Days since 1970 of the proleptic Gregorian calendar: years begin in March, so that leap days come last.
+        // Days since 1970 in the proleptic Gregorian calendar. Years begin in March, so that a leap day is the last day
+        // of a year.
         let shifted = month <= 2 ? year - 1 : year
         let era = shifted / 400
         let yearOfEra = shifted - era * 400

@@ -1,16 +1,16 @@
-/// libcurl's handles: what libcurl has allocated for one is kept for the next transfer. And the memory of all receive buffers.
+/// Spare handles of libcurl, with what libcurl has allocated for them, and the memory budget of receive buffers.
 struct HandlePool {
     private static let most = 64
-    /// The receive buffers of all transfers together: bytes.
+    /// The budget of all receive buffers together: bytes.
     private static let bufferMemory = 32 << 20
 
     private var spare: [EasyHandle] = []
     /// The receive buffers in use: bytes.
     private(set) var bufferBytes = 0
 
-    /// A handle for `request`.
+    /// A handle that is configured for `request`.
     ///
-    /// - Throws: That libcurl refuses something of the request, or that there is no memory.
+    /// - Throws: `bad_job` or `local_limit`, as `EasyHandle.configure` does, or `local_limit` if there is no memory.
     mutating func take(
         for request: Request, _ configuration: TransferEngine.Configuration, offeringHTTP2: Bool
     ) throws(TransferError) -> EasyHandle {
@@ -22,16 +22,16 @@ struct HandlePool {
         return easy
     }
 
-    /// Takes it back, out of the multi handle.
+    /// Takes back a handle that was removed from the multi handle.
     mutating func giveBack(_ easy: EasyHandle) {
         bufferBytes -= easy.bufferSize
         easy.reset()
         if spare.count < Self.most { spare.append(easy) }
     }
 
-    /// The receive buffer for one more transfer, while others use `used` bytes: large ones save calls on fast connections,
-    /// but all of them together get 32 MiB, and small ones beyond that. With a limit of `rate` bytes per second a small one keeps
-    /// the flow even.
+    /// The size of the receive buffer for one more transfer, while others use `used` bytes. Large buffers save calls on
+    /// fast connections, but share 32 MiB; when these are used up, buffers are small. A transfer with a limit of `rate`
+    /// bytes per second gets a small buffer, which keeps its flow even.
     static func bufferSize(used: Int, rate: Int64?) -> Int {
         let share = (bufferMemory - used) / 8
         let even = rate.map { Int($0 / 20) } ?? .max

@@ -1,19 +1,19 @@
-/// Why a request got no head, and what may help.
+/// Why a request got no response head, and what may help.
 struct HeadFailure: Error {
-    /// What the same request may do better.
+    /// What to try next.
     enum Remedy {
-        /// The kept connection had input that nobody had asked for, and nothing was sent on it.
+        /// A new connection: the kept one had unsolicited input, and nothing was sent on it.
         case newConnection
-        /// It failed as with servers that speak nothing but HTTP/2, which was not offered.
+        /// HTTP/2: the failure is typical of servers that speak only HTTP/2, which was not offered.
         case http2
-        /// Only the resolver tells whether there is no such name at all, or whether it had trouble that may pass.
+        /// The resolver: only the resolver knows whether the name does not exist or its own failure is temporary.
         case resolver
-        /// The server does not want to be asked first whether it wants the body.
+        /// The body without `Expect: 100-continue`, which the server refuses.
         case unasked
     }
 
     let error: TransferError
     var remedy: Remedy?
-    /// The server had agreed to speak HTTP/2 when it failed.
+    /// The server had agreed to HTTP/2 before the failure.
     var isOfHTTP2 = false
 }

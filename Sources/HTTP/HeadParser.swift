@@ -1,19 +1,19 @@
-/// Reads the header lines that libcurl hands over, one per call, up to the blank line that ends the final response.
+/// Reads the header lines that libcurl delivers, one per call, up to the blank line after the final response's head.
 ///
-/// Blocks of status 1xx come first and are forgotten; trailers come after the body through the same callback and are
-/// ignored, as everything after the decision is.
+/// Blocks of status 1xx come first and are dropped. Trailers come after the body through the same callback. They are
+/// ignored, like everything after the final head.
 struct HeadParser {
     enum Step {
         case more
         case complete(status: Int, headers: HeaderFields)
-        /// The head is broken or larger than we accept.
+        /// The head is malformed, or larger than the limits.
         case refused(String)
     }
 
-    /// Bytes of all header lines, those of 1xx blocks included.
+    /// The limit for the bytes of all header lines, those of 1xx blocks included.
     static let sizeLimit = 128 * 1024
     static let countLimit = 512
-    /// 1xx blocks: each shows that the server lives, so that they could hold a transfer up for as long as they come.
+    /// The limit for 1xx blocks. Each is a sign of life, so without a limit they could delay a transfer forever.
     static let interimLimit = 100
 
     private var status = 0
@@ -21,7 +21,7 @@ struct HeadParser {
     private var size = 0
     private var interims = 0
     private var isComplete = false
-    /// Of the last status line.
+    /// From the last status line.
     private(set) var isHTTP2 = false
 
     mutating func consume(_ line: UnsafeRawBufferPointer) -> Step {
@@ -45,7 +45,7 @@ struct HeadParser {
         } else if let colon = text.utf8.firstIndex(of: UInt8(ascii: ":")) {
             headers.append(name: text[..<colon], value: text[text.utf8.index(after: colon)...])
         }
-        // A line without a colon is no field; others ignore it too.
+        // A line without a colon is not a field. Other clients ignore it, too.
         return .more
     }
 

@@ -1,8 +1,8 @@
 package import HaulContract
 
-/// Header fields in the order they came, duplicates kept; names compare without regard to ASCII case.
+/// Header fields in the order of arrival, with duplicates. Names are compared without regard to ASCII case.
 package struct HeaderFields: Sendable {
-    /// Values are without surrounding white space and otherwise as sent (bytes that are not UTF-8 read as ISO 8859-1).
+    /// Values have no surrounding white space and are otherwise as sent. Bytes that are not UTF-8 count as ISO 8859-1.
     package private(set) var fields: [HeaderField]
 
     package init(_ fields: [HeaderField] = []) { self.fields = fields }
@@ -10,12 +10,12 @@ package struct HeaderFields: Sendable {
     /// The first value of `name`.
     package subscript(_ name: String) -> String? { fields.first { Self.equal($0.name, name) }?.value }
 
-    /// Every value of `name`, in order, one per field line (RFC 9110 section 5.3: they could be joined by commas).
+    /// Every value of `name`, in order, one for each field line. They could be joined by commas (RFC 9110 section 5.3).
     package func all(_ name: String) -> [String] {
         fields.compactMap { Self.equal($0.name, name) ? $0.value : nil }
     }
 
-    /// Whether there are lines of this name that differ.
+    /// Whether field lines with this name have different values.
     package func contradict(_ name: String) -> Bool {
         let values = all(name)
         return values.contains { $0 != values[0] }
@@ -38,9 +38,9 @@ package struct HeaderFields: Sendable {
 }
 
 extension Substring {
-    /// Without the spaces and tabs around it.
+    /// The text without the spaces and tabs around it.
     package var trimmed: String {
-        // By bytes, which is much quicker, and right where a combining mark follows a space.
+        // Works on bytes, which is much faster, and correct where a combining mark follows a space.
         var bytes = utf8
         while let first = bytes.first, first == 0x20 || first == 0x09 { bytes.removeFirst() }
         while let last = bytes.last, last == 0x20 || last == 0x09 { bytes.removeLast() }

@@ -2,8 +2,7 @@ import CHaulCurl
 import Glibc
 import HaulExecutors
 
-/// The addresses of this host's interfaces, looked up again when they are older than a few seconds: they change with
-/// DHCP, containers and VPNs.
+/// The addresses of this host's interfaces. DHCP, containers and VPNs change them, so they expire after ten seconds.
 struct HostAddresses {
     private static let lifetime: UInt64 = 10_000_000_000
 

@@ -1,17 +1,17 @@
 import HaulContract
 import Synchronization
 
-/// The buckets of hosts that have a limit of rate, and of those that may get one while something is transferred.
+/// The token buckets of hosts: of those that have a rate limit, and of those that may get one during a transfer.
 package final class HostBuckets: Sendable {
     private struct Weak {
         weak var bucket: TokenBucket?
     }
 
     private struct State {
-        /// Hosts, perhaps with a port.
+        /// The names that have a limit: hosts, or hosts with a port.
         var limited: Set<String> = []
         var buckets: [String: Weak] = [:]
-        /// As many entries as are looked through for those that nobody uses.
+        /// At this number of entries, those that nobody uses are removed.
         var mostBuckets = 64
     }
 
@@ -19,7 +19,8 @@ package final class HostBuckets: Sendable {
 
     package init() {}
 
-    /// What is transferred from and to this URL's host obeys it. A limit of the host and port comes before one of the host.
+    /// The bucket for transfers from and to this URL's host. A limit of the host with its port takes precedence over a
+    /// limit of the host.
     package func bucket(for url: WebURL) -> TokenBucket { bucket(host: url.host, port: url.hostAndPort) }
 
     func bucket(host: String, port: String) -> TokenBucket {
@@ -37,11 +38,12 @@ package final class HostBuckets: Sendable {
         }
     }
 
-    /// From now on these hosts have a limit: their buckets are shut until a share is lent. Those of all others are open.
+    /// Sets the hosts that have a limit from now on. Newly limited buckets are shut until a share is lent. All other
+    /// buckets are open.
     package func limit(_ hosts: Set<String>) {
         state.withLock { state in
             for name in hosts.subtracting(state.limited) { state.buckets[name]?.bucket?.shut() }
-            // Also one to which a late answer has lent something.
+            // This includes a bucket to which a late answer has lent a share.
             for (name, entry) in state.buckets where !hosts.contains(name) && entry.bucket?.isUnlimited == false {
                 entry.bucket?.lift()
             }
@@ -49,7 +51,7 @@ package final class HostBuckets: Sendable {
         }
     }
 
-    /// The buckets of limited hosts that something is transferred with, or that are kept.
+    /// The buckets of limited hosts that are in use by a transfer or held by somebody else.
     package var limited: [(host: String, bucket: TokenBucket)] {
         state.withLock { state in
             state.limited.compactMap { name in state.buckets[name]?.bucket.map { (name, $0) } }

@@ -2,21 +2,21 @@ import HaulContract
 import HaulExecutors
 import Synchronization
 
-/// How many connections a worker has to each host, over all of its downloads.
+/// Limits a worker's connections to each host, over all of its downloads.
 ///
-/// A host that asks to be left alone, or refuses, gets as many as it has borne, then one more after ten seconds. If it refuses
-/// that one, too, the next try is four times as far away.
+/// A host that refuses, or asks for less, keeps as many connections as it has accepted. After ten seconds it gets one
+/// more. If it refuses this one too, the wait for the next try is four times as long.
 package final class HostLimits: Sendable {
     private struct Host {
         var active = 0
-        /// How many it was last known to bear, and when.
+        /// The number of connections that the host is thought to accept, as of `limited` (monotonic nanoseconds).
         var limit: Double
         var limited: UInt64
-        /// The time for one more: nanoseconds.
+        /// The time after which one more connection is tried: nanoseconds.
         var recovery = HostLimits.recovery
-        /// When it last refused; 0 before.
+        /// When the host last refused, in monotonic nanoseconds; 0 if it never did.
         var refused: UInt64 = 0
-        /// No extra connections before this.
+        /// No extra connection is opened before this time, in monotonic nanoseconds.
         var closedUntil: UInt64 = 0
         var waiting: [(id: UInt64, continuation: CheckedContinuation<Bool, Never>)] = []
     }
@@ -25,44 +25,45 @@ package final class HostLimits: Sendable {
         var hosts: [String: Host] = [:]
         var lastID: UInt64 = 0
         var backoffs: Int64 = 0
-        /// Connections to a host at once.
+        /// The largest number of connections to one host.
         var most: Int
     }
 
-    /// What an operator may want to know of all hosts.
+    /// Figures over all hosts, for the operator.
     package struct Figures: Sendable {
-        /// Connections that there are.
+        /// Open connections.
         package var active = 0
-        /// Downloads that wait for their first one.
+        /// Downloads that wait for their first connection.
         package var waiting = 0
-        /// How often a host refused; refusals of questions that were asked together are one.
+        /// How often a host refused. Refusals that follow each other closely count as one.
         package var backoffs: Int64 = 0
-        /// Hosts that are given fewer connections than they might have.
+        /// Hosts that get fewer connections than the maximum.
         package var limits: [(host: String, limit: Double)] = []
     }
 
     private static let recovery = 10e9
     private static let longestRecovery = 640e9
-    /// Refusals of questions that were asked together are one: nanoseconds.
+    /// Refusals of one host within this time of each other count as one: nanoseconds.
     private static let together: UInt64 = 2_000_000_000
     private let state: Mutex<State>
 
-    /// `most` connections to a host at once.
+    /// - Parameter most: The largest number of connections to one host.
     package init(most: Int) { state = Mutex(State(most: max(1, most))) }
 
-    /// From now on; connections that there are stay.
+    /// Changes the largest number of connections to one host. Open connections stay.
     package func setMost(_ most: Int) {
         state.withLock { state in
             let before = Double(state.most)
             state.most = max(1, most)
-            // Whoever bore all that it might is taken to bear all that it may.
+            // A host that accepted the old maximum is taken to accept the new one.
             for name in state.hosts.keys where state.hosts[name]?.limit == before {
                 state.hosts[name]?.limit = Double(state.most)
             }
         }
     }
 
-    /// Counts an extra connection, if the host bears one more and nobody waits for the first of theirs.
+    /// Counts an extra connection of a download. False if the host accepts no more, asked to be left alone, or is
+    /// needed by a download that waits for its first connection.
     package func tryEnter(_ host: String) -> Bool {
         state.withLock { state in
             var entry = entry(host, state)
@@ -76,8 +77,7 @@ package final class HostLimits: Sendable {
         }
     }
 
-    /// Counts a download's only connection; waits in turn where the host has as many as it bears. False if the task was
-    /// cancelled meanwhile.
+    /// Counts a download's first connection. Waits in turn while the host accepts no more. False if cancelled.
     package func enter(_ host: String) async -> Bool {
         let id = state.withLock { state in
             state.lastID += 1
@@ -112,7 +112,7 @@ package final class HostLimits: Sendable {
                 next.append(entry.waiting.removeFirst().continuation)
                 entry.active += 1
             }
-            // A host that bears all it may is as good as unknown.
+            // A host that accepts the maximum needs no entry: it is like an unknown host.
             let isKnown = entry.active > 0 || entry.limit < Double(state.most) || entry.limited < entry.closedUntil
             state.hosts[host] = isKnown ? entry : nil
             return next
@@ -120,8 +120,8 @@ package final class HostLimits: Sendable {
         for continuation in next { continuation.resume(returning: true) }
     }
 
-    /// The host asked for less, by 429, 503 or by refusing to connect. Called when the connection has left: those that are
-    /// there are what it bears.
+    /// The host asked for less: it answered 429 or 503, or refused to connect. Call this after `leave`, so that the
+    /// connections that remain are those that the host accepts.
     package func complain(_ host: String, retryAfter: Duration?) {
         state.withLock { state in
             var entry = entry(host, state)
@@ -153,9 +153,9 @@ package final class HostLimits: Sendable {
         }
     }
 
-    /// What is known of the host by now.
+    /// The host's entry, with the limit that it has recovered up to now.
     private func entry(_ host: String, _ state: borrowing State) -> Host {
-        // Read under the lock, so that it never runs backwards.
+        // The time is read under the lock, so that it never runs backwards.
         let now = monotonicNanoseconds()
         guard var entry = state.hosts[host] else { return Host(limit: Double(state.most), limited: now) }
         entry.limit = min(Double(state.most), entry.limit + Double(now - entry.limited) / entry.recovery)

@@ -1,15 +1,15 @@
 import CHaulCurl
 import Glibc
 
-/// Names of hosts as DNS knows them.
+/// Host names as DNS knows them.
 package enum HostName {
-    /// libcurl, or libidn2 beneath it, reads names in the encoding of the thread's locale, which a service has none of.
+    /// libcurl and libidn2 read names in the encoding of the thread's locale. A service has none.
     nonisolated(unsafe) private static let locale = newlocale(1 << LC_CTYPE, "C.UTF-8", nil)
 
-    /// An international name in ASCII and lower case, as libcurl makes it: `bücher.example` is `xn--bcher-kva.example`. nil if
-    /// it cannot be one.
+    /// An international name in ASCII and lower case, as libcurl converts it: `bücher.example` becomes
+    /// `xn--bcher-kva.example`. nil if it is not a valid name.
     package static func ascii(_ name: String) -> String? {
-        // To C a text ends at a NUL.
+        // A NUL would end the C string early.
         guard !name.utf8.contains(0), let parts = curl_url() else { return nil }
         let previous = uselocale(locale)
         var host: UnsafeMutablePointer<CChar>?
@@ -22,7 +22,7 @@ package enum HostName {
             curl_url_get(parts, CURLUPART_HOST, &host, UInt32(CURLU_PUNYCODE)) == CURLUE_OK, let host
         else { return nil }
         let text = String(cString: host).lowercased()
-        // Some characters become others, a "/" among them, that would end the name where nobody expects it.
+        // The conversion turns some characters into others. A "/" among them would end the name early.
         return !text.isEmpty && text.utf8.allSatisfy(isOfName) ? text : nil
     }
 

@@ -20,7 +20,7 @@ package enum IPAddress: Sendable, Hashable, CustomStringConvertible {
         }
     }
 
-    /// The address of a socket address; nil if it is of another family.
+    /// The address in a socket address; nil for other address families.
     init?(_ address: UnsafePointer<sockaddr>) {
         switch Int32(address.pointee.sa_family) {
         case AF_INET:

@@ -1,9 +1,9 @@
 import HaulExecutors
 
-/// The transfers that wait for a rate limit, in order, on the loop's thread.
+/// The transfers that wait for a rate limit, in order. On the loop's thread.
 ///
-/// Each counts as waiting with those of its buckets that hold it back, and with no other. So whoever is held by its own limit says nothing of a
-/// shared one, and leaves the others' parts of it as they are.
+/// A transfer counts as waiting only in those of its buckets that hold it back. So a transfer that its own limit holds
+/// back takes no share of a limit that it has in common with others.
 final class LimitedTasks {
     private(set) var queue: [UInt64] = []
     private var joined: [UInt64: [TokenBucket]] = [:]
@@ -20,7 +20,7 @@ final class LimitedTasks {
         for bucket in joined.removeValue(forKey: task.id) ?? [] { bucket.leave() }
     }
 
-    /// It is still to wait: perhaps for another one of its buckets.
+    /// The transfer goes on waiting, perhaps for another of its buckets.
     func stay(_ task: TransferTask) {
         for bucket in joined[task.id] ?? [] { bucket.leave() }
         enter(task)
@@ -29,7 +29,7 @@ final class LimitedTasks {
     private func enter(_ task: TransferTask) {
         let now = monotonicNanoseconds()
         let closed = task.request.limits.filter { !$0.isOpen(now) }
-        // One that is open has others that came before.
+        // If all buckets are open, the transfer waits behind those that came before.
         let holding = closed.isEmpty ? task.request.limits.filter(\.hasWaiting) : closed
         for bucket in holding { bucket.join() }
         joined[task.id] = holding

@@ -1,17 +1,17 @@
 import Glibc
 
-/// How many bytes must wait in a connection's socket before the loop hears of them (SO_RCVLOWAT, see socket(7)). The end of
-/// the connection and errors it hears of at once, and so it does when TCP's window is about to close.
+/// The number of bytes that must wait in a connection's socket before the socket counts as readable (SO_RCVLOWAT,
+/// socket(7)). The loop still learns at once of the connection's end, of errors, and of a TCP window about to close.
 struct LowWaterMark {
-    /// With a piece that comes meanwhile it fits into 128 KiB, the small memory of a sink. The kernel makes the receive buffer
-    /// large enough for it.
+    /// This leaves 32 KiB of a sink's small block (128 KiB) for bytes that arrive before the read. The kernel makes the
+    /// receive buffer large enough for the mark.
     static let highest = 96 << 10
 
-    /// -1 before there is one.
+    /// -1 until the transfer has a socket.
     var socket: Int32 = -1
     private(set) var bytes = 1
 
-    /// What waits already is reported if it reaches the new mark.
+    /// Bytes that wait already are reported if they reach the new mark.
     mutating func set(_ bytes: Int) {
         guard bytes != self.bytes else { return }
         self.bytes = bytes

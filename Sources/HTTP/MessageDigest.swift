@@ -2,7 +2,7 @@ import CHaulOpenSSL
 package import HaulContract
 
 extension Job.Checksum.Algorithm {
-    /// OpenSSL's name for it.
+    /// OpenSSL's implementation of the algorithm.
     package var method: OpaquePointer? {
         switch self {
         case .sha256: EVP_sha256()

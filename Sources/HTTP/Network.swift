@@ -3,7 +3,7 @@ package struct Network: Sendable, Hashable, CustomStringConvertible {
     package let network: IPAddress
     package let prefix: Int
 
-    /// Reads `10.0.0.0/8`, `fd00::/8`, or one address. Bits below the prefix are ignored.
+    /// Reads `10.0.0.0/8`, `fd00::/8` or a single address; nil for anything else. Bits below the prefix are ignored.
     package init?(_ text: some StringProtocol) {
         let parts = text.split(separator: "/", maxSplits: 1, omittingEmptySubsequences: false)
         guard let network = IPAddress(parts[0]) else { return nil }

@@ -1,11 +1,12 @@
 import HaulContract
 
-/// A streamed body on its way out, on the loop's thread: between libcurl, which asks for bytes, and the source that has them.
+/// A streamed body that is being sent, on the loop's thread: between libcurl, which asks for bytes, and the source,
+/// which has them.
 ///
-/// It has many properties: where the bytes come from and how far they got, which a rewind begins anew, and why libcurl waits,
-/// which a rewind leaves alone.
+/// It has many properties, of two kinds. The source and its progress start over at a rewind. The reason why libcurl
+/// waits survives a rewind.
 final class OutgoingBody {
-    /// Why libcurl was told to ask later.
+    /// Why libcurl was told to ask again later.
     enum Pause { case limits, source }
 
     private let supply: any BodySupply
@@ -15,9 +16,9 @@ final class OutgoingBody {
     private(set) var position: Int64 = 0
     private(set) var isOver = false
     private(set) var pause: Pause?
-    /// Bytes that it may send though others wait for the same limit of rate.
+    /// Bytes that may be sent although other transfers wait for the same rate limit.
     var granted = 0
-    /// The server refused to be asked first (status 417).
+    /// The server answered 417: it does not support `Expect: 100-continue`.
     var isQuestionRefused = false
 
     init(_ supply: any BodySupply, progress: SendingProgress?, wake: @escaping @Sendable () async -> Void) {
@@ -27,7 +28,7 @@ final class OutgoingBody {
         progress?.rewind()
     }
 
-    /// Begins anew.
+    /// Starts again from the first byte.
     func rewind() {
         source.end()
         source = supply.source(wake: wake)
@@ -35,7 +36,7 @@ final class OutgoingBody {
         progress?.rewind()
     }
 
-    /// The next bytes. A source that does not give as many as it has promised is wrong.
+    /// Reads the next bytes. It is an error if the source gives more or fewer bytes than it has announced.
     func read(into buffer: UnsafeMutableRawBufferPointer) -> SourceAnswer {
         let answer = source.read(into: buffer)
         switch answer {
@@ -45,7 +46,7 @@ final class OutgoingBody {
             progress?.add(count)
             if let length = supply.length {
                 if position > length { return .failed(Self.changed) }
-                // libcurl does not ask again.
+                // libcurl does not ask again after the last byte.
                 isOver = position == length
             }
         case .end:
@@ -58,14 +59,14 @@ final class OutgoingBody {
 
     private static let changed = TransferError(.sourceChanged, "what is sent has changed its length on the way")
 
-    /// Returns whether it was not paused before.
+    /// Returns false if it was paused already.
     func pause(for reason: Pause) -> Bool {
         defer { pause = reason }
         progress?.hold(true)
         return pause == nil
     }
 
-    /// Returns what it was paused for.
+    /// Returns the reason of the pause that ends; nil if there was none.
     func endPause() -> Pause? {
         progress?.hold(false)
         return pause.take()

@@ -1,18 +1,18 @@
-/// Whether a body is slow, by what is taken of it.
+/// Whether a body is slow, by the rate at which its bytes are accepted.
 struct Pace {
-    /// Bodies below it are slow: bytes per second.
+    /// Bodies below this rate are slow: bytes per second.
     private static let slow: Double = 256_000
 
     private var last: (taken: Int64, time: UInt64)?
     private(set) var isSlow = false
-    /// One that has just begun is slow while TCP feels its way, and would be for long if its bytes gathered: TCP's window grows
-    /// by what is read.
+    /// A new body is slow while TCP finds its speed. If its bytes collected, it would stay slow for long, since TCP's
+    /// window grows with what is read.
     private var isYoung = true
-    /// How long that takes at most: nanoseconds.
+    /// How long a body counts as young: nanoseconds.
     private static let youth: UInt64 = 2_000_000_000
 
-    /// To be called now and then, with the bytes taken until now and the time in nanoseconds. The bytes of a slow body gather
-    /// for up to `patience` and come at once, so that of one only a time that is longer than that tells the pace.
+    /// To be called at intervals, with the bytes accepted so far and the time in nanoseconds. The bytes of a slow body
+    /// collect for up to `patience` and arrive at once, so its rate is only measured over a longer time.
     mutating func update(_ taken: Int64, at now: UInt64, patience: UInt64) {
         guard let last else { return self.last = (taken, now) }
         guard now >= last.time + (isYoung ? Self.youth : isSlow ? 2 * patience : 0) else { return }

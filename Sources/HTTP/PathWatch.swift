@@ -1,43 +1,44 @@
-/// When the way to a server is looked at, what was seen, and what the server is told of it. A value: it looks at no socket.
+/// When to inspect the path to a server, what was seen, and which TCP window to announce. A value: it uses no socket.
 struct PathWatch {
-    /// What the sender may have sent of the end while it was still told of more: bytes.
+    /// Added to each window: bytes near the end that the server may already have sent under a larger window.
     private static let slack: Int64 = 16 << 10
-    /// A window of this size is never too large: bytes.
+    /// Windows from this size on are not limited: bytes.
     private static let largestBound: Int64 = 32 << 20
-    /// The window is announced again after so many bytes.
+    /// The window is announced again after this many bytes.
     private static let boundStep: Int64 = 32 << 10
-    /// The connection is looked at again after so many bytes at least and at most, or after so many nanoseconds.
+    /// The path is inspected again after this many bytes (at least and at most), or after this many nanoseconds.
     private static let interval: (least: Int64, most: Int64, time: UInt64) = (64 << 10, 4 << 20, 200_000_000)
 
-    /// The body's count of bytes, or the time, at which it is looked at again.
+    /// The byte count of the body, or the time, at which the path is inspected next.
     private var next: (bytes: Int64, time: UInt64) = (0, .max)
-    /// A queue was seen on the way, the last time and ever.
+    /// Whether the path had a queue: in the last sample, and ever.
     private var (isQueueing, hasQueued) = (false, false)
-    /// What the server was last told that it may send: bytes.
+    /// The number of bytes that the server may send, as last announced.
     private var bound = Int64.max
 
-    /// Whether to look: when the head is there, and then each time the body has grown by a quarter, or some time has passed.
+    /// Whether to inspect the path now: when the head has arrived, and then each time the body has grown by a quarter
+    /// or some time has passed.
     mutating func isDue(_ taken: Int64, at now: UInt64) -> Bool {
         guard taken >= next.bytes || now >= next.time else { return false }
         next = (taken + min(max(Self.interval.least, taken / 4), Self.interval.most), now + Self.interval.time)
         return true
     }
 
-    /// Returns whether packets were lost though no queue had ever built up. Where one has, it is the queue that drops packets,
-    /// and other connections would meet it, too.
+    /// Takes a sample. Returns whether packets were lost although no queue had ever built up. If one has, the queue
+    /// drops packets, and more connections would lose packets, too.
     mutating func note(_ path: TransferPath, isOutOfOrder: Bool) -> Bool {
         isQueueing = path.isQueueing
         hasQueued = hasQueued || isQueueing
         return isOutOfOrder && !hasQueued
     }
 
-    /// The window to announce, so that the server sends hardly more than the `wanted` bytes of a shortened response; nil if
-    /// it need not be announced again. On a long way the bytes beyond would be as many as all others that are under way.
+    /// The window to announce so that the server sends hardly more than the `wanted` bytes of a shortened response; nil
+    /// if no new announcement is needed. On a long path the excess would be as large as everything in flight.
     ///
-    /// TCP cannot take back what it has announced, and it announces the window with each packet that has come. So the window
-    /// leaves out the bytes that wait in the socket. Where a queue has built up, packets are likely to be lost, and what has
-    /// come behind a lost one moves the window on at once. Half of it is enough there, because what is under way fills the
-    /// link more than once.
+    /// TCP cannot take back a window that it has announced, and it announces the window with each packet that arrives.
+    /// So bytes that wait in the socket are subtracted. If a queue has built up, packets are likely to be lost, and the
+    /// packets behind a lost one advance the window at once. Half the window is enough then, because the bytes in
+    /// flight fill the link more than once.
     mutating func window(for wanted: Int64, waiting: @autoclosure () -> Int64) -> Int64? {
         guard wanted < Self.largestBound, wanted <= bound - Self.boundStep else { return nil }
         bound = wanted

@@ -1,7 +1,7 @@
-/// Bytes as %XX in URLs and header fields (RFC 3986 section 2.1).
+/// Percent-encoding (%XX) of bytes in URLs and header fields (RFC 3986 section 2.1).
 package enum PercentEncoding {
-    /// Spaces, control characters and what is not ASCII encoded, as browsers do. What is left has no characters of several
-    /// bytes, which to Swift might swallow a "/" or an "@".
+    /// Encodes spaces, control characters and bytes that are not ASCII, as browsers do. The result has no characters of
+    /// several bytes, which in Swift could hide a "/" or an "@".
     package static func encode(_ text: String) -> String {
         guard text.utf8.contains(where: { $0 <= 32 || $0 >= 127 }) else { return text }
         return text.utf8.map {
@@ -11,8 +11,8 @@ package enum PercentEncoding {
         }.joined()
     }
 
-    /// All but the unreserved characters of RFC 3986 section 2.3, in upper case, besides those that are `kept`: a part of a URL that
-    /// no reader takes for anything else.
+    /// Encodes everything but the unreserved characters of RFC 3986 section 2.3 and the bytes in `kept`, with
+    /// upper-case digits. The result is safe as a component of a URL.
     package static func component(_ text: String, keeping kept: Set<UInt8> = []) -> String {
         var result: [UInt8] = []
         for byte in text.utf8 {
@@ -37,7 +37,7 @@ package enum PercentEncoding {
 
     private static let digits = Array("0123456789ABCDEF".utf8)
 
-    /// What is not valid UTF-8 is replaced.
+    /// Bytes that are not valid UTF-8 are replaced.
     package static func decode(_ text: String) -> String { String(decoding: bytes(of: text), as: UTF8.self) }
 
     package static func bytes(of text: String) -> [UInt8] {
@@ -54,7 +54,7 @@ package enum PercentEncoding {
         return bytes
     }
 
-    /// The byte that two hexadecimal digits at the beginning stand for.
+    /// The byte that two hexadecimal digits at the start of `text` encode; nil if there are no two digits.
     package static func code(_ text: Substring.UTF8View) -> UInt8? {
         let digits = text.prefix(2)
         guard digits.count == 2, digits.allSatisfy({ Character(Unicode.Scalar($0)).isHexDigit }) else { return nil }

@@ -1,13 +1,13 @@
-/// The proxies that a person's environment names, read as curl reads them: `http_proxy`, `https_proxy`, `all_proxy` and
-/// `no_proxy`. All but `http_proxy` may be in capitals; that one would be a request's header to a CGI program.
+/// The proxies in a person's environment, read as curl reads them: `http_proxy`, `https_proxy`, `all_proxy` and
+/// `no_proxy`. All but `http_proxy` may be in capitals: a CGI program gets a request's `Proxy` header as `HTTP_PROXY`.
 package struct ProxyEnvironment: Sendable, Equatable {
     private let http: String?
     private let https: String?
     private let all: String?
-    /// Hosts, domains and networks that are reached without a proxy; "*" stands for all of them.
+    /// Hosts, domains and networks that are reached without a proxy; a single "*" means all of them.
     private let exceptions: [String]
 
-    /// `variable` is the value of a variable of the environment, nil if it is not set.
+    /// - Parameter variable: Returns the value of an environment variable; nil if it is not set.
     package init(_ variable: (String) -> String?) {
         func value(_ names: String...) -> String? { names.lazy.compactMap(variable).first { !$0.isEmpty } }
         http = value("http_proxy")
@@ -18,10 +18,10 @@ package struct ProxyEnvironment: Sendable, Equatable {
         }
     }
 
-    /// The proxies that are named, for whoever checks them before they are used.
+    /// All proxies that are named, so that they can be checked before they are used.
     package var named: [String] { [http, https, all].compactMap(\.self) }
 
-    /// The proxy for a URL; nil for none.
+    /// The proxy for a URL; nil to connect directly.
     package func proxy(for url: WebURL) -> String? {
         guard let proxy = (url.scheme == "https" ? https : http) ?? all, !isException(url.host) else { return nil }
         return proxy

@@ -1,29 +1,30 @@
 package import HaulContract
 
-/// What to ask of a server. Headers are sent as they are: ranges and conditions are among them. Redirects are not followed.
+/// A request to a server. Header fields are sent as they are, also ranges and conditions. No redirect is followed.
 package struct Request: Sendable {
-    /// http or https; others are refused.
+    /// http or https; other schemes are refused.
     package var url: String
     package var method = "GET"
     package var headers: [HeaderField] = []
     package var body: RequestBody?
-    /// Asks the server whether it wants a streamed body, of more than 1 MiB, before that is sent (RFC 9110 section 10.1.1). A
-    /// server that does not answer gets it after a second.
+    /// Asks the server whether it wants a streamed body of more than 1 MiB before the body is sent (RFC 9110 section
+    /// 10.1.1). A server that does not answer gets the body after a second.
     package var asksFirst = false
-    /// It is sent over a connection of its own, since libcurl sends a request once more where a kept one turns out to be dead.
+    /// Uses a new connection: libcurl repeats a request by itself if a kept connection turns out to be dead.
     package var isSentOnce = false
-    /// Told of what is sent.
+    /// Counts what has been sent.
     package var sending: SendingProgress?
-    /// A body that is read where it is, and not copied, in place of `body`.
+    /// A body that libcurl reads in place, without a copy. It takes precedence over `body`.
     package var memory: RequestMemory?
-    /// For the name, the connection and the TLS handshake together.
+    /// Covers name resolution, connecting and the TLS handshake together.
     package var connectTimeout: Duration = .seconds(15)
-    /// Without a byte for this long, not counted while our own limits or the disk hold the reader back, it is `stalled`.
+    /// After this long without a byte, the transfer fails with `stalled`. Time in which our own limits or the disk hold
+    /// the reader back does not count.
     package var stallTimeout: Duration = .seconds(60)
-    /// All of them are obeyed, by what is received and by a streamed body that is sent.
+    /// The rate limits. All of them apply to what is received, and to a streamed body that is sent.
     package var limits: [TokenBucket] = []
 
-    /// Those of hosts: what a redirect or a mirror leads to obeys that of its own host.
+    /// The buckets of hosts: a redirect or a mirror obeys the bucket of its own host.
     package var hostBuckets: HostBuckets?
 
     package init(url: String) { self.url = url }

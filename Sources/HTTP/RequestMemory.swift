@@ -1,17 +1,17 @@
-/// The body of a request, in memory that stays and does not change while the request is sent: libcurl reads it where it is.
+/// The body of a request in memory that stays and does not change while the request is sent. libcurl reads it in place.
 package final class RequestMemory: @unchecked Sendable {
     package let bytes: UnsafeRawBufferPointer
-    /// Keeps the memory; nil: it is this object's own.
+    /// Keeps the memory alive; nil if this object owns the memory.
     private let owner: AnyObject?
 
-    /// Memory that `owner` keeps.
+    /// Uses memory that `owner` keeps alive.
     package init(_ bytes: UnsafeRawBufferPointer, of owner: AnyObject) {
         (self.bytes, self.owner) = (bytes, owner)
     }
 
-    /// A copy.
+    /// Copies `bytes`.
     package init(_ bytes: [UInt8]) {
-        // Never empty: libcurl takes no address for a body that it is to ask for.
+        // Never empty: with a null address, libcurl would ask the read callback for the bytes.
         let memory = UnsafeMutableRawBufferPointer.allocate(byteCount: max(1, bytes.count), alignment: 16)
         memory.copyBytes(from: bytes)
         self.bytes = UnsafeRawBufferPointer(rebasing: UnsafeRawBufferPointer(memory)[..<bytes.count])

@@ -1,13 +1,13 @@
-/// A final response (status 200 and above) up to the blank line that ends its head.
+/// The head of a final response (status 200 and above).
 package struct ResponseHead: Sendable {
     package let status: Int
     package let headers: HeaderFields
-    /// The URL that was asked.
+    /// The URL of the request.
     package let url: String
-    /// The method that it was asked with.
+    /// The method of the request.
     package let method: String
     package let length: Length
-    /// The numeric address that was connected to; the proxy's if there is one.
+    /// The numeric address of the other side, which is the proxy if there is one.
     package let remoteAddress: String
     /// Whether the connection had served an earlier request.
     package let isReused: Bool
@@ -23,16 +23,16 @@ package struct ResponseHead: Sendable {
         self.length = isHTTP2 && length == .untilClose ? .chunked : length
     }
 
-    /// How the end of the body is told (RFC 9112 section 6.3).
+    /// How the end of the body is marked (RFC 9112 section 6.3).
     package enum Length: Sendable, Equatable {
-        /// By Content-Length; 0 where there is no body: after HEAD, or with 204 and 304.
+        /// By Content-Length; 0 if there is no body: after HEAD, and with 204 and 304.
         case bytes(Int64)
-        /// By its own framing: the last chunk, or the end of an HTTP/2 stream.
+        /// By the framing itself: the last chunk, or the end of the HTTP/2 stream.
         case chunked
-        /// By the end of the connection, which looks the same as a connection that broke.
+        /// By the end of the connection, which looks the same as a broken connection.
         case untilClose
-        /// The Content-Lengths differ, or are no numbers, or the body is coded for the way as nobody has asked for: such a
-        /// body is not accepted.
+        /// Content-Length fields differ or are not numbers, or there is a transfer coding that was not asked for. Such
+        /// a body is not accepted.
         case invalid
 
         init(method: String, status: Int, headers: HeaderFields) {

@@ -1,27 +1,28 @@
-/// How far a server may run ahead of a body that obeys a limit of rate. A value: it looks at no socket.
+/// How far a server may run ahead of a body that obeys a rate limit. A value: it uses no socket.
 ///
-/// What waits unread in a socket came over the network, though no limit counts it yet. The kernel lets a receive buffer grow to
-/// many megabytes, so that a few connections that join one limit would receive a second of it at once. So a buffer grows only
-/// where a long way needs it.
+/// Bytes that wait unread in a socket have crossed the network, but no limit has counted them yet. The kernel lets a
+/// receive buffer grow to many megabytes. So a few connections that join one limit would receive a second's worth of it
+/// at once. Therefore a buffer may grow only where a long round trip needs it.
 struct RunAhead {
-    /// What a way needs: round trips of the body's speed. With three of them a body that may be faster has three times its speed
-    /// a round trip later.
+    /// The buffer holds the bytes of this many round trips. With three of them, a body that may go faster reaches three
+    /// times its speed one round trip later.
     private static let roundTrips = 3.0
-    /// It may always be so far: bytes.
+    /// The server may always run ahead this far: bytes.
     private static let least = 64 << 10
-    /// Half of a receive buffer is the kernel's own, for what packets take besides their bytes.
+    /// The kernel uses half of a receive buffer for the overhead of packets.
     private static let share = 2
 
     private var last: (taken: Int64, time: UInt64)?
     /// The kernel was told not to let the buffer grow.
     private(set) var isHeld = false
 
-    /// Whether the receive buffer is to stay as it is; nil if nothing changes. A new body's buffer does, until its speed is known.
+    /// Whether the receive buffer must keep its size; nil if nothing changes. The buffer of a new body keeps its size
+    /// until the body's speed is known.
     ///
     /// - Parameters:
-    ///   - buffer: Bytes.
-    ///   - taken: Bytes of the body until now.
-    ///   - now: Nanoseconds.
+    ///   - buffer: The size of the receive buffer in bytes.
+    ///   - taken: The bytes of the body that were accepted so far.
+    ///   - now: Monotonic nanoseconds.
     ///   - roundTrip: Seconds.
     mutating func hold(buffer: Int, taken: Int64, at now: UInt64, roundTrip: Double) -> Bool? {
         var needed = Self.least
@@ -33,7 +34,7 @@ struct RunAhead {
         return change(to: buffer >= Self.share * needed)
     }
 
-    /// There is no limit any more.
+    /// The body has no rate limit any more. Returns false if the buffer may grow again; nil if nothing changes.
     mutating func end() -> Bool? {
         last = nil
         return change(to: false)

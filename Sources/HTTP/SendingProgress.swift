@@ -1,7 +1,7 @@
 import Synchronization
 
-/// How far the sending of a request is: to be read from any thread at any time. It may go with a request through redirects and
-/// repetitions.
+/// How much of a request has been sent. Any thread may read it at any time. One object may follow a request through
+/// redirects and repetitions.
 package final class SendingProgress: Sendable {
     private let begun = Atomic(false)
     private let position = Atomic<Int64>(0)
@@ -10,19 +10,19 @@ package final class SendingProgress: Sendable {
 
     package init() {}
 
-    /// A part of a request may have left this machine. False: no server can have heard of it.
+    /// A part of a request may have left this machine. If false, no server can have received anything.
     package var hasBegun: Bool { begun.load(ordering: .acquiring) }
 
-    /// Bytes of the body that have been handed to the network, since it was last begun.
+    /// Bytes of the body that were handed to the network since sending last started from the first byte.
     package var sent: Int64 { position.load(ordering: .relaxed) }
 
-    /// The same, with those that had to be sent again.
+    /// Bytes that were handed to the network in all, including those that were sent again.
     package var sentInAll: Int64 { all.load(ordering: .relaxed) }
 
-    /// Not the server, but a limit of ours or the source of the bytes holds it up.
+    /// Sending waits for a rate limit of ours or for the source of the bytes, not for the server.
     package var isHeld: Bool { waiting.load(ordering: .relaxed) }
 
-    // Written by the loop's thread alone.
+    // Written by the loop's thread only.
 
     func begin() { begun.store(true, ordering: .releasing) }
 

@@ -1,5 +1,5 @@
-/// The slow transfers that libcurl has just read from: their sockets gather again once it is done with them, not sooner,
-/// because it asks the socket whether there is more.
+/// The slow transfers that libcurl has just read from. Their sockets collect bytes again once libcurl is done with
+/// them, and not sooner, because libcurl asks the socket whether there is more.
 final class SlowTasks {
     private var read: [TransferTask] = []
 

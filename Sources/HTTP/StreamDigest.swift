@@ -2,7 +2,7 @@ import CHaulOpenSSL
 import Glibc
 package import HaulContract
 
-/// A digest of bytes as they come, in order. For one thread at a time.
+/// A digest of bytes in the order in which they arrive. One thread at a time may use it.
 package final class StreamDigest: @unchecked Sendable {
     private let algorithm: Job.Checksum.Algorithm
     private let context: OpaquePointer
@@ -21,7 +21,7 @@ package final class StreamDigest: @unchecked Sendable {
             ?? { EVP_DigestUpdate(context, $0, $0.count) }(Array(bytes))
     }
 
-    /// Lower-case hexadecimal digits. Nothing may be added afterwards.
+    /// The digest in lower-case hexadecimal digits. Nothing may be added afterwards.
     package func hexadecimal() -> String {
         bytes().map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()
     }
@@ -33,7 +33,7 @@ package final class StreamDigest: @unchecked Sendable {
         return digest
     }
 
-    /// Of a file that is there, whoever made it; nil if it cannot be read. Blocks for as long as reading takes.
+    /// The digest of a file on this machine; nil if it cannot be read. Blocks until the whole file is read.
     package static func hexadecimal(of path: String, _ algorithm: Job.Checksum.Algorithm) -> String? {
         let descriptor = open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else { return nil }

@@ -1,17 +1,17 @@
 import CHaulCurl
 import CHaulOpenSSL
 
-/// What libcurl does not tell of a TLS connection. It belongs to OpenSSL's session, and is let go with it.
+/// What libcurl does not report about a TLS connection. Attached to OpenSSL's session, and released with it.
 final class TLSSession {
-    /// The server has ended its side by an alert, close_notify. Where the end of the connection is all that tells a body's
-    /// end, only this tells a whole body from one that was cut, by whomever (RFC 9112 section 9.8). libcurl takes both for
-    /// whole.
+    /// The server has ended its side with the alert close_notify. If only the end of the connection marks the end of a
+    /// body, only this alert tells a complete body from one that somebody has cut (RFC 9112 section 9.8). libcurl takes
+    /// both for complete.
     private(set) var isNotified = false
-    /// The server has chosen one of the protocols that were offered (ALPN).
+    /// The server has chosen one of the offered protocols (ALPN).
     private(set) var hasAgreedProtocol = false
     private(set) var isHTTP2 = false
 
-    /// The session of the connection that `easy` uses at present; nil if that has no TLS.
+    /// The session of the connection that `easy` uses now; nil if the connection has no TLS.
     static func of(_ easy: EasyHandle) -> TLSSession? {
         guard let session = raw(of: easy) else { return nil }
         if let known = SSL_get_ex_data(session, index) { return Unmanaged.fromOpaque(known).takeUnretainedValue() }
@@ -34,7 +34,7 @@ final class TLSSession {
         return own
     }
 
-    /// Whether OpenSSL has taken something out of the socket that nobody has read yet.
+    /// Whether OpenSSL has read bytes from the socket that nobody has read from OpenSSL yet.
     static func hasUnreadInput(_ easy: EasyHandle) -> Bool { raw(of: easy).map { SSL_has_pending($0) == 1 } ?? false }
 
     private static func raw(of easy: EasyHandle) -> OpaquePointer? {

@@ -1,26 +1,26 @@
 import HaulExecutors
 import Synchronization
 
-/// A limit in bytes per second, for one transfer or shared by any number of them.
+/// A rate limit in bytes per second, for one transfer or shared by many.
 ///
-/// A reader may take a chunk while the bucket holds anything at all, and so runs it into debt by at most that chunk; it
-/// waits until the debt is paid. The average is exact, and a burst is at most a tenth of a second's worth.
+/// A reader may take a whole chunk while the bucket holds any tokens. So a chunk may put the bucket into debt, and the
+/// reader waits until the debt is paid. The average rate is exact. A burst is at most a tenth of a second's amount.
 package final class TokenBucket: Sendable {
     private struct State {
         var rate: Double
         var tokens: Double
         var filled: UInt64
-        /// Transfers that wait for this bucket: each gets an equal part of what has come in.
+        /// The number of transfers that wait for this bucket. Each gets an equal share of the tokens.
         var waiting = 0
-        /// When the rate is over: from then on nothing may be taken.
+        /// When the lent rate ends, in monotonic nanoseconds. Nothing may be taken after that.
         var end = UInt64.max
-        /// What has been taken in all: bytes.
+        /// Bytes taken in all.
         var taken: Int64 = 0
 
         var capacity: Double { rate / 10 }
         var isUnlimited: Bool { rate == .infinity }
 
-        /// Somebody has waited since `use` was asked for.
+        /// A transfer has waited since the last call of `use`.
         var hasWaited = false
 
         mutating func fill(_ now: UInt64) {
@@ -37,13 +37,13 @@ package final class TokenBucket: Sendable {
 
     private let state: Mutex<State>
 
-    /// `bytesPerSecond` is at least 1.
+    /// - Parameter bytesPerSecond: At least 1.
     package init(bytesPerSecond: Int64) {
         let rate = Double(max(bytesPerSecond, 1))
         state = Mutex(State(rate: rate, tokens: rate / 10, filled: monotonicNanoseconds()))
     }
 
-    /// A bucket without a limit, until it is given a share.
+    /// A bucket without a limit, until a share is lent.
     package init() {
         state = Mutex(State(rate: .infinity, tokens: .infinity, filled: monotonicNanoseconds()))
     }
@@ -52,8 +52,8 @@ package final class TokenBucket: Sendable {
 
     var isUnlimited: Bool { state.withLock { $0.isUnlimited } }
 
-    /// A share of somebody else's limit, which counts until `end` (monotonic nanoseconds): nothing may be taken after that. 0 is
-    /// nothing as well.
+    /// Lends a share of a larger limit until `end` (monotonic nanoseconds). Nothing may be taken after that, or if the
+    /// share is 0.
     package func lend(bytesPerSecond: Int64, until end: UInt64) {
         let now = monotonicNanoseconds()
         state.withLock { state in
@@ -61,20 +61,20 @@ package final class TokenBucket: Sendable {
             let was = state.isUnlimited
             (state.rate, state.end) = (Double(max(bytesPerSecond, 0)), end)
             state.tokens = was ? 0 : min(state.tokens, state.capacity)
-            // What has passed without a limit is no credit.
+            // Time that passed without a limit gives no credit.
             state.filled = now
         }
     }
 
-    /// Nothing may be taken until a share is lent.
+    /// Lets nothing be taken until a share is lent.
     package func shut() { lend(bytesPerSecond: 0, until: .max) }
 
-    /// There is no limit any more.
+    /// Removes the limit.
     package func lift() {
         state.withLock { ($0.rate, $0.tokens, $0.end) = (.infinity, .infinity, .max) }
     }
 
-    /// What has been taken in all, and whether somebody has waited since this was asked last.
+    /// The bytes taken in all, and whether a transfer has waited since the last call.
     package func use() -> (taken: Int64, wasShort: Bool) {
         state.withLock { state in
             defer { state.hasWaited = false }
@@ -92,10 +92,10 @@ package final class TokenBucket: Sendable {
         }
     }
 
-    /// Who can take as much as it likes takes no more than this at once, so that the flow is even.
+    /// The most bytes to take at once even if more are available, so that the flow is even.
     var portion: Int { state.withLock { $0.isUnlimited ? .max : max(1024, Int($0.capacity)) } }
 
-    /// Whether anything may be taken at `now`.
+    /// Whether anything may be taken at `now`, in monotonic nanoseconds.
     func isOpen(_ now: UInt64) -> Bool {
         state.withLock { state in
             state.fill(now)
@@ -103,10 +103,10 @@ package final class TokenBucket: Sendable {
         }
     }
 
-    /// Whether others queue for this bucket, so that a newcomer queues too.
+    /// Whether transfers wait for this bucket, so that a newcomer waits behind them.
     var hasWaiting: Bool { state.withLock { $0.waiting > 0 && !$0.isUnlimited } }
 
-    /// What one of those that wait may take now, without running ahead of the others.
+    /// The bytes that one waiting transfer may take now without overtaking the others.
     func share(_ now: UInt64) -> Int {
         state.withLock { state in
             state.fill(now)

@@ -1,20 +1,20 @@
-/// How a body ended well.
+/// How a body ended without an error.
 package struct TransferEnd: Sendable, Equatable {
     package enum Reason: Sendable {
-        /// All bytes that were demanded or announced came, or the last chunk did.
+        /// All bytes that were demanded or announced have arrived, or the last chunk has.
         case length
-        /// The connection closed, which is all that told the end: the body may be cut short.
+        /// The connection closed, and nothing else marks the end: the body may be cut short.
         case close
         /// At the offset given to `shorten(to:)`.
         case shortened
     }
 
-    /// The byte of the file after the last one that was accepted.
+    /// The offset in the file after the last accepted byte.
     package let position: Int64
     /// Bytes of the body that were accepted.
     package let bytes: Int64
     package let reason: Reason
-    /// The server sent more than was demanded; the rest was dropped.
+    /// The server sent more than was demanded. The excess was dropped.
     package var isOverlong = false
 
     package init(position: Int64, bytes: Int64, reason: Reason, isOverlong: Bool = false) {
@@ -22,13 +22,13 @@ package struct TransferEnd: Sendable, Equatable {
     }
 }
 
-/// A response whose head is known and whose body waits at its first byte. Dropping it cancels it.
+/// A response whose head has arrived and whose body is paused at its first byte. Dropping it cancels the transfer.
 ///
-/// Exactly one of `receive`, `collect` and `discard` is called, once; `receive` may follow a `collect` that was ended before
-/// the body. All of them end early with `TransferError.cancelled` when the task is cancelled.
+/// Call exactly one of `receive`, `collect` and `discard`, once. `receive` may also follow a `collect` that
+/// `endCollecting` ended early. If the task is cancelled, they end early; `receive` and `collect` throw `.cancelled`.
 package final class Transfer: Sendable {
     package let head: ResponseHead
-    /// Read it from anywhere, as often as you like.
+    /// May be read from any thread at any time.
     package let progress: TransferProgress
     private let engine: TransferEngine
     private let id: UInt64
@@ -39,44 +39,46 @@ package final class Transfer: Sendable {
 
     deinit { if !progress.isOver { cancel() } }
 
-    /// Gives the body to `destination` from `offset` on, but for what was collected of it. Returns when the bytes are there
-    /// (not synced).
+    /// Writes the body to `destination` from `offset` on, without what was collected before. Returns when the bytes are
+    /// in the store (not synced).
     ///
-    /// - Parameter length: Exactly so many bytes are demanded; fewer are `incomplete`, more are dropped and reported. nil
-    ///   demands what the response announces, if it does.
-    /// - Throws: What broke the transfer. The bytes that came before it are on their way to the destination.
+    /// - Parameter length: The exact number of bytes that are demanded. Fewer are `incomplete`; more are dropped and
+    ///   reported. nil demands what the response announces, if it does.
+    /// - Throws: What kept bytes from being stored, or what broke the transfer. Bytes that arrived before the transfer
+    ///   broke are stored.
     package func receive(
         into destination: any BodyDestination, at offset: Int64 = 0, length: Int64? = nil
     ) async throws(TransferError) -> TransferEnd {
         let (sink, result) = await engine.receive(id, into: destination, at: offset, length: length)
-        // Not on the engine's thread, which has nothing to do with the disk. What broke the writing matters more than what
-        // the network made of it.
+        // Not on the engine's thread, which must not wait for the disk. An error of the disk matters more than the
+        // result of the network.
         try await sink.finish()
         return try result.get()
     }
 
-    /// The whole body, if it is at most `limit` bytes long, or what has come when `endCollecting` is called; `too_large`
-    /// otherwise.
+    /// The whole body, or what has arrived when `endCollecting` is called.
+    ///
+    /// - Throws: `too_large` if the body has more than `limit` bytes; otherwise what broke the transfer.
     package func collect(limit: Int) async throws(TransferError) -> [UInt8] {
         try await engine.collect(id, limit: limit)
     }
 
-    /// Ends `collect`, if that is under way, where it is.
+    /// Ends a running `collect`, which returns what it has.
     package func endCollecting() async { await engine.endCollecting(id) }
 
-    /// Reads and drops the body if it is at most `limit` bytes long, so that the connection is used again, and gives the
-    /// connection up otherwise.
+    /// Reads and drops a body of at most `limit` bytes, so that the connection can be reused. For a longer body the
+    /// connection is closed.
     package func discard(limit: Int = 64 << 10) async { await engine.discard(id, limit: limit) }
 
-    /// Stops `receive` at this offset of the file, because another transfer fetches what follows. Bytes beyond it that
-    /// have come already stay. The connection is lost unless the rest of the response is short.
+    /// Stops `receive` at this file offset, because another transfer fetches what follows. Bytes beyond the offset that
+    /// were accepted already stay. The connection is closed unless the rest of the response is short.
     package func shorten(to end: Int64) {
         progress.shorten(to: end)
         let (engine, id) = (engine, id)
         Task { await engine.shortened(id) }
     }
 
-    /// Ends the transfer within milliseconds. Harmless when it has ended.
+    /// Ends the transfer within milliseconds. Has no effect on a transfer that has ended.
     package func cancel() {
         let (engine, id) = (engine, id)
         Task { await engine.cancel(id) }

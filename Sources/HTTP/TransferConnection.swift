@@ -1,17 +1,17 @@
-/// The connection that a request goes over, as far as libcurl tells of it. A value: it opens and closes nothing.
+/// The connection of a request, as far as libcurl reports it. A value: it opens and closes nothing.
 struct TransferConnection {
     enum Phase {
         case connecting
-        /// Its address is not allowed, or no socket could be opened. While it is connecting another address may be.
+        /// An address is not allowed, or no socket could be opened. While connecting, the next address may do.
         case refused(TransferError)
-        /// A kept connection had input that nobody had asked for. Nothing was sent on it.
+        /// A kept connection had unsolicited input. Nothing was sent on it.
         case stray
-        /// The request is sent on it.
+        /// The request is sent on this connection.
         case used(Peer)
     }
 
     struct Peer {
-        /// Numeric.
+        /// The numeric address.
         let address: String
         let localPort: UInt16
         /// nil without TLS.
@@ -19,13 +19,13 @@ struct TransferConnection {
     }
 
     private(set) var phase = Phase.connecting
-    /// Those that were opened for it; none on a connection that is used again.
+    /// The sockets that were opened for the request; empty if it uses a kept connection.
     private(set) var sockets: Set<Int32> = []
 
     var peer: Peer? { if case .used(let peer) = phase { peer } else { nil } }
     var isConnected: Bool { peer != nil }
     var isStray: Bool { if case .stray = phase { true } else { false } }
-    /// Why it was not connected, if that was our own doing. libcurl only tells that it was not.
+    /// Why there is no connection, if we refused it ourselves. libcurl only reports that there is none.
     var refusal: TransferError? { if case .refused(let error) = phase, sockets.isEmpty { error } else { nil } }
 
     mutating func opened(_ socket: Int32) {
@@ -33,13 +33,13 @@ struct TransferConnection {
         phase = .connecting
     }
 
-    /// One of the server's addresses was refused before a socket was opened.
+    /// An address of the server was refused before a socket was opened, or no socket could be opened.
     mutating func refuseAddress(_ error: TransferError) { phase = .refused(error) }
 
     /// The request is about to be sent.
     mutating func use(_ peer: Peer) { phase = .used(peer) }
 
-    /// Nothing may be sent to the address that it is connected to.
+    /// The address of the connection is not allowed: nothing may be sent on it.
     mutating func refusePeer(_ error: TransferError) {
         phase = .refused(error)
         sockets = []

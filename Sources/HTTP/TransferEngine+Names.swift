@@ -3,21 +3,22 @@ import Glibc
 import HaulContract
 import HaulExecutors
 
-/// Names of hosts, looked up beside libcurl: it keeps to itself what the resolver said.
+/// Resolves host names apart from libcurl, which does not report what the resolver said.
 extension TransferEngine {
     private enum Answer: Sendable {
         case addresses([IPAddress])
-        /// There is no such name, or it has no address.
+        /// The name does not exist, or has no address.
         case unknown
-        /// The resolver does not know now; it may know later.
+        /// A temporary failure of the resolver.
         case trouble
         case silence
     }
 
-    /// The addresses of `host`, one at least.
+    /// The addresses of `host`, at least one.
     ///
-    /// A nameserver that does not answer is waited for no longer than a server that does not, though the thread that asks it
-    /// cannot be called back.
+    /// Waits for at most `limit`, although the thread that asks the name server cannot be interrupted.
+    ///
+    /// - Throws: `dns`, or `cancelled`.
     func resolve(_ host: String, within limit: Duration) async throws(TransferError) -> [IPAddress] {
         if let address = IPAddress(host) { return [address] }
         let (answers, answer) = AsyncStream<Answer>.makeStream()
@@ -41,8 +42,8 @@ extension TransferEngine {
         throw .cancelled
     }
 
-    /// What libcurl could not resolve, looked up once more: only the resolver tells whether there is no such name at all, or
-    /// whether it had trouble that may pass.
+    /// Looks up once more what libcurl could not resolve, and returns the more exact error. Only the resolver knows
+    /// whether the name does not exist or whether the failure is temporary.
     func explainUnresolved(_ request: Request, _ error: TransferError) async -> TransferError {
         guard case .failed(let failure) = error, failure.code == .dns, let host = Authority(request.url)?.host else {
             return error
@@ -76,6 +77,6 @@ extension TransferEngine {
         return addresses.isEmpty ? .unknown : .addresses(addresses)
     }
 
-    /// EAI_NODATA of netdb.h, which Glibc shows to GNU sources only: the name is there, without an address.
+    /// EAI_NODATA of netdb.h, which Glibc declares for GNU sources only: the name exists, but has no address.
     private static let noData: Int32 = -5
 }

@@ -1,12 +1,12 @@
 import CHaulCurl
 package import HaulContract
 
-/// The address policy where a proxy connects in our place.
+/// The address policy where a proxy connects to the server.
 extension TransferEngine {
-    /// Resolves the target off the loop and checks its addresses, since the sockets show only the proxy's.
+    /// Resolves the target off the loop and checks its addresses, since our sockets show only the proxy's address.
     ///
-    /// - Returns: The address that the proxy is to be told in place of the name, so that it cannot resolve to another one;
-    ///   nil where nothing is checked, or where a plain request through an HTTP proxy must carry the name.
+    /// - Returns: The address to give to the proxy in place of the name, so that the proxy cannot resolve the name to
+    ///   another address. nil if nothing is checked, or if a plain request through an HTTP proxy must carry the name.
     func resolveForProxy(_ request: Request) async throws(TransferError) -> IPAddress? {
         guard let proxy = configuration.reaching(request.url).proxy, !configuration.policy.allowsEverything else {
             return nil
@@ -32,7 +32,9 @@ extension TransferEngine {
 
     private static let proxySchemes = ["http", "https", "socks4", "socks4a", "socks5", "socks5h"]
 
-    /// Throws a sentence if `proxy` is none that can be used.
+    /// Checks the URL of a proxy.
+    ///
+    /// - Throws: `proxy` with a sentence for the operator, if `proxy` cannot be used.
     package static func check(proxy: String) throws(Failure) {
         let parts = curl_url()
         defer { curl_url_cleanup(parts) }

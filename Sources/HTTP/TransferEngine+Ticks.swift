@@ -2,13 +2,13 @@ import CHaulCurl
 import HaulContract
 import HaulExecutors
 
-// What is looked after by the clock.
+// The work of the timers.
 extension TransferEngine {
     struct Timers {
         var tick: EventLoop.Timer?
-        /// While transfers wait for a limit of rate.
+        /// Set while transfers wait for a rate limit.
         var limits: EventLoop.Timer?
-        /// While transfers are connecting.
+        /// Set while transfers are connecting.
         var connecting: EventLoop.Timer?
 
         var all: [EventLoop.Timer] { [tick, limits, connecting].compactMap(\.self) }
@@ -25,7 +25,7 @@ extension TransferEngine {
         }
     }
 
-    /// Lets those who wait for a limit go on in turn, each with an equal share of what has come in.
+    /// Resumes the transfers that wait for a rate limit, in turn. Each gets an equal share of the tokens.
     func runLimits() {
         timers.limits = nil
         for id in limited.queue {
@@ -70,13 +70,13 @@ extension TransferEngine {
                 task.boundRunAhead(now)
             }
         }
-        // Slow transfers may hold all memory half full.
+        // Slow transfers may hold all blocks half full.
         if isStarving { for task in tasks.values { task.caller.sink?.handOver() } }
         lookAfterConnections(now)
         scheduleTick()
     }
 
-    /// Ends idle connections that are in somebody's way.
+    /// Ends idle connections that have been kept for long or that block a waiting transfer.
     func lookAfterConnections(_ now: UInt64) {
         guard multi.connections.isOfInterest else { return }
         let active = tasks.values.filter { !$0.isRetired }

@@ -4,34 +4,36 @@ import HaulExecutors
 
 /// libcurl on one thread of its own, for all transfers of a process.
 ///
-/// It follows no redirects, accepts any response, decodes no content, and takes nothing from the environment. Everything of
-/// libcurl's happens on the loop that is this actor's executor: its callbacks are on the actor already. The engine has more
-/// than eight properties because it is the one owner of what all transfers share; each is a value or a class of its own.
+/// The engine follows no redirects, accepts any response, decodes no content, and takes nothing from the environment.
+/// libcurl runs only on the loop that is this actor's executor, so its callbacks are isolated to the actor. The engine
+/// has more than eight properties because it owns all that transfers share; each is a value or a class of its own.
 package actor TransferEngine {
-    /// What is the same for all transfers of a process.
+    /// Settings that all transfers of a process share.
     package struct Configuration: Sendable {
         package var policy = AddressPolicy.restricted()
         /// The operator's proxy: `http://`, `https://`, `socks5://` or `socks5h://`.
         package var proxy: String?
-        /// In place of it the environment's, for a program that acts for the person who started it. A worker has none.
+        /// The environment's proxies, used if `proxy` is nil. For a program that acts for the person who started it; a
+        /// worker has none.
         package var proxyEnvironment: ProxyEnvironment?
         /// A PEM file of certificate authorities that are trusted besides the system's.
         package var certificateAuthorities: String?
         package var clientCertificate: ClientCertificate?
-        /// Who we say we are, to servers and proxies, where a request does not say it itself: some servers refuse nobody else
-        /// but those who do not say it.
+        /// The User-Agent for servers and proxies, where a request has none of its own. Some servers refuse only
+        /// requests without a User-Agent.
         package var userAgent: String?
-        /// Connections kept open for later requests.
+        /// The number of idle connections that are kept for later requests.
         package var idleConnections = 64
         /// How long bytes of a slow body may wait in its socket for more.
         package var patience = Duration.seconds(1)
-        /// When certificates were last to be read anew: monotonic nanoseconds. libcurl keeps what it has read before for a day.
+        /// Certificates that were read before this time are read again: monotonic nanoseconds. Otherwise libcurl keeps
+        /// them for a day.
         var trusted: UInt64?
-        /// Of names, in place of the resolver's: `host:port:address,address`.
+        /// Addresses of names, used instead of the resolver's: `host:port:address,address`.
         var addresses: [String] = []
         package init() {}
 
-        /// As it is for requests to this URL.
+        /// The configuration for requests to this URL.
         func reaching(_ url: String) -> Configuration {
             guard let proxyEnvironment, proxy == nil else { return self }
             var result = self
@@ -42,7 +44,7 @@ package actor TransferEngine {
 
     nonisolated let loop: EventLoop
     package nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
-    /// The thread of all transfers, for tasks that mostly follow them: they need no other to do so. They must not block.
+    /// The thread of all transfers, for tasks that mostly follow transfers and never block: they wake no other thread.
     package nonisolated var executor: any TaskExecutor { loop }
     var configuration: Configuration
     let multi: CurlMulti
@@ -51,7 +53,7 @@ package actor TransferEngine {
     private let slow = SlowTasks()
     private var hostAddresses = HostAddresses()
     private var handles = HandlePool()
-    /// Keyed by a counter: an object's address may be used again while a message about the old one is under way.
+    /// Keyed by a counter: the address of an object may be reused while a message about the old object is under way.
     private(set) var tasks: [UInt64: TransferTask] = [:]
     private var lastID: UInt64 = 0
     var timers = Timers()
@@ -70,10 +72,10 @@ package actor TransferEngine {
         loop.stop()
     }
 
-    /// The monotonic nanoseconds at which the loop last turned; for health checks.
+    /// When the loop last turned: monotonic nanoseconds.
     package nonisolated var lastTurn: UInt64 { loop.lastTurn }
 
-    /// Reads certificates anew, for connections that are made from now on.
+    /// Sets the certificates. Connections that are made from now on read them again.
     package func trust(_ authorities: String?, showing certificate: ClientCertificate?) {
         configuration.certificateAuthorities = authorities
         configuration.clientCertificate = certificate
@@ -83,13 +85,13 @@ package actor TransferEngine {
     /// The number of transfers that have not ended.
     package var count: Int { tasks.count }
 
-    /// Memory that libcurl has for what it receives.
+    /// The memory of libcurl's receive buffers in bytes.
     package var receiveBufferBytes: Int { handles.bufferBytes }
 
-    /// How often any of its sockets was found ready.
+    /// How often a socket of a transfer was found ready.
     package var turns: Int { multi.turns }
 
-    /// How a request is sent, beside what it says.
+    /// How a request is sent, apart from its content.
     private struct Attempt {
         var address: IPAddress?
         var offersHTTP2: Bool
@@ -103,7 +105,7 @@ package actor TransferEngine {
     package func start(_ request: Request) async throws(TransferError) -> Transfer {
         let address = try await resolveForProxy(request)
         var attempt = Attempt(address: address, offersHTTP2: http2.contains(request.url))
-        // If HTTP/2 was not what was missing, the failure without it says more: the server does not agree to it.
+        // The failure without HTTP/2. If the server does not agree to HTTP/2 either, this failure says more.
         var failureBefore: TransferError?
         while true {
             let (task, result) = try await send(request, attempt)
@@ -147,7 +149,7 @@ package actor TransferEngine {
     func receive(
         _ id: UInt64, into destination: any BodyDestination, at offset: Int64, length: Int64?
     ) async -> (any BodySink, Result<TransferEnd, TransferError>) {
-        // What was collected of the body is there already.
+        // Bytes that were collected are in the destination already.
         let sink = destination.sink(at: offset + (tasks[id]?.state.count.taken ?? 0)) { [weak self] in
             await self?.sinkHasRoom(id) ?? false
         }
@@ -177,7 +179,7 @@ package actor TransferEngine {
         abort(task, .cancelled)
     }
 
-    /// The transfer is wanted for fewer bytes than it was, which may be waiting already.
+    /// The transfer wants fewer bytes than before. They may all be waiting in the socket, so they are read at once.
     func shortened(_ id: UInt64) { tasks[id]?.reading.mark.set(1) }
 
     func currentHostAddresses() -> Set<IPAddress> { hostAddresses.current() }
@@ -201,7 +203,7 @@ package actor TransferEngine {
     }
 
     private func begin(_ task: TransferTask) {
-        // Weak, here and below: the loop may turn between the engine's last release and its deinit, which runs on it.
+        // Weak, here and below: the loop may turn between the engine's last release and its deinit on the loop.
         multi.afterTurn = { [weak self] in self?.assumeIsolated { $0.afterTurn() } }
         tasks[task.id] = task
         if Task.isCancelled { return abort(task, .cancelled) }
@@ -214,14 +216,14 @@ package actor TransferEngine {
         scheduleWaking()
     }
 
-    /// Says by `direct` where the body goes, and waits for its end.
+    /// Sets the body's destination by `direct`, and waits for the body's end.
     private func body(
         of id: UInt64, _ direct: (TransferTask) -> Void
     ) async -> Result<TransferEnd, TransferError> {
         guard let task = tasks[id] else { return .failure(.cancelled) }
         return await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
-                // It may have been cancelled just before.
+                // The transfer may have been cancelled just before.
                 guard tasks[id] != nil else { return continuation.resume(returning: .failure(.cancelled)) }
                 task.caller.waiter = .body(continuation)
                 direct(task)
@@ -249,7 +251,7 @@ package actor TransferEngine {
         if task.caller.waiter != nil || task.isDetached {
             close(task, task.state.result(end))
         } else {
-            // Nobody has asked for the body yet; the handle is not needed for the answer.
+            // Nobody has asked for the body yet. The answer will need no handle.
             retire(task)
         }
     }
@@ -267,7 +269,7 @@ package actor TransferEngine {
         task.deliver(body: result)
     }
 
-    /// Takes the handle back. An unfinished transfer's connection is closed by that.
+    /// Puts the handle back into the pool. This closes the connection of an unfinished transfer.
     private func retire(_ task: TransferTask) {
         guard let easy = task.retire() else { return }
         multi.remove(easy)
@@ -284,12 +286,12 @@ package actor TransferEngine {
 
     func unpause(_ task: TransferTask, granting bytes: Int = 0) {
         let code = task.unpause(granting: bytes)
-        // libcurl tells the error of what it delivered here, and nowhere else.
+        // If what libcurl delivers during this call fails, only this call reports the error.
         if code != CURLE_OK { ended(task, code) }
         scheduleLimits()
     }
 
-    /// Whether the body went on that its sink told to wait.
+    /// Resumes a body that its sink told to wait. False if the body is not waiting.
     private func sinkHasRoom(_ id: UInt64) -> Bool {
         guard let task = tasks[id], task.state.pause == .sink else { return false }
         unpause(task)

@@ -1,10 +1,10 @@
 package import HaulContract
 
-/// Why a transfer, or a call on its file, did not go to its end.
+/// Why a transfer, or a call on its file, did not finish.
 package enum TransferError: Error, Sendable, Equatable {
-    /// The message holds no query string and no credentials; hosts and ports are named.
+    /// The message has no query string and no credentials. It does name hosts and ports.
     case failed(Failure)
-    /// The disk, the inodes or a quota are used up: nothing is wrong with the job, which waits until there is room.
+    /// The disk, its inodes or a quota are used up. The job is not at fault, and waits until there is room.
     case noSpace
     /// `cancel()` was called, the `Transfer` was dropped, or the task that waited was cancelled.
     case cancelled

@@ -1,18 +1,18 @@
-/// What TCP tells of the way to a server.
+/// What TCP knows about the path to a server.
 package struct TransferPath: Sendable, Equatable {
-    /// Seconds, without any queue.
+    /// The round-trip time without any queue: seconds.
     package let roundTrip: Double
-    /// What a round trip takes at the moment: seconds.
+    /// The current round-trip time: seconds.
     package let delay: Double
     /// What the server may still send before it hears from us again: bytes.
     package let window: Int64
-    /// Packets were lost though no queue had built up: more bytes under way would not have been too many.
+    /// Packets were lost although no queue had built up: more bytes in flight would not have been too many.
     package let isLossy: Bool
 
     package init(roundTrip: Double, delay: Double? = nil, window: Int64 = 0, isLossy: Bool) {
         (self.roundTrip, self.delay, self.window, self.isLossy) = (roundTrip, delay ?? roundTrip, window, isLossy)
     }
 
-    /// A queue has built up: what is under way fills the link.
+    /// A queue has built up: the bytes in flight fill the link.
     package var isQueueing: Bool { delay > 1.5 * roundTrip }
 }

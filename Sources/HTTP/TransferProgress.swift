@@ -1,11 +1,11 @@
 import HaulExecutors
 import Synchronization
 
-/// Counters of one transfer, to be read from any thread at any time without waking the loop. Nine of them, because each is an
-/// atomic of its own: no reader takes a lock that the loop would wait for.
+/// Counters of one transfer. Any thread may read them at any time without waking the loop. There are nine because each
+/// is an atomic of its own, so that no reader takes a lock that the loop would wait for.
 package final class TransferProgress: Sendable {
     private let bytes = Atomic<Int64>(0)
-    /// When the hold that lasts began; 0 without one.
+    /// When the current hold began, in monotonic nanoseconds; 0 if there is none.
     private let holdBegun = Atomic<UInt64>(0)
     private let heldBefore = Atomic<UInt64>(0)
     private let stop = Atomic<Int64>(.max)
@@ -19,8 +19,8 @@ package final class TransferProgress: Sendable {
     /// Bytes of the body accepted so far.
     package var received: Int64 { bytes.load(ordering: .relaxed) }
 
-    /// Nanoseconds in which not the server but our own limits, the digest or the disk held the transfer, so far. A reading
-    /// while a hold ends may be without it.
+    /// Nanoseconds in which our own limits, the digest or the disk held the transfer, and not the server. A reading
+    /// while a hold ends may leave this hold out.
     package var held: UInt64 {
         // In this order, so that a hold that ends meanwhile is not counted twice.
         let before = heldBefore.load(ordering: .acquiring)
@@ -32,10 +32,9 @@ package final class TransferProgress: Sendable {
     /// The file offset to stop at; see `Transfer.shorten(to:)`.
     package var end: Int64 { stop.load(ordering: .relaxed) }
 
-    /// The transfer has ended.
     var isOver: Bool { over.load(ordering: .relaxed) }
 
-    /// The way to the server, once the head has come over it; nil where the kernel does not tell.
+    /// The path to the server, known once the head has arrived; nil if the kernel does not report it.
     package var path: TransferPath? {
         let nanoseconds = roundTrip.load(ordering: .relaxed)
         guard nanoseconds > 0 else { return nil }
@@ -44,7 +43,7 @@ package final class TransferProgress: Sendable {
             window: window.load(ordering: .relaxed), isLossy: lossy.load(ordering: .relaxed))
     }
 
-    // Written by the loop's thread alone, but for `shorten`.
+    // Written by the loop's thread only, except for `shorten`.
 
     func add(_ count: Int) { bytes.store(received + Int64(count), ordering: .relaxed) }
 

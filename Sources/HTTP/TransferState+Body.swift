@@ -1,10 +1,10 @@
 import HaulContract
 
-// The pieces of a body, as libcurl brings them.
+// What happens to the pieces of a body that libcurl delivers.
 extension TransferState {
-    /// What is to be done with a piece.
+    /// What to do with a piece.
     enum PieceAction: Equatable {
-        /// Nothing is taken: libcurl brings it again after a pause.
+        /// Take nothing: libcurl delivers the piece again after a pause.
         case pause(Pause)
         case append(Portion)
         case collect
@@ -13,40 +13,40 @@ extension TransferState {
         case stop
     }
 
-    /// The part of a piece that the sink is to have.
+    /// The part of a piece that goes to the sink.
     struct Portion: Equatable {
-        /// Bytes of the whole piece.
+        /// The size of the whole piece in bytes.
         let piece: Int
-        /// Bytes from its beginning that are wanted.
+        /// The number of bytes from its start that are wanted.
         let wanted: Int
         /// The file offset where this transfer ends. It may have been shortened.
         let limit: Int64
-        /// The file offset where the response's own bytes end.
+        /// The file offset where the response itself ends.
         let end: Int64
 
-        /// What the server may still send of a shortened response; nil if it is not shortened, or if the rest is short.
+        /// The bytes that the server may still send of a shortened response; nil for others, or if its rest is short.
         func window(from position: Int64) -> Int64? {
             limit < end && end - limit > TransferState.shortRest ? limit - position : nil
         }
     }
 
-    /// What is to be done when a sink has its portion.
+    /// What to do once a sink has its portion.
     enum PortionAction: Equatable {
         case goOn
-        /// The caller gets this, while the rest is read for the connection's sake.
+        /// The caller gets this result. The rest is read only to keep the connection.
         case deliver(TransferEnd)
-        /// libcurl must end the transfer. The rest of a response was not wanted if it is shortened.
+        /// libcurl must end the transfer. If `isShortened`, the rest of the response was not wanted.
         case stop(isShortened: Bool)
     }
 
-    /// Rests up to this long are read and dropped to keep a connection: bytes.
+    /// A rest of up to this size is read and dropped to keep the connection: bytes.
     static let shortRest: Int64 = 128 << 10
 
-    /// A piece of `bytes` bytes has come.
+    /// Decides what to do with a piece of `bytes` bytes.
     ///
     /// - Parameters:
     ///   - end: The file offset to stop at; see `Transfer.shorten(to:)`.
-    ///   - isOpen: The limits of rate allow it to be taken.
+    ///   - isOpen: Whether the rate limits allow the piece to be taken.
     mutating func piece(_ bytes: Int, shortenedTo end: Int64, isOpen: Bool) -> PieceAction {
         switch phase {
         case .head, .undecided: return .pause(.undecided)
@@ -83,13 +83,13 @@ extension TransferState {
         return .stop
     }
 
-    /// So many bytes went where they belong.
+    /// This many bytes have reached their destination.
     mutating func took(_ bytes: Int) {
         count.taken += Int64(bytes)
         granted = max(0, granted - bytes)
     }
 
-    /// The sink has its portion; `took` was called before.
+    /// The sink has its portion. `took` must be called first.
     mutating func appended(_ portion: Portion) -> PortionAction {
         if count.position == portion.end {
             guard portion.wanted < portion.piece else {
@@ -109,8 +109,8 @@ extension TransferState {
         return .deliver(count.end(.shortened))
     }
 
-    /// Bytes that are sure to come to the sink; nil where that is not known, or where a slow body must be read as it comes: only
-    /// a length tells an end that may wait in the socket, and libcurl must answer the frames of HTTP/2.
+    /// The number of bytes that are certain to reach the sink. nil if it is unknown, or if a slow body must be read as
+    /// it arrives: without a length its end may wait in the socket, and libcurl must answer HTTP/2 frames.
     func certain(shortenedTo end: Int64) -> Int64? {
         guard case .receiving(.sink) = phase, pause == nil, head?.isHTTP2 == false, let announced = count.announced
         else { return nil }

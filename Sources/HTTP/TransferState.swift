@@ -1,7 +1,7 @@
 import HaulContract
 
-/// The phases of one request and its response: a value that knows counts and times, and neither libcurl nor a socket. Each
-/// event changes the phase, and returns what is to be done.
+/// The phases of one request and its response. A value that knows counts and times, but neither libcurl nor a socket.
+/// Each event changes the phase, and returns what to do.
 ///
 ///     head ─▶ undecided ─▶ receiving ─▶ complete
 ///                 ▲            │ │
@@ -12,30 +12,30 @@ struct TransferState {
     enum Phase: Equatable {
         /// The head is not complete.
         case head
-        /// Nobody has said where the body goes: libcurl pauses at its next byte.
+        /// The destination of the body is not known yet: libcurl pauses at its next byte.
         case undecided
         case receiving(Destination)
-        /// All that was wanted is there since this time. libcurl still waits for the end of the response.
+        /// Everything that was wanted had arrived at this time. libcurl still waits for the end of the response.
         case complete(since: UInt64)
-        /// What is left, at most so many bytes, is read and dropped since this time: then the connection can be used again.
+        /// The rest, at most `left` bytes, is read and dropped since this time, so that the connection can be reused.
         case draining(left: Int, since: UInt64)
-        /// We end the transfer: libcurl is told when it next asks.
+        /// We end the transfer: libcurl learns of it at its next callback.
         case stopping(Stop)
     }
 
     /// Where the bytes of a body go.
     enum Destination: Equatable {
-        /// To a sink; the body's first byte has this offset in the file.
+        /// To a sink. The first byte of the body has this offset in the file.
         case sink(offset: Int64)
-        /// To memory, which takes so many bytes.
+        /// To memory, up to this many bytes.
         case memory(limit: Int)
     }
 
     /// Why we end a transfer before libcurl does.
     enum Stop: Equatable {
-        /// All that was wanted came, and more.
+        /// Everything that was wanted has arrived, and more.
         case complete
-        /// The rest belongs to another transfer.
+        /// Another transfer fetches the rest.
         case shortened
         case failed(TransferError)
     }
@@ -45,23 +45,23 @@ struct TransferState {
 
     /// How libcurl ended the transfer.
     enum LibraryEnd: Equatable {
-        /// Without complaint. `isCut`: the end of the connection is not a proper end of its TLS.
+        /// Without an error. `isCut`: the TLS connection ended without close_notify.
         case closed(isCut: Bool)
         case failed(TransferError)
     }
 
-    /// How long the rest of a response may take after everything that was wanted has come.
+    /// How long the rest of a response may take once everything that was wanted has arrived: nanoseconds.
     private static let endLimit: UInt64 = 1_000_000_000
 
-    /// Of the header lines.
+    /// Parses the header lines.
     var parser = HeadParser()
     var phase = Phase.head
     private(set) var head: ResponseHead?
     var count = BodyCount()
     private(set) var pause: Pause?
-    /// When the server last had to send something: the later of the last byte and the end of a pause.
+    /// Since when the server has had something to send: the later of the last byte and the end of a pause.
     private(set) var expecting: UInt64
-    /// Bytes that it may take though others wait for the same limit of rate.
+    /// Bytes that may be taken although other transfers wait for the same rate limit.
     var granted = 0
     /// nil until libcurl has ended the transfer.
     private(set) var libraryEnd: LibraryEnd?
@@ -80,7 +80,7 @@ struct TransferState {
 
     // MARK: What is wanted of the body
 
-    /// - Parameter length: Exactly so many bytes are wanted; nil if the response says how many.
+    /// - Parameter length: The exact number of bytes that are wanted; nil to take what the response announces.
     mutating func receive(into destination: Destination, length: Int64?, now: UInt64) {
         phase = .receiving(destination)
         if case .sink(let offset) = destination { count.offset = offset }
@@ -94,7 +94,7 @@ struct TransferState {
         expecting = now
     }
 
-    /// Ends what memory takes; the body waits again, at its next byte. nil if it goes elsewhere.
+    /// Stops collecting in memory, and pauses the body at its next byte. nil if the body is not being collected.
     mutating func endCollecting() -> TransferEnd? {
         guard case .receiving(.memory) = phase else { return nil }
         phase = .undecided
@@ -105,12 +105,12 @@ struct TransferState {
 
     mutating func expect(at now: UInt64) { expecting = now }
 
-    /// Whether the server has had something to send for longer than `limit`.
+    /// Whether the server has had something to send for longer than `limit`, but sent nothing.
     func isStalled(_ now: UInt64, limit: UInt64) -> Bool {
         pause == nil && phase != .undecided && now > expecting + limit
     }
 
-    /// Everything that was wanted is here, and the end of the response takes too long.
+    /// Everything that was wanted has arrived, but the end of the response takes too long.
     func isOverdue(_ now: UInt64) -> Bool {
         switch phase {
         case .complete(let since), .draining(_, let since): now > since + Self.endLimit
@@ -120,16 +120,16 @@ struct TransferState {
 
     // MARK: Pausing
 
-    /// Returns whether it was not paused before.
+    /// Returns false if it was paused already.
     mutating func pause(for reason: Pause) -> Bool {
         defer { pause = reason }
         return pause == nil
     }
 
-    /// Returns what it was paused for.
+    /// Returns the reason of the pause that ends; nil if there was none.
     mutating func endPause() -> Pause? { pause.take() }
 
-    /// The pause has ended, and so many bytes may be taken though others wait.
+    /// The pause has ended. This many bytes may be taken although others wait.
     mutating func resume(granting bytes: Int, now: UInt64) {
         granted = bytes
         expecting = now
@@ -137,7 +137,7 @@ struct TransferState {
 
     // MARK: The end
 
-    /// Returns whether libcurl had not ended it before.
+    /// Returns false if libcurl had ended it before.
     mutating func libraryEnded(_ end: LibraryEnd) -> Bool {
         guard libraryEnd == nil else { return false }
         libraryEnd = end
@@ -146,7 +146,7 @@ struct TransferState {
 
     mutating func stop(_ reason: Stop) { phase = .stopping(reason) }
 
-    /// What became of the body, now that libcurl has ended or nothing more is waited for.
+    /// The outcome of the body, once libcurl has ended or nothing more is expected.
     func result(_ end: LibraryEnd) -> Result<TransferEnd, TransferError> {
         switch phase {
         case .stopping(.failed(let error)): .failure(error)

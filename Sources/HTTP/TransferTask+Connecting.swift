@@ -2,9 +2,9 @@ import CHaulCurl
 import Glibc
 import HaulExecutors
 
-// What libcurl asks and tells until the request is sent.
+// libcurl's callbacks until the request is sent.
 extension TransferTask {
-    /// With a proxy only the proxy is connected to, and that is the operator's choice.
+    /// With a proxy we connect only to the proxy, which the operator has chosen.
     private func refusal(of address: IPAddress?) -> TransferError? {
         guard configuration.proxy == nil else { return nil }
         guard let address else { return .forbidden("of an unknown family", "unknown") }
@@ -29,7 +29,7 @@ extension TransferTask {
         return socket
     }
 
-    /// Called before the request is sent, also on a connection that is used again.
+    /// Whether the request may be sent on the connection. Called before each request, also on a kept connection.
     func mayUse(_ address: String, _ remotePort: UInt16, from port: UInt16) -> Int32 {
         expect()
         let session = easy.flatMap { TLSSession.of($0) }
@@ -47,9 +47,9 @@ extension TransferTask {
         return CURL_PREREQFUNC_OK
     }
 
-    /// Whether an idle connection has input: a response that nobody asked for, which this request would take for its own.
-    /// With HTTP/2 each response says whose it is. What else a TLS connection may have to say while it is idle is rare, and
-    /// worth no more than a new connection: its tickets come before the first response.
+    /// Whether an idle connection has input: an unsolicited response, which this request would take for its own. With
+    /// HTTP/2 each response names its request. Other input on an idle TLS connection is rare, since session tickets
+    /// precede the first response. Then a new connection costs little.
     private func hasStrayInput(
         _ session: TLSSession?, from port: UInt16, to peer: IPAddress?, _ remotePort: UInt16
     ) -> Bool {
@@ -58,13 +58,13 @@ extension TransferTask {
             || easy.map { TLSSession.hasUnreadInput($0) } ?? false
     }
 
-    /// A server may know the request, or even the connection, and serve somebody else.
+    /// Whether the server has left the request unanswered for a while. It may be busy with another connection.
     func isUnanswered(_ now: UInt64) -> Bool {
         !isRetired && state.head == nil && !connection.sockets.isEmpty
             && now > state.expecting + ConnectionSockets.idleLeast
     }
 
-    /// Why there is no head, now that libcurl has ended with `code`.
+    /// Why there is no head, once libcurl has ended with `code`.
     func headFailure(_ code: CURLcode, _ end: TransferState.LibraryEnd) -> HeadFailure {
         if case .stopping(.failed(let error)) = state.phase { return HeadFailure(error: error) }
         let error: TransferError = if case .failed(let error) = end { error } else { .failed(self, code) }
@@ -76,8 +76,8 @@ extension TransferTask {
             isOfHTTP2: connection.peer?.session?.isHTTP2 == true)
     }
 
-    /// Whether it failed as it does with servers that speak nothing but HTTP/2, which was not offered: they tell so by an
-    /// alert, or end a connection on which no protocol was agreed, or speak it all the same.
+    /// Whether the failure is typical of servers that speak only HTTP/2, which was not offered. They send a TLS alert,
+    /// end a connection on which no protocol was agreed, or speak HTTP/2 all the same.
     private func seemsToNeedHTTP2(_ code: CURLcode) -> Bool {
         guard let easy, !easy.offersHTTP2, !connection.sockets.isEmpty else { return false }
         switch code {

@@ -3,7 +3,7 @@ import Glibc
 import HaulContract
 import HaulExecutors
 
-// The body of the request, as libcurl asks for it.
+// The body of the request, which libcurl asks for.
 extension TransferTask {
     func setSource(of easy: EasyHandle) {
         guard outgoing != nil else { return }
@@ -19,7 +19,7 @@ extension TransferTask {
             })
     }
 
-    /// Gives some bytes, or none and pauses. 0 is the body's end.
+    /// Writes bytes to `buffer` and returns their number; 0 at the end of the body. Pauses if there are none yet.
     private func give(_ buffer: UnsafeMutableRawBufferPointer) -> Int {
         guard let outgoing else { return 0 }
         let now = monotonicNanoseconds()
@@ -48,8 +48,8 @@ extension TransferTask {
         return Int(CURL_READFUNC_PAUSE)
     }
 
-    /// Ends a pause of the sending. libcurl may ask for bytes at once, so this is called from the top of the loop only.
-    /// - Returns: libcurl's error if that ended the transfer.
+    /// Ends a pause of sending. libcurl may ask for bytes at once, so no callback of libcurl's may call this.
+    /// - Returns: libcurl's error, if one has ended the transfer.
     func goOnSending(granting bytes: Int = 0) -> CURLcode {
         guard let easy, outgoing?.pause != nil else { return CURLE_OK }
         endSendingPause()
@@ -58,7 +58,7 @@ extension TransferTask {
         return curl_easy_pause(easy.raw, state.pause == nil ? CURLPAUSE_CONT : CURLPAUSE_RECV)
     }
 
-    /// Some of a streamed body is still to be sent.
+    /// Part of a streamed body is still to be sent.
     var isSending: Bool { outgoing.map { !$0.isOver } ?? false }
 
     func endSendingPause() {

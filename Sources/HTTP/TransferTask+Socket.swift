@@ -1,31 +1,32 @@
 import CHaulLinux
 import HaulExecutors
 
-/// What is known of the socket that a body comes over, and how its bytes are read.
+/// The state of the socket that a body arrives on, and of how its bytes are read.
 struct SocketReading {
     var pace = Pace()
     var mark = LowWaterMark()
     var path = PathWatch()
-    /// The server had closed its side when it was last looked at, and nothing was left to be read.
+    /// At the last look the server had closed its side, and nothing was left to read.
     var hasEnded = false
     var runAhead = RunAhead()
 }
 
-// Slow bodies. A small piece costs TCP, the loop and libcurl some ten times what its bytes do, and a thousand slow servers
-// send ten thousand a second. So the bytes of a slow body gather in its socket, up to most of a block or for as long as `patience`.
+// Slow bodies. A small piece costs TCP, the loop and libcurl about ten times as much as its bytes do, and a thousand
+// slow servers send ten thousand pieces a second. So the bytes of a slow body collect in its socket, up to most of a
+// block or for as long as `patience`.
 extension TransferTask {
-    /// So many bytes of the end of a body are always read as they come. TLS may have taken a part of them, less than a record,
-    /// out of the socket already without showing any, so that less is still to come through the socket than is missing.
+    /// The last bytes of a body are always read as they arrive. TLS may have taken some of them, less than a record,
+    /// out of the socket without showing any. So fewer bytes may still come through the socket than are missing.
     private static let rest: Int64 = 32 << 10
 
-    /// To be called every `tick`: finds out whether the body is slow, and reads what has waited in the socket for longer than
-    /// `patience`. So a body that becomes slower, or stops, has shown all its bytes soon.
+    /// To be called at each tick. Finds out whether the body is slow, and reads bytes that have waited in the socket
+    /// for longer than `patience`. So all bytes of a body that becomes slower or stops are read soon.
     func updatePace(_ now: UInt64, patience: UInt64) {
         reading.pace.update(state.count.taken, at: now, patience: patience)
         if !reading.pace.isSlow || now >= state.expecting + patience { reading.mark.set(1) }
     }
 
-    /// To be called when the head is there: an earlier transfer on the connection may have had a limit of rate.
+    /// To be called when the head has arrived: an earlier transfer on the connection may have had a rate limit.
     func beginRunAhead() {
         if !hasLimits, connection.sockets.isEmpty, reading.mark.socket >= 0 {
             clinux_hold_receive_buffer(reading.mark.socket, false)
@@ -33,7 +34,7 @@ extension TransferTask {
         boundRunAhead(monotonicNanoseconds())
     }
 
-    /// To be called every `tick`: keeps the server from running far ahead of a limit of rate.
+    /// To be called at each tick. Keeps the server from running far ahead of a rate limit.
     func boundRunAhead(_ now: UInt64) {
         let socket = reading.mark.socket
         guard socket >= 0, !isSending, hasLimits || reading.runAhead.isHeld else { return }
@@ -46,14 +47,14 @@ extension TransferTask {
         if let isHeld { clinux_hold_receive_buffer(socket, isHeld) }
     }
 
-    /// Ends the gathering until libcurl has read what there is.
+    /// Stops the collecting until libcurl has read the socket.
     func readWhatWaits() {
         guard reading.pace.isSlow else { return }
         reading.mark.set(1)
         shared.slow.join(self)
     }
 
-    /// Lets the bytes gather from now on, but never more than are sure to come. A limit of rate has its own pace.
+    /// Lets bytes collect from now on, but never more than are certain to arrive. A rate limit sets its own pace.
     func gather() {
         guard reading.pace.isSlow, !isRetired, !hasLimits, let certain = state.certain(shortenedTo: progress.end)
         else { return }
@@ -62,11 +63,11 @@ extension TransferTask {
     }
 }
 
-// The server's end of the connection.
+// The end of the server's side of the connection.
 extension TransferTask {
-    /// To be called every `tick`: whether the server has closed its side and told no head. libcurl, which has read that end, goes
-    /// on sending the body, and would wait for as long as a server may take nothing. Seen twice, so that libcurl has read all
-    /// that came before the end.
+    /// To be called at each tick. Whether the server has closed its side without sending a head. libcurl has read this
+    /// end, but goes on sending the body, and would wait until the stall timeout. The end must be seen at two ticks, so
+    /// that libcurl has read everything before it.
     func isLeftUnanswered() -> Bool {
         guard outgoing != nil, state.head == nil, connection.isConnected, reading.mark.socket >= 0 else { return false }
         let before = reading.hasEnded
@@ -75,7 +76,7 @@ extension TransferTask {
     }
 }
 
-// The way to the server.
+// The path to the server.
 extension TransferTask {
     func lookAtPath() {
         guard reading.path.isDue(state.count.taken, at: state.expecting) else { return }

@@ -3,12 +3,12 @@ import Glibc
 import HaulContract
 import HaulExecutors
 
-/// One request and its response, on the loop's thread: what libcurl's callbacks and the engine's calls meet in.
+/// One request and its response, on the loop's thread: libcurl's callbacks and the engine's calls meet here.
 ///
-/// libcurl calls `readHead` for each header line and `accept` for each piece of the body (at most 16 KiB). Values decide what
-/// is done, and are tested alone: `TransferState`, `TransferConnection`, `SocketReading`. This class does it. It has ten
-/// properties: five that never change, those three values, and the two sides that it stands between, libcurl's handle and
-/// the caller.
+/// libcurl calls `readHead` for each header line and `accept` for each piece of the body (at most 16 KiB). Three values
+/// decide what to do, and are tested alone: `TransferState`, `TransferConnection`, `SocketReading`. This class does it.
+/// It has ten properties: five that never change, the three values, and the two sides between which it stands,
+/// libcurl's handle and the caller.
 final class TransferTask {
     /// What all transfers of an engine share.
     struct Shared {
@@ -16,11 +16,11 @@ final class TransferTask {
         let limited: LimitedTasks
         let slow: SlowTasks
         let connections: ConnectionSockets
-        /// This host's own.
+        /// The addresses of this host's own interfaces.
         let hostAddresses: Set<IPAddress>
     }
 
-    /// Who waits for the transfer, and what gets the body.
+    /// Who waits for the transfer, and where the body goes.
     struct Caller {
         enum Waiter {
             case head(CheckedContinuation<Result<ResponseHead, HeadFailure>, Never>)
@@ -38,14 +38,14 @@ final class TransferTask {
     let progress = TransferProgress()
     /// A streamed body of the request.
     let outgoing: OutgoingBody?
-    /// nil once it is given back.
+    /// nil after `retire`.
     private(set) var easy: EasyHandle?
     private(set) var state = TransferState(begun: monotonicNanoseconds())
     var connection = TransferConnection()
     var reading = SocketReading()
     var caller = Caller()
 
-    /// - Parameter wake: Makes a body go on of which the source had no bytes.
+    /// - Parameter wake: Resumes sending when the source has bytes again.
     init(
         id: UInt64, request: Request, easy: EasyHandle, shared: Shared, wake: @escaping @Sendable () async -> Void
     ) {
@@ -82,15 +82,15 @@ final class TransferTask {
     var configuration: TransferEngine.Configuration { shared.configuration }
     var hasLimits: Bool { request.limits.contains { !$0.isUnlimited } }
     var isRetired: Bool { easy == nil }
-    /// The caller has what it wanted, and only the connection is of interest.
+    /// The caller has its result. The transfer goes on only to keep the connection.
     var isDetached: Bool {
         guard case .draining = state.phase else { return false }
         return caller.waiter == nil
     }
 
-    /// Whether the server has had something to send, or to take, for too long. Connecting has its own limit.
+    /// Whether the server has neither sent nor accepted anything for too long. Connecting has its own limit.
     func isStalled(_ now: UInt64) -> Bool {
-        // With a higher mark there may be bytes that nobody has seen yet.
+        // With a higher mark, bytes may have arrived that nobody has seen yet.
         connection.isConnected && reading.mark.bytes == 1 && outgoing?.pause == nil
             && state.isStalled(now, limit: request.stallTimeout.nanoseconds)
     }
@@ -113,7 +113,7 @@ final class TransferTask {
                 remoteAddress: connection.peer?.address ?? "", isReused: connection.sockets.isEmpty,
                 isHTTP2: state.parser.isHTTP2)
             if status == 417, request.asksFirst, let outgoing {
-                // libcurl would send it once more by itself, and bring a second head.
+                // libcurl would repeat the request by itself, and deliver a second head.
                 outgoing.isQuestionRefused = true
                 return 0
             }
@@ -133,7 +133,7 @@ final class TransferTask {
 
     // MARK: The body
 
-    /// Says where the body goes. The caller of this then ends the pause, if there is one.
+    /// Sets where the body goes. The caller must then end the pause, if there is one.
     func receive(into destination: TransferState.Destination, sink: (any BodySink)? = nil, length: Int64? = nil) {
         caller.sink = sink
         state.receive(into: destination, length: length, now: monotonicNanoseconds())
@@ -141,12 +141,12 @@ final class TransferTask {
 
     func discard(limit: Int) { state.discard(limit: limit, now: monotonicNanoseconds()) }
 
-    /// Gives out what was collected so far; the body waits again, at its next byte.
+    /// Delivers what was collected so far. The body is paused again at its next byte.
     func endCollecting() {
         if let end = state.endCollecting() { deliver(body: .success(end)) }
     }
 
-    /// Takes all of it, or nothing and pauses; 0 ends the transfer.
+    /// Takes the whole piece, or takes nothing and pauses; 0 ends the transfer.
     private func accept(_ bytes: UnsafeMutablePointer<CChar>, _ count: Int) -> Int {
         guard count > 0 else { return 0 }
         let now = monotonicNanoseconds()
@@ -182,7 +182,7 @@ final class TransferTask {
             deliver(body: .success(end))
             return portion.piece
         case .stop(let isShortened):
-            // libcurl would end an HTTP/2 stream alone. What the server has of it in its socket would come first.
+            // libcurl would end only the HTTP/2 stream. Its bytes on the way would precede the next response.
             if isShortened, state.head?.isHTTP2 == true { easy?.forbidReuse() }
             return 0
         }
@@ -209,8 +209,8 @@ final class TransferTask {
         request.limits.allSatisfy { $0.isOpen(now) && (state.granted > 0 || !$0.hasWaiting) }
     }
 
-    /// Ends a pause of libcurl's. It calls `accept` at once, so this is called from the top of the loop only.
-    /// - Returns: libcurl's error if what it then delivered ended the transfer.
+    /// Ends a pause of receiving. libcurl calls `accept` at once, so no callback of libcurl's may call this.
+    /// - Returns: libcurl's error, if one has ended the transfer during the call.
     func unpause(granting bytes: Int = 0) -> CURLcode {
         guard let easy, state.pause != nil else { return CURLE_OK }
         endPause()
@@ -218,7 +218,7 @@ final class TransferTask {
         return curl_easy_pause(easy.raw, outgoing?.pause == nil ? CURLPAUSE_CONT : CURLPAUSE_SEND)
     }
 
-    /// What is sent cannot be sent to its end.
+    /// The request body cannot be sent to its end.
     func stopSending(_ error: TransferError) { state.stop(.failed(error)) }
 
     private func endPause() {
@@ -229,7 +229,7 @@ final class TransferTask {
 
     // MARK: The end
 
-    /// libcurl has ended the transfer; nil if it had ended before.
+    /// Notes that libcurl has ended the transfer; nil if it had ended before.
     func libraryEnded(_ code: CURLcode) -> TransferState.LibraryEnd? {
         let end: TransferState.LibraryEnd =
             code == CURLE_OK
@@ -243,7 +243,7 @@ final class TransferTask {
         waiter.resume(returning: result)
     }
 
-    /// Gives the handle back, for another transfer; nil if it was given back before.
+    /// Hands over the handle for another transfer; nil if that was done before.
     func retire() -> EasyHandle? {
         endPause()
         endSendingPause()

@@ -1,10 +1,11 @@
 import HaulContract
 
 extension WebURL {
-    /// Names the resource that a response from here is of: 16 hexadecimal digits, which tell no secret.
+    /// Identifies the resource that a response from here belongs to: 16 hexadecimal digits, which reveal no secret.
     ///
-    /// A validator tells versions of one resource apart, and says nothing of another's (RFC 9110 section 8.8.3). Host, port, path and
-    /// query make the resource. What signs a query is not of the name: it differs each time that the same URL is signed.
+    /// A validator tells versions of one resource apart, and says nothing about another resource (RFC 9110 section
+    /// 8.8.3). Host, port, path and query make the resource. Parameters that sign the query are left out: they differ
+    /// each time that the same URL is signed.
     package var resource: String {
         let parameters = (query ?? "").split(separator: "&", omittingEmptySubsequences: false)
         let names = parameters.map { $0.prefix { $0 != "=" }.lowercased() }
@@ -16,14 +17,14 @@ extension WebURL {
         return String(Job.Checksum.Algorithm.sha256.hexadecimal(of: text).prefix(16))
     }
 
-    /// Parameters of signed URLs: those of Amazon (version 2; version 4 and others begin with "x-"), CloudFront, Google, Alibaba, Akamai, and the
-    /// names that those give who sign URLs by themselves.
+    /// Parameters of signed URLs: those of Amazon (version 2; version 4 and others begin with "x-"), CloudFront,
+    /// Google, Alibaba and Akamai, and the usual names in URLs that people sign themselves.
     private static let signing: Set<String> = [
         "signature", "sig", "expires", "policy", "key-pair-id", "awsaccesskeyid", "googleaccessid", "ossaccesskeyid",
         "hdnts", "hdnea", "jwt", "token", "ticket", "sign", "auth", "auth_key", "nonce",
     ]
 
-    /// Those of a shared access signature of Azure, which has a `sig`.
+    /// Parameters of Azure's shared access signatures, which also have a `sig`.
     private static let sharing: Set<String> = [
         "sv", "sr", "sp", "st", "se", "spr", "sip", "skoid", "sktid", "skt", "ske", "sks", "skv",
     ]

@@ -1,24 +1,24 @@
 /// An http or https URL, as far as redirects and file names need it (RFC 3986).
 ///
-/// libcurl reads each URL as well. A URL whose host the two read differently is none, and its port is as libcurl reads it: so no
-/// connection is counted, and no credentials are kept, for another server than is asked.
+/// libcurl reads each URL as well. A URL whose host the two read differently is refused, and the port is the one that
+/// libcurl reads. So connections are counted, and credentials kept, for the server that is asked.
 package struct WebURL: Sendable, Equatable {
     /// Lower case.
     package var scheme: String
     /// With credentials and port.
     private(set) var authority: String
-    /// Lower case, without credentials and port; an international name as it is asked for (xn--…).
+    /// In lower case, without credentials and port; an international name in ASCII (xn--…).
     package let host: String
-    /// What a limit of connections is counted by.
+    /// The key under which connections to the server are counted.
     package private(set) var hostAndPort: String
     /// Begins with "/", or is empty.
     package var path: String
     /// Without "?"; nil if there is none.
     package var query: String?
 
-    /// nil for what is no absolute http or https URL.
+    /// nil if `text` is not an absolute http or https URL.
     package init?(_ text: String) {
-        // By bytes, which is much quicker: it is all ASCII then.
+        // Works on bytes, which is much faster. Everything is ASCII once it is encoded.
         let text = PercentEncoding.encode(text)[...].utf8
         guard let colon = text.firstIndex(of: UInt8(ascii: ":")), text[colon...].starts(with: "://".utf8) else {
             return nil
@@ -34,11 +34,11 @@ package struct WebURL: Sendable, Equatable {
         let beforePort = bare[bracket...].lastIndex(of: UInt8(ascii: ":")) ?? bare.endIndex
         guard let name = Self.ascii(Substring(bare[..<beforePort])) else { return nil }
         host = name
-        // The last "@" ends them. To others the first one would.
+        // The last "@" ends the credentials. Other parsers take the first one, so earlier ones are encoded.
         var login = Substring(given[..<bare.startIndex].dropLast())
         if !login.isEmpty {
             login = login.replacing("@", with: "%40")
-            // It would end the text where nobody expects it.
+            // A NUL would end the C string early.
             guard !login.contains("%00") else { return nil }
         }
         authority = "\(bare.startIndex == given.startIndex ? "" : login + "@")\(name)\(Substring(bare[beforePort...]))"
@@ -58,14 +58,14 @@ package struct WebURL: Sendable, Equatable {
     private var portOfLibcurl: Int? {
         guard let theirs = Authority(text), theirs.isSecure == (scheme == "https") else { return nil }
         guard host.hasPrefix("[") else { return theirs.host.lowercased() == host ? theirs.port : nil }
-        // libcurl writes an IPv6 address in its shortest form, and keeps its zone apart.
+        // libcurl writes an IPv6 address in its shortest form, and keeps its zone separately.
         let own = IPAddress(String(host.dropFirst().prefix { $0 != "%" && $0 != "]" }))
         return own != nil && own == IPAddress(String(theirs.host.prefix { $0 != "%" })) ? theirs.port : nil
     }
 
-    /// In lower case. Whoever connects, and whoever counts connections, sees the same name.
+    /// In lower case. The code that connects and the code that counts connections see the same name.
     private static func ascii(_ host: Substring) -> String? {
-        // An IPv6 address may name its zone with a "%".
+        // An IPv6 address may name its zone after a "%".
         guard host.utf8.contains(UInt8(ascii: "%")), host.utf8.first != UInt8(ascii: "[") else {
             return host.lowercased()
         }
@@ -74,10 +74,10 @@ package struct WebURL: Sendable, Equatable {
 
     package var text: String { "\(scheme)://\(authority)\(path)" + (query.map { "?\($0)" } ?? "") }
 
-    /// `user:password` before the host, as written; nil without.
+    /// `user:password` before the host, as written; nil if there is none.
     private var credentials: Substring? { authority.lastIndex(of: "@").map { authority[..<$0] } }
 
-    /// With the credentials of `origin`, if it is its origin and has none of its own.
+    /// Adds the credentials of `origin`, if this URL has the same origin and none of its own.
     package func withCredentials(of origin: WebURL) -> WebURL {
         guard credentials == nil, let theirs = origin.credentials, hasSameOrigin(as: origin) else { return self }
         var result = self
@@ -85,7 +85,7 @@ package struct WebURL: Sendable, Equatable {
         return result
     }
 
-    /// Who may sign in.
+    /// User name and password, percent-decoded.
     package struct Login: Sendable, Equatable {
         let user: String
         let password: String
@@ -105,21 +105,21 @@ package struct WebURL: Sendable, Equatable {
         return result
     }
 
-    /// Scheme, host and port in one.
+    /// Scheme, host and port as one text.
     package var origin: String { "\(scheme)://\(hostAndPort)" }
 
-    /// What a request names: the path as libcurl asks for it, and the query.
+    /// The target of a request: the path as libcurl asks for it, and the query.
     package var target: String {
         let path = path.isEmpty ? "/" : path.contains("/.") ? Self.withoutDots(path) : path
         return path + (query.map { "?\($0)" } ?? "")
     }
 
-    /// Scheme, host and port (RFC 6454): what credentials and custom headers must not leave.
+    /// Whether scheme, host and port are the same (RFC 6454). Credentials and custom headers must not leave the origin.
     package func hasSameOrigin(as other: WebURL) -> Bool {
         scheme == other.scheme && hostAndPort == other.hostAndPort
     }
 
-    /// Where a Location leads from here (RFC 3986 section 5.2); nil if it is no http or https URL.
+    /// The URL that a Location field leads to from here (RFC 3986 section 5.2); nil if it is not an http or https URL.
     package func resolve(_ reference: String) -> WebURL? {
         let reference = String(PercentEncoding.encode(reference).prefix { $0 != "#" })
         if let absolute = WebURL(reference) { return absolute }
@@ -141,7 +141,7 @@ package struct WebURL: Sendable, Equatable {
         return result
     }
 
-    /// RFC 3986 section 5.2.4.
+    /// Removes dot segments (RFC 3986 section 5.2.4).
     private static func withoutDots(_ path: String) -> String {
         var kept: [Substring] = []
         let parts = path.split(separator: "/", omittingEmptySubsequences: false).dropFirst()
