@@ -1,12 +1,12 @@
-/// Names that others choose for files, made harmless.
+/// Makes file names safe that others have chosen.
 package enum FileName {
-    /// At most 255 bytes of valid UTF-8, without a path, control characters, leading dots or spaces, or a name that
-    /// means something to this or another system; nil if nothing is left.
+    /// A safe form of `name`: at most 255 bytes of valid UTF-8, without a path, control characters, leading or trailing
+    /// dots and spaces, and not a name that this or another system reserves. nil if nothing is left.
     package static func sanitise(_ name: String) -> String? {
         if isPlain(name) { return name }
-        // By scalars, not by characters: to Swift a "/" beside a combining or invisible one is another character.
+        // Works on scalars: Swift joins a "/" and a combining or invisible scalar into another character.
         let wanted = name.unicodeScalars.filter { !isUnwanted($0) }.map { $0 == "\u{FFFD}" ? "_" : $0 }
-        // What looks like a path keeps its last component, by the rules of any system.
+        // If the name looks like a path by the rules of any system, its last component is kept.
         let base = wanted.split(whereSeparator: { $0 == "/" || $0 == "\\" }).last ?? []
         let result = trimmed(String(String.UnicodeScalarView(base.drop { $0 == "." || $0 == " " })))
         guard !result.isEmpty else { return nil }
@@ -14,8 +14,8 @@ package enum FileName {
         return shorten(reserved.contains(stem) ? "_" + result : result)
     }
 
-    /// Whether it is ASCII that no rule changes. Most names are, and the rules would take longer than the rest of what is done for
-    /// a small file's name.
+    /// Whether `name` is ASCII that no rule changes. Most names are, and the rules would take longer than everything
+    /// else that is done for a small file's name.
     private static func isPlain(_ name: String) -> Bool {
         let bytes = name.utf8
         let edges = [UInt8(ascii: "."), UInt8(ascii: " ")]
@@ -23,7 +23,7 @@ package enum FileName {
             !edges.contains(last),
             bytes.allSatisfy({ 0x20...0x7E ~= $0 && $0 != UInt8(ascii: "/") && $0 != UInt8(ascii: "\\") })
         else { return false }
-        // The names that mean something to another system have three or four bytes before the dot.
+        // Reserved names have three or four bytes before the dot.
         let stem = name.prefix { $0 != "." }
         return !(3...4 ~= stem.utf8.count && reserved.contains(stem.lowercased()))
     }
@@ -35,7 +35,7 @@ package enum FileName {
         return cut(stem, to: 255 - ending.utf8.count) + ending
     }
 
-    /// Whether `name` is a numbered one of `original`.
+    /// Whether `name` is `original` with a number.
     package static func isNumbered(_ name: String, of original: String) -> Bool {
         let ending = name.utf8.dropLast(split(original).suffix.utf8.count + 1)
         let digits = ending.reversed().prefix { 48...57 ~= $0 }.reversed()
@@ -50,13 +50,13 @@ package enum FileName {
 
     private static func isUnwanted(_ scalar: Unicode.Scalar) -> Bool {
         switch scalar.properties.generalCategory {
-        // Control characters, and the invisible ones that turn a name around (RFC 6266 section 4.3).
+        // Control characters, and invisible ones that reverse the direction of text (RFC 6266 section 4.3).
         case .control, .format, .lineSeparator, .paragraphSeparator, .surrogate: true
         default: false
         }
     }
 
-    /// An ending longer than 64 bytes is none.
+    /// Splits off the extension. An ending of more than 64 bytes is not an extension.
     private static func split(_ name: String) -> (stem: String, suffix: String) {
         guard let dot = name.unicodeScalars.lastIndex(of: "."), dot != name.startIndex, name.utf8[dot...].count <= 64
         else { return (name, "") }
@@ -70,7 +70,7 @@ package enum FileName {
         return suffix.isEmpty ? trimmed(short) : short + suffix
     }
 
-    /// By scalars: one character of combining marks may be all of the name.
+    /// Works on scalars: combining marks can make the whole name one character.
     private static func cut(_ text: String, to count: Int) -> String {
         var (kept, room) = (String.UnicodeScalarView(), count)
         for scalar in text.unicodeScalars {

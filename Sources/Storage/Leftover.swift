@@ -1,19 +1,19 @@
-/// A partial file that was found, and what tells whether a job still wants it.
+/// A partial file that was found in a store, and what tells whether a job still wants it.
 package struct Leftover: Sendable {
     package let path: String
-    /// Empty: no partial file after all, but what a worker makes for a moment, to see if it can.
+    /// Empty if this is no partial file, but a short-lived file of a worker's, such as a test of the disk.
     package let key: String
     package let generation: String
-    /// The token of the run that took it over; nil if none did.
+    /// The token of the run that took the file over; nil if none did.
     package let holder: String?
-    /// It has, or proves, a final name, unless that is gone.
+    /// The file has its final name or proves it, though that name may be gone.
     package let isPlaced: Bool
     /// Changes with every change of the file.
     package let version: Version
-    /// Seconds since it changed.
+    /// Seconds since the last change.
     package let age: Int64
 
-    /// Two numbers that a store tells changes by.
+    /// Two numbers by which a store detects changes.
     package struct Version: Sendable, Equatable {
         let first: Int64
         let second: Int64
@@ -29,6 +29,6 @@ package struct Leftover: Sendable {
         (self.isPlaced, self.version, self.age) = (isPlaced, version, age)
     }
 
-    /// The tokens of the run that made it, and of the one that took it over.
+    /// The tokens of the run that created the file and of the run that took it over.
     package var runs: Set<String> { Set([String(generation.prefix { $0 != "." })] + (holder.map { [$0] } ?? [])) }
 }

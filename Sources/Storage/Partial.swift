@@ -1,60 +1,61 @@
 package import HaulContract
 package import HaulHTTP
 
-/// A file that is not whole yet: any number of bodies are put together in it, at their offsets.
+/// A file that is not complete yet. Any number of bodies are combined in it, each at its offset.
 ///
-/// A generation of it has the bytes of one entity. It is one run's: what a fenced run still writes changes no other one.
+/// A generation has the bytes of one entity and belongs to one run. What a fenced run still writes changes no other.
 package protocol Partial: BodyDestination, AnyObject {
     var generation: String { get }
 
-    /// Where it is; nil before it is opened.
+    /// Where the partial file is; nil before it is opened.
     var place: PartialPlace? { get }
 
-    /// Bytes that are there (not synced), those of earlier runs included.
+    /// The bytes that have been written (not synced), including those of earlier runs.
     var written: ByteIntervals { get }
 
-    /// The first error of a write or a sync. It stays.
+    /// The first error of a write or a sync. It is never cleared.
     var error: TransferError? { get }
 
-    /// Bytes are hashed as they come, which can be slower than the network.
+    /// Bytes are hashed as they arrive, which can be slower than the network.
     var isHashing: Bool { get }
 
-    /// Connections are best begun and ended at multiples of it.
+    /// Connections should start and end at multiples of this number of bytes.
     var alignment: Int64 { get }
 
-    /// So many connections at once are no use to it beyond.
+    /// More connections at once than this do not help.
     var mostSinks: Int { get }
 
-    /// Makes it, with room for `total` bytes, and writes `bytes` to its start.
+    /// Creates the file with room for `total` bytes, and writes `bytes` to its start.
     ///
-    /// - Parameter digest: Hashed while the bytes come.
+    /// - Parameter digest: Computed while the bytes arrive.
     /// - Throws: `.noSpace` if there is no room now, `too_large` if there never can be; `file_exists`.
     func open(
         total: Int64?, hashing digest: Job.Checksum.Algorithm?, with bytes: [UInt8]
     ) async throws(TransferError)
 
-    /// Sees that there is room for `total` bytes in one that an earlier run left.
+    /// Reserves room for `total` bytes in a file that an earlier run left.
     func reserve(_ total: Int64) async throws(TransferError)
 
-    /// Makes what has come durable, as far as that is worth it, and returns what is; nil if nothing is new since the last time, or
-    /// it is not open.
+    /// Makes the received bytes durable, as far as that is worth its cost, and returns what is durable. nil if nothing
+    /// is new since the last checkpoint, or if the file is not open.
     ///
-    /// - Parameter isLast: This process writes no more to it: all that has come is worth it.
+    /// - Parameter isLast: This process will write no more to the file, so all received bytes are worth it.
     func checkpoint(isLast: Bool) async throws(TransferError) -> Checkpoint?
 
-    /// The last checkpoint did not wait for all that had come: another one is due.
+    /// The last checkpoint left out received bytes: another checkpoint is due.
     var hasMoreToTell: Bool { get }
 
-    /// Judges the whole, makes it durable and gives it its name.
+    /// Checks the whole file, makes it durable and gives it its name.
     func commit(_ whole: WholeFile) async throws(TransferError) -> CommitOutcome
 
-    /// The same for a file of which all bytes are here and none is written yet. Several may go together.
+    /// Does the same for a file whose bytes are all here, and not written yet. Several files may be committed together.
     func put(_ bytes: [UInt8], _ whole: WholeFile) async throws(TransferError) -> CommitOutcome
 
-    /// Whether something of it is left.
+    /// Whether any of the file is left in the store.
     func exists() async -> Bool
 
-    /// Removes it, or if it has its final name what proves that. `soon` is when it costs less, and is not waited for.
+    /// Removes the file. If it has its final name, removes only the proof of that. With `soon`, the work is put off
+    /// until it costs less, and is not waited for.
     func discard(soon: Bool) async
 }
 
@@ -67,9 +68,9 @@ extension Partial {
 /// What is durable of a partial file.
 package struct Checkpoint: Sendable {
     package let offsets: ByteIntervals
-    /// crc32c of each interval's last block, by the interval's end.
+    /// The crc32c of each interval's last block, by the interval's end.
     package let blockChecks: [Int64: UInt32]
-    /// What else the store has to know to go on, in words of its own.
+    /// What else the store needs to continue, in a format of its own.
     package let journal: String
 
     package init(offsets: ByteIntervals, blockChecks: [Int64: UInt32], journal: String = "") {
@@ -77,14 +78,14 @@ package struct Checkpoint: Sendable {
     }
 }
 
-/// What a file must be once all of its bytes are there.
+/// What a file must be once all of its bytes have arrived.
 package struct WholeFile: Sendable {
     package let size: Int64
     /// The digest that it must have.
     package let checksum: Job.Checksum?
-    /// Who says so: "the job" or "the server".
+    /// Who requires the digest: "the job" or "the server".
     package let authority: String
-    /// As the server sent it: a date of HTTP (RFC 9110 section 5.6.7).
+    /// The date of HTTP that the server sent (RFC 9110 section 5.6.7).
     package let lastModified: String?
 
     package init(size: Int64, checksum: Job.Checksum?, authority: String, lastModified: String?) {
@@ -93,7 +94,7 @@ package struct WholeFile: Sendable {
 }
 
 package enum CommitOutcome: Sendable {
-    /// It has its name, durably: only `completed` may be settled.
+    /// The file has its name, durably. From now on only `completed` may be settled.
     case stored(StoredFile)
     /// Another run has the job.
     case fenced
@@ -106,7 +107,7 @@ package struct StoredFile: Sendable {
     /// Its path in the store.
     package let file: String
     package let bytes: Int64
-    /// Tells it from another one that is put in its place.
+    /// Distinguishes the file from another one that is put in its place.
     package let identity: UInt64
     /// Nanoseconds since 1970.
     package let modified: Int64

@@ -1,9 +1,9 @@
-/// Which partial file: it is beside `file`, the finished one's path.
+/// Identifies a partial file. It is beside `file`, the path of the finished file.
 package struct PartialPlace: Sendable {
     package let file: String
     package let key: String
     package let generation: String
-    /// Its hidden name; nil if that is not known, since it changes with each run that takes the file over.
+    /// The hidden name. nil if it is not known: it changes with each run that takes the file over.
     package let name: String?
 
     package init(file: String, key: String, generation: String, name: String? = nil) {

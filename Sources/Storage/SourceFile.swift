@@ -1,19 +1,21 @@
 package import HaulHTTP
 
-/// A finished file of a store, while it is sent.
+/// A finished file of a store that is being sent.
 package protocol SourceFile: AnyObject, Sendable {
-    /// What it was when it was opened.
+    /// The version of the file when it was opened.
     var version: SourceVersion { get }
 
-    /// Bytes that are best read at once.
+    /// The number of bytes that should be read at once.
     var portion: Int64 { get }
 
-    /// The bytes of a range of it.
+    /// Reads a range of the file.
     ///
-    /// - Throws: `source_changed` if there are fewer.
+    /// - Throws: `source_changed` if there are fewer bytes.
     func read(_ range: Range<Int64>) async throws(TransferError) -> [UInt8]
 
-    /// - Throws: `source_changed` if its path does not lead to the same file any more, or the file is another version.
+    /// Checks that the file is the same.
+    ///
+    /// - Throws: `source_changed` if its path leads to another file, or if the file has another version.
     func check() async throws(TransferError)
 }
 
@@ -21,15 +23,15 @@ extension SourceFile {
     package var portion: Int64 { 256 << 10 }
 }
 
-/// What tells one version of a file that is sent from another one.
+/// Identifies one version of a file that is sent.
 package struct SourceVersion: Sendable, Equatable {
     /// Bytes.
     package let size: Int64
-    /// What else the store tells versions apart by, in words of its own.
+    /// What else the store tells versions apart by, in a format of its own.
     package let mark: String
 
     package init(size: Int64, mark: String) { (self.size, self.mark) = (size, mark) }
 
-    /// As a resume point keeps it.
+    /// The text that a resume point keeps.
     package var text: String { "\(size) \(mark)" }
 }
