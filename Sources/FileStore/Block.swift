@@ -1,14 +1,14 @@
 import Glibc
 import Synchronization
 
-/// A piece of memory on its way to a file: filled by one `FileWriter`, then written (and hashed), then used again.
+/// A piece of memory on its way to a file. One `FileWriter` fills it, then it is written (and hashed), then reused.
 ///
-/// One owner at a time may change it; while it is written and hashed both only read it.
+/// One owner at a time may change it. While it is both written and hashed, it is only read.
 final class Block: @unchecked Sendable {
-    /// A huge page, where the kernel has them: a direct write pins it at once instead of 512 pages.
+    /// A huge page, if the kernel has them: then a direct write pins one page instead of 512.
     static let largeSize = 2 << 20
     static let smallSize = 128 << 10
-    /// What O_DIRECT asks of addresses, offsets and lengths.
+    /// What O_DIRECT requires of addresses, offsets and lengths.
     static let alignment = 4096
 
     let memory: UnsafeMutableRawPointer
@@ -29,20 +29,20 @@ final class Block: @unchecked Sendable {
         Block(memory: aligned_alloc(size == largeSize ? size : alignment, size)!, size: size)
     }
 
-    /// From now on its memory is a huge page, all of which is taken at the first byte: for streams that fill it.
+    /// Makes the memory a huge page, all of which is allocated at the first byte: for streams that fill it.
     func useHugePage() {
         guard isLarge, !isHugePage else { return }
         isHugePage = true
         madvise(memory, size, Int32(MADV_HUGEPAGE))
     }
 
-    /// Made to hold a rest; not counted by the pool.
+    /// Whether the block was made to hold a rest. Such a block does not count towards the pool's limits.
     var isHolder: Bool { size < Self.smallSize }
 
     var isLarge: Bool { size == Self.largeSize }
 
-    /// Starts over for bytes from `offset` on, at least `least` of them. A large block ends at a multiple of its size in the
-    /// file, unless that is too soon; others at a page.
+    /// Prepares the block for bytes from `offset` on, at least `least` of them. A large block ends at a multiple of its
+    /// size in the file, unless that is too soon. Other blocks end at a page.
     func prepare(at offset: Int64, for least: Int = 0) {
         self.offset = offset
         count = 0
@@ -65,8 +65,9 @@ final class Block: @unchecked Sendable {
         self.count += count
     }
 
-    /// Takes out what is not worth a write of its own: everything, or if it is at least `worthwhile` the bytes after the file's
-    /// last whole page. It goes into a block just large enough, of `pool`; nil if there is nothing.
+    /// Moves bytes that are not worth a write of their own into a block of `pool` that is just large enough. If the
+    /// block has fewer than `worthwhile` bytes, these are all of its bytes; otherwise the bytes after the file's last
+    /// whole page. nil if there are none.
     func cutRest(worthwhile: Int, pool: BlockPool) -> Block? {
         let rest = count < worthwhile ? count : Int(end % Int64(Self.alignment))
         guard rest > 0 else { return nil }
@@ -81,6 +82,6 @@ final class Block: @unchecked Sendable {
 
     func retain() { users.add(1, ordering: .relaxed) }
 
-    /// True for the last user, who gives the block back.
+    /// True for the last user, who must give the block back to the pool.
     func release() -> Bool { users.subtract(1, ordering: .acquiringAndReleasing).newValue == 0 }
 }

@@ -1,7 +1,7 @@
 import Glibc
 import HaulContract
 
-/// crc32c of the last bytes of each durable interval: it tells a cloned or restored volume, whose file looks right.
+/// The crc32c of the last bytes of each durable interval. It detects a cloned or restored volume.
 enum BlockCheck {
     static let size: Int64 = 4096
 

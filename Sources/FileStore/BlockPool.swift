@@ -1,23 +1,25 @@
 import Glibc
 import Synchronization
 
-/// The memory between the network and the disk, and its bound: when it is used up, readers wait.
+/// The memory between the network and the disk, with its bound: when it is used up, readers wait (back-pressure).
 ///
-/// Fast streams get large blocks, which are worth a direct write each; slow ones small blocks, which they give back between
-/// two readings: a thousand of them need a few hundred. Blocks are made as they are needed, and never given back.
+/// Fast streams get large blocks, each of which is worth a direct write. Slow streams get small blocks and give them
+/// back between two reads, so a thousand streams need a few hundred blocks. Blocks are made on demand and kept until
+/// the pool ends.
 final class BlockPool: Sendable {
     private struct State: Sendable {
         var large: [Block] = []
         var largeMade = 0
         var small: [Block] = []
         var smallMade = 0
-        /// Holders of one page: as many as slow streams have had at once.
+        /// Free holders of one page: as many as slow streams have used at once.
         var pages: [Block] = []
-        /// Those who found no block, in order; each is called once when there is one.
+        /// Callers that found no block, in order. Each is called once when there is a block.
         var waitingForLarge: [@Sendable () -> Void] = []
         var waitingForSmall: [@Sendable () -> Void] = []
 
-        /// A large block also serves who wants a small one; who wants a large one may have come to need a small one.
+        /// The next caller to wake. A large block also serves a caller that wants a small one. A caller that wanted a
+        /// large block may need only a small one by now.
         mutating func next(large: Bool) -> (@Sendable () -> Void)? {
             let preferLarge = large ? !waitingForLarge.isEmpty : waitingForSmall.isEmpty
             if preferLarge { return waitingForLarge.isEmpty ? nil : waitingForLarge.removeFirst() }
@@ -29,45 +31,48 @@ final class BlockPool: Sendable {
     private let smallLimit: Int
     private let state: Mutex<State>
 
-    /// The largest numbers of blocks.
+    /// - Parameters:
+    ///   - large: The largest number of large blocks.
+    ///   - small: The largest number of small blocks.
     init(large: Int, small: Int) {
         (largeLimit, smallLimit) = (large, small)
         state = Mutex(State())
     }
 
     deinit {
-        // Blocks in use hold no pool, so all have come back when the last user of the pool is gone, or are lost with it.
+        // Blocks in use do not hold the pool. When the pool's last user is gone, all are back, or are lost.
         state.withLock { state in
             for block in state.large + state.small + state.pages { free(block.memory) }
         }
     }
 
-    /// Memory of the blocks that were made.
+    /// The memory of the blocks that were made: bytes.
     var bytes: Int {
         state.withLock {
             $0.largeMade * Block.largeSize + $0.smallMade * Block.smallSize + $0.pages.count * Block.alignment
         }
     }
 
-    /// A block that is just large enough for a rest.
+    /// A block that is just large enough for a rest of `pages` pages.
     func takeHolder(pages: Int) -> Block {
         let used = pages == 1 ? state.withLock { $0.pages.popLast() } : nil
         return used ?? .make(pages * Block.alignment)
     }
 
-    /// A block of the size asked for, or nil; then `wake` is called once when one has come back.
+    /// A block of the requested size, or a large one in place of a small one. If there is none: nil, and `wake` is
+    /// called once when a block has come back.
     func take(large: Bool, orCall wake: @escaping @Sendable () -> Void) -> Block? {
         let block = state.withLock { state -> Block? in
             if let block = large ? takeLarge(&state) : takeSmall(&state) ?? takeLarge(&state) { return block }
             if large { state.waitingForLarge.append(wake) } else { state.waitingForSmall.append(wake) }
             return nil
         }
-        // One that stands in for a small block holds little, and should take no more memory than that.
+        // A large block that replaces a small one holds little, so it takes no huge page.
         if large { block?.useHugePage() }
         return block
     }
 
-    /// A large block if one is free; nobody is called otherwise.
+    /// A large block if one is free. Otherwise nil, and nobody is called later.
     func takeLarge() -> Block? {
         let block = state.withLock { takeLarge(&$0) }
         block?.useHugePage()
@@ -86,7 +91,7 @@ final class BlockPool: Sendable {
         wake?()
     }
 
-    /// Calls the next of those who wait: one who was called had no use for the block any more.
+    /// Calls the next waiting caller, because the one that was called needs no block any more.
     func passOn() {
         let wake = state.withLock { state in
             if !state.large.isEmpty || state.largeMade < largeLimit { return state.next(large: true) }

@@ -11,7 +11,7 @@ final class Directory: Sendable {
 
     deinit { close(descriptor) }
 
-    /// The directory at `path` beneath this one, made where it is missing; new ones are synced. No link leads out.
+    /// The directory at `path` beneath this one. Missing directories are made and synced. No link may lead out.
     func descend(_ path: String) throws(TransferError) -> Directory {
         guard !path.isEmpty else { return self }
         let found = clinux_open_beneath(descriptor, path, O_RDONLY | O_DIRECTORY, 0)
@@ -32,7 +32,7 @@ final class Directory: Sendable {
         return current
     }
 
-    /// The directory at `path` beneath this one, if it is there; "" is this one. No link leads out.
+    /// The directory at `path` beneath this one, if it exists; "" is this one. No link may lead out.
     func beneath(_ path: String) -> Directory? {
         let next = clinux_open_beneath(descriptor, path.isEmpty ? "." : path, O_RDONLY | O_DIRECTORY, 0)
         return next < 0 ? nil : Directory(owning: next)
@@ -50,14 +50,14 @@ final class Directory: Sendable {
         linkat(descriptor, name, descriptor, other, 0) == 0 ? 0 : errno
     }
 
-    /// Replaces what has the other name; 0 or errno.
+    /// Replaces whatever has the other name; 0 or errno.
     func rename(_ name: String, to other: String) -> Int32 {
         renameat(descriptor, name, descriptor, other) == 0 ? 0 : errno
     }
 
     /// Makes the names in it durable. Blocks.
     func sync() throws(TransferError) {
-        // Some file systems cannot sync a directory, and say so.
+        // Some file systems cannot sync a directory, and say so with one of these codes.
         if fsync(descriptor) != 0, errno != EINVAL, errno != ENOTSUP {
             throw TransferError(file: "the file's directory cannot be synced", errno)
         }
@@ -67,10 +67,10 @@ final class Directory: Sendable {
 
     static let probePrefix = "\(HiddenName.prefix)probe-"
 
-    /// A name for a file that is there for a moment only.
+    /// A name for a file that exists only for a moment.
     static func probeName() -> String { "\(probePrefix)\(getpid())-\(UInt64.random(in: 0...(.max)))" }
 
-    /// Makes a file in it, writes and syncs it, and takes it away again; the errno of what failed, or 0.
+    /// Makes, writes, syncs and removes a test file. 0, or the errno of what failed. Blocks.
     func tryWriting() -> Int32 {
         let name = Self.probeName()
         let file = openat(descriptor, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
@@ -87,7 +87,7 @@ final class Directory: Sendable {
     /// The names in it, without `.` and `..`.
     func names() -> [String] { entries().map(\.name) }
 
-    /// What is in it, and whether that is certainly a file.
+    /// The entries, and whether each is certainly a regular file.
     func entries() -> [(name: String, kind: EntryKind)] {
         let copy = openat(descriptor, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         guard copy >= 0, let stream = fdopendir(copy) else { return [] }

@@ -1,14 +1,14 @@
 import HaulHTTP
 import HaulStorage
 
-/// The last steps of a file that has come: its bytes on the disk, then its name. They are apart, so that many files can take
-/// each of them together.
+/// The last steps of a received file: its bytes go to the disk, then it gets its name. The steps are separate, so that
+/// many files can take each step together.
 struct FileCommit: Sendable {
-    /// All bytes are in the file, and right. Not synced.
+    /// All bytes are in the file and correct. Not synced.
     struct Written: Sendable {
         let output: OutputFile
         let checksum: String?
-        /// It has been given more than its bytes.
+        /// Attributes were set, so that a sync of the bytes alone is not enough.
         let hasAttributes: Bool
 
         /// Blocks.
@@ -18,12 +18,12 @@ struct FileCommit: Sendable {
     /// The file has its name, or will get none. Not synced.
     struct Named: Sendable {
         let outcome: CommitOutcome
-        /// Of the new name; nil if there is none.
+        /// The directory of the new name; nil if there is no new name.
         var directory: Directory?
-        /// Has replaced the file that its job finished before, and is to be the job's only one.
+        /// Set if the file has replaced the one that its job finished before. It is to be the job's only file.
         var successor: HiddenFile?
 
-        /// Once the name is durable. Blocks.
+        /// To be called once the name is durable. Blocks.
         func end() -> CommitOutcome {
             successor?.unlinkOthers()
             return outcome
@@ -32,14 +32,14 @@ struct FileCommit: Sendable {
 
     enum End: Sendable {
         case ended(CommitOutcome)
-        /// By our own clock the lease may have lapsed: Redis is to be asked before the file gets its name.
+        /// By our own clock the lease may have expired: Redis must be asked before the file gets its name.
         case unsure(Written)
     }
 
     let durability: Durability
-    /// Brings all bytes into the file, and checks them. Blocks.
+    /// Writes all bytes to the file, and checks them. Blocks.
     let write: @Sendable () throws(TransferError) -> Written
-    /// Whether the lease certainly stands.
+    /// Whether the lease is certainly valid.
     let mayName: @Sendable () -> Bool
     /// Gives the file its name. Blocks.
     let name: @Sendable (Written) throws(TransferError) -> Named
@@ -51,7 +51,7 @@ struct FileCommit: Sendable {
         return mayName() ? .ended(try finish(written)) : .unsure(written)
     }
 
-    /// What is left to do for a file whose bytes are durable. Blocks.
+    /// The remaining steps of a file whose bytes are durable. Blocks.
     func finish(_ written: Written) throws(TransferError) -> CommitOutcome {
         let named = try name(written)
         if durability == .disk { try named.directory?.sync() }

@@ -2,9 +2,9 @@ import Glibc
 import HaulContract
 package import HaulHTTP
 
-/// What errno says about a file, in the contract's codes.
+/// An errno about a file as an error code of the contract.
 extension TransferError {
-    /// `what` begins the sentence: "the file cannot be written".
+    /// - Parameter what: The beginning of the sentence: "the file cannot be written".
     package init(file what: String, _ systemError: Int32) {
         let reason = String(cString: strerror(systemError))
         self =
@@ -12,7 +12,7 @@ extension TransferError {
             case ENOSPC, EDQUOT: .noSpace
             case EFBIG:
                 Self(.tooLarge, "\(what): it is larger than the file system, or a limit of this process, allows")
-            // What the kernel says of an absolute link, too, wherever it leads (RESOLVE_BENEATH of openat2(2)).
+            // The kernel also reports this for an absolute link, wherever it leads (RESOLVE_BENEATH of openat2(2)).
             case EXDEV: Self(.pathForbidden, "\(what): a link leads out of the root, or is not a relative one")
             case ELOOP: Self(.pathForbidden, "\(what): a link is in its place, or links lead in a circle")
             case EACCES, EPERM, EROFS:

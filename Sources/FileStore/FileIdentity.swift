@@ -1,6 +1,6 @@
 import Glibc
 
-/// What tells whether two descriptors are of the same file, or the same directory.
+/// Tells whether two descriptors refer to the same file or directory.
 struct FileIdentity: Hashable {
     let device: UInt64
     let inode: UInt64

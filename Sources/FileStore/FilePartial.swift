@@ -5,9 +5,9 @@ import HaulHTTP
 import HaulStorage
 import Synchronization
 
-/// The partial file of a directory: hidden beside its final name.
+/// The partial file in a directory: hidden, beside its final name.
 final class FilePartial: Partial {
-    /// What there is once it is made.
+    /// What belongs to the partial file once it is created.
     struct Opened: Sendable {
         let output: OutputFile
         var hidden: HiddenFile
@@ -17,7 +17,7 @@ final class FilePartial: Partial {
     private enum Phase: Sendable {
         case unopened
         case open(Opened)
-        /// Removed; `hidden` tells what there was.
+        /// Removed. The values tell what there was.
         case discarded(HiddenFile, Target)
     }
 
@@ -38,7 +38,7 @@ final class FilePartial: Partial {
         state = Mutex(State(phase: .unopened))
     }
 
-    /// One that an earlier run left, with `written` in it.
+    /// Continues a file that an earlier run left, with the bytes `written` in it.
     init(_ store: FileStore, _ request: FileRequest, continuing opened: Opened, written: ByteIntervals) {
         (self.store, self.request, self.suggested) = (store, request, opened.target.name)
         generation = opened.hidden.generation
@@ -47,7 +47,7 @@ final class FilePartial: Partial {
 
     private var opened: Opened? { state.withLock { if case .open(let opened) = $0.phase { opened } else { nil } } }
 
-    /// What there is, or was.
+    /// The hidden file and its target, even if the file was removed; nil before it is opened.
     private var traces: (hidden: HiddenFile, target: Target)? {
         state.withLock { state in
             switch state.phase {
@@ -80,7 +80,7 @@ final class FilePartial: Partial {
     ) async throws(TransferError) {
         try await store.onDisk { () throws(TransferError) in
             let target = try self.target()
-            // What is in the way of a file that is whole already shows when it gets its name.
+            // `put` has no such check: its file meets what is in the way when it gets its name.
             try target.check(self.request.ifExists, mayReplace: self.mayReplace(target))
             try self.create(target, total: total, hashing: digest, with: bytes)
         }
@@ -92,7 +92,7 @@ final class FilePartial: Partial {
         try await store.onDisk { () throws(TransferError) in try output.reserve(total, keepFree: keptFree) }
     }
 
-    /// Where the file goes. One that the job finished before, and that had to take a number, is replaced and gets no company.
+    /// Where the file goes. If the job finished a file before under a numbered name, that file is replaced.
     private func target() throws(TransferError) -> Target {
         let target = try Target(request.path, suggested: suggested, in: store)
         guard let completed = request.completed, request.mayNumber,
@@ -112,7 +112,7 @@ final class FilePartial: Partial {
         let hidden = try HiddenFile.create(
             in: target.directory, key: request.key, generation: generation, run: request.run,
             mode: store.options.attributes.modeWhileWriting,
-            // The token names a run's first generation: of a new job nothing else can be there.
+            // The token names a run's first generation. A new job has no other files.
             alone: request.isNew && generation == request.run)
         let output = OutputFile(
             descriptor: hidden.descriptor, path: store.path, durability: store.options.durability, digest: digest)
@@ -122,7 +122,7 @@ final class FilePartial: Partial {
             try output.reserve(total, keepFree: store.options.keptFree)
             try output.write(bytes)
         } catch {
-            // There is nothing in it that could be continued.
+            // The file has nothing that could be continued.
             hidden.directory.unlink(hidden.name)
             withExtendedLifetime(opened) { state.withLock { $0.phase = .discarded(hidden, target) } }
             throw error
@@ -183,9 +183,9 @@ final class FilePartial: Partial {
         }
     }
 
-    /// Compares the file with what it must be, and gives it its attributes. Blocks.
+    /// Compares the file with what it must be, and sets its attributes. Blocks.
     ///
-    /// - Throws: What is wrong with it. The hidden file is gone then, if it has other bytes than it must have.
+    /// - Throws: What is wrong with the file. If its digest is wrong, the hidden file has been removed.
     private func check(_ whole: WholeFile, _ opened: Opened) throws(TransferError) -> FileCommit.Written {
         let (output, hidden) = (opened.output, opened.hidden)
         if let error = output.error { throw error }
@@ -217,14 +217,14 @@ final class FilePartial: Partial {
         let isOwn: Bool
         do throws(Target.PlaceError) {
             isOwn = try target.place(&placing, request.ifExists) { found in
-                // What this job completed under a numbered name stays: it is asked to find another one.
+                // A file that this job completed under a numbered name stays, and the next number is tried.
                 found.name == opened.target.name
                     ? mayReplace(found)
                     : found.isUnsettled(request.key, in: store) && !found.isOwn(request.completed, store: store)
             }
         } catch {
             switch error {
-            // The partial file is gone: by whoever has the lease now, or with all of the root.
+            // The partial file is gone: the run that has the lease now took it, or the whole root is gone.
             case .fenced: return FileCommit.Named(outcome: store.troubleNow() == nil ? .fenced : .storeIsGone)
             case .failed(let error): throw error
             }
@@ -242,7 +242,8 @@ final class FilePartial: Partial {
             successor: isOwn ? named : nil)
     }
 
-    /// Whether what has the final name is the job's own: what it finished before, or placed in a run that nobody heard of.
+    /// Whether the file with the final name is the job's own: the job finished it before, or a run placed it and Redis
+    /// does not know.
     private func mayReplace(_ target: Target) -> Bool {
         target.isOwn(request.completed, store: store) || target.isUnsettled(request.key, in: store)
     }
@@ -260,7 +261,7 @@ final class FilePartial: Partial {
             }
             let hidden = if case .open(let opened) = before { opened.hidden } else { traces.hidden }
             hidden.directory.unlink(hidden.name)
-            // The file is closed with its last reference, which must not be let go of under the lock.
+            // The last reference closes the file. It must not be released under the lock.
             withExtendedLifetime(before) {}
         }
         if soon { store.commits.later(unlink) } else { await store.path.blocking.run(unlink) }

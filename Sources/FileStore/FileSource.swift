@@ -5,7 +5,7 @@ import HaulExecutors
 import HaulHTTP
 import HaulStorage
 
-/// A file beneath the root that is sent. It is closed with its last reference.
+/// A file beneath the root that is being sent. It is closed with its last reference.
 final class FileSource: SourceFile {
     let version: SourceVersion
     private let descriptor: Int32
@@ -66,7 +66,7 @@ final class FileSource: SourceFile {
                 + "push the job again when it is at rest")
     }
 
-    /// A pipe would keep whoever opens it.
+    /// Does not block: to open a pipe would otherwise wait for a writer.
     private static func open(_ path: String, in root: Directory) -> Int32 {
         clinux_open_beneath(root.descriptor, path, O_RDONLY | O_NONBLOCK, 0)
     }

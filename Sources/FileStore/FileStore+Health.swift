@@ -11,7 +11,7 @@ extension FileStore {
         let code = directory.tryWriting()
         switch code {
         case 0: return nil
-        // Removed, or a network file system that was taken away: what has come back in its place must be opened anew.
+        // The root was removed, or its network file system was taken away. If it is back, it must be opened again.
         case ENOENT, ESTALE:
             return reopen()
                 ? troubleNow() : "the root is gone: put it back, or make another and start this worker anew"
@@ -21,13 +21,13 @@ extension FileStore {
     }
 
     package struct Space: Sendable {
-        /// Bytes that downloads may take.
+        /// Bytes that downloads may use.
         package let free: Int64
         /// Bytes of the whole file system.
         package let size: Int64
     }
 
-    /// The room there is; nil if the file system does not say.
+    /// The space of the file system; nil if the file system does not report it.
     package func space() async -> Space? {
         await path.blocking.run {
             var status = statvfs()
@@ -37,10 +37,10 @@ extension FileStore {
         }
     }
 
-    /// Memory between the network and the disk, used or not.
+    /// The memory between the network and the disk, used or not: bytes.
     package var blockBytes: Int { path.pool.bytes }
 
-    /// Whether more than the minimum is free.
+    /// Whether the minimum of space and an inode are free.
     private func hasRoom() -> Bool {
         var status = statvfs()
         guard fstatvfs(directory.descriptor, &status) == 0 else { return true }

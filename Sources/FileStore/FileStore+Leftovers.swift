@@ -2,7 +2,7 @@ import Glibc
 import HaulContract
 import HaulStorage
 
-// What lies beside the finished files.
+// Hidden files beside the finished ones.
 extension FileStore {
     /// The partial files that nobody has written to for `age` seconds. Blocks; walks the whole root.
     func leftoversNow(olderThan age: Int64) -> [Leftover] {
@@ -12,7 +12,7 @@ extension FileStore {
         while let folder = pending.popLast() {
             guard let here = directory.beneath(folder) else { continue }
             for (name, kind) in here.entries() {
-                // Of most files nothing is asked.
+                // No status is needed of most files.
                 if kind == .file, !name.hasPrefix(HiddenName.prefix) { continue }
                 guard let status = here.status(of: name) else { continue }
                 if status.isDirectory {
@@ -37,7 +37,7 @@ extension FileStore {
         name.hasPrefix(Directory.probePrefix) || name.hasPrefix(idName + "-")
     }
 
-    /// The time in seconds as the file system tells it: only that can be compared with the age of files.
+    /// The time in seconds by the file system's clock: only this time can be compared with the age of files.
     private var now: Int64? {
         let name = "\(Self.idName)-now-\(UInt64.random(in: 0...(.max)))"
         let descriptor = openat(directory.descriptor, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
@@ -49,7 +49,7 @@ extension FileStore {
         return Int64(status.st_mtim.tv_sec)
     }
 
-    /// Unlinks the partial file of a job that will not go on, and what proves that it has its final name. Blocks.
+    /// Unlinks the partial file of a job that will not continue, and the proof that it has its final name. Blocks.
     func unlink(_ place: PartialPlace) {
         guard let directory = folder(of: place.file) else { return }
         for name in names(of: place, in: directory) {
@@ -58,11 +58,12 @@ extension FileStore {
         }
     }
 
-    /// The same, but not one that has its final name already, unheard of: it proves that the file there is the job's own.
+    /// Does the same, but keeps a file that already has its final name although Redis does not know: it proves that the
+    /// finished file is the job's own. Blocks.
     func unlinkUnplaced(_ place: PartialPlace) {
         guard let directory = folder(of: place.file) else { return }
         for name in names(of: place, in: directory) where name.kind == .partial {
-            // While the partial file is there, it proves nothing.
+            // While the partial file exists, its proof is not valid.
             directory.unlink(name.proof.text)
             if let status = directory.status(of: name.text), status.st_nlink < 2 { directory.unlink(name.text) }
         }
@@ -70,7 +71,7 @@ extension FileStore {
 
     private func names(of place: PartialPlace, in directory: Directory) -> [HiddenName] {
         if let name = place.name { return HiddenName(name).map { [$0] } ?? [] }
-        // Most were never taken over: no directory of many files is read for each of them.
+        // Most files were never taken over. So a directory of many files is not read for each of them.
         let first = HiddenName(place.key, place.generation)
         if directory.status(of: first.text) != nil { return [first] }
         return directory.names().compactMap(HiddenName.init).filter {
@@ -78,13 +79,13 @@ extension FileStore {
         }
     }
 
-    /// The directory of a path, if it is there.
+    /// The directory of the path `file`, if it exists.
     private func folder(of file: String) -> Directory? {
         directory.beneath(file.pathParts.dropLast().joined(separator: "/"))
     }
 
-    /// Deletes a finished file, if it still is the one with this identity: not one that was written to since, nor another that was
-    /// given its inode. Blocks.
+    /// Deletes a finished file if it still has this identity: not if it was written to since, and not another file that
+    /// was given its inode. Blocks.
     func unlinkFinished(_ file: String, _ identity: FinishedIdentity) {
         guard let name = file.pathParts.last, let directory = folder(of: file),
             let status = directory.status(of: name), status.matches(identity)
@@ -92,7 +93,7 @@ extension FileStore {
         directory.unlink(name)
     }
 
-    /// False if somebody has written to it since it was found, or it is gone. Blocks.
+    /// False if somebody has written to the file since it was found, or if it is gone. Blocks.
     func unlink(_ leftover: Leftover) -> Bool {
         guard let name = leftover.path.pathParts.last, let folder = folder(of: leftover.path),
             let status = folder.status(of: name), status.version == leftover.version

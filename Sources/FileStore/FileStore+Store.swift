@@ -3,7 +3,7 @@ import HaulExecutors
 package import HaulHTTP
 package import HaulStorage
 
-// What any store does, done with files.
+// The operations of a store, on files.
 extension FileStore: Store {
     package var name: String { root }
 
@@ -19,7 +19,7 @@ extension FileStore: Store {
             let left = Inheritance(
                 of: request.key, in: target.directory, by: request.run, continuing: resume.generation)
             if let placed = left.placed.first(where: { $0.generation == resume.generation }) {
-                // Whoever gave it the name may not have come to sync that.
+                // The run that gave the name may have ended before it synced the name.
                 if self.options.durability == .disk { try target.directory.sync() }
                 var target = target
                 target.name = placed.name
@@ -67,7 +67,7 @@ extension FileStore: Store {
         }
     }
 
-    // MARK: What no run holds
+    // MARK: Files that belong to no run
 
     package func discard(_ place: PartialPlace) async { await path.blocking.run { self.unlink(place) } }
 
@@ -89,7 +89,7 @@ extension FileStore: Store {
 
     package func runChores() async { await commits.runChores() }
 
-    /// Runs what blocks on the disk's threads.
+    /// Runs `body`, which may block, on the disk's threads.
     func onDisk<T: Sendable>(
         _ body: @escaping @Sendable () throws(TransferError) -> T
     ) async throws(TransferError) -> T {

@@ -3,16 +3,17 @@ import Glibc
 package import HaulContract
 import HaulHTTP
 
-/// The directory that downloads go to. Its id, in the file `.haul-store`, says which workers share it: offsets count
-/// only on the store that holds the bytes.
+/// The directory that downloads go to. Its id is in the file `.haul-store`, and tells which workers share it: offsets
+/// are only valid for the store that holds the bytes.
 package final class FileStore: Sendable {
-    /// What the operator wants of it.
+    /// The operator's settings for the store.
     package struct Options: Sendable {
-        /// Of the disk's last bytes so many are left alone.
+        /// Bytes of the file system that downloads leave free.
         package var keptFree: Int64 = 20_000_000
         package var durability = Durability.disk
         package var attributes = FileAttributes()
-        /// The id of a store that only one program knows; nil: the one in the root's file `.haul-store`, made if it is missing.
+        /// The id of a store that only one program uses; nil: the id in the root's file `.haul-store`, which is made if
+        /// it is missing.
         package var id: String?
         package init() {}
     }
@@ -20,7 +21,7 @@ package final class FileStore: Sendable {
     package let root: String
     package let id: String
     let options: Options
-    /// How finished files get their names; nil if the disk was too full to find out.
+    /// How finished files get their names; nil if that could not be found out, for example because the disk was full.
     package let naming: Naming?
     let path: WritePath
     let commits: GroupCommit
@@ -28,7 +29,10 @@ package final class FileStore: Sendable {
 
     var directory: Directory { current.directory }
 
-    /// Blocks. Throws a sentence about what is wrong with the directory; that it is full is not.
+    /// Opens the store. Blocks.
+    ///
+    /// - Throws: `io` with a sentence about what is wrong with the directory. A full disk is wrong only if the root has
+    ///   no id yet.
     package init(root: String, options: Options = Options(), path: WritePath = WritePath()) throws(Failure) {
         let descriptor = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         guard descriptor >= 0 else {
@@ -42,7 +46,9 @@ package final class FileStore: Sendable {
         commits = GroupCommit(current, path.blocking, groups: Volume.isLocal(descriptor))
     }
 
-    /// The store of a directory that workers have used before.
+    /// Opens a root that workers have used before.
+    ///
+    /// - Throws: `io` if it has no `.haul-store`.
     package convenience init(known root: String) throws(Failure) {
         guard access("\(root)/\(Self.idName)", F_OK) == 0 else {
             throw Failure(.io, "\(root) is no root of workers: it has no \(Self.idName)")
@@ -50,7 +56,7 @@ package final class FileStore: Sendable {
         try self.init(root: root)
     }
 
-    /// Opens the root again, after it was gone; false if there is none, or another.
+    /// Opens the root again after it was gone. False if it does not exist, or if it has another id.
     func reopen() -> Bool {
         let descriptor = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         guard descriptor >= 0 else { return false }
@@ -65,13 +71,13 @@ package final class FileStore: Sendable {
     }
 
     private static func identify(_ directory: Directory, _ root: String, as id: String?) throws(Failure) -> String {
-        // A program of one user hears of trouble when it writes: no file of a probe is left if it is killed before.
+        // A program with one user learns of trouble when it writes. Without a test, it leaves no test file when killed.
         if let id { return id }
         let status = directory.tryWriting()
         guard status == 0 || isFull(status) else { throw refusal("the root \(root) is not writable", status) }
         if let known = readID(directory) { return known }
         guard status == 0 else { throw refusal("the root \(root) has no room for its first file", status) }
-        // Several workers may start at once: one creates it, all read it.
+        // Several workers may start at once: one of them creates the file, and all read it.
         let temporary = "\(idName)-\(getpid())-\(UInt64.random(in: 0...(.max)))"
         let created = openat(directory.descriptor, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o644)
         guard created >= 0 else { throw refusal("the root \(root) is not writable", errno) }
@@ -112,11 +118,11 @@ package final class FileStore: Sendable {
         return length > 0 ? String(decoding: bytes.prefix(length), as: UTF8.self) : nil
     }
 
-    /// What names are given by in a directory, as far as is known: another file system may be mounted beneath the root.
+    /// How files get names in a directory; nil if unknown: another file system may be mounted beneath the root.
     func naming(in directory: Directory) -> Naming? {
         directory.fileIdentity?.device == self.directory.fileIdentity?.device ? naming : nil
     }
 
-    /// Held while the file of this path gets its name. Blocks.
+    /// A lock to hold while the file of this path gets its name. Blocks.
     func lock(_ path: String) throws(TransferError) -> NameLock { try NameLock(of: path, in: directory) }
 }

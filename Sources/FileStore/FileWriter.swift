@@ -2,24 +2,24 @@ import HaulExecutors
 import HaulHTTP
 import Synchronization
 
-/// Bytes that come in order from one transfer, gathered into blocks and handed to the writer threads.
+/// Collects the bytes of one transfer, which come in order, in blocks, and hands the blocks to the writer threads.
 ///
-/// `append` is called on the event loop and never blocks: if no block is free, nothing is taken, and `wake` is called
-/// when it is worth trying again. `handOver` may come from anywhere, for a checkpoint.
+/// `append` is called on the event loop and never blocks. If no block is free, it takes nothing, and `wake` is called
+/// when it is worth trying again. `handOver` may be called on any thread, for a checkpoint.
 final class FileWriter: BodySink {
     /// Streams at least this fast get large blocks: bytes per second.
     private static let fast: Double = 8_000_000
 
-    /// Slow streams write at least so much at once, in whole pages: a quarter of a small block.
+    /// Slow streams write at least this much at once, in whole pages: a quarter of a small block.
     private static let worthwhile = Block.smallSize / 4
 
     private struct State: Sendable {
         var position: Int64
         var block: Block?
         var isFast = false
-        /// When the current block was begun, in monotonic nanoseconds.
+        /// When the current block was begun: monotonic nanoseconds.
         var begun: UInt64 = 0
-        /// Blocks handed over and not yet written.
+        /// Blocks that were handed over and are not written yet.
         var pending = 0
         var isFinished = false
         var whenWritten: CheckedContinuation<Void, Never>?
@@ -69,8 +69,8 @@ final class FileWriter: BodySink {
         }
     }
 
-    /// No more will come for a while: the block goes to the writers or back to the pool, and what is not worth a write waits in
-    /// memory of its own size. So a thousand slow streams need few blocks.
+    /// No more bytes will come for a while. The block goes to the writers or back to the pool. Bytes that are not worth
+    /// a write wait in memory of their own size. So a thousand slow streams need few blocks.
     func rest() {
         state.withLock { state in
             guard let block = state.block, !block.isHolder else { return }
@@ -84,7 +84,7 @@ final class FileWriter: BodySink {
         }
     }
 
-    /// Gives a half-filled block to the writers.
+    /// Hands a half-filled block to the writers.
     func handOver() {
         state.withLock { state in
             guard let block = state.block else { return }
@@ -97,13 +97,15 @@ final class FileWriter: BodySink {
         }
     }
 
-    /// Hands over what is there; nothing is appended any more.
+    /// Hands over what it holds. Nothing is appended after this call.
     func end() {
         handOver()
         file.detach(self)
     }
 
-    /// Ends, and waits until all of it is written, or given up because of an error.
+    /// Ends, and waits until all blocks are written, or given up because of an error.
+    ///
+    /// - Throws: The file's first error.
     func finish() async throws(TransferError) {
         end()
         await drain()
@@ -136,8 +138,8 @@ final class FileWriter: BodySink {
         if state.isFast, let large = path.pool.takeLarge() {
             block = large
         } else {
-            // A fast stream waits while it has blocks under way, and makes do with a small one otherwise: so a few
-            // of them cannot take all small blocks as well.
+            // A fast stream waits for a large block while it has blocks under way; otherwise it accepts a small one. So
+            // a few fast streams cannot take all small blocks as well.
             block = path.pool.take(large: state.isFast && state.pending > 0, orCall: wake)
         }
         block?.prepare(at: offset, for: least)

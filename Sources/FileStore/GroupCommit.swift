@@ -2,17 +2,18 @@ import HaulExecutors
 import HaulHTTP
 import Synchronization
 
-/// Puts small files on the disk together (group commit).
+/// Makes small files durable together (group commit).
 ///
-/// A directory takes one name at a time, however many threads have one, and a sync takes about as long for fifty files as for
-/// one. So one thread writes all of them, and another one makes durable what has been written meanwhile: in each round it syncs
-/// these files' bytes and the names of those before at once, and then gives these theirs.
+/// A directory takes one new name at a time, however many threads try, and a sync of fifty files takes about as long as
+/// a sync of one. So one thread writes all files, and another makes them durable in rounds. Each round syncs the bytes
+/// of the files written since the last round, together with the names that the last round gave. Then it gives these
+/// files their names.
 final class GroupCommit: Sendable {
     private struct Entry: Sendable {
         let commit: FileCommit
         let answer: CheckedContinuation<Result<FileCommit.End, TransferError>, Never>
 
-        /// What `body` makes of the file; nil if it failed, which its caller has been answered.
+        /// Runs a step of the file; nil if the step failed. Then the caller has its answer.
         func attempt<T>(_ body: () throws(TransferError) -> T) -> T? {
             do { return try body() } catch {
                 answer.resume(returning: .failure(error))
@@ -20,7 +21,7 @@ final class GroupCommit: Sendable {
             }
         }
 
-        /// Whether there is no failure. Otherwise its caller has been answered.
+        /// False if there is a failure. Then the caller has its answer.
         func isSound(_ failure: TransferError?) -> Bool {
             if let failure { answer.resume(returning: .failure(failure)) }
             return failure == nil
@@ -32,19 +33,19 @@ final class GroupCommit: Sendable {
     private typealias Written = (entry: Entry, file: FileCommit.Written)
     private typealias Named = (entry: Entry, file: FileCommit.Named)
 
-    /// What one thread at a time does; more gathers meanwhile.
+    /// A stage of the pipeline. One thread at a time works on a batch; new entries collect for the next batch.
     private struct Stage<T: Sendable>: Sendable {
         private var waiting: [T] = []
         private(set) var isRunning = false
 
-        /// Whether a thread is to be started.
+        /// Adds an entry. Returns whether the caller must start a thread for the stage.
         mutating func add(_ one: T) -> Bool {
             waiting.append(one)
             defer { isRunning = true }
             return !isRunning
         }
 
-        /// What has gathered; nil if that is nothing, and the thread has nothing else to do: it ends.
+        /// The next batch. nil if it is empty and the thread has no other work (`orEnds`): then the thread ends.
         mutating func take(orEnds: Bool = true) -> [T]? {
             isRunning = !waiting.isEmpty || !orEnds
             return isRunning ? exchange(&waiting, with: []) : nil
@@ -55,12 +56,12 @@ final class GroupCommit: Sendable {
         var arrived = Stage<Entry>()
         var written = Stage<Written>()
         var chores: [BlockingPool.Work] = []
-        /// Files that are on their way.
+        /// Files under way.
         var count = 0
-        /// Until when there are so many that they go together, even if for a moment there are not: monotonic nanoseconds.
+        /// Until this time files go together, even if there are few for a moment: monotonic nanoseconds.
         var busyUntil: UInt64 = 0
 
-        /// Counts one more. Whether it goes by itself.
+        /// Counts one more file. Returns whether the file goes alone.
         mutating func isNextAlone(_ now: UInt64) -> Bool {
             count += 1
             if count > (now < busyUntil ? GroupCommit.few / 2 : GroupCommit.few) { busyUntil = now + GroupCommit.pace }
@@ -68,15 +69,15 @@ final class GroupCommit: Sendable {
         }
     }
 
-    /// So many that are to be durable are quicker side by side, each at its own pace.
+    /// Up to this many durable files are faster side by side, each at its own pace.
     private static let few = 16
     private static let pace: UInt64 = 20_000_000
 
     private let root: OpenRoot
     private let blocking: BlockingPool
-    /// Makes all durable that the file system of a descriptor has; false if it did not.
+    /// Makes everything in the file system of a descriptor durable; false if it did not.
     private let syncAll: @Sendable (Int32) -> Bool
-    /// Whether the file system is one for that.
+    /// Whether group commit makes sense on the file system.
     private let groups: Bool
     private let state = Mutex(State())
 
@@ -97,19 +98,19 @@ final class GroupCommit: Sendable {
         }.get()
     }
 
-    /// Runs `chore` with the next files, or when `runChores` is called: it is not worth a wake-up.
+    /// Runs `chore` with the next files, or at the next call of `runChores`: it is not worth waking a thread.
     func later(_ chore: @escaping BlockingPool.Work) {
         guard groups else { return blocking.submit(chore) }
         state.withLock { $0.chores.append(chore) }
     }
 
-    /// Runs what has met no files until now.
+    /// Runs the chores that no files have taken along so far.
     func runChores() async {
         guard state.withLock({ !$0.chores.isEmpty }) else { return }
         await blocking.run { self.takeChores() }
     }
 
-    /// Files that are on their way.
+    /// Files under way.
     var count: Int { state.withLock { $0.count } }
 
     // MARK: The two threads
@@ -147,7 +148,7 @@ final class GroupCommit: Sendable {
 
     private func takeChores() { for chore in state.withLock({ exchange(&$0.chores, with: []) }) { chore() } }
 
-    /// Makes the bytes of the one and the names of the other durable. Those that fail are answered, and taken out.
+    /// Makes the bytes of `written` and the names of `named` durable. Files that fail are answered and taken out.
     private func sync(_ written: inout [Written], _ named: inout [Named]) {
         if written.count + named.count > 1, syncVolume(written.map(\.file), named.map(\.file)) {
             written = written.filter { one in
@@ -155,7 +156,7 @@ final class GroupCommit: Sendable {
             }
             return
         }
-        // Each directory once.
+        // Syncs each directory once.
         let directories = Dictionary(
             named.compactMap { $0.file.directory.map { ($0.fileIdentity, $0) } },
             uniquingKeysWith: { first, _ in first })
@@ -176,7 +177,7 @@ final class GroupCommit: Sendable {
         return nil
     }
 
-    /// False if something is not of the root's file system, or that cannot be synced as a whole.
+    /// False if a file is on another file system than the root, or if that file system cannot be synced as a whole.
     private func syncVolume(_ written: [FileCommit.Written], _ named: [FileCommit.Named]) -> Bool {
         let root = root.directory
         let identities =

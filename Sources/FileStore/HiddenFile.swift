@@ -2,11 +2,11 @@ import Glibc
 import HaulContract
 import HaulHTTP
 
-/// The file that a download grows in: `.haul-<key>-<generation>` beside its final name. A generation is named by the
-/// token that opened it, created with O_EXCL and never truncated: a fenced worker writes into a file of its own.
+/// The file that a download grows in: `.haul-<key>-<generation>` beside its final name. A generation has the token of
+/// the run that opened it. It is created with O_EXCL and never truncated: a fenced worker writes to a file of its own.
 struct HiddenFile: Sendable {
     let directory: Directory
-    /// What is left of it once it has its final name is the proof that this is the job's own.
+    /// Once the file has its final name, what is left under this name proves that the final file is the job's own.
     var hidden: HiddenName
     let descriptor: Int32
 
@@ -14,9 +14,10 @@ struct HiddenFile: Sendable {
     var generation: String { hidden.generation }
     var name: String { hidden.text }
 
-    /// A new generation. Whoever opens one first takes over the job's others: their writers are fenced. What proves that a
-    /// finished file is the job's own stays until that is replaced.
-    /// A job that nobody ran before is `alone`: a directory of many files is not searched for each new one.
+    /// Creates a new generation. First takes over the job's other partial files, which fences their writers. The proof
+    /// that a finished file is the job's own stays until that file is replaced.
+    ///
+    /// - Parameter alone: Nobody ran the job before, so no directory of many files is searched.
     static func create(
         in directory: Directory, key: String, generation: String, run: String, mode: mode_t, alone: Bool = false
     ) throws(TransferError) -> HiddenFile {
@@ -30,7 +31,7 @@ struct HiddenFile: Sendable {
         return HiddenFile(directory: directory, hidden: hidden, descriptor: descriptor)
     }
 
-    /// One that an earlier run left, if all that `resume` promises is there.
+    /// Opens a file that an earlier run left; nil if it has not all that `resume` promises.
     static func open(_ hidden: HiddenName, fulfilling resume: ResumePoint, in directory: Directory) -> HiddenFile? {
         let descriptor = openat(directory.descriptor, hidden.text, O_RDWR | O_CLOEXEC | O_NOFOLLOW)
         guard descriptor >= 0 else { return nil }
@@ -43,7 +44,7 @@ struct HiddenFile: Sendable {
         return HiddenFile(directory: directory, hidden: hidden, descriptor: descriptor)
     }
 
-    /// What earlier runs left, once this one has its final name.
+    /// Unlinks what earlier runs left, once this file has its final name.
     func unlinkOthers() {
         for other in directory.names() where HiddenName(other)?.key == key && other != name { directory.unlink(other) }
     }

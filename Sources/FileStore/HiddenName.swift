@@ -1,13 +1,13 @@
-/// A name of Haul's own, beside finished files: `.haul-<key>-<generation>` for the partial file of a generation, with
-/// `-<run>` behind it once a later run has taken that over.
+/// A hidden name of Haul's own, beside finished files: `.haul-<key>-<generation>` for the partial file of a generation,
+/// followed by `-<run>` once a later run has taken the file over.
 struct HiddenName: Hashable {
     enum Kind: Hashable {
-        /// The file that a download grows in. A finished file gets its final name by one call whose source is this name: who
-        /// takes the name away has fenced the run that knew it.
+        /// The file that a download grows in. A finished file gets its final name by one call whose source is this
+        /// name. A run that takes this name away fences the run that knew it.
         case partial
-        /// Proves that the file has its final name: a link to it, or a note about it where there are no links.
+        /// Proves that the file has its final name: a link to the file, or a note about it if there are no links.
         case proof
-        /// What an earlier version of Haul makes for a moment, to rename it over a file that is to be replaced.
+        /// A temporary file of an earlier version of Haul, which it renamed over a file that was to be replaced.
         case relic
     }
 
@@ -32,7 +32,7 @@ struct HiddenName: Hashable {
         (key, generation, self.holder, self.kind, self.text) = (name.key, name.generation, holder, kind, text)
     }
 
-    /// nil for other names.
+    /// nil for other names than Haul's own.
     init?(_ name: String) {
         guard name.hasPrefix(Self.prefix) else { return nil }
         let parts = name.split(separator: "-", omittingEmptySubsequences: false)
@@ -42,11 +42,11 @@ struct HiddenName: Hashable {
         kind = name.hasSuffix(Self.proofSuffix) ? .proof : name.hasSuffix(Self.relicSuffix) ? .relic : .partial
     }
 
-    /// The partial file's name once `run` has it.
+    /// The partial file's name once `run` has taken it over.
     func taken(by run: String) -> HiddenName {
         HiddenName(self, by: run, .partial, "\(Self.prefix)\(key)-\(generation)-\(run)")
     }
 
-    /// The proof of what had this name while it grew.
+    /// The name of the proof for the file that had this name while it grew.
     var proof: HiddenName { HiddenName(self, by: holder, .proof, text + Self.proofSuffix) }
 }

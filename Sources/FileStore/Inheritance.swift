@@ -1,27 +1,28 @@
 import Glibc
 
-/// What earlier runs of a job have left in its directory, once none of them can give a file its final name any more.
+/// What earlier runs of a job have left in its directory, once these runs are fenced: none can give a file its final
+/// name any more.
 ///
-/// Each run gives that name by one call, whose source is the hidden name that the run knows. So this one first renames every
-/// partial file of the job to a name of its own, and only then looks at them: a run that lost its lease in its last step, and
-/// wakes later, finds its source gone, and changes nothing.
+/// A run gives the final name by one call, whose source is the hidden name that the run knows. So a new run first
+/// renames every partial file of the job to a name of its own, and only then looks at it. A run that lost its lease in
+/// its last step, and wakes later, finds its source gone and changes nothing.
 struct Inheritance {
-    /// Finished, named, and not settled; or settled, where what proves it is not removed yet.
+    /// A file that is finished and named but not settled; or one that is settled, whose proof is not removed yet.
     struct Placed {
         let generation: String
-        /// The final one.
+        /// The final name.
         let name: String
         let status: stat
-        /// What proves it, by the name that it has now.
+        /// The hidden file that proves it, by its present name.
         let hidden: HiddenName
     }
 
-    /// The partial file of the generation that was asked for, by the name that it has now.
+    /// The partial file of the wanted generation, by its present name.
     private(set) var partial: HiddenName?
     private(set) var placed: [Placed] = []
 
-    /// Takes over what there is of the job `key`. What is neither of the `generation` that is to be continued, nor proves that a
-    /// file is the job's own, is unlinked. Blocks; reads the whole directory.
+    /// Takes over everything of the job `key`. Unlinks all but the `generation` to continue and the proofs that a file
+    /// is the job's own. Blocks; reads the whole directory.
     init(of key: String, in directory: Directory, by run: String, continuing generation: String? = nil) {
         let found = directory.names().compactMap(HiddenName.init).filter { $0.key == key }
         for name in found where name.kind == .relic { directory.unlink(name.text) }
@@ -29,11 +30,11 @@ struct Inheritance {
         for name in found where name.kind == .partial {
             let own = name.taken(by: run)
             guard directory.rename(name.text, to: own.text) == 0 else {
-                // Named in this moment.
+                // The file got its final name just now.
                 proofs.insert(name.proof)
                 continue
             }
-            // While the partial file is there, it proves nothing.
+            // While the partial file exists, its proof is not valid.
             proofs.remove(name.proof)
             directory.unlink(name.proof.text)
             if let file = Self.placed(own, in: directory) {
@@ -53,7 +54,7 @@ struct Inheritance {
         }
     }
 
-    /// The finished file that a hidden name proves to be the job's own.
+    /// The finished file that a hidden name proves to be the job's own; nil if it proves none.
     static func placed(_ hidden: HiddenName, in directory: Directory) -> Placed? {
         guard let proof = directory.status(of: hidden.text) else { return nil }
         if proof.st_nlink > 1 {

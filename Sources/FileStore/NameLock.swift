@@ -3,15 +3,17 @@ import Glibc
 import HaulContract
 import HaulHTTP
 
-/// Held while a file gets its name where that takes a look and then a rename; it ends with its last reference, and with its
-/// process. Workers wait for each other only for the same name, so that one that was frozen holds up no others.
+/// A lock that is held while a file gets its name, if that takes a check and then a rename. It ends with its last
+/// reference, and with its process. Workers wait only for the same name, so a frozen worker holds up no others.
 final class NameLock: Sendable {
     private let descriptor: Int32
 
     static let fileName = "\(HiddenName.prefix)lock"
     private static let patience: Duration = .seconds(10)
 
-    /// Waits for the lock of `path` in the store whose root is given. A file system that knows no locks gives none. Blocks.
+    /// Waits for the lock of `path` in the store with this root. A file system without locks gives none. Blocks.
+    ///
+    /// - Throws: `io` if another worker holds the lock for longer than `patience`.
     init(of path: String, in root: Directory) throws(TransferError) {
         descriptor = openat(root.descriptor, Self.fileName, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o666)
         guard descriptor >= 0 else { throw TransferError(file: Self.failed, errno) }

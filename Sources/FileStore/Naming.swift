@@ -2,21 +2,21 @@ import CHaulLinux
 import Glibc
 import HaulHTTP
 
-/// How a file system gives a file a name that must not be taken from another: what it can, best first.
+/// How a file system gives a file a name that must not be taken from another file: the best way first.
 package enum Naming: Int, Sendable, Comparable {
-    /// A link fails where the name exists, and leaves the hidden name as proof.
+    /// A link fails if the name exists, and leaves the hidden name as the proof.
     case link
-    /// RENAME_NOREPLACE does too; a note is the proof.
+    /// RENAME_NOREPLACE also fails if the name exists. A note is the proof.
     case exclusiveRename
-    /// Only a look, and then a rename. Under a lock, so that no two workers do it at the same time.
+    /// A check, then a rename. A lock keeps two workers from doing this at the same time.
     case lockedRename
 
     package static func < (one: Naming, other: Naming) -> Bool { one.rawValue < other.rawValue }
 
-    /// What is tried where this cannot be done.
+    /// The way to try if the file system cannot do this one.
     var next: Naming { Naming(rawValue: rawValue + 1) ?? .lockedRename }
 
-    /// Whether an errno says that the file system cannot do such a thing at all.
+    /// Whether an errno means that the file system cannot do this at all.
     func isRefusal(_ code: Int32) -> Bool {
         switch self {
         case .link: [EPERM, EOPNOTSUPP, ENOSYS].contains(code)
@@ -25,7 +25,7 @@ package enum Naming: Int, Sendable, Comparable {
         }
     }
 
-    /// 0, or the errno of what failed: EEXIST if there is something of this name. Blocks.
+    /// 0, or the errno of what failed: EEXIST if the name exists. Blocks.
     func move(_ from: String, to name: String, in directory: Directory) -> Int32 {
         switch self {
         case .link: directory.link(from, to: name)
@@ -34,7 +34,7 @@ package enum Naming: Int, Sendable, Comparable {
         }
     }
 
-    /// What the file system of a directory can; nil if that cannot be found out now. Blocks.
+    /// The best way that the file system of a directory supports; nil if it cannot be found out now. Blocks.
     static func probe(_ directory: Directory) -> Naming? {
         let (one, other) = (Directory.probeName(), Directory.probeName())
         let file = openat(directory.descriptor, one, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)

@@ -5,17 +5,17 @@ import HaulExecutors
 package import HaulHTTP
 import Synchronization
 
-/// What blocks, and so runs on the write path's own threads.
+/// Operations that block. They run on the write path's own threads.
 extension OutputFile {
-    /// Makes what has been received durable and returns what is: half-filled blocks are handed over, everything handed
-    /// over until now is waited for, and the file is synced. Never ahead of the disk. With durability `.process` it
-    /// returns what is written, without a sync.
+    /// Makes the received bytes durable and returns what is durable. Hands over half-filled blocks, waits for
+    /// everything that was handed over so far, and syncs the file. So the result is never ahead of the disk. With
+    /// durability `.process` it returns what is written, without a sync.
     @discardableResult
     package func checkpoint() async throws(TransferError) -> ByteIntervals {
         try await checkpoint { $0 }
     }
 
-    /// A checkpoint, and what `body` makes of what is durable then. It may block.
+    /// Makes a checkpoint and passes what is durable to `body`, which may block.
     package func checkpoint<T: Sendable>(
         _ body: @escaping @Sendable (ByteIntervals) -> T
     ) async throws(TransferError) -> T {
@@ -32,10 +32,10 @@ extension OutputFile {
         }
     }
 
-    /// Sees that there is room for a file of `size` bytes, so that a full disk is found before the download instead of
-    /// during it, and reserves it, without changing the file's length. A file of one block is only seen to. Blocks.
+    /// Checks that there is room for a file of `size` bytes, so that a full disk is found before the download, not
+    /// during it. Reserves it without changing the file's length, unless the file fits into a small block. Blocks.
     ///
-    /// - Parameter size: nil if it is not known. Then, and where nothing can be reserved, each block is seen to.
+    /// - Parameter size: nil if it is not known. Then, and if nothing can be reserved, room is checked for each block.
     /// - Parameter keepFree: Bytes that must stay free on the file system.
     /// - Throws: `.noSpace` if there is no room now, `too_large` if there never can be.
     package func reserve(_ size: Int64?, keepFree: Int64 = 0) throws(TransferError) {
@@ -60,13 +60,13 @@ extension OutputFile {
         case 0: return
         case EOPNOTSUPP, ENOSYS: keptFree.store(keepFree, ordering: .relaxed)
         case let error:
-            // What a failed reservation got so far stays with the file: it may be the last of the disk.
+            // A failed reservation keeps what it got so far, which may be the last of the disk.
             ftruncate(descriptor, file.st_size)
             throw TransferError(file: Self.noReservation, error)
         }
     }
 
-    /// Whether so many more bytes leave what must stay free. Blocks.
+    /// Whether `count` more bytes leave free what must stay free. Blocks.
     func hasRoom(for count: Int) -> Bool {
         let kept = keptFree.load(ordering: .relaxed)
         var volume = statvfs()
@@ -88,7 +88,7 @@ extension OutputFile {
         state.withLock { $0.written.insert(0..<Int64(bytes.count)) }
     }
 
-    /// Gives back what was reserved beyond the file's `size` bytes, once all of them are written. Blocks.
+    /// Releases what was reserved beyond the file's `size` bytes, once all of them are written. Blocks.
     package func cut(to size: Int64) throws(TransferError) {
         if let error { throw error }
         guard ftruncate(descriptor, Int(size)) == 0 else {
@@ -96,8 +96,8 @@ extension OutputFile {
         }
     }
 
-    /// Whether all of its `size` bytes are there still, as far as it shows: who cuts a file short that is being written leaves
-    /// it too short, or with a hole. Only on file systems that make none of their own. Blocks.
+    /// Whether all `size` bytes seem to be there still. A process that truncates a file while it is written leaves it
+    /// too short, or with a hole. Holes count only on file systems that make none by themselves. Blocks.
     func isWhole(_ size: Int64) -> Bool {
         var status = stat()
         guard fstat(descriptor, &status) == 0, Int64(status.st_size) == size else { return false }
@@ -105,7 +105,7 @@ extension OutputFile {
         return clinux_first_hole(descriptor) >= size
     }
 
-    /// Syncs what is written, and with `attributes` all else that the file has, as its durability asks. Blocks.
+    /// Syncs what is written, and with `attributes` all other metadata, as the durability requires. Blocks.
     package func sync(attributes: Bool = false) throws(TransferError) {
         if durability == .disk {
             try sync { attributes ? (fsync(descriptor) == 0 ? 0 : errno) : path.sync(descriptor) }
@@ -115,18 +115,18 @@ extension OutputFile {
         state.withLock { $0.durable = $0.written }
     }
 
-    /// What is written is durable: the whole file system has been synced. That tells of data that were lost once only, and
-    /// so perhaps when it was asked to sync others; but the file still knows. Blocks.
+    /// Marks what is written as durable, after a sync of the whole file system. Such a sync reports lost data only
+    /// once, perhaps to somebody else. But the file's own record still has the error, and is checked here. Blocks.
     package func confirmSync() throws(TransferError) {
         try sync { clinux_wait_for_writeback(descriptor) }
         state.withLock { $0.durable = $0.written }
     }
 
-    /// Returns when the digest given at the start has seen all that it will see of what has been written.
+    /// Returns when the digest given at the start has hashed all blocks that it has accepted.
     package func digestCaughtUp() async { await digest?.idle() }
 
-    /// The hexadecimal digest of the first `size` bytes, all of which must be written. Costs little if the digest given at
-    /// the start has caught up; what it has not seen is read back. Blocks.
+    /// The hexadecimal digest of the first `size` bytes, all of which must be written. Costs little if the digest given
+    /// at the start has kept up. Bytes that it has not hashed are read back. Blocks.
     package func digest(_ algorithm: Job.Checksum.Algorithm, size: Int64) throws(TransferError) -> String {
         let running = digest.flatMap { $0.algorithm == algorithm ? $0 : nil } ?? RunningDigest(algorithm, path: path)
         return try running.finish(reading: descriptor, to: size, dropCache: durability == .disk)

@@ -5,31 +5,32 @@ import HaulExecutors
 package import HaulHTTP
 import Synchronization
 
-/// What "done" means for bytes of a file.
+/// What it takes for bytes of a file to be durable.
 package enum Durability: String, Sendable, CaseIterable {
-    /// They survive a power cut: synced before they are reported.
+    /// The bytes survive a power cut: they are synced before they are reported.
     case disk
-    /// They survive this process: they may still be in the page cache.
+    /// The bytes survive this process: they may still be in the page cache.
     case process
 }
 
-/// A file being written in blocks at offsets, by any number of transfers at once.
+/// A file that any number of transfers write at once, in blocks at offsets.
 ///
-/// What is on its way is in the path's queue; `written` is what `pwrite` has returned for, `durable` what a checkpoint
-/// has synced. It is closed when nobody holds it any more. The first error stays: later blocks are given up, and every call throws it. After a failed sync the file
-/// must be opened anew and continued from `durable`, since the kernel may have dropped pages and marked them clean.
+/// Blocks on their way are in the file's queue. `written` is what `pwrite` has written, `durable` what a checkpoint has
+/// synced. The file is closed with its last reference. The first error stays: later blocks are given up, and every call
+/// throws it. After a failed sync the file must be opened again and continued from `durable`, since the kernel may have
+/// dropped pages and marked them clean.
 package final class OutputFile: BodyDestination {
     struct State: Sendable {
         var written: ByteIntervals
         var durable: ByteIntervals
-        /// A second descriptor that writes past the page cache; closed with the file, since a writer may be inside it.
+        /// A second descriptor, which writes past the page cache. Closed with the file, since a writer may be using it.
         var direct: Int32?
         var isDirectPossible = true
         var writers: [FileWriter] = []
-        /// Blocks that wait for a thread, and the threads that are at work on them.
+        /// Blocks that wait for a thread, and the number of threads that work on them.
         var queue = Deque<QueuedBlock>()
         var threads = 0
-        /// Blocks handed over and blocks done, ever: a checkpoint waits until the second has reached the first.
+        /// The numbers of blocks ever handed over and done. A checkpoint waits until the second reaches the first.
         var submitted = 0
         var completed = 0
         var waiting: [(until: Int, continuation: CheckedContinuation<Void, Never>)] = []
@@ -46,7 +47,7 @@ package final class OutputFile: BodyDestination {
 
     /// Blocks that a thread writes before other files have their turn.
     private static let turn = 8
-    /// Bytes through the page cache after which they are written back and dropped from it.
+    /// After this many bytes through the page cache, the bytes are written back and dropped from it.
     private static let cacheLimit: Int64 = 64 << 20
 
     package let descriptor: Int32
@@ -54,18 +55,18 @@ package final class OutputFile: BodyDestination {
     let path: WritePath
     let state: Mutex<State>
     let digest: RunningDigest?
-    /// Bytes that come in order are hashed along.
+    /// Bytes that come in order are hashed while they are written.
     package var hasDigest: Bool { digest != nil }
-    /// There is a failure in `state`: pieces of a body ask too often for a lock.
+    /// Whether `state` has a failure. Pieces of a body ask too often for a lock.
     private let hasFailed = Atomic(false)
-    /// What must stay free on the file system while bytes are written that nothing is reserved for.
+    /// Bytes that must stay free on the file system while bytes without a reservation are written.
     let keptFree = Atomic<Int64>(0)
     private let syncing = Mutex(())
 
     /// - Parameters:
-    ///   - descriptor: Open for reading and writing, without O_DIRECT and O_APPEND; owned from here on.
-    ///   - written: What is durable in it already.
-    ///   - digest: Hashed over the bytes that come in order from byte 0, while they are written.
+    ///   - descriptor: Open for reading and writing, without O_DIRECT and O_APPEND. The file owns it from now on.
+    ///   - written: The bytes that are durable already.
+    ///   - digest: Computed over the bytes that come in order from byte 0, while they are written.
     package init(
         descriptor: Int32, path: WritePath, durability: Durability = .disk, written: ByteIntervals = ByteIntervals(),
         digest: Job.Checksum.Algorithm? = nil
@@ -78,12 +79,12 @@ package final class OutputFile: BodyDestination {
     }
 
     deinit {
-        // Blocks under way and calls that run hold the file, so nobody uses the descriptors any more. Closing may block.
+        // Blocks under way and running calls hold the file, so nobody uses the descriptors any more. Closing may block.
         let descriptors = [descriptor] + state.withLock { $0.direct.map { [$0] } ?? [] }
         path.blocking.perform { for descriptor in descriptors { close(descriptor) } }
     }
 
-    /// The bytes that `pwrite` has returned for, those that were there before included.
+    /// The bytes that `pwrite` has written, including those that were there before.
     package var written: ByteIntervals { state.withLock { $0.written } }
 
     /// The bytes that the last checkpoint made durable.
@@ -97,8 +98,8 @@ package final class OutputFile: BodyDestination {
         hasFailed.store(true, ordering: .releasing)
     }
 
-    /// `body` syncs and returns 0 or an errno. One at a time: the kernel tells of bytes that were lost once, to whoever asks
-    /// first, and all others must hear of it before they believe in their own success. Blocks.
+    /// Runs `body`, which syncs and returns 0 or an errno. One at a time: the kernel reports lost bytes only once, to
+    /// the first caller, and the others must learn of it before they report success. Blocks.
     func sync(_ body: () -> Int32) throws(TransferError) {
         syncing.withLock { _ in
             let systemError = body()
@@ -110,7 +111,7 @@ package final class OutputFile: BodyDestination {
     // MARK: Blocks
 
     package func sink(at offset: Int64, wake: @escaping @Sendable () async -> Bool) -> any BodySink {
-        // A block that one body has no use for any more is another's.
+        // If the body needs no block any more, another body may get it.
         FileWriter(file: self, offset: offset) { [pool = path.pool] in
             Task { if await !wake() { pool.passOn() } }
         }
@@ -134,7 +135,7 @@ package final class OutputFile: BodyDestination {
         if needsThread { path.submit { self.writeQueue() } }
     }
 
-    /// On a writer thread: writes the blocks that wait.
+    /// Writes the waiting blocks. On a writer thread.
     private func writeQueue() {
         for _ in 0..<Self.turn {
             let next = state.withLock { state in
@@ -150,12 +151,12 @@ package final class OutputFile: BodyDestination {
         path.submit { self.writeQueue() }
     }
 
-    /// True if the running digest has too many blocks before it; then `wake` is called when it has caught up.
+    /// True if too many blocks wait for the digest. Then `wake` is called when the digest has caught up.
     func digestIsBehind(orCall wake: @escaping @Sendable () -> Void) -> Bool {
         digest?.isBehind(orCall: wake) ?? false
     }
 
-    /// Writes the block, notes it, and gives it back.
+    /// Writes the block, records it, and gives it back to the pool.
     private func write(_ block: Block) {
         var range = block.offset..<block.end
         if error == nil {
@@ -180,7 +181,7 @@ package final class OutputFile: BodyDestination {
     private func writeBytes(_ block: Block) -> Int32? {
         let bytes = block.bytes.baseAddress!
         let page = Int64(Block.alignment)
-        // Whole pages go past the page cache; what is before and after them cannot.
+        // Whole pages go past the page cache. The bytes before and after them cannot.
         let first = (block.offset + page - 1) / page * page
         let last = block.end / page * page
         if last - first >= 4 * page, let direct = directDescriptor(for: block) {
@@ -220,8 +221,8 @@ package final class OutputFile: BodyDestination {
     }
 
     private func directDescriptor(for block: Block) -> Int32? {
-        // On a disk that falls behind, the page cache gathers small writes, and takes what durability allows it to take.
-        // On any other it costs more than the disk: filling it is what is slow.
+        // On a disk that falls behind, the page cache combines small writes, and holds what the durability allows it to
+        // hold. On other disks the page cache costs more than the disk, because filling it is slow.
         if durability == .process || !block.isLarge, path.isDiskBehind { return nil }
         return state.withLock { state in
             guard state.isDirectPossible else { return nil }

@@ -1,8 +1,8 @@
 import Glibc
 import HaulHTTP
 
-/// What proves that a file is its job's own where there are no hard links: a small file that tells the final name, and how
-/// the file looks. It counts once the partial file's name is gone.
+/// Proves that a file is its job's own where there are no hard links: a small file with the final name, and with the
+/// size and time of the finished file. It is valid once the partial file's name is gone.
 struct PlacedNote {
     let name: String
     private let size: Int64
@@ -12,7 +12,7 @@ struct PlacedNote {
         (self.name, size, modified) = (name, Int64(status.st_size), status.modifiedNanoseconds)
     }
 
-    /// nil if there is none that can be read.
+    /// nil if there is no note that can be read.
     init?(at path: String, in directory: Directory) {
         let descriptor = openat(directory.descriptor, path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
         guard descriptor >= 0 else { return nil }
@@ -25,10 +25,11 @@ struct PlacedNote {
         (name, self.size, self.modified) = (String(parts[2]), size, modified)
     }
 
-    /// Whether this is the file. Not by its inode: a file system without links may number its files anew.
+    /// Whether the note is about this file. Not by inode: a file system without links may renumber its files.
     func isOf(_ status: stat) -> Bool { status.st_size == size && status.modifiedNanoseconds == modified }
 
-    /// Puts it on the disk; where that `isDurable` also its own name, before any other can be. Blocks.
+    /// Writes the note. If `isDurable`, syncs the note and its name, so that they are durable before the file's final
+    /// name can be. Blocks.
     func write(at path: String, in directory: Directory, isDurable: Bool) throws(TransferError) {
         let descriptor = openat(
             directory.descriptor, path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0o600)

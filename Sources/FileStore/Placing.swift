@@ -2,26 +2,26 @@ import Glibc
 import HaulContract
 import HaulHTTP
 
-/// A partial file on its way to its final name. The one call that gives it has the partial file's hidden name as its source:
-/// where a later run has taken that away, it fails, however late it comes.
+/// A partial file on its way to its final name. One call gives the final name, and its source is the partial file's
+/// hidden name. If a later run has taken that name away, the call fails, however late it comes.
 struct Placing {
-    /// From then on its hidden name is that of the proof.
+    /// Once the file has its final name, its hidden name is that of the proof.
     private(set) var partial: HiddenFile
     private let store: FileStore
     private let folder: String
     private let isDurable: Bool
     private var naming: Naming
 
-    /// `folder` is that of the final name; what is `isDurable` outlives a loss of power.
+    /// `folder` is the folder of the final name. If `isDurable`, the proof survives a power cut.
     init(_ partial: HiddenFile, in store: FileStore, folder: String, isDurable: Bool) {
         (self.partial, self.store, self.folder, self.isDurable) = (partial, store, folder, isDurable)
-        // What is refused shows when it is tried: on the usual root nothing is looked up for each file.
+        // What the file system refuses shows when it is tried. So on the usual root nothing is looked up for each file.
         naming = store.naming == .link ? .link : store.naming(in: partial.directory) ?? .link
     }
 
     private var directory: Directory { partial.directory }
 
-    /// Gives the file this name; false if there is something of it, and that is not to be replaced. Blocks.
+    /// Gives the file this name. False if the name exists and is not to be replaced. Blocks.
     mutating func take(_ name: String, replacing: Bool = false) throws(Target.PlaceError) -> Bool {
         while true {
             let source = partial.name
@@ -41,16 +41,16 @@ struct Placing {
         }
     }
 
-    /// The hidden name must be that of the file that was written: others may write in the directory, too. That nothing has it
-    /// any more is found out by the call that gives the final name.
+    /// The hidden name must belong to the file that was written: others may write in the directory, too. If the name is
+    /// gone, the call that gives the final name finds out.
     private func lookAtSource() throws(TransferError) {
         guard let found = directory.status(of: partial.name), !isOwn(found) else { return }
         throw Self.disturbed(partial)
     }
 
-    /// It may have been exchanged between the look and a link. Then both names are of what came in its place, and the final one
-    /// is taken back. Anything else there is somebody's right: who waits for finished files may have moved this one away
-    /// already, and another job may have replaced it.
+    /// The hidden file may have been exchanged between the check and a link. Then both names belong to what replaced
+    /// it, and the final name is removed again. Anything else is legitimate: a consumer of finished files may have
+    /// moved this one away already, or another job may have replaced it.
     private func lookAtResult(_ name: String, from source: String) throws(TransferError) {
         guard let found = directory.status(of: name),
             UInt64(found.st_ino) != FileIdentity(of: partial.descriptor)?.inode,
@@ -65,7 +65,7 @@ struct Placing {
         return fstat(partial.descriptor, &own) == 0 && found.isOfSameFile(as: own, hasLastingInodes: naming == .link)
     }
 
-    /// What is there cannot be continued: what of it is right nobody knows.
+    /// The partial file cannot be continued, because nobody knows which of its bytes are right. It is removed.
     static func disturbed(_ partial: HiddenFile) -> TransferError {
         partial.directory.unlink(partial.name)
         return TransferError(
@@ -84,7 +84,7 @@ struct Placing {
     private mutating func rename(_ name: String, _ replacing: Bool) throws(TransferError) -> Int32 {
         let lock = naming == .lockedRename ? try store.lock(folder + name) : nil
         defer { withExtendedLifetime(lock) {} }
-        // Before a note is written for nothing.
+        // So that no note is written for nothing.
         if !replacing, directory.status(of: name) != nil { return EEXIST }
         var status = stat()
         guard fstat(partial.descriptor, &status) == 0 else { return errno }

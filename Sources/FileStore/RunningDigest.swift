@@ -5,31 +5,31 @@ import HaulExecutors
 import HaulHTTP
 import Synchronization
 
-/// A digest of a file from byte 0 on, taken from blocks as they come in order, while they are written.
+/// A digest of a file from byte 0 on, computed from blocks that come in order, while they are written.
 ///
-/// Blocks that do not continue it are left out; whatever is missing at the end is read back from the file. All of it is read
-/// back if bytes came twice: two servers may have sent different ones, and only the file knows which it has.
+/// Blocks that do not continue it are left out. What is missing at the end is read back from the file. The whole file
+/// is read back if bytes came twice: two servers may have sent different bytes, and only the file tells which count.
 final class RunningDigest: @unchecked Sendable {
     private struct State: Sendable {
         var queue: [Block] = []
         var isRunning = false
-        /// The byte after the last one accepted.
+        /// The offset after the last accepted byte.
         var accepted: Int64 = 0
-        /// All that came, in order or not.
+        /// All bytes that came, in order or not.
         var seen = ByteIntervals()
         var cameTwice = false
-        /// Readers that wait until fewer blocks are queued.
+        /// The wake-ups of readers that wait until fewer blocks are queued.
         var readers: [@Sendable () -> Void] = []
         var idlers: [CheckedContinuation<Void, Never>] = []
     }
 
-    /// Blocks that may be queued before readers wait.
+    /// Readers wait when this many blocks are queued.
     private static let backlog = 8
 
     let algorithm: Job.Checksum.Algorithm
     private let path: WritePath
     private let state = Mutex(State())
-    // Touched by one thread at a time: the one that runs the queue, then the one that finishes.
+    // Used by one thread at a time: the one that runs the queue, then the one that finishes.
     private let context: OpaquePointer
     private var hashed: Int64 = 0
 
@@ -47,7 +47,7 @@ final class RunningDigest: @unchecked Sendable {
 
     deinit { EVP_MD_CTX_free(context) }
 
-    /// Keeps the block for hashing if it continues the digest.
+    /// Queues the block for hashing if it continues the digest.
     func offer(_ block: Block) {
         let start = state.withLock { state in
             let range = block.offset..<block.end
@@ -72,7 +72,7 @@ final class RunningDigest: @unchecked Sendable {
         }
     }
 
-    /// Returns when no accepted block is left to be hashed.
+    /// Returns when no accepted block waits for hashing.
     func idle() async {
         await withCheckedContinuation { continuation in
             let done = state.withLock { state in
@@ -104,7 +104,7 @@ final class RunningDigest: @unchecked Sendable {
         }
     }
 
-    /// Reads back what is missing and returns the digest. Only while idle.
+    /// Reads back what is missing, and returns the digest. To be called only while no block waits for hashing. Blocks.
     func finish(reading descriptor: Int32, to size: Int64, dropCache: Bool) throws(TransferError) -> String {
         assert(state.withLock { !$0.isRunning }, "blocks are being hashed")
         if state.withLock({ $0.cameTwice }) { begin() }

@@ -3,13 +3,13 @@ import HaulContract
 import HaulStorage
 
 extension stat {
-    /// When the inode changed: when the file was modified says nothing, since a finished one may have the server's time.
+    /// When the inode changed. The time of modification does not tell: a finished file may have the server's.
     var version: Leftover.Version { Leftover.Version(Int64(st_ctim.tv_sec), Int64(st_ctim.tv_nsec)) }
 
     var isDirectory: Bool { st_mode & S_IFMT == S_IFDIR }
 
-    /// Whether both are of one file, which has not been written to between them. A file system without links may number a file
-    /// anew (`hasLastingInodes` is false). There size and time tell, which two files of one moment may have in common.
+    /// Whether both are of one file that was not written to in between. A file system without links may renumber its
+    /// files (`hasLastingInodes` is false). Then size and time decide, which two files of one moment may share.
     func isOfSameFile(as other: stat, hasLastingInodes: Bool) -> Bool {
         st_mode & S_IFMT == S_IFREG && st_dev == other.st_dev && st_size == other.st_size
             && (st_ino == other.st_ino || !hasLastingInodes && fingerprint == other.fingerprint)
@@ -17,11 +17,11 @@ extension stat {
 
     var modifiedNanoseconds: Int64 { Int64(st_mtim.tv_sec) * 1_000_000_000 + Int64(st_mtim.tv_nsec) }
 
-    /// What is noted of a finished file that has just got its name, in the place of an inode. A file system that knows no
-    /// links, and so has given it no second one, may have no lasting inodes either: there it is made of size and time.
+    /// The identity to record for a finished file that has just got its name: its inode. A file system without links
+    /// has given it no second link, and may have no lasting inodes. There the identity is made of size and time.
     var lastingIdentity: UInt64 { st_nlink > 1 ? UInt64(st_ino) : fingerprint }
 
-    /// Whether it is the file that `identity` was noted of.
+    /// Whether this is the file for which `identity` was recorded.
     func hasIdentity(_ identity: UInt64) -> Bool { identity == UInt64(st_ino) || identity == fingerprint }
 
     func matches(_ identity: FinishedIdentity) -> Bool {
@@ -29,7 +29,7 @@ extension stat {
             && identity.modified.map { $0 == modifiedNanoseconds } ?? true
     }
 
-    /// FNV-1a of size and time. Its first bit is set: no file system counts so far.
+    /// FNV-1a of size and time. The highest bit is set: no file system numbers its inodes so high.
     private var fingerprint: UInt64 {
         var hash: UInt64 = 0xcbf2_9ce4_8422_2325
         for number in [UInt64(bitPattern: Int64(st_size)), UInt64(bitPattern: modifiedNanoseconds)] {

@@ -3,16 +3,16 @@ import HaulContract
 import HaulHTTP
 import HaulStorage
 
-/// The final name of a download, and what may be in the way of it.
+/// The final name of a download, and what may be in its way.
 struct Target: Sendable {
     let directory: Directory
-    /// Relative to the root, "" for the root itself, else with a "/" at its end.
+    /// Relative to the root: "" for the root itself, otherwise with a "/" at its end.
     let folder: String
     var name: String
     /// The job gave the path; a name that we chose may be changed.
     let isGiven: Bool
 
-    /// Of "name (1).ext" and so on.
+    /// The highest number of "name (1).ext" and so on.
     private static let mostNumber = 10_000
 
     var path: String { folder + name }
@@ -37,14 +37,14 @@ struct Target: Sendable {
         directory = try store.directory.descend(folder)
     }
 
-    /// What there is to tell of the file that has this name now.
+    /// The record of the file that has this name now.
     func record(_ status: stat, checksum: String?) -> StoredFile {
         StoredFile(
             file: path, bytes: Int64(status.st_size), identity: status.lastingIdentity,
             modified: status.modifiedNanoseconds, checksum: checksum)
     }
 
-    /// Whether the file there is the one that this job finished before.
+    /// Whether the file with this name is the one that the job finished before.
     func isOwn(_ record: CompletedFile?, store: FileStore) -> Bool {
         guard let record, record.store == store.id, record.file == path, let status = directory.status(of: name) else {
             return false
@@ -52,7 +52,7 @@ struct Target: Sendable {
         return status.matches(record.identity)
     }
 
-    /// Whether the file there was placed by a run of this job whose end nobody heard of: something hidden proves it.
+    /// Whether a run of this job placed the file with this name, and Redis does not know. A hidden file proves it.
     func isUnsettled(_ key: String, in store: FileStore) -> Bool {
         guard let status = directory.status(of: name), status.st_nlink > 1 || store.naming(in: directory) != .link
         else { return false }
@@ -64,7 +64,9 @@ struct Target: Sendable {
         }
     }
 
-    /// Looks before the download what is in the way of it.
+    /// Checks before the download what is in the way of the name.
+    ///
+    /// - Throws: `file_exists`.
     func check(_ policy: Job.IfExists, mayReplace: @autoclosure () -> Bool) throws(TransferError) {
         guard let status = directory.status(of: name), !mayReplace() else { return }
         if policy == .fail || policy == .reuse && isGiven || policy == .overwrite && status.isDirectory {
@@ -72,9 +74,11 @@ struct Target: Sendable {
         }
     }
 
-    /// Gives a partial file its final name, which is not synced. Afterwards only `completed` may be settled. `mayReplace` is
-    /// asked if there is a file of this name, or of a numbered one. True if it has replaced a file of this job's own: what
-    /// earlier runs left is to be unlinked then, once the name is synced.
+    /// Gives a partial file its final name, which is not synced. Afterwards only `completed` may be settled.
+    ///
+    /// - Parameter mayReplace: Asked if a file with this name, or with a numbered one, exists.
+    /// - Returns: Whether it replaced a file of this job's own. Then what earlier runs left must be unlinked, once the
+    ///   name is synced.
     mutating func place(_ file: inout Placing, _ policy: Job.IfExists, mayReplace: (Target) -> Bool)
         throws(PlaceError) -> Bool
     {
@@ -101,7 +105,7 @@ struct Target: Sendable {
     }
 
     enum PlaceError: Error {
-        /// The partial file is gone: somebody who holds the job's lease has taken it over.
+        /// The partial file is gone: another run, which holds the job's lease, has taken it over.
         case fenced
         case failed(TransferError)
     }

@@ -1,14 +1,14 @@
 import CHaulLinux
 import Glibc
 
-/// What a file system is good for.
+/// What file systems can do.
 enum Volume {
     /// ext2 to ext4, XFS, Btrfs and tmpfs (statfs(2)). They make the entries of a directory one at a time, however many
-    /// threads ask, and syncfs(2) makes all of their files and directories durable. Of others nothing is taken for granted:
-    /// over a network many threads are quicker, and FUSE does not pass syncfs on.
+    /// threads ask, and syncfs(2) makes all of their files and directories durable. Nothing is assumed of others: over
+    /// a network many threads are faster, and FUSE does not pass syncfs on.
     private static let local: Set<UInt32> = [0xEF53, 0x5846_5342, 0x9123_683E, 0x0102_1994]
 
-    /// Since Linux 5.8 syncfs tells of data that could not be written.
+    /// Whether syncfs reports data that could not be written: since Linux 5.8.
     private static let isSyncTold: Bool = {
         var system = utsname()
         uname(&system)
@@ -17,20 +17,20 @@ enum Volume {
         return version.count == 2 && (version[0], version[1]) >= (5, 8)
     }()
 
-    /// So much of others' data may be written with our own.
+    /// The most data of other programs that may be written along with ours: bytes.
     private static let muchDirty = 128 << 20
 
     static func isLocal(_ descriptor: Int32) -> Bool {
         local.contains(UInt32(truncatingIfNeeded: clinux_file_system(descriptor)))
     }
 
-    /// Makes durable all that has been written to the file system of `descriptor`; false if that failed, or would be no good:
-    /// it would take long, since somebody has written much.
+    /// Makes everything that was written to the file system of `descriptor` durable. False if that failed, or was not
+    /// tried: it is not supported, or would take long because somebody has written much.
     static func sync(_ descriptor: Int32) -> Bool {
         isSyncTold && isLocal(descriptor) && dirtyBytes < muchDirty && clinux_sync_file_system(descriptor) == 0
     }
 
-    /// What this system has yet to write to its disks. The most there can be where that cannot be read.
+    /// Bytes that this system has yet to write to its disks; the largest number if that cannot be read.
     private static var dirtyBytes: Int {
         let file = open("/proc/meminfo", O_RDONLY | O_CLOEXEC)
         guard file >= 0 else { return .max }

@@ -2,17 +2,17 @@ import Glibc
 package import HaulExecutors
 import Synchronization
 
-/// The way from the network to the disk: a bounded pool of blocks and the threads that write them, one per process.
+/// The path from the network to the disk: a bounded pool of blocks and the threads that write them, one per process.
 ///
-/// Nothing here runs on an event loop but the copy into a block.
+/// Only the copy into a block runs on an event loop.
 package final class WritePath: Sendable {
-    /// `pwrite`, or what a test puts in its place. Returns the bytes written, or -1 with `errno` set.
+    /// `pwrite`, or what a test uses instead. Returns the bytes written, or -1 with `errno` set.
     package typealias Write =
         @Sendable (
             _ descriptor: Int32, _ bytes: UnsafeRawPointer, _ count: Int, _ offset: Int64
         ) -> Int
 
-    /// `fdatasync`, or what a test puts in its place. Returns 0 or an errno.
+    /// `fdatasync`, or what a test uses instead. Returns 0 or an errno.
     package typealias Sync = @Sendable (_ descriptor: Int32) -> Int32
 
     let pool: BlockPool
@@ -21,7 +21,7 @@ package final class WritePath: Sendable {
     private let writers: BlockingPool
     private let write: Write
     let sync: Sync
-    /// The moving average of what one write past the page cache takes, in nanoseconds.
+    /// The moving average of the time that a write past the page cache takes: nanoseconds.
     private let directWrite = Atomic<UInt64>(0)
     private static let slowWrite: UInt64 = 8_000_000
     /// Blocks that wait for a writer thread.
@@ -41,21 +41,21 @@ package final class WritePath: Sendable {
         self.writers = BlockingPool(name: "disk-writer", limit: writers)
     }
 
-    /// Whether blocks pile up because the disk takes long, not because there are many.
+    /// Whether blocks pile up because the disk is slow, not because there are many blocks.
     var isDiskBehind: Bool { isDiskSlow && waiting.load(ordering: .relaxed) > pool.largeLimit / 2 }
 
     private var isDiskSlow: Bool { directWrite.load(ordering: .relaxed) > Self.slowWrite }
 
-    /// The threads that may write one file at a time. Two of them wait for each other in the kernel more than for a quick disk:
-    /// a write that makes a file longer has the file to itself. A slow one is kept busy by two.
+    /// The number of threads that may write one file at a time. On a fast disk two threads mostly wait for each other
+    /// in the kernel, because a write that makes a file longer locks the file. A slow disk needs two to stay busy.
     var threadsForFile: Int { isDiskSlow ? 2 : 1 }
 
     func noteDirectWrite(_ nanoseconds: UInt64) {
-        // Two writers may lose each other's sample, which an average survives.
+        // Two writers may lose each other's sample. The average tolerates this.
         directWrite.store((directWrite.load(ordering: .relaxed) * 7 + nanoseconds) / 8, ordering: .relaxed)
     }
 
-    /// Notes that so many more blocks wait for a thread, or fewer.
+    /// Notes that `count` more blocks wait for a thread, or fewer if `count` is negative.
     func note(waiting count: Int) { waiting.add(count, ordering: .relaxed) }
 
     /// Runs `work` on a writer thread.
@@ -71,7 +71,7 @@ package final class WritePath: Sendable {
         while done < count {
             let written = write(descriptor, bytes + done, count - done, offset + Int64(done))
             if written > 0 {
-                // A short write is followed by the rest: the next one says why it was short.
+                // After a short write the rest is written: the next call tells why the write was short.
                 done += written
             } else if written == 0 {
                 return EIO
