@@ -1,17 +1,17 @@
 package import HaulContract
 
-/// The table from a job's kind to the activity that does it.
+/// A table: how to make the activity for each kind of job.
 package struct Activities: Sendable {
-    /// Makes the activity for one run, not begun.
+    /// Makes the activity of one run. The activity has not started yet.
     package typealias Maker = @Sendable (Assignment) -> any Activity
 
     private let makers: [Job.Kind: Maker]
 
     package init(_ makers: [Job.Kind: Maker]) { self.makers = makers }
 
-    /// The kinds in the table, with blanks between them.
+    /// The names of the kinds, sorted and separated by spaces.
     package var kinds: String { makers.keys.map(\.rawValue).sorted().joined(separator: " ") }
 
-    /// nil for a kind that is not in the table.
+    /// Makes the activity without starting it. nil for a kind that is not in the table.
     package func begin(_ assignment: Assignment) -> (any Activity)? { makers[assignment.job.kind]?(assignment) }
 }

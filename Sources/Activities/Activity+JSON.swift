@@ -1,6 +1,7 @@
 package import HaulContract
 
-// How an activity's words stand in an event. A worker publishes them, and `haul get --json` prints them.
+// How an activity's events and progress become members of a JSON event. A worker publishes these events;
+// `haul get --json` prints them.
 
 extension ActivityEvent {
     package var name: String {
@@ -12,7 +13,7 @@ extension ActivityEvent {
         }
     }
 
-    /// Sets the members that the event has of its own.
+    /// Sets the members that only this kind of event has.
     package func write(to event: inout JSONObject) {
         switch self {
         case .started(let total, let resumable):
@@ -28,7 +29,7 @@ extension ActivityEvent {
 }
 
 extension ActivityProgress {
-    /// Sets the members of a progress event.
+    /// Sets the members of the event `progress`. Speeds are in bytes per second, `eta` is in seconds.
     package func write(to event: inout JSONObject) {
         let fraction = total.flatMap { $0 > 0 ? Double(received) / Double($0) : nil }
         event.set("received", received)

@@ -1,67 +1,69 @@
 package import HaulContract
 package import HaulStorage
 
-/// What is done for one kind of job: the seam between the worker and the kinds.
+/// One run of one job: the seam between the worker and the kinds of jobs. Each kind has one implementation.
 ///
-/// An activity is one run of one job. It knows HTTP and a store, and nothing of Redis: the worker tells Redis what it says.
+/// An activity knows HTTP and a store, but not Redis. The worker passes its events and progress on to Redis.
 package protocol Activity: AnyObject, Sendable {
-    /// The thread for `run()`, which saves it most of its ways to others.
+    /// The executor that `run()` prefers. It saves most switches between threads.
     var executor: any TaskExecutor { get }
 
-    /// Runs to an end. Cancelling the task stops it, and leaves what another run can go on from.
+    /// Runs to the end. Cancelling the task stops the run, and keeps what another run can continue.
     func run() async -> ActivityOutcome
 
-    // MARK: From other threads, while it runs
+    // MARK: Called from other threads, while it runs
 
     func progress() -> ActivityProgress
 
-    /// Bytes that this run has moved.
+    /// Bytes that this run has received or sent so far, repeated ones included.
     var moved: Int64 { get }
 
-    /// Whether it has waited for its host's turn for a second or longer.
+    /// Whether the run has waited for a connection to its host for a second or longer.
     var isWaitingForHost: Bool { get }
 
-    /// Whether it does more than wait for its host's turn.
+    /// False while the run only waits for a connection to its host.
     var isAtWork: Bool { get }
 
-    /// Makes what has come durable and returns where another worker may go on; nil if there is nothing new.
+    /// Makes the progress so far durable and returns where another worker can continue. nil if nothing is new.
     func checkpoint() async -> ResumePoint?
 
-    /// The last checkpoint did not wait for all that had come: another one is due.
+    /// The last checkpoint did not cover all received bytes: another checkpoint is due.
     var hasMoreToTell: Bool { get }
 
-    /// Where its partial file is, with nothing in it that is durable; nil if there is none yet, or it is of this generation.
+    /// The place of the partial file, or of the upload at a server, as a resume point that need not name durable bytes.
+    /// nil if there is none yet, or if its generation is `generation`.
     func place(otherThan generation: String?) -> ResumePoint?
 
-    /// What it does cannot be done once more: while there is time it is better not interrupted.
+    /// The run does something that cannot be repeated. While there is time, it is better not to interrupt the run.
     var mustGoOn: Bool { get }
 
     // MARK: After a run
 
-    /// What a server answered to a request that failed.
+    /// The server's response to a request that failed.
     var response: StoredResponse? { get }
 
-    /// Whether the same may be done once more after a failure.
+    /// Whether the job can be attempted again after a failure without doing harm.
     var isRepeatable: Bool { get }
 
-    /// Whether this run has come so far that an attempt after it costs no retry.
+    /// Whether this run has made so much progress that the next attempt does not count as a retry.
     var hasMadeHeadway: Bool { get }
 
-    /// The last checkpoint of a run that was stopped.
+    /// The last checkpoint of a run that ended before its job was done.
     func finalCheckpoint() async -> ResumePoint?
 
-    /// Where its partial file is, once it is opened, or was left by an earlier run.
+    /// The place of the partial file that this run has opened, or that an earlier run has left. nil if there is none.
     var partialPlace: PartialPlace? { get }
 
-    /// Removes what only a run that goes on would need: the job was cancelled, or `completed` is settled. `soon` is when it
-    /// costs less, and is not waited for.
+    /// Removes everything that only a later run would need. The job is cancelled, or `completed` is settled.
+    ///
+    /// - Parameter soon: The removal may be put off until it costs less. The call does not wait for it.
     func discard(soon: Bool) async
 
-    /// The same if no run can ever go on from it; true if nothing of it is left.
+    /// The same, but only if no later run can ever continue. True if everything is removed.
     func discardUseless() async -> Bool
 }
 
-// What an activity has that keeps no file.
+// The defaults, for an activity that keeps no file.
 extension Activity {
     package var mustGoOn: Bool { false }
     package var response: StoredResponse? { nil }
@@ -75,7 +77,7 @@ extension Activity {
     package func discardUseless() async -> Bool { false }
 }
 
-/// What an activity tells while it runs.
+/// What an activity reports while it runs.
 package enum ActivityEvent: Sendable {
     case started(total: Int64?, resumable: Bool)
     case resumed(offset: Int64, total: Int64?)
@@ -86,30 +88,30 @@ package enum ActivityEvent: Sendable {
 /// How a run ended.
 package enum ActivityOutcome: Sendable {
     case completed(CompletedFile, seconds: Double, unchanged: Bool)
-    /// By a server's answer, which is kept.
+    /// The job is done, and the server's response is its result.
     case answered(StoredResponse, seconds: Double, unchanged: Bool)
     case failed(Failure)
-    /// The store can do no job now; the reason is for `waiting`.
+    /// The store can take no jobs at present. The string is the member `why` of the event `waiting`.
     case parked(String)
-    /// The task was cancelled.
+    /// The run was cancelled before its end.
     case stopped
-    /// The lease is lost: another worker has the job.
+    /// The lease is lost: another run has the job.
     case fenced
 }
 
-/// How far a run is.
+/// The progress of a run.
 package struct ActivityProgress: Sendable {
     package var received: Int64 = 0
     package var total: Int64?
     /// Bytes per second over the last 5 s.
     package var speed: Int64 = 0
-    /// Bytes per second over this attempt, without what was there before it.
+    /// Bytes per second over this attempt. Bytes of earlier attempts do not count.
     package var average: Int64 = 0
     package var connections = 0
 
     package init() {}
 
-    /// Seconds that are left at this speed; nil if that cannot be told.
+    /// Seconds left at the present speed. nil if the total or the speed is unknown.
     package var eta: Int64? {
         guard let total, speed > 0 else { return nil }
         return max(0, total - received) / speed

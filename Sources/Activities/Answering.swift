@@ -1,18 +1,19 @@
 import HaulContract
 import HaulHTTP
 
-/// What a server answers, as requests and uploads keep it: a value.
+/// Makes the response that a job of the kind `request` or `upload` stores, and the outcome of a run that failed.
 struct Answering: Sendable {
     let job: Job
     let clock: SharedClock
-    /// What is asked, as a digest.
+    /// A digest of the request. It tells whether a stored response answers this request.
     let question: String
 
+    /// Bytes, unless the job sets `max_response`.
     static let usualResponse = 64 << 10
 
-    /// The response, with its body.
+    /// Receives the body and returns the response with it.
     ///
-    /// - Throws: `too_large` if the body is longer than the job allows.
+    /// - Throws: `too_large` if the body is longer than the job allows, `bad_response` if its length is unreadable.
     func keep(_ transfer: Transfer, method: String) async throws(TransferError) -> StoredResponse {
         let limit = job.request.maxResponse ?? Self.usualResponse
         let tooLong = TransferError(
@@ -37,7 +38,7 @@ struct Answering: Sendable {
             question: question, method: method, validated: clock.milliseconds)
     }
 
-    /// Of a status that is no success.
+    /// The failure for a status that the job does not expect.
     func refusal(_ head: ResponseHead) -> Failure {
         let now = head.headers["date"].flatMap(HTTPDate.parse) ?? UnixTime.seconds
         return Failure(
@@ -45,20 +46,20 @@ struct Answering: Sendable {
             retryAfter: head.headers["retry-after"].flatMap { RetryPolicy.retryAfter($0, now: now) })
     }
 
-    /// The end of a run that failed.
+    /// How a run ends that has failed.
     ///
-    /// - Parameter mayHaveArrived: It was sent, must not be sent again, and there is no response.
+    /// - Parameter mayHaveArrived: The request was sent, must not be sent again, and got no response.
     static func outcome(of error: TransferError, mayHaveArrived: Bool) -> ActivityOutcome {
         guard case .failed(let failure) = error, !Task.isCancelled else {
-            // Where the task is not cancelled the engine was.
+            // If the task is not cancelled, the engine has cancelled the transfer.
             return error == .noSpace ? .parked("disk") : .stopped
         }
-        // A response tells what came of it, whatever it is. Without one nobody knows.
+        // Any response shows what the server did with the request. Without a response that is unknown.
         guard mayHaveArrived, isOfConnection(failure.code) else { return .failed(failure) }
         return .failed(unknown(failure.message))
     }
 
-    /// After these a server may have got the request, or not.
+    /// Errors of the connection: the server may or may not have received the request.
     static func isOfConnection(_ code: ErrorCode) -> Bool {
         [.dns, .connect, .tls, .proxy, .stalled, .incomplete, .badResponse, .localLimit, .io].contains(code)
     }
@@ -74,7 +75,7 @@ struct Answering: Sendable {
     }
 }
 
-/// Methods that may be sent again (RFC 9110 section 9.2.2).
+/// The idempotent methods: a request with one of them may be sent again (RFC 9110 section 9.2.2).
 enum IdempotentMethod {
     static func contains(_ method: String) -> Bool {
         ["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "TRACE"].contains(method)

@@ -5,39 +5,40 @@ package import HaulStorage
 /// One run of one job, as a worker hands it to an activity.
 package struct Assignment: Sendable {
     package let job: Job
-    /// The claim's: it names the run, and fences earlier ones.
+    /// The token of the claim. It names the run and is its fencing token.
     package let token: String
     /// sha1 of the queue and the job's id, 40 hexadecimal digits.
     package let key: String
     package var resume: ResumePoint?
     package var completed: CompletedFile?
-    /// What a server answered when the job was completed before.
+    /// The server's response when the job was completed before.
     package var answered: StoredResponse?
     /// An earlier run may have sent the request.
     package var wasSent = false
-    /// Tells that the request is about to be sent, so that no other run sends it. False: this run may not.
+    /// Records that the request is about to be sent, so that no other run sends it. If it returns false, this run must
+    /// not send the request either.
     package var markSent: (@Sendable () async -> Bool)?
-    /// No run of the job can have been before.
+    /// It is certain that the job had no earlier run.
     package var isNew = false
-    /// The last run completed the job, so that none can be at work.
+    /// The last run has completed the job, so no earlier run can still be active.
     package var isSettled = false
-    /// Redis' clock: the times that other workers have noted are compared with it.
+    /// Redis' clock. Times that other workers have recorded are compared with it.
     package let clock: SharedClock
     package let lease: RunLease
-    /// Called when the run begins to wait for its host, and when it goes on.
+    /// Called when the run begins to wait for a connection to its host, and when the wait ends.
     package var workChanged: (@Sendable () async -> Void)?
-    /// Called when the file is durable under its name, with how long its last byte has waited for that.
+    /// Called when the file is durable under its final name, with the time that the commit took.
     package var committed: (@Sendable (Duration) -> Void)?
     package let report: @Sendable (ActivityEvent) -> Void
-    /// What the job shares with others besides the worker's own limit.
+    /// Rate limits that the job shares with other jobs, besides the worker's own limit.
     package var limits: [TokenBucket] = []
-    /// Limits of the hosts that it has to do with.
+    /// Rate limits of the hosts that the job uses.
     package var hostBuckets: HostBuckets?
-    /// What is to be found out about a file that no record tells of; nil: nothing.
+    /// Examines a file that is already at the target although no record mentions it. nil if nobody needs that.
     package var existing: (any ExistingFile)?
-    /// What requests have to begin with.
+    /// The cookies with which each chain of redirects starts.
     package var cookies = CookieJar()
-    /// Told of each decision in words without secrets; nil where nobody listens.
+    /// Receives a sentence about each decision, without secrets. nil if nobody reads them.
     package var trace: (@Sendable (String) -> Void)?
 
     package init(
@@ -48,7 +49,7 @@ package struct Assignment: Sendable {
         (self.lease, self.report) = (lease, report)
     }
 
-    /// What the store has to know of it.
+    /// The job and the run, as the store needs them.
     var file: FileRequest {
         FileRequest(
             key: key, run: token, isNew: isNew, path: job.path, ifExists: job.ifExists, completed: completed,

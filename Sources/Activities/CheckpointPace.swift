@@ -1,4 +1,4 @@
-/// When a run's next checkpoint is due, and whether it can wait to be told with others.
+/// Decides when a run's next checkpoint is due, and whether Redis must hear of it before the next tick.
 package struct CheckpointPace: Sendable {
     package enum Due { case canWait, urgent }
 
@@ -8,8 +8,11 @@ package struct CheckpointPace: Sendable {
 
     package init() {}
 
-    /// After 32 MiB, or when `interval`, if there is one, has passed since the last one. What is worth much does not wait
-    /// for a tick: with what comes in meanwhile, no more than 64 MiB or a second's worth are ever untold.
+    /// A checkpoint is due after 32 MiB, or when `interval`, if given, has passed since the last one. From 16 MiB on it
+    /// is `urgent`: Redis hears of it at once, not with the next tick. So together with bytes that arrive meanwhile, no
+    /// more than 64 MiB or the bytes of one interval are ever unreported.
+    ///
+    /// - Parameter arrived: Bytes since the run began.
     package mutating func next(arrived: Int64, interval: Duration?, now: ContinuousClock.Instant = .now) -> Due? {
         let untold = arrived - bytes
         let isTime = interval.map { untold > 0 && now - last >= $0 } ?? false
@@ -19,7 +22,7 @@ package struct CheckpointPace: Sendable {
         return untold >= 16 << 20 ? .urgent : .canWait
     }
 
-    /// The checkpoint came to nothing, or told of the beginning alone: it is still due.
+    /// The checkpoint failed, or covered only a part of the bytes: it is still due.
     package mutating func takeBack() {
         if let (bytes, last) = previous.take() { (self.bytes, self.last) = (bytes, last) }
     }

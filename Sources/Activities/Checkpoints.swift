@@ -1,7 +1,7 @@
 package import HaulContract
 import Synchronization
 
-/// The checkpoints of one run: one at a time, when it is due, and none after the run's end.
+/// Makes the checkpoints of one run: each when it is due, one at a time, and none after the run's end.
 package final class Checkpoints: Sendable {
     private struct State {
         var pace = CheckpointPace()
@@ -13,16 +13,16 @@ package final class Checkpoints: Sendable {
 
     package init() {}
 
-    /// Begins one if it is due and none is under way.
+    /// Begins a checkpoint if one is due and none is in progress.
     ///
     /// - Parameters:
-    ///   - interval: The time after which one is due; without it only bytes make it so.
-    ///   - known: The generation of the partial file that the caller knows of.
-    ///   - found: Told where the partial file is once there is one of another generation. It says whether `done` is to be called
-    ///     for that, too.
-    ///   - done: Told where a run may go on, if anything is new, what the checkpoint was due for, and how long it took. The next
-    ///     one waits for it.
-    /// - Returns: What has begun.
+    ///   - interval: The time after which a checkpoint is due. nil: only bytes make one due.
+    ///   - known: The generation of the partial file that the caller knows.
+    ///   - found: Called with the place of the partial file if its generation is not `known`. The result says whether
+    ///     `done` must be called for that, too.
+    ///   - done: Called with where a run can continue (nil if nothing is new), what was due, and how long the
+    ///     checkpoint took. The next checkpoint waits for it.
+    /// - Returns: What was due; nil if no checkpoint has begun.
     package func beginIfDue(
         of activity: any Activity, interval: Duration?, known: String?, found: (ResumePoint) -> Bool,
         done: @escaping @Sendable (ResumePoint?, CheckpointPace.Due?, Duration) async -> Void
@@ -45,7 +45,7 @@ package final class Checkpoints: Sendable {
         }
     }
 
-    /// Waits for the one that is under way. There are none after it.
+    /// Waits for the checkpoint in progress. No other one begins.
     package func end() async {
         let current = state.withLock { state in
             state.hasEnded = true

@@ -1,41 +1,44 @@
 import HaulContract
 import HaulHTTP
 
-/// Where a chain of redirects led: further requests for the same entity go straight there.
+/// Where a chain of redirects led. Further requests for the same entity go there directly.
 struct Landing: Sendable {
     /// The response's URL.
     let url: WebURL
-    /// Where the chain began: custom headers and credentials stay there.
+    /// The URL where the chain began. Custom headers and credentials are sent only to its origin.
     let origin: WebURL
     let cookies: CookieJar
 
-    /// There was a redirect, to another URL.
+    /// Whether a redirect led to another URL.
     var isElsewhere: Bool { url != origin }
 
-    /// `Entity.resource` of what is there.
+    /// The `Entity.resource` of this URL's responses.
     var resource: String { isElsewhere ? url.resource : "" }
 
-    /// As others may know it; "" where there was no redirect, or where the URL may be a secret.
+    /// The URL as a resume point keeps it. Empty without a redirect, or if the URL has a query, which may be a secret.
     var text: String { isElsewhere && url.query == nil ? url.withoutCredentials.text : "" }
 }
 
-/// One question to a server, through its redirects. Credentials, cookies and custom headers stay with their origin, but
-/// User-Agent, which says who asks; a downgrade from https to http is refused.
+/// A request to a server, with the redirects that it leads to. Credentials and custom headers are sent only to the
+/// origin where the chain began, except User-Agent and the fields that describe a body. A redirect from https to http
+/// is refused.
 struct Exchange: Sendable {
     static let maximumRedirects = 10
 
     let engine: TransferEngine
     let template: Request
-    /// The job's own headers.
+    /// The job's own header fields.
     let custom: [HeaderField]
     let digests: DigestSession
-    /// What a chain begins with.
+    /// The cookies with which each chain starts.
     let cookies: CookieJar
     let trace: (@Sendable (String) -> Void)?
-    /// A redirect with 301 or 302 leads what is sent elsewhere, as one with 307 or 308 does: who sends a file wants it to arrive.
+    /// After a 301 or 302 a POST is sent again with its body, as after a 307 or 308, so that an uploaded file arrives.
     var keepsBody = false
 
-    /// The response that ends the chain, and where that is. With `landing` the chain begins where an earlier one ended.
+    /// Follows redirects, and returns the final response with its place.
+    ///
+    /// - Parameter landing: The end of an earlier chain, where this one starts.
     func ask(
         _ mirror: Mirrors.Mirror, _ headers: [HeaderField], from landing: Landing? = nil
     ) async throws(TransferError) -> (Transfer, Landing) {
@@ -58,7 +61,7 @@ struct Exchange: Sendable {
                 headers
                 + custom.filter { field in
                     let name = field.name.lowercased()
-                    // What a body is goes with it.
+                    // Fields that describe the body are sent with it.
                     return isAtHome || name == "user-agent" || request.body != nil && name.hasPrefix("content-")
                 }
             if let cookie = cookies.header(for: current) { request.headers.append(HeaderField("Cookie", cookie)) }
@@ -81,7 +84,7 @@ struct Exchange: Sendable {
             trace?("redirect (\(transfer.head.status)) to \(MaskedURL.text(next.text))")
             let status = transfer.head.status
             if status == 303 && request.method != "HEAD" || request.method == "POST" && status < 303 && !keepsBody {
-                // The answer is elsewhere, to be fetched (RFC 9110 section 15.4).
+                // The response is at another URL, to be fetched by GET (RFC 9110 section 15.4).
                 (request.method, request.body) = ("GET", nil)
                 custom.removeAll { $0.name.lowercased().hasPrefix("content-") }
             }
@@ -91,7 +94,7 @@ struct Exchange: Sendable {
             Failure(.tooManyRedirects, "more than \(Self.maximumRedirects) redirects: the server leads in a circle"))
     }
 
-    /// Sends it, with the credentials of the URL: by Basic authentication, or by Digest where the server wants that.
+    /// Sends the request with the credentials of the URL: as Basic, or as Digest if the server demands that.
     private func send(_ request: Request, to url: WebURL) async throws(TransferError) -> Transfer {
         var plain = request
         plain.url = url.text
@@ -109,7 +112,8 @@ struct Exchange: Sendable {
                 sent.headers.append(HeaderField("Authorization", answer))
             }
             let transfer = try await engine.start(sent)
-            // An old nonce is replaced. A new one that is refused says that the credentials are wrong, unless it is too old.
+            // If a kept nonce is refused, a new one takes its place. If a new nonce is refused, too, the credentials
+            // are wrong, unless the server calls the nonce stale.
             guard transfer.head.status == 401, answers < 3,
                 let challenge = DigestChallenge(transfer.head.headers.all("www-authenticate")),
                 answers == 0 || challenge.isStale
@@ -122,6 +126,6 @@ struct Exchange: Sendable {
 }
 
 extension HeaderField {
-    /// The bytes are wanted as they are.
+    /// Asks for the body without compression.
     static let identity = HeaderField("Accept-Encoding", "identity")
 }

@@ -1,26 +1,26 @@
 package import HaulContract
 package import HaulHTTP
 
-/// A file that may be where a download is to go, and that no record tells of. Who downloads for a person looks at it before
-/// any of the body is taken.
+/// A file that may already be at a download's target, although no record mentions it. `haul get` examines it before it
+/// receives any of the body.
 package protocol ExistingFile: Sendable {
-    /// A date of HTTP: only what has changed since is wanted (RFC 9110 section 13.1.3). nil: whatever the server has.
+    /// The HTTP date for If-Modified-Since (RFC 9110 section 13.1.3). nil: the request has no condition.
     var modifiedSince: String? { get }
 
-    /// What there is to tell of the file that is there, if it is what is offered: it is then the result. nil: there is none, or
-    /// it may be replaced.
+    /// The record of the existing file, if it is what the server offers: the file is then the download's result. nil if
+    /// there is no file, or if it may be replaced.
     ///
-    /// - Throws: What keeps the download from going on.
+    /// - Throws: Why the download cannot go on.
     func answer(to offer: Offer) async throws(TransferError) -> CompletedFile?
 }
 
-/// What a server has for us, by the head of its response.
+/// What the server offers, by the head of its response.
 package struct Offer: Sendable {
     /// The file's name, unless the job gives one.
     package let name: String
     package let entity: Entity
-    /// The URL, masked, that was asked.
+    /// The requested URL, masked.
     package let source: String
-    /// The server says that nothing has changed since `modifiedSince`, and sends nothing.
+    /// The server says that nothing has changed since `modifiedSince`. The response has no body.
     package let isUnmodified: Bool
 }

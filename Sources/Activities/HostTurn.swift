@@ -2,19 +2,19 @@ import HaulExecutors
 import HaulHTTP
 import Synchronization
 
-/// A run's wait for its host's turn, as those see it who look from other threads.
+/// Waits for a connection to the run's host, and shows the wait to other threads.
 final class HostTurn: Sendable {
     private let hosts: HostLimits
     private let workChanged: (@Sendable () async -> Void)?
     /// Monotonic nanoseconds.
     private let waitingSince = Mutex<UInt64?>(nil)
 
-    /// `workChanged` is told when the wait begins, and when it ends.
+    /// - Parameter workChanged: Called when a wait begins and when it ends.
     init(_ hosts: HostLimits, workChanged: (@Sendable () async -> Void)?) {
         (self.hosts, self.workChanged) = (hosts, workChanged)
     }
 
-    /// Waits for the host's turn. False if the task was cancelled meanwhile.
+    /// Waits until the host may have one more connection. False if the task was cancelled meanwhile.
     func enter(_ host: String) async -> Bool {
         waitingSince.withLock { $0 = monotonicNanoseconds() }
         await workChanged?()
@@ -26,7 +26,7 @@ final class HostTurn: Sendable {
 
     var isAwaited: Bool { waitingSince.withLock { $0 != nil } }
 
-    /// For a second, or more.
+    /// Whether the wait has lasted for a second or longer.
     var isAwaitedLong: Bool {
         waitingSince.withLock { since in since.map { monotonicNanoseconds() >= $0 + 1_000_000_000 } ?? false }
     }

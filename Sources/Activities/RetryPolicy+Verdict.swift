@@ -1,27 +1,26 @@
 package import HaulContract
 
-/// What becomes of a run whose attempt failed.
 extension RetryPolicy {
     /// What follows a failed attempt.
     package enum Verdict: Sendable {
-        /// Another attempt after the wait. It counts.
+        /// Another attempt after this time. It counts as a retry.
         case retry(after: Duration)
-        /// The same, but the attempt brought the file forward: it counts not, and those before it are forgotten.
+        /// The same, but the failed attempt made progress: it does not count, and earlier failures are forgotten.
         case carryOn(after: Duration)
-        /// No more attempts. Whether a person who tries again may have more luck.
+        /// No more attempts. `isRetryable`: if a person retries the job, it may succeed.
         case end(isRetryable: Bool)
     }
 
-    /// Another attempt, or the end.
+    /// Decides between another attempt and the end.
     ///
     /// - Parameters:
-    ///   - failed: Attempts in a row that have failed before this one.
-    ///   - retries: Attempts that may follow the first.
+    ///   - failed: Failed attempts in a row before this one.
+    ///   - retries: How many attempts may follow the first one.
     package static func judge(
         _ failure: Failure, of activity: any Activity, failed: Int, retries: Int
     ) -> Verdict {
         let isRetryable = isRetryable(failure) && activity.isRepeatable
-        // What was fetched of a file that changed is of no use.
+        // The bytes of a file that has changed are useless, so they are no progress.
         let isFurther = failure.code != .remoteChanged && activity.hasMadeHeadway
         let attempt = isFurther ? 1 : failed + 1
         guard isRetryable, isFurther || attempt <= retries else { return .end(isRetryable: isRetryable) }

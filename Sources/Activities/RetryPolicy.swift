@@ -1,15 +1,16 @@
 package import HaulContract
 import HaulHTTP
 
-/// Which failures are worth another attempt, and when.
+/// Decides which failures are worth another attempt, and when to make it.
 package enum RetryPolicy {
-    /// Attempts after the first, unless the job says otherwise.
+    /// Attempts after the first one, unless the job sets `retries`.
     package static let retries = 5
+    /// Seconds.
     static let longestRetryAfter: Int64 = 3600
 
     package static func isRetryable(_ failure: Failure) -> Bool { !failure.isFinal && isRetryable(failure.code) }
 
-    /// The one table of what is retried, unless it is known that it will not pass.
+    /// The one table of the errors that are retried, unless the failure `isFinal`.
     package static func isRetryable(_ code: ErrorCode) -> Bool {
         switch code {
         case .dns, .connect, .tls, .proxy, .stalled, .incomplete, .badResponse, .tooSlow, .io, .localLimit,
@@ -20,8 +21,8 @@ package enum RetryPolicy {
         }
     }
 
-    /// The wait before attempt number `attempt` (1 is the first retry): exponential with full jitter, from 0.2 s to at most 2 s,
-    /// 4 s and so on up to 5 min; never less than what the server asked for.
+    /// The backoff before retry number `attempt`, counted from 1. It is exponential with full jitter: a random time
+    /// from 0.2 s to 2 s, then to 4 s and so on, up to 5 min. It is never shorter than `retryAfter`.
     package static func delay(
         attempt: Int, retryAfter: Duration?, using generator: inout some RandomNumberGenerator
     ) -> Duration {
@@ -30,9 +31,11 @@ package enum RetryPolicy {
         return max(jittered, retryAfter ?? .zero)
     }
 
-    /// Retry-After (RFC 9110 section 10.2.3): seconds or a date; capped at an hour.
+    /// Reads Retry-After (RFC 9110 section 10.2.3), a number of seconds or a date. The result is at most an hour.
+    ///
+    /// - Parameter now: Unix seconds, by the server's clock if it is known.
     static func retryAfter(_ text: String, now: Int64) -> Duration? {
-        // More digits than a number can hold are a long time, too.
+        // A number with too many digits for an Int64 is a long time, too.
         let number = !text.isEmpty && text.utf8.allSatisfy { 48...57 ~= $0 } ? Int64(text) ?? .max : Int64(text)
         guard let seconds = number ?? HTTPDate.parse(text).map({ $0 - now }) else { return nil }
         return .seconds(min(max(0, seconds), longestRetryAfter))
