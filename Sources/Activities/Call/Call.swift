@@ -3,10 +3,10 @@ import HaulExecutors
 import HaulHTTP
 import Synchronization
 
-/// One run of a job of the kind `request`: it sends the request, and keeps the response.
+/// One run of a job of the kind `request`: it sends the request and stores the response.
 ///
-/// A request that is not safe to repeat is sent once. Redis is told before it is, so that no other run sends it again, whatever
-/// becomes of this worker.
+/// A request that is not idempotent is sent at most once. Before it is sent, Redis records that, so that no other run
+/// sends it again, even if this worker dies.
 package final class Call: Activity {
     private struct State {
         var transfer: Transfer?
@@ -81,13 +81,13 @@ package final class Call: Activity {
         }
     }
 
-    /// An answer to the same question, given no longer ago than the job allows.
+    /// Whether this is the response to the same request, and no older than the job allows.
     private func isFresh(_ answered: StoredResponse) -> Bool {
         guard let freshFor = job.freshFor, answered.question == question.digest else { return false }
         return .milliseconds(assignment.clock.milliseconds - answered.validated) < freshFor
     }
 
-    /// The answer that the server may be asked about. Only who asked for a cache gets a condition into the request.
+    /// The stored response for a conditional request. Only a job with `fresh_for` has conditions in its request.
     private var known: StoredResponse? {
         guard job.freshFor != nil, question.isConditional, let answered = assignment.answered,
             answered.question == question.digest, answered.status == 200

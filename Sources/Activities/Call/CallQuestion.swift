@@ -1,12 +1,12 @@
 import HaulContract
 import HaulHTTP
 
-/// What a request asks, made of its job: a value.
+/// The HTTP request that a job of the kind `request` describes.
 struct CallQuestion: Sendable {
-    /// With the job's query.
+    /// The job's URL with its query parameters.
     let url: String
     let method: String
-    /// The job's own, and those that its body wants.
+    /// The job's own header fields, and those that describe its body.
     let headers: [HeaderField]
     let body: [UInt8]?
 
@@ -36,16 +36,17 @@ struct CallQuestion: Sendable {
         self.headers = headers
     }
 
-    /// Sending it again does no harm: by its method (RFC 9110 section 9.2.2), or because the server knows a repetition.
+    /// Sending the request again does no harm: its method is idempotent (RFC 9110 section 9.2.2), or the server knows a
+    /// repetition by its Idempotency-Key.
     var isRepeatable: Bool {
         IdempotentMethod.contains(method)
             || headers.contains { $0.name.lowercased() == "idempotency-key" }
     }
 
-    /// The server may be asked whether an answer is still right.
+    /// The server can be asked whether a stored response is still valid.
     var isConditional: Bool { method == "GET" || method == "HEAD" }
 
-    /// All of it as a digest. What differs in anything may have another answer.
+    /// A digest of the whole request. Requests that differ in anything may have different responses.
     var digest: String {
         var text = JSONObject()
         text.set("method", method)
@@ -55,7 +56,7 @@ struct CallQuestion: Sendable {
         return Job.Checksum.Algorithm.sha256.hexadecimal(of: text.text)
     }
 
-    /// Before a fragment, which no server gets.
+    /// Adds the query, before a fragment, which is not sent to the server.
     static func url(_ url: String, query: [Job.Item]) -> String {
         guard !query.isEmpty else { return url }
         let bytes = Array(url.utf8)
@@ -65,7 +66,7 @@ struct CallQuestion: Sendable {
             + String(decoding: bytes[end...], as: UTF8.self)
     }
 
-    /// As forms are: https://url.spec.whatwg.org/#urlencoded-serializing.
+    /// Encodes as forms are encoded: https://url.spec.whatwg.org/#urlencoded-serializing.
     static func encoded(_ items: [Job.Item]) -> String {
         items.map { encoded($0.name) + "=" + encoded($0.value) }.joined(separator: "&")
     }
