@@ -1,7 +1,7 @@
 import HaulContract
 import HaulHTTP
 
-/// What came of each file of an upload that sends them one by one: a value, which the next run goes on from.
+/// The result of each file of an upload that sends its files one by one. The next run continues from these results.
 struct FileEnds: Sendable {
     private enum End: Sendable {
         case done(status: Int)
@@ -11,7 +11,7 @@ struct FileEnds: Sendable {
     private let files: [String]
     private var ends: [Int: End] = [:]
 
-    /// - Parameter resume: What an earlier run has told, if it was of the same files and the same URL.
+    /// - Parameter resume: The resume point of an earlier run. It is ignored if its files or its URL are others.
     init(_ plan: UploadPlan, _ resume: ResumePoint?) {
         files = plan.files.map(\.file)
         guard let resume, resume.source == MaskedURL.text(plan.url) else { return }
@@ -25,12 +25,12 @@ struct FileEnds: Sendable {
         }
     }
 
-    /// Tells other files apart.
+    /// A digest of the paths, because results of other files do not count.
     private static func name(of files: [String]) -> String {
         String(Job.Checksum.Algorithm.sha256.hexadecimal(of: files.joined(separator: "\n")).prefix(16))
     }
 
-    /// As a resume point keeps it: what needs not be sent again.
+    /// For the resume point: the files that need not be sent again.
     var journal: String {
         (["each", Self.name(of: files)]
             + files.indices.compactMap { index in
@@ -43,7 +43,7 @@ struct FileEnds: Sendable {
     mutating func note(_ index: Int, status: Int) { ends[index] = .done(status: status) }
     mutating func note(_ index: Int, _ failure: Failure) { ends[index] = .failed(failure) }
 
-    /// The files that were not sent.
+    /// The files that are not sent yet.
     var missing: [String] { files.indices.filter { !isDone($0) }.map { files[$0] } }
 
     var lastStatus: Int? {
@@ -52,7 +52,7 @@ struct FileEnds: Sendable {
         }.first
     }
 
-    /// As an event tells it: a list of objects, in the order of the files.
+    /// For events: a JSON array with an object for each file, in the order of the files.
     var text: String {
         let objects = files.indices.map { index in
             var object = JSONObject()

@@ -1,11 +1,11 @@
 import HaulContract
 import HaulStorage
 
-/// A form with files (RFC 7578): what is between the files.
+/// A multipart form with files (RFC 7578): the text between the files.
 struct MultipartForm {
     let boundary: String
 
-    /// - Parameter boundary: What is in none of the files: nobody can have guessed it.
+    /// - Parameter boundary: A text that no file contains. The default is random, so nobody can have guessed it.
     init(boundary: String = "haul-" + String(UInt128.random(in: 0...(.max)), radix: 36)) { self.boundary = boundary }
 
     var type: String { "multipart/form-data; boundary=\(boundary)" }
@@ -35,7 +35,8 @@ struct MultipartForm {
         "Content-Disposition: form-data; name=\"\(Self.escaped(name))\""
     }
 
-    /// As browsers do it: https://html.spec.whatwg.org/multipage/form-control-infrastructure.html#multipart-form-data.
+    /// Escapes as browsers do:
+    /// https://html.spec.whatwg.org/multipage/form-control-infrastructure.html#multipart-form-data.
     private static func escaped(_ text: String) -> String {
         var result = ""
         for scalar in text.unicodeScalars {

@@ -2,15 +2,15 @@ import HaulContract
 import HaulHTTP
 import HaulStorage
 
-/// An upload that a tus server has begun: a value, by which any worker goes on with it.
+/// An unfinished upload at a tus server, with everything that a worker needs to continue it.
 struct TusUpload: Sendable, Equatable {
-    /// Where the server keeps it. Who knows it may be able to write to it.
+    /// The upload's URL. It may be a secret: whoever knows the URL may be able to write to the upload.
     var url: String
-    /// The file's, as it was when the upload was made: `SourceVersion.text`.
+    /// The version of the file when the upload was created: `SourceVersion.text`.
     var version: String
-    /// Another one for each upload that the job has made.
+    /// Differs for each upload that the job has created.
     var generation: String
-    /// Bytes that the server has said it has.
+    /// The bytes that the server has confirmed.
     var offset: Int64 = 0
     var server = TusServer()
 
@@ -18,7 +18,7 @@ struct TusUpload: Sendable, Equatable {
         (self.url, self.version, self.generation, self.server) = (url, version, generation, server)
     }
 
-    /// As an earlier run has told it; nil if it was of another file or another URL.
+    /// Reads an earlier run's resume point. nil if it is of another file or another URL.
     init?(_ point: ResumePoint, of plan: UploadPlan) {
         guard point.source == MaskedURL.text(plan.url), let json = try? JSON(point.journal),
             json["file"]?.string == plan.files.first?.file, let url = json["tus"]?.string,
@@ -30,7 +30,7 @@ struct TusUpload: Sendable, Equatable {
         server.checksum = json["checksum"]?.string.flatMap(Job.Checksum.Algorithm.init)
     }
 
-    /// What a resume point keeps.
+    /// The upload as text, for the resume point.
     func journal(of plan: UploadPlan) -> String {
         var object = JSONObject()
         object.set("tus", url)
@@ -42,20 +42,22 @@ struct TusUpload: Sendable, Equatable {
     }
 }
 
-/// What a tus server can, as it says itself: https://tus.io/protocols/resumable-upload#options.
+/// The abilities that a tus server announces: https://tus.io/protocols/resumable-upload#options.
 struct TusServer: Sendable, Equatable {
-    /// An upload can be removed.
+    /// Uploads can be removed (extension termination).
     var terminates = false
-    /// Bytes can be checked as they come, by this digest.
+    /// The digest by which the server checks the bytes of each request (extension checksum); nil if it checks none.
     var checksum: Job.Checksum.Algorithm?
-    /// Larger files are refused: bytes.
+    /// The largest file that the server takes, in bytes.
     var maximum: Int64?
 
     static let version = HeaderField("Tus-Resumable", "1.0.0")
 
     init() {}
 
-    /// By the answer to OPTIONS. What says nothing of tus may be a proxy's: the server is asked for an upload all the same.
+    /// Reads the response to OPTIONS. A response without tus fields is no error, since it may come from a proxy.
+    ///
+    /// - Throws: `bad_response` if the server does not speak tus 1.0.0, or lets nobody create uploads.
     init(_ head: ResponseHead) throws(TransferError) {
         func list(_ name: String) -> [String] {
             head.headers.all(name).flatMap { $0.split(separator: ",") }.map { $0.filter { $0 != " " } }
@@ -79,34 +81,34 @@ struct TusServer: Sendable, Equatable {
     }
 }
 
-/// What a tus server says about an upload.
+/// What a tus server's response says about an upload.
 enum TusAnswer: Sendable {
-    /// It has so many bytes.
+    /// The server has this many bytes.
     case at(Int64)
-    /// It does not know the upload any more.
+    /// The server does not know the upload any more.
     case forgotten(String)
-    /// Another request holds the upload, perhaps one of ours that it has not given up yet.
+    /// The server has locked the upload for another request, perhaps for one of ours that it still waits for.
     case locked(Failure)
-    /// It takes smaller requests only.
+    /// The server takes only smaller requests.
     case tooMuch(Failure)
-    /// What it has must be asked.
+    /// The offset is uncertain: the server must be asked for it.
     case unsure(Failure)
 }
 
-/// How often a server may go back, forget or refuse before that is an error: a value.
+/// Counts how often a server forgets the upload, answers doubtfully or has the upload locked, until that is an error.
 struct TusPatience {
     private var forgotten = 0
     private var doubts = 0
     private var locks = 0
     private var furthest: Int64 = -1
 
-    /// The server is as far as that. Who comes further is forgiven what was before.
+    /// Notes the server's offset. If the offset has grown, earlier doubts and locks no longer count.
     mutating func note(offset: Int64) {
         guard offset > furthest else { return }
         (furthest, doubts, locks) = (offset, 0, 0)
     }
 
-    /// - Throws: When it has happened too often.
+    /// - Throws: `bad_response` when the server has forgotten the upload for the fourth time.
     mutating func noteForgotten(_ why: String) throws(TransferError) {
         forgotten += 1
         guard forgotten <= 3 else {
@@ -120,7 +122,9 @@ struct TusPatience {
         guard doubts <= 5 else { throw .failed(failure) }
     }
 
-    /// How long to wait for whoever holds the upload.
+    /// How long to wait for the lock: 0.25 s, then twice as long each time, up to 4 s.
+    ///
+    /// - Throws: `failure` after eight waits without progress.
     mutating func wait(_ failure: Failure) throws(TransferError) -> Duration {
         locks += 1
         guard locks <= 8 else { throw .failed(failure) }

@@ -3,22 +3,22 @@ import HaulHTTP
 import HaulStorage
 import Synchronization
 
-// Files as bodies of requests.
+// Sends files in the bodies of ordinary requests.
 extension Upload {
     typealias Opened = (file: Job.Upload.File, source: any SourceFile)
 
-    /// One body: a file, or a form with files.
+    /// Sends all files in one request: one file as its body, or a form.
     func send(_ files: [Opened], to url: WebURL) async throws(TransferError) -> StoredResponse {
         assignment.report(.started(total: state.withLock { $0.total }, resumable: false))
         guard plan.isForm else { return try await send(files[0], before: 0) }
         let form = MultipartForm()
         let body = UploadBody(pieces: form.pieces(plan.form, files), executor: executor)
-        // Another type would not tell the boundary.
+        // The job's own Content-Type does not name the boundary, so replace it.
         let headers = plan.headers.filter { !$0.isNamed("content-type") } + [HeaderField("Content-Type", form.type)]
         return try await send(body, to: url, headers, before: 0)
     }
 
-    /// One file as the body.
+    /// Sends one file as the body of a request.
     private func send(_ opened: Opened, before: Int64) async throws(TransferError) -> StoredResponse {
         let (file, source) = opened
         let target = plan.target(of: file)
@@ -51,7 +51,7 @@ extension Upload {
         return response
     }
 
-    /// A request for each file that no run has sent yet.
+    /// Sends a request for each file that no run has sent yet.
     func sendEach(_ files: [Opened]) async throws(TransferError) -> StoredResponse {
         assignment.report(.started(total: state.withLock { $0.total }, resumable: true))
         var before: Int64 = 0
@@ -82,14 +82,16 @@ extension Upload {
                     if !plan.isRepeatable, state.sending?.hasBegun ?? false { state.isDoubtful = true }
                     return state.response != nil
                 }
-                // Without an answer the next one would hardly fare better.
+                // The server did not respond, so the next file would hardly fare better.
                 guard mayGoOn else { break }
             }
         }
         return try end(failures, last)
     }
 
-    /// The last response, with what came of each file.
+    /// The last response, with the results of all files.
+    ///
+    /// - Throws: The first failure that is worth a retry, else the first one.
     private func end(_ failures: [Failure], _ last: StoredResponse?) throws(TransferError) -> StoredResponse {
         let ends = state.withLock { $0.ends! }
         var response =

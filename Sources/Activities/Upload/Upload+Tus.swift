@@ -3,11 +3,13 @@ import HaulHTTP
 import HaulStorage
 import Synchronization
 
-// tus 1.0: https://tus.io/protocols/resumable-upload. The server alone says what it has, and it is believed as far as that can be.
+// tus 1.0: https://tus.io/protocols/resumable-upload. Only the server knows which bytes it has. Its answers are
+// believed if they are plausible.
 extension Upload {
-    /// Bytes of one request where each is checked: so much is read once more for its digest, and lost with a wrong one.
+    /// Bytes of one request, if the server checks their digest. They are read twice, and sent again if the digest is
+    /// wrong.
     private static let checkedPortion: Int64 = 16 << 20
-    /// Who takes less in one request takes no files.
+    /// Bytes. A server that takes less in one request is given up.
     private static let leastPortion: Int64 = 64 << 10
 
     func sendByTus(_ source: any SourceFile, to url: WebURL) async throws(TransferError) -> StoredResponse {
@@ -45,7 +47,7 @@ extension Upload {
                 assignment.report(.restarted(why: why))
                 state.withLock { $0.tus = nil }
             case .tooMuch(let failure):
-                // A proxy may bound the body of a request, and the server behind it does not say so.
+                // A proxy may limit the size of a request, which the server behind it does not announce.
                 portion = min(portion, size - upload.offset) / 4
                 guard portion >= Self.leastPortion else { throw .failed(failure) }
             case .unsure(let failure):
@@ -59,7 +61,7 @@ extension Upload {
         }
     }
 
-    /// Makes an upload, after the server has said what it can.
+    /// Asks what the server can do, then creates an upload.
     private func create(_ source: any SourceFile, at url: WebURL) async throws(TransferError) {
         let size = source.version.size
         let (options, _) = try await tell(url, "OPTIONS")
@@ -92,14 +94,14 @@ extension Upload {
         }
     }
 
-    /// Asks what the server has.
+    /// Asks how many bytes the server has.
     private func head(_ upload: TusUpload, _ size: Int64, _ url: WebURL) async throws(TransferError) -> TusAnswer {
         let (transfer, _) = try await tell(url, "HEAD", upload: upload)
         let response = try await keep(transfer, "HEAD")
         guard 200...299 ~= response.status else {
             let failure = answering.refusal(transfer.head)
             switch response.status {
-            // All three say that there is no such upload (section HEAD).
+            // Each of these says that there is no such upload (section HEAD of the protocol).
             case 403, 404, 410: return .forgotten("the server does not know the upload any more (\(response.status))")
             case 423: return .locked(failure)
             default: throw .failed(failure)
@@ -115,7 +117,7 @@ extension Upload {
         return .at(offset)
     }
 
-    /// Sends what the server does not have, or the next portion of it.
+    /// Sends the bytes that the server does not have, at most `portion` of them.
     private func patch(
         _ upload: TusUpload, _ source: any SourceFile, _ url: WebURL, _ portion: Int64
     ) async throws(TransferError) -> TusAnswer {
@@ -149,7 +151,7 @@ extension Upload {
             return .at(offset)
         case 404, 410: return .forgotten("the server does not know the upload any more (\(response.status))")
         case 409: return .unsure(failure)
-        // The bytes did not have their checksum, and were dropped (extension checksum).
+        // The checksum was wrong, and the server has dropped the bytes (extension checksum).
         case 460: return .unsure(Failure(.checksumMismatch, "the server got other bytes than were sent"))
         case 413: return .tooMuch(failure)
         case 423: return .locked(failure)
@@ -157,11 +159,11 @@ extension Upload {
         }
     }
 
-    /// Removes an upload of which nobody will send the rest, if the server can.
+    /// Removes an upload that nobody will continue, if the server can do that.
     func terminate() async {
         let upload = state.withLock { $0.tus.take() }
         guard let upload, upload.server.terminates, let url = WebURL(plan.url) else { return }
-        // In a cancelled task nothing would be sent; and it is not worth waiting for long.
+        // A task of its own, since a cancelled task sends nothing. Wait 5 s at most.
         await Task {
             let work = Task {
                 guard let (transfer, _) = try? await tell(url, "DELETE", upload: upload) else { return }
@@ -182,7 +184,8 @@ extension Upload {
         return response
     }
 
-    /// A question about an upload, or without one to who makes them. What is the job's own stays with the job's server.
+    /// Sends a request about `upload`, or without one to the URL that creates uploads. The job's header fields and
+    /// credentials are sent only to the origin of the job's URL.
     private func tell(
         _ url: WebURL, _ method: String, _ headers: [HeaderField] = [], body: RequestBody? = nil, before: Int64? = nil,
         upload: TusUpload? = nil

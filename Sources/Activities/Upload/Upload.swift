@@ -4,28 +4,28 @@ import HaulHTTP
 import HaulStorage
 import Synchronization
 
-/// One run of a job of the kind `upload`: it sends files of the store, and keeps the response.
+/// One run of a job of the kind `upload`: it sends files of the store and stores the response.
 ///
-/// Nothing fences a request that is under way off from another run's. So what is not safe to repeat is sent once, as a request is
-/// (`Call`), and a file that is sent by tus goes on where the server says.
+/// No fencing token keeps two runs' requests to a server apart. So an upload that is not idempotent is sent at most
+/// once, as in `Call`. A tus upload continues at the offset that the server reports.
 package final class Upload: Activity {
     struct State {
-        /// The request that is under way.
+        /// The request in progress.
         var sending: SendingProgress?
-        /// Bytes that the server has without it.
+        /// Bytes that the server has from before this request.
         var before: Int64 = 0
         /// Bytes that this run's earlier requests have sent.
         var sentBefore: Int64 = 0
         /// Bytes of all files.
         var total: Int64?
         var meter = SpeedMeter()
-        /// An unrepeatable request was sent, and failed.
+        /// A request that must not be repeated was sent, and failed.
         var isDoubtful = false
         var response: StoredResponse?
         var tus: TusUpload?
-        /// That this run has made.
+        /// How many tus uploads this run has created.
         var uploads = 0
-        /// Of files that are sent each by itself.
+        /// The results of the files, if each is sent by itself.
         var ends: FileEnds?
     }
 
@@ -79,7 +79,7 @@ package final class Upload: Activity {
         return state.withLock { ($0.tus?.offset ?? 0) - known >= 64 << 10 }
     }
 
-    /// What an earlier run has told of the upload at a tus server.
+    /// The tus upload that an earlier run has left.
     var resumed: TusUpload? { plan.isTus ? assignment.resume.flatMap { TusUpload($0, of: plan) } : nil }
 
     package func checkpoint() async -> ResumePoint? { resumePoint }
@@ -91,12 +91,12 @@ package final class Upload: Activity {
 
     package func finalCheckpoint() async -> ResumePoint? { resumePoint }
 
-    /// A worker that goes on finds with it what the server has. There is no file of ours.
+    /// What the next run needs to continue. It names no file, since an upload keeps no partial file.
     private var resumePoint: ResumePoint? {
         state.withLock { state in
             let journal: String
             if plan.isTus {
-                // One that is of no use any more is to be forgotten.
+                // An empty journal makes Redis forget an upload that is useless by now.
                 guard state.tus != nil || assignment.resume != nil || state.uploads > 0 else { return nil }
                 journal = state.tus?.journal(of: plan) ?? ""
             } else if let ends = state.ends {
@@ -145,7 +145,7 @@ package final class Upload: Activity {
         }
     }
 
-    /// All files, before anything is sent.
+    /// Opens all files before anything is sent.
     private func open() async throws(TransferError) -> [(file: Job.Upload.File, source: any SourceFile)] {
         var files: [(Job.Upload.File, any SourceFile)] = []
         for file in plan.files { files.append((file, try await context.store.source(file.file))) }
@@ -154,9 +154,9 @@ package final class Upload: Activity {
         return files
     }
 
-    /// One question to a server, of which the sending is told.
+    /// Sends one request, and shows its progress.
     ///
-    /// - Parameter before: Bytes of the files that the server has already.
+    /// - Parameter before: Bytes of the files that the server already has.
     func ask(
         _ url: WebURL, _ method: String, _ headers: [HeaderField], custom: [HeaderField], body: RequestBody?,
         before: Int64 = 0, from landing: Landing? = nil

@@ -2,7 +2,8 @@ import HaulContract
 import HaulHTTP
 import HaulStorage
 
-/// The body of an upload: texts and ranges of files, one after the other. No more of it is in memory than is about to be sent.
+/// The body of an upload: texts and ranges of files, one after the other. Only the portions that are about to be sent
+/// are in memory.
 struct UploadBody: BodySupply {
     enum Piece: Sendable {
         case bytes([UInt8])
@@ -15,7 +16,7 @@ struct UploadBody: BodySupply {
             }
         }
 
-        /// Bytes that are read at once.
+        /// Bytes of one read.
         var portion: Int64 {
             switch self {
             case .bytes(let bytes): Int64(bytes.count)
@@ -23,12 +24,14 @@ struct UploadBody: BodySupply {
             }
         }
 
-        /// All of it, in the portions in which it is read.
+        /// The ranges in which the whole piece is read.
         var portions: [Range<Int64>] {
             stride(from: 0, to: count, by: Int64.Stride(max(1, portion))).map { $0..<min($0 + portion, count) }
         }
 
-        /// Bytes of it, by their offset in it. With its last ones a file is known to be as it was.
+        /// Reads a range of the piece. After a file's last bytes it checks that the file has not changed.
+        ///
+        /// - Throws: `source_changed` if the file has changed.
         func read(_ range: Range<Int64>) async throws(TransferError) -> [UInt8] {
             switch self {
             case .bytes(let bytes): return Array(bytes[Int(range.lowerBound)..<Int(range.upperBound)])
@@ -42,7 +45,7 @@ struct UploadBody: BodySupply {
     }
 
     let pieces: [Piece]
-    /// Where the reading is put together with the sending.
+    /// The executor of the task that reads portions ahead.
     let executor: any TaskExecutor
 
     var count: Int64 { pieces.reduce(0) { $0 + $1.count } }
@@ -57,7 +60,7 @@ struct UploadBody: BodySupply {
 
     // MARK: Digests
 
-    /// Reads all of it.
+    /// Reads the whole body.
     func digest(_ algorithm: Job.Checksum.Algorithm) async throws(TransferError) -> [UInt8] {
         let digest = StreamDigest(algorithm)
         for piece in pieces {

@@ -1,16 +1,16 @@
 import HaulContract
 import HaulHTTP
 
-/// What an upload asks, made of its job: a value.
+/// The HTTP requests that a job of the kind `upload` describes.
 struct UploadPlan: Sendable {
-    /// With the job's query.
+    /// The job's URL with its query parameters.
     let url: String
     let method: String
-    /// The job's own.
+    /// The job's own header fields, and Idempotency-Key for a job that is `idempotent`.
     let headers: [HeaderField]
     let files: [Job.Upload.File]
     let form: [Job.Item]
-    /// Each file is the body of a request of its own.
+    /// Each file is sent in a request of its own.
     let isEach: Bool
     let isTus: Bool
     let contentDigest: Job.Upload.Digest?
@@ -28,20 +28,20 @@ struct UploadPlan: Sendable {
         self.headers = headers
     }
 
-    /// All files are one body.
+    /// All files are sent in one form.
     let isForm: Bool
 
-    /// Sending it again does no harm. A tus server says what it has.
+    /// Sending the upload again does no harm. (A tus server reports what it already has.)
     var isRepeatable: Bool {
         isTus || IdempotentMethod.contains(method) || headers.contains { $0.isNamed("idempotency-key") }
     }
 
-    /// All of it as a digest.
+    /// A digest of the method, the URL and the files.
     var digest: String {
         Job.Checksum.Algorithm.sha256.hexadecimal(of: ([method, url] + files.map(\.file)).joined(separator: "\n"))
     }
 
-    /// Where a file is sent that is a body of its own. To a URL that ends with "/" its name is added.
+    /// The URL for a file that is sent by itself. If the job's URL ends with "/", the file's name is appended.
     func target(of file: Job.Upload.File) -> String {
         let bytes = Array(url.utf8)
         let end = bytes.firstIndex { $0 == UInt8(ascii: "?") || $0 == UInt8(ascii: "#") } ?? bytes.endIndex
@@ -50,7 +50,7 @@ struct UploadPlan: Sendable {
             + String(decoding: bytes[end...], as: UTF8.self)
     }
 
-    /// The job's header fields, and the media type of a body.
+    /// The job's header fields, with `type` as Content-Type if the job sets none.
     func headers(type: String) -> [HeaderField] {
         headers.contains { $0.isNamed("content-type") } ? headers : headers + [HeaderField("Content-Type", type)]
     }
@@ -63,6 +63,6 @@ extension HeaderField {
 extension Job.Upload.File {
     static let usualType = "application/octet-stream"
 
-    /// What the server is told that it is called.
+    /// The file name that is sent to the server.
     var sentName: String { filename ?? file.pathParts.last ?? file }
 }

@@ -1,20 +1,21 @@
 import HaulHTTP
 import Synchronization
 
-/// Gives the bytes of an upload's body. It reads some portions ahead, so that neither the disk nor the network waits for the other.
+/// The byte source of an upload's body. It reads some portions ahead, so that disk and network do not wait for each
+/// other.
 final class UploadSource: BodySource {
     private struct State {
         var pieces: ArraySlice<UploadBody.Piece>
-        /// Of the first piece so much is read.
+        /// How many bytes of the first piece are read.
         var position: Int64 = 0
         var ready: [ArraySlice<UInt8>] = []
         var isReading = false
-        /// The network has asked for bytes, and there were none.
+        /// The network waits for bytes, because none were ready.
         var isAwaited = false
         var hasEnded = false
         var failure: TransferError?
 
-        /// Copies some bytes that are there.
+        /// Copies bytes that are ready into the buffer.
         mutating func give(_ buffer: UnsafeMutableRawBufferPointer) -> SourceAnswer {
             guard let first = ready.first else {
                 if let failure { return .failed(failure) }
@@ -28,7 +29,7 @@ final class UploadSource: BodySource {
             return .bytes(some.count)
         }
 
-        /// What is to be read next; nil if enough is there, or nothing is left.
+        /// What to read next. nil if enough is ready, or if nothing is left to read.
         mutating func next() -> (piece: UploadBody.Piece, range: Range<Int64>)? {
             while let piece = pieces.first, position == piece.count {
                 pieces.removeFirst()
@@ -43,13 +44,13 @@ final class UploadSource: BodySource {
             return (piece, position..<end)
         }
 
-        /// Returns whether somebody waits for it.
+        /// Stores the result of a read. Returns whether the network waits for it.
         mutating func note(_ result: Result<[UInt8], TransferError>) -> Bool {
             switch result {
             case .success(let bytes):
                 position += Int64(bytes.count)
                 if !hasEnded { ready.append(bytes[...]) }
-                // Whoever asks next is to be told that this was all.
+                // Drop finished pieces now, so that the next call of `read` sees the end.
                 while let piece = pieces.first, position == piece.count {
                     pieces.removeFirst()
                     position = 0
@@ -61,7 +62,7 @@ final class UploadSource: BodySource {
         }
     }
 
-    /// So many portions are read before they are asked for.
+    /// How many portions are read ahead.
     private static let ahead = 3
 
     private let state: Mutex<State>
