@@ -1,9 +1,9 @@
 import HaulHTTP
 import HaulStorage
 
-/// What a body was compressed with though nobody asked for it: the file keeps it, and its name should say so.
+/// The compression of a body that nobody asked for. The file stays compressed, and its name should show that.
 enum ContentEncoding {
-    /// `name` with the endings of `encoding` (a Content-Encoding), but for those that it has.
+    /// `name` with the file extensions of `encoding` (a Content-Encoding), except those that it already has.
     static func name(_ name: String, of encoding: String) -> String {
         codings(encoding).reduce(name) { name, coding in
             guard let endings = endings[coding], !endings.contains(where: { hasEnding(name, $0) }) else { return name }
@@ -11,12 +11,12 @@ enum ContentEncoding {
         }
     }
 
-    /// Without those that change nothing.
+    /// The codings in their order, without `identity`.
     static func codings(_ encoding: String) -> [String] {
         encoding.split(separator: ",").map { $0.trimmed.lowercased() }.filter { !$0.isEmpty && $0 != "identity" }
     }
 
-    /// Whether a file of that name is expected to be compressed so.
+    /// Whether the file's name already shows this compression.
     static func isSaid(_ encoding: String, by name: String) -> Bool {
         codings(encoding).allSatisfy { coding in endings[coding]?.contains { hasEnding(name, $0) } ?? false }
     }

@@ -3,9 +3,9 @@ import HaulHTTP
 import HaulStorage
 import Synchronization
 
-// All bytes are in: they are checked, made durable, and named.
+// The commit: all bytes have arrived. They are checked and made durable, and the file gets its name.
 extension Download {
-    /// Checks the whole file, and gives it its name.
+    /// Checks the whole file and gives it its final name.
     func commit(_ generation: Generation, _ total: Int64) async throws(TransferError) -> ActivityOutcome {
         if let error = generation.partial.error { throw error }
         try check(total)
@@ -13,7 +13,7 @@ extension Download {
         return end(try await generation.partial.commit(whole(total, generation.entity)), of: generation, since: begun)
     }
 
-    /// The same for a small file that is in memory yet, together with others.
+    /// The same for a small file that is still in memory. Several of them may be committed as a group.
     func commit(_ generation: Generation, _ bytes: [UInt8]) async throws(TransferError) -> ActivityOutcome {
         let total = Int64(bytes.count)
         try check(total)
@@ -50,7 +50,7 @@ extension Download {
         }
     }
 
-    /// What is kept in the job's hash of a file that is finished.
+    /// The record of a finished file, for the job's hash.
     func record(_ file: StoredFile, _ entity: Entity, _ source: String) -> CompletedFile {
         CompletedFile(
             file: file.file, bytes: file.bytes, store: context.store.id, inode: file.identity, modified: file.modified,

@@ -4,7 +4,7 @@ import HaulHTTP
 import HaulStorage
 import Synchronization
 
-// From the first request until all bytes are in.
+// From the first request until all bytes have arrived.
 extension Download {
     var exchange: Exchange {
         var template = Request(url: "")
@@ -19,7 +19,7 @@ extension Download {
             cookies: assignment.cookies, trace: assignment.trace)
     }
 
-    /// Fetches from the start (`.begin`) or what is missing (`.go`), until the file is whole and placed.
+    /// Fetches the file from the start (`.begin`), or its missing bytes (`.go`), and commits it.
     func fetch(_ step: Step) async throws(TransferError) -> Step {
         var first: FirstResponse?
         if case .begin = step {
@@ -56,7 +56,7 @@ extension Download {
     /// The digest that the whole file must have: the job's, else the server's.
     func expectedDigest(of entity: Entity) -> Job.Checksum? { job.checksum ?? entity.digest }
 
-    /// A digest will be compared with the whole file.
+    /// Bytes of several responses may be joined, because a digest will verify the whole file.
     var isProven: Bool {
         state.withLock { state in !state.isAlone && state.generation.flatMap { expectedDigest(of: $0.entity) } != nil }
     }
@@ -66,18 +66,18 @@ extension Download {
     /// The most connections at once.
     var connectionLimit: Int { state.withLock { $0.isAlone } ? 1 : min(job.connections ?? context.connections, 16) }
 
-    /// So short that it is taken into memory and put on the disk in one go, unless a checkpoint is due before.
+    /// A small file is received into memory and then committed in one step, unless a checkpoint is due before.
     private func isSmall(_ length: Int64) -> Bool { length <= 64 << 10 && job.minSpeed == nil }
 
-    /// How a question for the whole was answered.
+    /// The answer to the request for the whole file.
     private enum Beginning {
         case response(FirstResponse)
-        /// What is there already is what the server has.
+        /// The file that exists already is what the server has.
         case finished(ActivityOutcome)
     }
 
-    /// Asks for the whole: a plain GET without a range. When this returns a response it is good, and the file is open unless
-    /// it is small.
+    /// Requests the whole file, without a range. A response that is returned is accepted, and its file is open unless
+    /// small.
     private func begin() async throws(TransferError) -> Beginning {
         state.withLock { $0.received.beginGeneration() }
         let mirrors = mirrors
@@ -99,7 +99,7 @@ extension Download {
         }
     }
 
-    /// Accepts the head of a response that has the whole, or says why not.
+    /// Accepts a response to the request for the whole file, or throws why it cannot be accepted.
     private func accept(
         _ transfer: Transfer, _ landing: Landing, from mirror: Int, of host: String
     ) async throws(TransferError) -> Beginning {
@@ -127,7 +127,7 @@ extension Download {
         return .response(FirstResponse(transfer: transfer, host: host, generation: generation, length: length))
     }
 
-    /// The end of a run whose file is there already; nil if it is not, or nobody wants to know.
+    /// The outcome if the file exists already. nil if it does not, or if nobody wants to know.
     private func existing(
         _ transfer: Transfer, _ landing: Landing, _ entity: Entity? = nil, isUnmodified: Bool = false
     ) async throws(TransferError) -> ActivityOutcome? {
@@ -141,10 +141,10 @@ extension Download {
         return .completed(file, seconds: 0, unchanged: true)
     }
 
-    /// A new one, whose partial file is not opened yet.
+    /// Begins a new generation, whose partial file is not open yet.
     private func beginGeneration(of entity: Entity, from landing: Landing, named name: String) -> Generation {
         state.withLock { state in
-            // The token names a run's first generation; a restart within the run adds to it.
+            // The token names the run's first generation. A restart within the run appends a random suffix.
             let isFirst = state.generation == nil && resume?.generation != assignment.token
             let suffix = isFirst ? "" : "." + String(UInt32.random(in: 0...(.max)), radix: 16)
             let partial = context.store.begin(
@@ -164,8 +164,8 @@ extension Download {
         state.withLock { $0.generation?.predecessor = nil }
     }
 
-    /// Takes a small file into memory, then puts it on the disk at once. nil if it is so slow that a checkpoint was due:
-    /// what has come is in its partial file, and the rest comes like that of any other.
+    /// Receives a small file into memory and commits it in one step. nil if a checkpoint was due before the end: the
+    /// bytes so far are in the partial file then, and the rest is fetched as for a large file.
     private func fetchAtOnce(_ first: FirstResponse, _ length: Int64) async throws(TransferError) -> ActivityOutcome? {
         begin(0, first.transfer)
         var isOpen = true
@@ -178,7 +178,7 @@ extension Download {
         defer { close() }
         let bytes = try await first.transfer.collect(limit: Int(length))
         if bytes.count == length {
-            // The disk may take its time: another download may have the connection.
+            // Release the host's connection before the commit, which may take long.
             close()
             return try await commit(first.generation, bytes)
         }
@@ -188,7 +188,7 @@ extension Download {
         return nil
     }
 
-    /// A response that does not tell its length: one connection, until its end.
+    /// Receives a response of unknown length over one connection, and commits the file.
     private func fetchToEnd(_ first: FirstResponse) async throws(TransferError) -> ActivityOutcome {
         var generation = first.generation
         let total = try await receiveToEnd(first)
@@ -197,11 +197,11 @@ extension Download {
         return try await commit(generation, total)
     }
 
-    /// Returns how long it was.
+    /// Returns the length in bytes.
     private func receiveToEnd(_ first: FirstResponse) async throws(TransferError) -> Int64 {
         defer { context.hosts.leave(first.host) }
         let transfer = first.transfer
-        // One byte more than allowed tells that there is more.
+        // One byte more than allowed shows that the file is too long.
         if let limit = [sizeLimit, job.size].compactMap(\.self).min() { transfer.shorten(to: limit + 1) }
         begin(0, transfer)
         defer { end(0, transfer) }
@@ -230,7 +230,7 @@ extension Download {
         job.minSpeed.map { SpeedFloor(bytesPerSecond: $0, window: context.speedWindow) }
     }
 
-    /// Ends the transfer when it is; false if the task is cancelled before.
+    /// Cancels the transfer once it is too slow, and returns true. False if the task is cancelled before.
     private func isTooSlow(_ transfer: Transfer, _ floor: SpeedFloor) async -> Bool {
         var (floor, holds) = (floor, HoldShare(isExpected: false))
         let watch = Stopwatch()
@@ -269,16 +269,16 @@ extension Download {
         Failure(.tooLarge, "the file is larger than the \(limit) bytes allowed")
     }
 
-    /// A transfer into this generation's file has begun.
+    /// Counts a transfer as one of the present generation.
     func begin(_ id: Int, _ transfer: Transfer) { state.withLock { $0.received.begin(id, transfer) } }
 
     func end(_ id: Int, _ transfer: Transfer) { state.withLock { $0.received.end(id, transfer) } }
 }
 
-/// The response to the question for the whole.
+/// The response to the request for the whole file.
 struct FirstResponse: Sendable {
     let transfer: Transfer
-    /// The host whose limit counts it.
+    /// The host whose limit counts the connection.
     let host: String
     let generation: Generation
     let length: Int64?

@@ -2,15 +2,15 @@ import HaulContract
 import HaulHTTP
 import HaulStorage
 
-// What a downloaded file is called.
+// The name of a downloaded file.
 extension Download {
-    /// The file's name, unless the job gave one.
+    /// The file's name, if the job does not give one.
     func suggestedName(_ head: ResponseHead, _ final: WebURL) -> String {
         ContentEncoding.name(plainName(head, final), of: head.headers["content-encoding"] ?? "")
     }
 
-    /// What is said of a body that was compressed though nobody asked for it: it is saved as it comes. nil where the file's
-    /// name says so anyway.
+    /// The warning about a body that is compressed though nobody asked for that. nil if the file's name shows the
+    /// compression, or if there is none.
     func compressionWarning(_ head: ResponseHead, _ final: WebURL) -> String? {
         guard let encoding = head.headers["content-encoding"] else { return nil }
         let given = job.path.flatMap { $0.utf8.last == UInt8(ascii: "/") ? nil : $0 }

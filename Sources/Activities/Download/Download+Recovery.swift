@@ -3,14 +3,14 @@ import HaulHTTP
 import HaulStorage
 import Synchronization
 
-// What is there already: a finished file, or a partial one.
+// What earlier runs have left: a finished file, or a partial one.
 extension Download {
-    /// A file that this job finished before, and that is still what the server has.
+    /// The outcome if this job finished its file before, and the server still has the same version. nil otherwise.
     func reuse() async throws(TransferError) -> ActivityOutcome? {
         guard let completed = assignment.completed, resume == nil, isOurs(completed.source), matches(completed),
             let held = await context.store.held(completed, for: assignment.file, fencing: !assignment.isSettled)
         else { return nil }
-        // Whatever ends this run from now on, it has what proves that the file is the job's own.
+        // From here on the run holds the proof that the file is the job's own, however the run ends.
         state.withLock { $0.proof = held.proof }
         var result = completed
         let age = assignment.clock.milliseconds - completed.validated
@@ -25,8 +25,8 @@ extension Download {
         return .completed(result, seconds: 0, unchanged: true)
     }
 
-    /// Asks the server. A 304 need not tell the date, and may be about the ETag alone, which some servers repeat for a file
-    /// that has changed: then the date is asked about as well.
+    /// Asks the server whether it still has this version. Some servers repeat the ETag of a file that has changed. So
+    /// if a 304 to the ETag has no Last-Modified, a second request asks by the date.
     private func isUnchanged(_ entity: Entity) async throws(TransferError) -> Bool {
         let conditions = Self.conditions(entity)
         for condition in conditions {
@@ -48,8 +48,7 @@ extension Download {
         return !conditions.isEmpty
     }
 
-    /// Whether a file that was fetched for an earlier push may be what this one asks for. What answered a method other than GET,
-    /// or a body, answered that alone.
+    /// Whether a file of an earlier push can be what this push asks for. Only a GET without a body can use it again.
     private func matches(_ file: CompletedFile) -> Bool {
         job.method == "GET" && job.body == nil && assignment.file.wants(file.file)
             && (job.size == nil || job.size == file.bytes) && sizeLimit.map { file.bytes <= $0 } ?? true
@@ -64,10 +63,10 @@ extension Download {
         ].compactMap(\.self)
     }
 
-    /// Opens what an earlier run left, if it may be continued.
+    /// Opens the partial file of an earlier run, if this run can continue it.
     func recover() async throws(TransferError) -> Step {
         guard var resume, resume.store == context.store.id else { return .begin }
-        // A push of a failed job may want the file elsewhere: then nothing is wanted of what is left.
+        // A new push of a failed job may want the file elsewhere. Then nothing that is left is of use.
         if !assignment.file.wants(resume.file) { resume.generation = "" }
         switch try await context.store.resume(assignment.file, from: resume) {
         case .nothing: return .begin
@@ -77,7 +76,7 @@ extension Download {
         }
     }
 
-    /// Whether the bytes that `resume` tells of can be joined with others. `count`: how many of them there are.
+    /// Whether more bytes can be joined to those of `resume`, which are `count` bytes.
     func canGoOn(_ resume: ResumePoint, count: Int64) -> Bool {
         let isKnown = resume.entity.digest != nil || !resume.isMixed && resume.entity.strongValidator != nil
         return job.method == "GET" && count > 0 && resume.entity.total != nil
@@ -85,7 +84,7 @@ extension Download {
     }
 
     private func goOn(with partial: any Partial, from resume: ResumePoint) async throws(TransferError) -> Step {
-        // The store may have less than was told, or more.
+        // The store may have fewer bytes than the resume point names, or more.
         let count = partial.written.count
         guard canGoOn(resume, count: count), let total = resume.entity.total else {
             assignment.trace?(
@@ -101,7 +100,7 @@ extension Download {
             state.generation = generation
             if isOurs { state.mirrors.note(resume.entity, landing: resume.landing, assignment.cookies) }
         }
-        // It may have lost its reservation, or never had one.
+        // The partial file may have lost its reserved space, or never had any.
         try await partial.reserve(total)
         assignment.report(.resumed(offset: count, total: total))
         assignment.trace?(resume.entity.words(isResumable: true))

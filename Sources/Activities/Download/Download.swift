@@ -4,26 +4,28 @@ import HaulHTTP
 package import HaulStorage
 import Synchronization
 
-/// One run of one download: from the claim's token to a durable file with its final name.
+/// One run of one download: from the claim to a durable file with its final name.
 package final class Download: Activity {
-    /// What the running download shows to those who look at it from other threads.
+    /// The state that other threads read while the download runs.
     struct State {
-        /// nil until the first response has been accepted, or what an earlier run left has been found.
+        /// nil until a response is accepted, or the partial file of an earlier run is opened.
         var generation: Generation?
         var mirrors: Mirrors
         var received = Received()
-        /// One response from one mirror only: joined bytes did not have the checksum, or nothing proves what parts are of.
+        /// Use one response of one mirror only: joined bytes had the wrong checksum, or the server's parts do not name
+        /// their version.
         var isAlone = false
-        /// Of a finished file that is reused: what an earlier run has left.
+        /// For a finished file that is reused: what an earlier run has left to prove that the file is the job's own.
         var proof: PartialPlace?
     }
 
-    /// New generations within one run; after that the remote file changes faster than it can be fetched.
+    /// The most new generations in one run of a job with one URL; each further URL allows one more. If there are more,
+    /// the remote file changes faster than it can be fetched.
     static let maximumRestarts = 3
 
     let assignment: Assignment
     let context: DownloadContext
-    /// All connections of the job share it.
+    /// The job's own rate limit, over all its connections.
     private let limit: TokenBucket?
     let headers: [HeaderField]
     let digests = DigestSession()
@@ -53,7 +55,7 @@ package final class Download: Activity {
             let total = state.generation?.entity.total
             let speed = state.received.speed()
             var progress = ActivityProgress()
-            // Where one connection took over from another a few bytes may have come twice.
+            // Where one connection took over from another, a few bytes may have arrived twice.
             let here = (state.generation?.inherited ?? 0) + state.received.ofGeneration
             (progress.received, progress.total) = (min(here, total ?? .max), total)
             (progress.speed, progress.average) = (speed.now, speed.average)
@@ -67,7 +69,8 @@ package final class Download: Activity {
 
     package var moved: Int64 { state.withLock { $0.received.inAll } }
 
-    /// A file that was thought to be too small for checkpoints is on its way to the store then, for the next one.
+    /// A small file is in memory and has no partial file yet. Then this ends the reception into memory, and the next
+    /// checkpoint finds a partial file.
     package func checkpoint() async -> ResumePoint? {
         let (generation, transfers) = state.withLock { ($0.generation, $0.received.transfers.values) }
         guard let generation, generation.partial.place != nil else {
@@ -85,9 +88,9 @@ package final class Download: Activity {
     }
 
     private func resumePoint(of generation: Generation, isLast: Bool) async -> ResumePoint? {
-        // No checkpoint is the worse for a disk that fails now: the run itself hears of it.
+        // An error of the disk is ignored here, because the run itself meets the error, too.
         guard let checkpoint = try? await generation.partial.checkpoint(isLast: isLast) else { return nil }
-        // As it is known after the checkpoint: whether it is mixed may be news.
+        // Read the generation again: `isMixed` may have changed during the checkpoint.
         guard let current = self.generation, current.partial === generation.partial else { return nil }
         return current.resumePoint(checkpoint, in: context.store)
     }
@@ -105,12 +108,12 @@ package final class Download: Activity {
         }
     }
 
-    /// What can never be continued would only take room for as long as the job is kept.
+    /// A partial file that can never be continued would only take up space for as long as the job is kept.
     package func discardUseless() async -> Bool {
         if let generation, let partial = generation.standing {
             if partial === generation.partial, isContinuable, await partial.exists() { return false }
         } else {
-            // What is on another store is that one's.
+            // A partial file on another store is left to the workers of that store.
             guard let resume, resume.store == context.store.id, !canGoOn(resume, count: resume.offsets.count)
             else { return false }
         }
@@ -131,7 +134,6 @@ package final class Download: Activity {
 
     // MARK: The run
 
-    /// Runs to an end; cancelling the task stops it and leaves the partial file.
     package func run() async -> ActivityOutcome {
         do {
             if let outcome = try await reuse() { return outcome }
@@ -160,7 +162,7 @@ package final class Download: Activity {
             case .noSpace: return await withoutRoom()
             case .failed(let failure):
                 if Task.isCancelled { return .stopped }
-                // What the disk did to this job it would do to every other one.
+                // If the store is in trouble, every other job would fail as well. So the job is parked.
                 let isOfDisk = failure.code == .io || failure.code == .permission
                 return if isOfDisk, await context.store.trouble() != nil { .parked(context.store.waitsFor) } else {
                     .failed(failure)
@@ -169,13 +171,13 @@ package final class Download: Activity {
         }
     }
 
-    /// The disk is full. What cannot be continued gives back its room, which may be all there is, and others wait for.
+    /// The disk is full. A partial file that cannot be continued is removed: it may be what fills the disk.
     private func withoutRoom() async -> ActivityOutcome {
         guard !isResumable else { return .parked(context.store.waitsFor) }
         let (total, count) = state.withLock { ($0.generation?.entity.total, $0.received.ofGeneration) }
         await discard()
         guard total == nil, count > 0 else { return .parked(context.store.waitsFor) }
-        // Nobody can say how much room it would have to wait for.
+        // The length is unknown, so nobody can say how much space to wait for.
         return .failed(
             Failure(
                 .io,
@@ -183,7 +185,7 @@ package final class Download: Activity {
                     + "the job max_bytes"))
     }
 
-    /// Fetches, and where that fails looks for another way.
+    /// Fetches. If that fails, looks for another way: another mirror, or one response alone.
     private func attempt(_ step: Step) async throws(TransferError) -> Step {
         let error: TransferError
         do { return try await fetch(step) } catch let thrown { error = thrown }
@@ -216,11 +218,11 @@ package final class Download: Activity {
         case finished(ActivityOutcome)
     }
 
-    // MARK: What all parts use
+    // MARK: Used by the extensions
 
     var limits: [TokenBucket] { [limit, context.limit].compactMap(\.self) + assignment.limits }
 
-    /// Whether bytes from `source` are of one of the job's URLs: what one URL says of its entity says nothing of another's.
+    /// Whether `source` is one of the job's URLs. The validators of another URL say nothing about this job's entity.
     func isOurs(_ source: String) -> Bool { job.urls.contains { MaskedURL.text($0) == source } }
 
     func pause(_ duration: Duration) async throws(TransferError) {

@@ -1,23 +1,23 @@
 package import HaulHTTP
 package import HaulStorage
 
-/// What all downloads of a worker share. It has no defaults of its own: `WorkerConfiguration` has them.
+/// What all transfers of a worker share. The defaults are in `WorkerConfiguration`, except for `speedWindow`.
 package struct DownloadContext: Sendable {
     package let store: any Store
     package let engine: TransferEngine
-    /// The most connections to a host, over all downloads.
+    /// Limits the connections to each host, over all transfers.
     package var hosts: HostLimits
     /// The most connections for one file, unless the job says otherwise.
     package var connections: Int
-    /// Unless the job says otherwise.
+    /// Used unless the job sets one.
     package var connectTimeout: Duration
-    /// Unless the job says otherwise.
+    /// Used unless the job sets one.
     package var stallTimeout: Duration
-    /// The seconds over which a job's least speed is measured.
+    /// The seconds over which `min_speed` is measured.
     package var speedWindow = 30.0
-    /// Over all transfers of the worker; nil for none.
+    /// The rate limit over all transfers of the worker; nil for none.
     package var limit: TokenBucket?
-    /// Larger files are refused: bytes.
+    /// The largest file that is accepted, in bytes.
     package var maximumSize: Int64?
 
     package init(

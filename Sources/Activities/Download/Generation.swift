@@ -1,29 +1,29 @@
 import HaulContract
 import HaulStorage
 
-/// One version of the remote entity, on its way into one partial file.
+/// The bytes of one version of the remote entity, in one partial file.
 struct Generation: Sendable {
     let partial: any Partial
-    /// Of the generation before it in the same run, which is there until this one is opened.
+    /// The partial file of the run's previous generation. It exists until this generation's file is opened.
     var predecessor: (any Partial)?
-    /// Its total is set at the end where the server does not tell it.
+    /// If the server does not announce the total, it is set when all bytes have arrived.
     var entity: Entity
-    /// The URL, masked, that its bytes come from.
+    /// The masked URL that the bytes come from.
     let source: String
     /// `ResumePoint.landing`.
     let landing: String
-    /// Bytes of other URLs than `source` are among them.
+    /// Some bytes come from other URLs than `source`.
     var isMixed = false
-    /// Bytes that an earlier run had brought.
+    /// Bytes that earlier runs have fetched.
     var inherited: Int64 = 0
 
-    /// What there is in the store now, of this generation or of the one before it.
+    /// The partial file that exists in the store: this generation's, or its predecessor's.
     var standing: (any Partial)? { partial.place == nil ? predecessor : partial }
 
     var name: String { partial.generation }
 
-    /// Where another run may go on, once `checkpoint` is all that is durable; without one nothing is. nil before the partial
-    /// file is opened.
+    /// Where another run can continue if only the bytes of `checkpoint` are durable, or none. nil until the file is
+    /// opened.
     func resumePoint(_ checkpoint: Checkpoint? = nil, in store: any Store) -> ResumePoint? {
         partial.place.map { place in
             ResumePoint(

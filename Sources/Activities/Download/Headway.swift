@@ -1,10 +1,10 @@
 import HaulContract
 import HaulStorage
 
-/// What counts as progress of a file: so many more of its bytes are there to stay that a broken connection is only a step
-/// on the way. It is bounded, so that a server that gives a byte to each connection is not asked for ever.
+/// Decides whether so many new bytes have arrived that a broken connection counts as progress, not as a failure. There
+/// is a minimum, so that a server that sends one byte per connection is not asked for ever.
 enum Headway {
-    /// 64 KiB are worth a connection. Of a short file a part is.
+    /// 64 KiB are enough, or a sixteenth of a short file.
     private static let enough: Int64 = 64 << 10
     private static let parts: Int64 = 16
 

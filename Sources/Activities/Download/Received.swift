@@ -1,14 +1,14 @@
 import HaulHTTP
 
-/// What a run has received, over all of its connections, and how fast.
+/// Counts what a run has received over all its connections, and how fast.
 struct Received {
-    /// Those that bring bytes of the present generation now.
+    /// The active transfers of the present generation.
     private(set) var transfers: [Int: Transfer] = [:]
-    /// Bytes of the generation by transfers that have ended.
+    /// Bytes of the present generation from transfers that have ended.
     private var ended: Int64 = 0
     /// Bytes of earlier generations.
     private var earlier: Int64 = 0
-    /// Responses that bytes of the generation came from.
+    /// The number of responses that bytes of the present generation came from.
     private(set) var responses = 0
     private var meter = SpeedMeter()
 
@@ -18,7 +18,7 @@ struct Received {
     /// Bytes of all generations.
     var inAll: Int64 { earlier + ofGeneration }
 
-    /// Since the run began.
+    /// Seconds since the run began.
     var seconds: Double { meter.seconds }
 
     mutating func begin(_ id: Int, _ transfer: Transfer) {
@@ -31,19 +31,19 @@ struct Received {
         ended += transfer.progress.received
     }
 
-    /// The transfer goes on under another number: it counts from there.
+    /// The transfer continues under another id, and is counted there.
     mutating func handOver(_ id: Int) {
         transfers[id] = nil
         responses -= 1
     }
 
-    /// What comes from now on is of another generation.
+    /// From now on bytes belong to a new generation.
     mutating func beginGeneration() {
         earlier += ended
         (ended, responses) = (0, 0)
     }
 
-    /// Bytes per second over the last seconds and on average.
+    /// Bytes per second, over the last seconds and on average.
     mutating func speed() -> (now: Int64, average: Int64) {
         meter.sample(inAll)
         return (meter.speed, meter.average)

@@ -1,39 +1,39 @@
 import HaulContract
 import HaulHTTP
 
-/// What to do with a response, decided on its head alone, before the first body byte.
+/// What to do with a response. Its head alone decides, before the first byte of the body.
 enum ResponseDecision: Equatable {
-    /// The whole entity, from byte 0: a new one, whatever there was before.
+    /// Take the whole entity from byte 0. It begins a new generation, whatever was there before.
     case takeWhole(Entity, length: Int64?)
-    /// The bytes that were asked for, or the first of them.
+    /// Take the requested bytes, or the first of them.
     case takePart(at: Int64, length: Int64)
-    /// The server does not honour If-Range, though nothing has changed: ask once more without it.
+    /// Nothing has changed, but the server does not honour If-Range: ask once more without it.
     case askWithoutIfRange
-    /// What is there is of another version: drop it and begin anew.
+    /// The bytes so far are of another version: drop them and begin anew.
     case restart(why: String)
-    /// The same, and from now on over one response only: parts of this server's do not say which version they are of.
+    /// The same, and from now on over one response only: this server's parts do not name their version.
     case restartWhole(why: String)
     case unchanged
     case fail(Failure)
 }
 
-/// What was asked, as far as it decides what is done with the answer.
+/// The request, as far as it decides what is done with the response.
 struct Question: Sendable {
     enum Kind: Sendable {
         case whole
-        /// Bytes from `position` to `end` (nil: to the end) of `entity`.
+        /// The bytes of `entity` from `position` up to `end` (nil: up to its end).
         case part(position: Int64, end: Int64?, of: Entity, ifRange: Bool)
-        /// Whole, if it is not `entity` any more.
+        /// The whole, if the version is no longer `entity`.
         case changed(Entity)
     }
 
     let kind: Kind
-    /// A checksum will be compared with the whole file, so bytes may be joined without a validator.
+    /// A digest will verify the whole file, so bytes may be joined without a validator.
     let isProven: Bool
-    /// What the answer is of: `Entity.resource`.
+    /// The `Entity.resource` of the response.
     var resource = ""
 
-    /// Where a 206 is accepted, and everything else.
+    /// Decides about every response. This is the only place that accepts a 206.
     func decision(on head: ResponseHead) -> ResponseDecision {
         if head.length == .invalid {
             return .fail(
@@ -51,7 +51,7 @@ struct Question: Sendable {
             if let whole = wholeAsPart(head) { return whole }
             return .fail(Failure(.badResponse, "the server sent a part (206) though the whole was asked for"))
         case (304, .changed): return .unchanged
-        // Some servers take If-Range for a question of its own (WEBrick): the validator is the right one.
+        // Some servers (WEBrick) answer 304 to If-Range: then the validator is still the right one.
         case (304, .part(_, _, _, true)): return .askWithoutIfRange
         case (416, .part): return .restart(why: "the server has no such range any more")
         case (204, _), (205, _): return .fail(Failure(.badResponse, "the server sent no content (\(head.status))"))
@@ -59,8 +59,8 @@ struct Question: Sendable {
         }
     }
 
-    /// 203 is a 200 that was changed on its way. To another method than GET any success may carry what is wanted, as 201 does
-    /// to POST.
+    /// A 203 is a 200 that a proxy has changed. For other methods than GET any success may carry the file, like 201 for
+    /// POST.
     private func carriesWhole(_ head: ResponseHead) -> Bool {
         switch head.status {
         case 200, 203: true
@@ -75,7 +75,7 @@ struct Question: Sendable {
         return .takeWhole(Entity(head, total: length, resource: resource), length: length)
     }
 
-    /// Some servers call the whole a part, of all bytes.
+    /// Some servers send the whole as a part (206) of all bytes.
     private func wholeAsPart(_ head: ResponseHead) -> ResponseDecision? {
         guard let answer = range(of: head), let total = answer.total, answer.range == 0..<total,
             head.length == .bytes(total)
@@ -83,9 +83,9 @@ struct Question: Sendable {
         return .takeWhole(Entity(head, total: total, resource: resource), length: total)
     }
 
-    /// The range that a part says it is; nil if it says none, or several.
+    /// The Content-Range of a part. nil if there is none, or several.
     private func range(of head: ResponseHead) -> ContentRange? {
-        // Whatever a head claims of them, several parts are not the bytes themselves.
+        // Several parts in one body are not the bytes themselves, whatever the head says about them.
         let isMultipart = head.headers["content-type"]?.lowercased().hasPrefix("multipart/byteranges") ?? false
         let headers = head.headers.all("content-range")
         return isMultipart || headers.count != 1 ? nil : ContentRange(headers[0])
@@ -128,8 +128,8 @@ struct Question: Sendable {
         return .takePart(at: position, length: length)
     }
 
-    /// Whether a part tells the validator that the join relies on. RFC 9110 section 15.3.7 lets it leave out a Last-Modified
-    /// that If-Range had; but then nothing but the server's care for If-Range would say that it is of the same version.
+    /// Whether a part repeats the validator that the join relies on. RFC 9110 section 15.3.7 lets a part leave out the
+    /// Last-Modified of If-Range. But then only an If-Range that the server honoured would prove the version.
     private func repeatsValidator(_ head: ResponseHead, of entity: Entity) -> Bool {
         guard !head.hasContradictoryValidators else { return false }
         if entity.etag != nil, head.headers["etag"] == nil { return false }
@@ -147,7 +147,7 @@ struct Question: Sendable {
             case 500...599: "the server is in trouble"
             default: "the server does not give the file"
             }
-        // A date is by the server's own clock.
+        // A date in Retry-After is by the server's own clock.
         let now = head.headers["date"].flatMap(HTTPDate.parse) ?? UnixTime.seconds
         return Failure(
             .http(head.status), "\(advice) (HTTP \(head.status))",

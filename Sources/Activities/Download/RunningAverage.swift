@@ -1,12 +1,12 @@
-/// An average of measurements in which the older ones count less: the mean of all at first, then of about the last `memory`
-/// seconds. The one estimator of what changes while it is measured; `RateWindow` is the one for an exact span of time.
+/// An average in which older measurements count less. It is at first the mean of all of them, then of about the last
+/// `memory` seconds. `RateWindow` measures over an exact span of time instead.
 struct RunningAverage {
     /// nil before the first measurement.
     private(set) var value: Double?
 
     /// - Parameters:
-    ///   - measured: What it was over the last `elapsed` seconds.
-    ///   - age: Seconds since measuring began.
+    ///   - measured: The value over the last `elapsed` seconds.
+    ///   - age: Seconds since the measurements began.
     mutating func add(_ measured: Double, over elapsed: Double, age: Double, memory: Double) {
         let weight = min(1, max(elapsed / max(age, elapsed), elapsed / memory))
         value = value.map { $0 + (measured - $0) * weight } ?? measured

@@ -1,12 +1,12 @@
 import HaulExecutors
 
-/// Bytes per second over the last five seconds, and on average over this attempt.
+/// Measures bytes per second over the last five seconds, and on average over the attempt.
 struct SpeedMeter {
     private let watch = Stopwatch()
     private var window = RateWindow(length: 5)
     private var last: (time: Double, bytes: Int64) = (0, 0)
 
-    /// Notes that `bytes` have arrived in this attempt.
+    /// Notes that `bytes` have been moved so far in this attempt.
     mutating func sample(_ bytes: Int64) {
         last = (seconds, bytes)
         window.add(bytes, at: last.time)
@@ -16,6 +16,6 @@ struct SpeedMeter {
 
     var average: Int64 { last.time > 0 ? Int64(Double(last.bytes) / last.time) : 0 }
 
-    /// Since the attempt began.
+    /// Seconds since the attempt began.
     var seconds: Double { watch.seconds }
 }
