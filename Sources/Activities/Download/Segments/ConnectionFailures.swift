@@ -1,17 +1,17 @@
 import HaulContract
 
-/// What follows when connections of one download fail: whether another is asked for, and when. A value that knows counts alone.
+/// Decides whether and when a download opens another connection after some have failed. It works on counts alone.
 struct ConnectionFailures {
-    /// What a connection must bring for the next one to be asked for at once: bytes.
+    /// Bytes that a connection must deliver for the next one to be opened at once.
     static let worthwhile: Int64 = 64 << 10
-    /// Failures in a row before no more extra connections are tried.
+    /// After this many failures in a row no more extra connections are tried.
     private static let most = 3
 
     /// Extra connections in a row that were refused.
     private var refusals = 0
-    /// Connections in a row that ended before they had brought anything worth while.
+    /// Connections in a row that broke off before they had delivered `worthwhile` bytes.
     private var fruitless = 0
-    /// Bytes of the file that were there when its only connection was last replaced.
+    /// Bytes of the file that were written when its only connection was last replaced.
     private var writtenBefore: Int64
 
     init(written: Int64) { writtenBefore = written }
@@ -19,7 +19,7 @@ struct ConnectionFailures {
     /// A server agreed to send a part.
     mutating func noteAnswer() { refusals = 0 }
 
-    /// A response came to its end.
+    /// A response was received to its end.
     mutating func noteWhole() { fruitless = 0 }
 
     /// An extra connection was refused. Returns for how many seconds no other is tried.
@@ -28,14 +28,13 @@ struct ConnectionFailures {
         return delay(after: refusals, failure)
     }
 
-    /// A response broke off after so many bytes. Returns for how many seconds no extra connection is tried; 0 if it had brought
-    /// enough.
+    /// A response broke off. Returns for how many seconds no extra connection is tried; 0 if it had delivered enough.
     mutating func broke(after received: Int64, _ failure: Failure) -> Double {
         fruitless = received < Self.worthwhile ? fruitless + 1 : 0
         return fruitless > 0 ? delay(after: fruitless, failure) : 0
     }
 
-    /// Whether the only connection of a file of `total` bytes, of which `written` are there, is replaced at once.
+    /// Whether the only connection of a file is replaced at once. `written` of `total` bytes are there.
     mutating func mayReplace(_ failure: Failure, written: Int64, of total: Int64) -> Bool {
         guard RetryPolicy.isRetryable(failure), failure.retryAfter == nil,
             Headway.isEnough(written - writtenBefore, of: total)
@@ -44,7 +43,7 @@ struct ConnectionFailures {
         return true
     }
 
-    /// Infinite after too many failures, and after one that would come again.
+    /// Seconds. Infinite after too many failures, and after a failure that would occur again.
     private func delay(after failures: Int, _ failure: Failure) -> Double {
         guard RetryPolicy.isRetryable(failure), failures < Self.most else { return .infinity }
         return failure.retryAfter?.secondsValue ?? Double(1 << failures)

@@ -1,16 +1,14 @@
-/// How much of about the last second not the servers but our own limits, the digest or the disk held the transfers of a
-/// download: more connections would only wait with them. A moment now and then is none of that; every disk has them.
-///
-/// Times are in seconds since the download's begin.
+/// The share of about the last second in which our own limits, the digest or the disk held up the transfers of a
+/// download. If it is large, more connections would wait, too. A short hold now and then does not count.
 struct HoldShare {
     /// From this share on more connections would not help.
     static let many = 0.1
-    /// Seconds.
+    /// Seconds that the average covers.
     private static let memory = 1.0
-    /// A digest that runs along shows only after so long that it is what holds, and what others fetched ahead of it must be
-    /// read back.
+    /// Seconds. Only after this time is it known whether a digest that is computed meanwhile holds the transfers up.
+    /// Bytes that other connections fetch ahead of the digest must be read back.
     private static let trial = 1.0
-    /// What is shorter says little of a hold that lasts.
+    /// Seconds. A shorter sample says little about a lasting hold.
     private static let shortestSample = 0.01
 
     private let isExpected: Bool
@@ -18,12 +16,12 @@ struct HoldShare {
     private var sampled = (time: 0.0, held: [Int: Double]())
     private var now = 0.0
 
-    /// - Parameter isExpected: Holds are likely, so that it takes a while to believe that there are none.
+    /// - Parameter isExpected: Holds are likely, so they are assumed until `trial` has passed.
     init(isExpected: Bool) { self.isExpected = isExpected }
 
     var isLarge: Bool { (share.value ?? 0) >= Self.many || isExpected && now < Self.trial }
 
-    /// Notes how long each transfer was held so far; the one that was held most counts.
+    /// Notes how many seconds each transfer was held so far, by its id. The one that was held most counts.
     mutating func sample(_ held: [Int: Double], now: Double) {
         self.now = now
         let elapsed = now - sampled.time

@@ -1,10 +1,10 @@
 import HaulContract
 import HaulHTTP
 
-/// The URLs of one job, and what is known of each.
+/// The URLs of one job, and what is known about each.
 ///
-/// Validators differ between mirrors by design. Only where a checksum is compared with the whole file, or where they tell the same
-/// digest of it, may their bytes be mixed; otherwise they are alternatives, one after the other.
+/// Validators differ between mirrors by design. So bytes of several mirrors may be mixed only if the job has a
+/// checksum, or if the mirrors send the same digest of the whole. Otherwise the mirrors are tried one after the other.
 struct Mirrors: Sendable {
     struct Mirror: Sendable {
         let url: String
@@ -12,27 +12,27 @@ struct Mirrors: Sendable {
         let address: WebURL?
         /// Where its redirects led, for further connections.
         var landing: Landing?
-        /// What it says of the entity, once it has said it.
+        /// The entity as this mirror describes it; nil before its first response.
         var entity: Entity?
         /// Whether it honours If-Range.
         var honoursIfRange = true
-        /// It failed, or what it sent was no part of the entity.
+        /// The mirror failed, or sent something that is no part of the entity.
         var isBad = false
-        /// It does not say that its bytes are the other mirrors' ones.
+        /// The mirror does not send the digest that would prove its bytes to be the same as other mirrors'.
         var isApart = false
 
         init(_ url: String) { (self.url, address) = (url, WebURL(url)) }
 
-        /// The host whose connections count.
+        /// The host whose limit counts its connections.
         var host: String { (landing?.url ?? address)?.hostAndPort ?? url }
     }
 
     private(set) var all: [Mirror]
-    /// The one that is asked first.
+    /// The index of the mirror that is asked first.
     private(set) var current = 0
     private let mayMix: Bool
 
-    /// `source` is the masked URL that bytes came from before.
+    /// - Parameter source: The masked URL that the bytes so far came from.
     init(urls: [String], source: String?, mayMix: Bool) {
         all = urls.map(Mirror.init)
         self.mayMix = mayMix
@@ -44,7 +44,7 @@ struct Mirrors: Sendable {
         set { all[index] = newValue }
     }
 
-    /// What the current one has said in an earlier run, and where it led then.
+    /// Restores what the current mirror said in an earlier run, and where it led.
     mutating func note(_ entity: Entity, landing: String, _ cookies: CookieJar) {
         all[current].entity = entity
         guard let origin = all[current].address, let url = WebURL(landing), url.resource == entity.resource else {
@@ -53,14 +53,14 @@ struct Mirrors: Sendable {
         all[current].landing = Landing(url: url.withCredentials(of: origin), origin: origin, cookies: cookies)
     }
 
-    /// The mirror for extra connection number `number`. `hasDigest` says that the current one has sent the digest of the whole.
+    /// The mirror for extra connection number `number`. `hasDigest`: the current mirror has sent a digest of the whole.
     func forExtra(_ number: Int, hasDigest: Bool) -> Int {
         guard mayMix || hasDigest else { return current }
         let good = all.indices.filter { !all[$0].isBad && !all[$0].isApart }
         return good.isEmpty ? current : good[number % good.count]
     }
 
-    /// Drops the mirror; false if it was the last good one.
+    /// Stops using a mirror. False if it was the last good one.
     mutating func drop(_ index: Int) -> Bool {
         all[index].isBad = true
         guard let next = all.indices.first(where: { !all[$0].isBad }) else { return false }
@@ -68,7 +68,7 @@ struct Mirrors: Sendable {
         return true
     }
 
-    /// Whether a failure is the mirror's, so that another one may do better.
+    /// Whether a failure is the mirror's fault, so that another mirror may do better.
     static func isToBlame(for code: ErrorCode) -> Bool {
         switch code {
         case .dns, .connect, .tls, .stalled, .incomplete, .badResponse, .tooManyRedirects, .redirectForbidden,

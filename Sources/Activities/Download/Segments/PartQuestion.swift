@@ -1,13 +1,13 @@
 import HaulContract
 import HaulHTTP
 
-/// The question for some bytes of a known entity, to one of the job's mirrors.
+/// A request for a range of a known entity, to one of the job's mirrors.
 struct PartQuestion: Sendable {
-    /// What became of it.
+    /// The result of the request.
     enum Answer: Sendable {
         case part(Transfer, Landing, Entity, length: Int64)
         case refused(ResponseDecision)
-        /// From a mirror whose bytes nothing says to be the same.
+        /// Nothing proves that this mirror has the same bytes as the others.
         case apart
     }
 
@@ -15,11 +15,11 @@ struct PartQuestion: Sendable {
     let entity: Entity
     let total: Int64
     let mirror: Int
-    /// No other connection is there.
+    /// The download has no other connection.
     let isOnly: Bool
 
-    /// Asks where the redirects of the first response led, which is the same resource for certain. What they led to may have
-    /// expired, or its host may be gone: then the original URL is asked.
+    /// Asks the URL where earlier redirects led, which is certainly the same resource. If that URL has expired or its
+    /// host is gone, the original URL is asked.
     func ask(_ download: Download) async throws(TransferError) -> Answer {
         guard let landing = download.mirrors[mirror].landing, landing.isElsewhere else {
             return try await ask(download, from: nil)
@@ -39,7 +39,7 @@ struct PartQuestion: Sendable {
     private func ask(_ download: Download, from landing: Landing?) async throws(TransferError) -> Answer {
         let mirrors = download.mirrors
         let mirror = mirrors[mirror]
-        // What the mirror itself has said of the entity: others' validators say nothing of it.
+        // The validators of other mirrors say nothing about this one.
         let known = mirror.entity
         let validator = mirror.honoursIfRange ? known?.strongValidator : nil
         let isLast = range.upperBound == total
@@ -49,7 +49,7 @@ struct PartQuestion: Sendable {
         if let validator { headers.append(HeaderField("If-Range", validator)) }
         download.assignment.trace?("asks for the bytes \(range.lowerBound) to \(range.upperBound - 1)")
         let (transfer, landing) = try await download.exchange.ask(mirror, headers, from: landing)
-        // Only the job's own checksum is about all mirrors; what is asked when there is no other is checked when it is whole.
+        // The job's own checksum covers all mirrors. An only connection's bytes are verified once the file is whole.
         let needsDigest = !isOnly && self.mirror != mirrors.current && download.job.checksum == nil
         if needsDigest, transfer.head.status == 206, DigestFields.checksum(transfer.head) != entity.digest {
             await transfer.discard()
@@ -68,7 +68,7 @@ struct PartQuestion: Sendable {
 }
 
 extension ResponseDecision {
-    /// The same question to the same URL would be answered the same way.
+    /// The same request to the same URL would get the same answer.
     fileprivate var isFinal: Bool {
         switch self {
         case .fail(let failure): !RetryPolicy.isRetryable(failure)
@@ -77,7 +77,7 @@ extension ResponseDecision {
         }
     }
 
-    /// Why what is there is to be dropped.
+    /// Why the bytes so far must be dropped; nil if they need not be.
     var why: String? {
         switch self {
         case .restart(let why), .restartWhole(let why): why

@@ -3,7 +3,7 @@ import HaulHTTP
 import HaulStorage
 import Synchronization
 
-// What follows when a question is answered, and when a response ends.
+// What follows when a request is answered, and when a response ends.
 extension SegmentFetcher {
     mutating func opened(
         _ id: Int, _ result: Result<PartQuestion.Answer, TransferError>, _ group: inout TaskGroup<Note>
@@ -52,7 +52,7 @@ extension SegmentFetcher {
         return nil
     }
 
-    /// A mirror whose bytes may be mixed with others' is no longer asked; false if there is none to take its place.
+    /// Stops using a mirror, if bytes of mirrors may be mixed. False if they may not be, or if no other mirror is left.
     private func dropMirror(_ index: Int) -> Bool {
         download.isProven && download.state.withLock { $0.mirrors.drop(index) }
     }
@@ -70,7 +70,7 @@ extension SegmentFetcher {
             return nil
         }
         guard others || !connection.isOnly else { return .failure(.failed(failure)) }
-        // What runs goes on; whoever only wanted to help is not missed.
+        // Running connections go on. An extra connection was only meant to help.
         plan.refused(id, for: failures.refused(failure), now: now)
         return nil
     }
@@ -102,7 +102,7 @@ extension SegmentFetcher {
         return Mirrors.isToBlame(for: failure.code) && dropMirror(connection.mirror) ? nil : .failure(error)
     }
 
-    /// What still comes in when all is over.
+    /// Handles a note that comes after the outcome is known: releases the note's connection.
     mutating func release(_ note: Note) {
         switch note {
         case .tick, .turnedAway: break

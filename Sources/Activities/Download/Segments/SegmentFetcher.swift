@@ -4,29 +4,29 @@ import HaulHTTP
 import HaulStorage
 import Synchronization
 
-/// Brings what is missing of one entity, over as many connections as help. `SegmentPlan` decides; here it is done.
+/// Fetches the missing bytes of one entity, over as many connections as help. `SegmentPlan` decides, this type acts.
 struct SegmentFetcher {
     enum Outcome: Sendable {
         case whole
-        /// Nothing of the known entity can supply what is missing.
+        /// Nobody can supply the missing bytes of the known entity.
         case restart(why: String)
     }
 
     enum Note: Sendable {
         case tick
-        /// Cancelled while it waited for its host's turn: the host does not count it.
+        /// Cancelled while it waited for a connection to its host. The host does not count it.
         case turnedAway(Int)
         case opened(Int, Result<PartQuestion.Answer, TransferError>)
         case ended(Int, Result<TransferEnd, TransferError>)
     }
 
-    /// A connection from the question to the end of its answer.
+    /// A connection, from its request to the end of the response.
     struct Connection {
         let mirror: Int
         let start: Int64
-        /// The host whose limit counts it.
+        /// The host whose limit counts the connection.
         let host: String
-        /// No other was there when it was asked for: its failure decides.
+        /// There was no other connection when it was opened. If there is none at its failure either, the attempt fails.
         let isOnly: Bool
         var transfer: Transfer?
     }
@@ -40,7 +40,7 @@ struct SegmentFetcher {
     var plan: SegmentPlan
     var connections: [Int: Connection] = [:]
     var failures: ConnectionFailures
-    /// Extra connections that were asked for.
+    /// The number of extra connections opened so far.
     private var asked = 0
     private var floor: SpeedFloor?
     private var holds: HoldShare
@@ -56,7 +56,9 @@ struct SegmentFetcher {
         failures = ConnectionFailures(written: partial.written.count)
     }
 
-    /// Fetches until nothing is missing. `first` is a response that has begun already, with all bytes from 0 on.
+    /// Fetches until nothing is missing.
+    ///
+    /// - Parameter first: A response that has begun already, with all bytes from 0 on.
     mutating func run(first: FirstResponse?) async throws(TransferError) -> Outcome {
         var fetcher = self
         let result: Result<Outcome, TransferError> = await withTaskGroup(of: Note.self) { group in
@@ -104,7 +106,7 @@ struct SegmentFetcher {
         }
     }
 
-    /// Tells the plan how far all transfers are.
+    /// Updates the plan with the progress of all transfers.
     private mutating func sample() {
         let now = now
         var held: [Int: Double] = [:]
@@ -117,7 +119,7 @@ struct SegmentFetcher {
         holds.sample(held, now: now)
     }
 
-    /// Often at first, when connections join; then less and less, since a thousand slow downloads look too.
+    /// Schedules the next tick: soon while connections join, later rarely, since there may be a thousand downloads.
     private func tick(_ group: inout TaskGroup<Note>) {
         let usual = min(1, max(0.02, now / 10))
         let ask = plan.nextAsk.flatMap { $0 > now ? $0 - now : nil } ?? usual
@@ -130,7 +132,7 @@ struct SegmentFetcher {
 
     // MARK: Connections
 
-    /// Asks the plan. Extra connections go to the mirrors in turn, as far as their hosts bear one more.
+    /// Does what the plan decides. Extra connections use the mirrors in turn, if the host allows one more.
     private mutating func decide(_ group: inout TaskGroup<Note>) {
         let (download, entity) = (download, entity)
         let mirrors = download.mirrors
@@ -144,7 +146,7 @@ struct SegmentFetcher {
             return true
         }
         asked += extras.count
-        // The one that is opened because there is no other has asked nobody.
+        // A connection that is opened because there is no other one has no entry in `extras`.
         while case .open(let id, let range)? = actions.last {
             actions.removeLast()
             open(id, range, on: extras.popLast(), &group)

@@ -1,35 +1,35 @@
 import HaulHTTP
 
 extension SegmentPlan {
-    /// A connection from its question to the end of its answer, as far as the plan knows.
+    /// What the plan knows about a connection, from its request to the end of the response.
     struct Connection {
-        /// The next byte that it is to bring.
+        /// The offset of the next byte that it will receive.
         var position: Int64
-        /// The byte after its last one.
+        /// The offset after its last byte.
         var end: Int64
         let start: Int64
         let asked: Double
         var opened: Double?
-        /// It was asked for all that was missing: others take their parts from it, and where it is shortened its connection
-        /// is lost.
+        /// It was asked for all missing bytes: other connections take their parts from it. When its response is
+        /// shortened, its TCP connection is lost.
         let isEndless: Bool
-        /// What was asked for ends here: if it brings all of that, its connection is free for another question.
+        /// The end of the requested range. If the response reaches it, the TCP connection is free for another request.
         let askedEnd: Int64
         var path: TransferPath?
-        /// When its window was last seen to grow.
+        /// When its TCP window was last seen to grow.
         var grown = -Double.infinity
-        /// Whose bytes it is to take over once it is open.
+        /// The connection whose bytes it takes over once it is open.
         var owner: Int?
         var firstByte: Double?
         var lastByte: Double
         var sampled: Double
         var average = RunningAverage()
 
-        /// Bytes per second, nil until it can be told.
+        /// Bytes per second; nil until it is known.
         var speed: Double? { average.value }
         var isOpen: Bool { opened != nil }
 
-        /// Its response has brought `received` bytes so far. What is older than `memory` seconds counts little for its speed.
+        /// Its response has delivered `received` bytes. Measurements of speed older than `memory` seconds count little.
         mutating func sample(_ received: Int64, now: Double, memory: Double) {
             guard isOpen else { return }
             let reached = start + received

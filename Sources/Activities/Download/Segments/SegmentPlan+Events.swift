@@ -1,12 +1,12 @@
 import HaulContract
 import HaulHTTP
 
-// What has happened to connections.
+// The events of connections.
 extension SegmentPlan {
-    /// The server speaks HTTP/2, whose servers expect few connections: a limit of theirs for each would be for a stream.
+    /// Servers of HTTP/2 expect few connections, and more have only made downloads slower.
     mutating func speaksHTTP2() { limit = min(limit, Self.few) }
 
-    /// What is known of the way to the servers by now.
+    /// Notes what TCP has measured on the path to a server.
     mutating func learned(_ path: TransferPath, by id: Int? = nil, now: Double = 0) {
         let isLossy = path.isLossy || self.path?.isLossy ?? false
         self.path = TransferPath(roundTrip: min(path.roundTrip, self.path?.roundTrip ?? .infinity), isLossy: isLossy)
@@ -15,7 +15,7 @@ extension SegmentPlan {
         connections[id]!.path = path
     }
 
-    /// A response that is there already and brings all of `range`, which is taken from what waits.
+    /// Adds a response that exists already and delivers all of `range`, which is no longer unassigned. Returns its id.
     mutating func adopt(_ range: Range<Int64>, now: Double) -> Int {
         take(range)
         let id = add(range, owner: nil, now: now)
@@ -23,10 +23,9 @@ extension SegmentPlan {
         return id
     }
 
-    /// The server agreed to send `length` bytes, at most what was asked for.
+    /// The server agreed to send `length` bytes, at most those that were requested.
     ///
-    /// The response is dropped if the owner of its bytes was faster than expected when they were asked for: too many of them
-    /// would come twice.
+    /// The response is dropped if the owner was faster than expected, and too many bytes would arrive twice.
     mutating func opened(_ id: Int, length: Int64, now: Double) -> [Action] {
         guard var connection = connections[id] else { return [.drop(id: id)] }
         var actions: [Action] = []
@@ -51,8 +50,8 @@ extension SegmentPlan {
         return actions
     }
 
-    /// The owner's bytes from the beginning of `range` on are no longer its own: `range` is another's, and so is what those
-    /// have asked for that still wait for an answer.
+    /// Ends the owner's bytes where `range` begins. `range` now belongs to another connection. So do the ranges behind
+    /// it that connections have requested from this owner and that are not answered yet.
     private mutating func cut(_ owner: Int, for range: Range<Int64>) {
         let end = connections[owner]!.end
         connections[owner]!.end = range.lowerBound
@@ -64,13 +63,13 @@ extension SegmentPlan {
         }
     }
 
-    /// It has brought `received` bytes so far.
+    /// The connection has received `received` bytes so far.
     mutating func sample(_ id: Int, received: Int64, now: Double) {
         let memory = isFar ? min(1, max(Self.memory, 4 * path!.roundTrip)) : 1
         connections[id]?.sample(received, now: now, memory: memory)
     }
 
-    /// Its response has ended at `position`, well or not: what it has not brought waits.
+    /// Its response has ended at `position`, well or not. The bytes that it has not delivered become unassigned.
     mutating func ended(_ id: Int, at position: Int64, now: Double) -> [Action] {
         guard let connection = connections.removeValue(forKey: id) else { return [] }
         var actions: [Action] = []
@@ -82,11 +81,11 @@ extension SegmentPlan {
         unassigned.insert(position..<max(position, connection.end))
         for (taker, other) in connections where other.owner == id {
             if position >= other.end {
-                // It has brought what the other was to take over.
+                // It has delivered what the other connection was to take over.
                 connections[taker] = nil
                 actions.append(.drop(id: taker))
             } else {
-                // What it asked for is its own now.
+                // The requested range now belongs to the other connection.
                 connections[taker]!.owner = nil
                 take(other.position..<other.end)
             }
@@ -94,8 +93,8 @@ extension SegmentPlan {
         return actions
     }
 
-    /// The server did not agree, or could not be reached. No newcomer is asked for `delay` seconds, infinite for never; those
-    /// that the servers bear go on.
+    /// The server refused, or could not be reached. For `delay` seconds (infinite: for ever) no connections are opened
+    /// beyond those that the servers are known to accept.
     mutating func refused(_ id: Int, for delay: Double, now: Double) {
         closedUntil = max(closedUntil, now + delay)
         let connection = connections.removeValue(forKey: id)

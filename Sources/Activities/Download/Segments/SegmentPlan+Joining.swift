@@ -1,8 +1,8 @@
 import HaulHTTP
 
-// When one connection more is asked for.
+// When another connection is opened.
 extension SegmentPlan {
-    /// Whether one more connection than were ever open may be asked for.
+    /// Whether a connection may be opened beyond the number that the servers are known to accept.
     func mayJoin(_ now: Double) -> Bool {
         let count = connections.count
         let open = connections.values.count(where: \.isOpen)
@@ -12,7 +12,7 @@ extension SegmentPlan {
             let isTooSoon = isDistant && now < lastAsk + path!.roundTrip / Self.asksPerRoundTrip
             return count < planned && !isTooSoon && (!isFull || count < Self.few)
         }
-        // As many as bring bytes, which doubles them.
+        // At most twice as many as have received bytes: so their number doubles.
         return count < 2 * connections.values.count { $0.firstByte != nil }
     }
 
@@ -20,17 +20,16 @@ extension SegmentPlan {
 
     var isDistant: Bool { path.map { $0.roundTrip >= Self.distant } ?? false }
 
-    /// What is under way fills the link already.
+    /// The bytes in flight already fill the link.
     var isFull: Bool { connections.values.contains { $0.path?.isQueueing ?? false } }
 
-    /// Whether a newcomer may be asked for before anything else happens: at this time somebody should look again.
+    /// When to ask the plan again, because a connection may then be opened without another event. nil if none may be.
     var nextAsk: Double? {
         guard isDistant, connections.count < planned, !isFull else { return nil }
         return lastAsk + path!.roundTrip / Self.asksPerRoundTrip
     }
 
-    /// Where slow start is short, more connections join only when those that are there have been through it, and have not
-    /// filled the link.
+    /// On a far path more connections join once the present ones are through slow start and have not filled the link.
     mutating func raiseFarLimit(_ now: Double) {
         guard isFar, !isFull, farLimit < limit, connections.count >= farLimit else { return }
         guard connections.values.allSatisfy({ $0.isOpen }), now >= lastJoin + Self.queueShows * path!.roundTrip else {
@@ -39,7 +38,7 @@ extension SegmentPlan {
         farLimit *= 2
     }
 
-    /// How many connections are to share what is left, where the way is far.
+    /// How many connections should share the missing bytes on a far path.
     var planned: Int {
         let most = Int(left / Self.worthALossyConnection)
         let worth = Int(left / Self.worthAConnection)

@@ -2,9 +2,9 @@ import Glibc
 import HaulContract
 import HaulHTTP
 
-// What a connection that has nothing to do is to fetch, and whose that is.
+// What an idle connection fetches, and from whom it takes those bytes.
 extension SegmentPlan {
-    /// What the next connection is to fetch, and whose that is.
+    /// What the next connection fetches, and from which connection it takes the bytes; nil: they are unassigned.
     func nextPart(_ now: Double) -> (range: Range<Int64>, owner: Int?)? {
         if let waiting = unassigned.intervals.max(by: { $0.count < $1.count }) { return (part(of: waiting), nil) }
         guard let (id, own) = owner(now), let owner = connections[id] else { return nil }
@@ -16,7 +16,7 @@ extension SegmentPlan {
                 let share = isMature(owner, now) ? fairShare : self.left / Int64(4 * planned)
                 split = max(split, end - max(share, Self.smallestPart))
             }
-            // What it brings before the other's first byte would come twice.
+            // What the owner receives before the other's first byte would arrive twice.
             let meanwhile = (owner.speed ?? 0) * (answerTime ?? 2 * path!.roundTrip)
             split = max(split, owner.position + Int64(meanwhile))
         }
@@ -29,25 +29,25 @@ extension SegmentPlan {
         return (split..<end, id)
     }
 
-    /// Whether too much of `part` would come twice if it were taken from its owner now.
+    /// Whether too much of `part` would arrive twice if it were taken from its owner now.
     func comesTwice(_ part: Range<Int64>, of owner: Connection, _ now: Double) -> Bool {
         let twice = min(part.upperBound, sentBefore(cutting: owner, now)) - part.lowerBound
         return twice > 0 && Int64(part.count) < Self.worthTwice * twice
     }
 
-    /// How far the server will have sent when it hears of a cut that is made now.
+    /// The offset up to which the server has sent by the time a cut that is made now reaches it.
     private func sentBefore(cutting owner: Connection, _ now: Double) -> Int64 {
         guard let path = owner.path, let speed = owner.speed else { return owner.position }
         return owner.position
             + (isGrowing(owner, now) ? path.window / 2 : min(path.window, Int64(speed * path.delay)))
     }
 
-    /// How far the server will have sent when it hears of a cut that is made once another server has answered.
+    /// The same for a cut that is made once another server has answered.
     private func sentByAnswer(_ owner: Connection, _ now: Double) -> Int64 {
         guard let path = owner.path, let speed = owner.speed else { return owner.position }
         let answerTime = answerTime ?? 2 * path.roundTrip
-        // A slow start doubles with each round trip until then. Otherwise the window may be as wide as it was in better times:
-        // what is under way is what comes within a round trip, or twice as much, because that was measured a while ago.
+        // During slow start the window doubles with each round trip. Later it may be wider than what is in flight: that
+        // is what arrives within two round trips. (Two, because the speed was measured a while ago.)
         let underWay =
             isGrowing(owner, now)
             ? Double(path.window) * pow(2, min(Self.slowStart, answerTime / path.roundTrip))
@@ -55,33 +55,33 @@ extension SegmentPlan {
         return owner.position + Int64(speed * answerTime + underWay)
     }
 
-    /// Whether its slow start goes on. The kernel makes the window twice what comes within a round trip.
+    /// Whether slow start goes on. The kernel keeps the window at twice what arrives in a round trip.
     private func isGrowing(_ connection: Connection, _ now: Double) -> Bool {
         connection.path.map { now < connection.grown + 2 * $0.roundTrip } ?? false
     }
 
-    /// A part is worth its question if it would take its owner longer than the answer takes.
+    /// The least part that is worth a request: its owner would need longer for it than the request takes.
     func leastPart(from owner: Connection) -> Int64 {
         guard isFar, let speed = owner.speed else { return Self.smallestPart }
         let short = min(Self.smallestPart, Int64(Self.shortest * speed))
         return max(Self.leastPart, short, Int64(2 * speed * path!.roundTrip))
     }
 
-    /// An equal share of what is left: so they end together, and none has to take from another that has asked for too much.
+    /// An equal share of the missing bytes. So all connections end together, and none has requested too many.
     var fairShare: Int64 { left / Int64(max(borne, connections.count + 1)) }
 
-    /// What waits is given out in shares; the first connection asks for all of it.
+    /// Unassigned bytes are handed out in shares. The first connection requests all of them.
     func part(of waiting: Range<Int64>) -> Range<Int64> {
         let share = max(fairShare, Self.smallestPart)
         guard !connections.isEmpty, Int64(waiting.count) - share >= Self.smallestPart else { return waiting }
         return waiting.lowerBound..<waiting.lowerBound + share
     }
 
-    /// Whom to take from, and which part of what it has before it, it keeps.
+    /// The connection to take bytes from, and the fraction of its missing bytes that it keeps.
     func owner(_ now: Double) -> (id: Int, own: Double)? {
         let speeds = connections.values.compactMap(\.speed).sorted()
         let median = speeds.isEmpty ? nil : speeds[speeds.count / 2]
-        // Where the way is far the first response is ahead of all, and what others bring is known only by their parts.
+        // On a far path the first response is ahead of all. The speed of others is known only from ended parts.
         let usual = isFar ? [pace, median].compactMap(\.self).min() : median
         var best: (id: Int, own: Double, seconds: Double)?
         for (id, connection) in connections.sorted(by: { $0.key < $1.key }) where connection.isOpen {
@@ -92,21 +92,21 @@ extension SegmentPlan {
             {
                 best = (id, 0, seconds)
             }
-            // One that has just begun and has bytes for long is asked at once: what it brings by itself nobody knows yet.
+            // A response that has just begun and has many bytes left is split at once. Nobody knows its speed yet.
             if isYoung, connection.isEndless {
                 return left >= 2 * Self.smallestPart ? (id, 0.5) : nil
             }
             guard !isYoung, let speed = connection.speed, let usual else { continue }
             let seconds = Double(left) / max(speed, 1)
-            // To take from one that asked for no more than its own bytes costs its connection.
+            // Taking from a connection that requested only a part costs a TCP connection that could be used again.
             guard seconds > max(worthwhile * (isFar && connection.isEndless ? 0.5 : 1), beginning) else { continue }
             if seconds > best?.seconds ?? 0 { best = (id, speed / max(speed + usual, 1), seconds) }
         }
         return best.map { ($0.id, $0.own) }
     }
 
-    /// How long a response that has just begun will still take if it doubles with each round trip, where somebody is free who
-    /// would be faster; nil if it is to be left alone.
+    /// How many seconds a response that has just begun still takes if its speed doubles with each round trip. nil if it
+    /// is left alone: no connection is idle, too little would be saved, or there are bytes elsewhere to take.
     func lateness(of connection: Connection, _ left: Int64) -> Double? {
         guard idle > 0, let speed = connection.speed, let roundTrip = path?.roundTrip,
             !connections.values.contains(where: { $0.isEndless && $0.end - $0.position > 4 * Self.smallestPart })
@@ -115,13 +115,13 @@ extension SegmentPlan {
         return seconds > worthwhile ? seconds : nil
     }
 
-    /// What a connection takes that must be made before it can be asked, until it brings as much as others.
+    /// Seconds until a connection that must be made first delivers as much as others; 0 if an idle one can be used.
     var beginning: Double {
         guard isFar, idle == 0, let path else { return 0 }
         return (2 + (path.isLossy ? Self.slowStart / 2 : Self.slowStart)) * path.roundTrip
     }
 
-    /// How far it will come when all that others ask of it is granted.
+    /// Where the connection ends if all ranges that others have requested from it are granted.
     func reach(of id: Int) -> Int64 {
         connections.values.reduce(connections[id]!.end) { $1.owner == id ? min($0, $1.position) : $0 }
     }
@@ -131,6 +131,7 @@ extension SegmentPlan {
         return now - opened >= Self.youth * (path?.roundTrip ?? 0)
     }
 
+    /// Seconds: help that saves less is not worth a request.
     var worthwhile: Double {
         guard let answerTime else { return isFar ? 4 * path!.roundTrip : Self.worthwhile.unknown }
         return min(Self.worthwhile.most, max(isFar ? 0 : Self.worthwhile.least, 4 * answerTime))

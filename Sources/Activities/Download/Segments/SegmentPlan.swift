@@ -1,47 +1,47 @@
 import HaulContract
 import HaulHTTP
 
-/// Which connection fetches which bytes of one entity: it decides, and touches nothing. Times are in seconds.
+/// Decides which connection fetches which bytes of one entity. It does no I/O. Times are in seconds.
 ///
-/// Every missing byte belongs to one connection, or waits in `unassigned`. A connection that has nothing to do takes a part of
-/// what waits, else of what another one has before it, from its end. The other one is shortened only when the server has
-/// agreed to send that part, so a refusal costs nothing.
+/// Every missing byte belongs to one connection, or is in `unassigned`. An idle connection takes a part of the
+/// unassigned bytes, or else a part of the missing bytes of another connection (the owner), from their end. The owner
+/// is shortened only once the server has agreed to send that part, so a refusal costs nothing.
 ///
-/// It has many properties because all of them are one decision's facts. What is known of a connection is in `Connection`, and
-/// the rules' numbers are in `SegmentPlan+Rules.swift`.
+/// It has many properties because a decision needs all of them. `Connection` has what is known about one connection,
+/// and `SegmentPlan+Rules.swift` has the constants of the rules.
 struct SegmentPlan {
     enum Action: Equatable {
-        /// Ask for these bytes on a new connection, or on one that waits for a question.
+        /// Request these bytes on a new connection, or on an idle one.
         case open(id: Int, range: Range<Int64>)
-        /// Let a response end here: another connection has the rest.
+        /// End a response at this offset: another connection has the rest.
         case shorten(id: Int, to: Int64)
-        /// End this connection. Nothing more is told of it; what it has not fetched waits already.
+        /// End this connection. The plan has forgotten it; the bytes that it has not fetched are reassigned already.
         case drop(id: Int)
     }
 
     var unassigned: ByteIntervals
     var connections: [Int: Connection] = [:]
     var limit: Int
-    /// Parts are cut at multiples of it, where there is enough left.
+    /// Parts are cut at multiples of it, if enough bytes are left.
     let alignment: Int64
-    /// The most connections that the servers were seen to bear: up to as many may ask again as soon as they have ended.
+    /// How many connections the servers are known to accept. When one of these has ended, another is opened at once.
     var borne = 1
     var lastID = 0
-    /// No newcomers before this.
+    /// No further connections are opened before this time.
     var closedUntil = 0.0
-    /// What it takes from a question to its answer.
+    /// The time from a request to its response, on average.
     var answerTime: Double?
     var path: TransferPath?
-    /// What a part was brought at by those that have ended, on average: bytes per second.
+    /// The average speed of connections that have ended and had requested only a part: bytes per second.
     var pace: Double?
-    /// Connections that wait for another question.
+    /// TCP connections that are free for another request.
     var idle = 0
-    /// How many may share a far way, as long as no queue builds up.
+    /// How many connections may share a far path as long as no queue builds up.
     var farLimit = Self.few
-    /// When the last newcomer was asked for, and when the last one joined.
+    /// When the last further connection was opened, and when the last one joined.
     var lastAsk = -Double.infinity
     var lastJoin = 0.0
-    /// The speed of all before the last connections joined, and when that was.
+    /// When the last connections began to join, and the total speed and number of connections at that time.
     private var trialBegun: (time: Double, speed: Double, count: Int)?
 
     /// - Parameters:
@@ -58,15 +58,16 @@ struct SegmentPlan {
 
     var speed: Double { connections.values.reduce(0) { $0 + ($1.speed ?? 0) } }
 
-    /// The bytes that are still to come.
+    /// The bytes that are still missing.
     var left: Int64 {
         unassigned.count + connections.values.reduce(0) { $0 + ($1.owner == nil ? max(0, $1.end - $1.position) : 0) }
     }
 
     // MARK: What to do
 
-    /// What to do now; to be asked after every change, and a few times a second. `mayOpen` is asked before each extra
-    /// connection.
+    /// What to do now. Must be called after every change, and a few times a second.
+    ///
+    /// - Parameter mayOpen: Called before each extra connection; false forbids it.
     mutating func actions(now: Double, mayOpen: () -> Bool = { true }) -> [Action] {
         var actions = givingUp(now)
         endTrial(now)
@@ -90,7 +91,7 @@ struct SegmentPlan {
         return actions
     }
 
-    /// Extra connections that bring nothing while others do.
+    /// Drops connections that receive nothing while others do.
     private mutating func givingUp(_ now: Double) -> [Action] {
         guard connections.values.contains(where: { now - $0.lastByte < Self.trial }) else { return [] }
         var actions: [Action] = []
@@ -106,7 +107,7 @@ struct SegmentPlan {
         return actions
     }
 
-    /// Connections that add no speed have no successors: what is there is enough.
+    /// If the last connections have added no speed, no more are opened.
     private mutating func endTrial(_ now: Double) {
         guard let begun = trialBegun, now - begun.time >= Self.trial else { return }
         if connections.count > begun.count, speed < begun.speed * Self.gain { limit = connections.count }

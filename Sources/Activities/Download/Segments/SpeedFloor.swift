@@ -1,12 +1,12 @@
 import HaulContract
 
-/// Whether a download is slower than its job allows: on average over `window` seconds, not counting the time in which our own
-/// limits or the disk held it.
+/// Decides whether a download is slower than its job allows: on average over `window` seconds, without the time in
+/// which our own limits or the disk held it up.
 struct SpeedFloor {
     let bytesPerSecond: Int64
     private let seconds: Double
     private var window: RateWindow
-    /// Seconds and bytes that count.
+    /// The seconds and bytes that count.
     private var counted: (time: Double, bytes: Int64) = (0, 0)
     private var last: (time: Double, bytes: Int64)?
 
@@ -23,7 +23,7 @@ struct SpeedFloor {
         )
     }
 
-    /// Notes what has arrived so far; true if it is too slow.
+    /// Notes the bytes that have arrived so far. True if the download is too slow.
     mutating func isTooSlow(arrived: Int64, isHeld: Bool, now: Double) -> Bool {
         defer { last = (now, arrived) }
         guard let last, !isHeld else { return false }
