@@ -20,8 +20,7 @@ struct Landing: Sendable {
 }
 
 /// A request to a server, with the redirects that it leads to. Credentials and custom headers are sent only to the
-/// origin where the chain began, except User-Agent and the fields that describe a body. A redirect from https to http
-/// is refused.
+/// origin where the chain began, except User-Agent and the fields of a body. A redirect from https to http is refused.
 struct Exchange: Sendable {
     static let maximumRedirects = 10
 

@@ -76,8 +76,7 @@ extension Download {
         case finished(ActivityOutcome)
     }
 
-    /// Requests the whole file, without a range. A response that is returned is accepted, and its file is open unless
-    /// small.
+    /// Requests the whole file, without a range. A returned response is accepted; unless it is small, its file is open.
     private func begin() async throws(TransferError) -> Beginning {
         state.withLock { $0.received.beginGeneration() }
         let mirrors = mirrors

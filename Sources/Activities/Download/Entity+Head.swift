@@ -55,8 +55,7 @@ extension Entity {
         return mine == other.lastModified && etag == other.etag
     }
 
-    /// Whether the other Last-Modified shows a change, even beside the same strong ETag: some servers keep the ETag
-    /// when a file changes.
+    /// Whether the other Last-Modified shows a change, even beside the same strong ETag, which some servers keep.
     func isModified(_ other: String?) -> Bool {
         guard let lastModified, let other else { return false }
         return lastModified != other

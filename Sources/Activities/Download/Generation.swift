@@ -22,8 +22,7 @@ struct Generation: Sendable {
 
     var name: String { partial.generation }
 
-    /// Where another run can continue if only the bytes of `checkpoint` are durable, or none. nil until the file is
-    /// opened.
+    /// Where another run can continue, if only the bytes of `checkpoint` (nil: none) are durable. nil before `open`.
     func resumePoint(_ checkpoint: Checkpoint? = nil, in store: any Store) -> ResumePoint? {
         partial.place.map { place in
             ResumePoint(

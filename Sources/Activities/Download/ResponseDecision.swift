@@ -59,8 +59,7 @@ struct Question: Sendable {
         }
     }
 
-    /// A 203 is a 200 that a proxy has changed. For other methods than GET any success may carry the file, like 201 for
-    /// POST.
+    /// A 203 is a 200 that a proxy has changed. For other methods any success may carry the file, like a 201 for POST.
     private func carriesWhole(_ head: ResponseHead) -> Bool {
         switch head.status {
         case 200, 203: true

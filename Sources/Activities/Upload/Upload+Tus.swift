@@ -6,8 +6,7 @@ import Synchronization
 // tus 1.0: https://tus.io/protocols/resumable-upload. Only the server knows which bytes it has. Its answers are
 // believed if they are plausible.
 extension Upload {
-    /// Bytes of one request, if the server checks their digest. They are read twice, and sent again if the digest is
-    /// wrong.
+    /// Bytes of one request whose digest the server checks. They are read twice, and sent again if the digest is wrong.
     private static let checkedPortion: Int64 = 16 << 20
     /// Bytes. A server that takes less in one request is given up.
     private static let leastPortion: Int64 = 64 << 10

@@ -2,8 +2,7 @@ import HaulContract
 import HaulHTTP
 import HaulStorage
 
-/// The body of an upload: texts and ranges of files, one after the other. Only the portions that are about to be sent
-/// are in memory.
+/// The body of an upload: texts and ranges of files, one after the other. Only the portions to be sent are in memory.
 struct UploadBody: BodySupply {
     enum Piece: Sendable {
         case bytes([UInt8])

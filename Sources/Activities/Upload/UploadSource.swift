@@ -1,8 +1,7 @@
 import HaulHTTP
 import Synchronization
 
-/// The byte source of an upload's body. It reads some portions ahead, so that disk and network do not wait for each
-/// other.
+/// The source of an upload's body. It reads some portions ahead, so that disk and network do not wait for each other.
 final class UploadSource: BodySource {
     private struct State {
         var pieces: ArraySlice<UploadBody.Piece>
