@@ -9,7 +9,7 @@ package protocol ExistingFile: Sendable {
     /// The record of the existing file, if it is what the server offers: the file is then the download's result. nil if
     /// there is no file, or if it may be replaced.
     ///
-    /// - Throws: Why the download cannot go on.
+    /// - Throws: `TransferError` if the download cannot go on.
     func answer(to offer: Offer) async throws(TransferError) -> CompletedFile?
 }
 

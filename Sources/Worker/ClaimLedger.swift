@@ -1,22 +1,23 @@
 import HaulBus
 
-/// Which of a queue's claims are this worker's, and whether it may make more: a value, without Redis.
+/// Records which claims of a queue are this worker's, and whether it may make more. It does not talk to Redis.
 ///
-/// A registration puts back every claim that it does not name. So a claim is in the ledger from before it is asked for until
-/// its settling is heard of, and none is asked for while a registration is under way. After any doubt about the connection
-/// Redis may count claims as ours that we never heard of, and the worker registers anew before it claims again.
+/// A registration puts back in line every claim that it does not name. So a claim is in the ledger from before its
+/// request until its settle is answered, and no claim is requested while a registration is in progress. After any doubt
+/// about the connection, Redis may have made claims for this worker whose replies were lost. So the worker registers
+/// again before it claims again.
 struct ClaimLedger<Entry> {
-    /// What Redis said last of the queue.
+    /// The state of the queue in Redis' last answer.
     private(set) var gate = QueueGate.open
-    /// The number of the last registration: claims are made under it, and those of an earlier one get nothing.
+    /// The number of the last registration. Claims are made under it; under an earlier one they get nothing.
     private(set) var session = 0
     /// Redis and this worker may know different claims.
     private(set) var isInDoubt = false
     private var isRegistered = false
     private var registrations = 0
-    /// Runs by the tokens of their claims.
+    /// Active runs by the tokens of their claims.
     private(set) var runs: [String: Entry] = [:]
-    /// Tokens of claims that no run is entered for: asked for, or being settled.
+    /// Tokens of claims without an active run: the claim is requested, or is being settled.
     private var pending: Set<String> = []
 
     var mayClaim: Bool { gate != .paused && gate != .quiet && isRegistered && !isInDoubt && registrations == 0 }
@@ -25,19 +26,19 @@ struct ClaimLedger<Entry> {
 
     // MARK: Claims
 
-    /// Notes that claims are about to be asked for; false if none may be.
+    /// Notes that claims are about to be requested. False if the worker may not claim.
     mutating func begin(_ tokens: some Sequence<String>) -> Bool {
         guard mayClaim else { return false }
         pending.formUnion(tokens)
         return true
     }
 
-    /// Redis has answered: of the tokens that were asked for only these have a job.
+    /// Redis has answered: of the requested tokens only `claimed` have a job.
     mutating func end(_ tokens: some Sequence<String>, claimed: some Sequence<String> = []) {
         pending.subtract(Set(tokens).subtracting(claimed))
     }
 
-    /// Nobody knows whether Redis has made these claims. The next registration, which does not name them, puts them back.
+    /// It is unknown whether Redis has made these claims. The next registration does not name them, so it undoes them.
     mutating func lose(_ tokens: some Sequence<String>) {
         pending.subtract(tokens)
         doubt()
@@ -50,18 +51,18 @@ struct ClaimLedger<Entry> {
         runs[token] = entry
     }
 
-    /// The run has ended; the claim is ours until it is settled or forgotten.
+    /// The run has ended. The claim is ours until it is settled or forgotten.
     mutating func leave(_ token: String) {
         runs[token] = nil
         pending.insert(token)
     }
 
-    /// The claim is settled, or another's.
+    /// The claim is settled, or another worker has it.
     mutating func forget(_ token: String) { pending.remove(token) }
 
     // MARK: What Redis knows
 
-    /// Notes what Redis says of the queue. True if the worker is to be quiet from now on, or no longer.
+    /// Notes the state of the queue. True if the worker has become quiet, or is no longer quiet.
     @discardableResult
     mutating func note(_ gate: QueueGate) -> Bool {
         defer { self.gate = gate }
@@ -70,11 +71,11 @@ struct ClaimLedger<Entry> {
 
     mutating func doubt() { isInDoubt = true }
 
-    /// Returns the claims that the registration has to name.
+    /// Begins a registration. Returns the tokens of the claims that it has to name.
     mutating func beginRegistration() -> [String] {
         isInDoubt = false
         registrations += 1
-        // From here on what an abandoned connection may still bring to Redis gets nothing.
+        // From here on a claim that Redis still receives over a lost connection gets nothing.
         session += 1
         return Array(pending) + Array(runs.keys)
     }

@@ -5,11 +5,11 @@ import HaulHTTP
 import HaulStorage
 import Synchronization
 
-/// What the downloads and requests of this worker share, and go by from now on: it may change while the worker works.
+/// What all activities of this worker share. Some of it may change while the worker runs.
 final class Downloads: Sendable {
     private struct State {
         var context: DownloadContext
-        /// As it was taken last.
+        /// The configuration in effect.
         var configuration: WorkerConfiguration
     }
 
@@ -36,20 +36,22 @@ final class Downloads: Sendable {
 
     var context: DownloadContext { state.withLock { $0.context } }
 
-    /// What does the jobs of these kinds, or of all: the table from a job's kind to its activity.
+    /// The table of activities for these kinds, or for all kinds (nil) that the store allows.
     func activities(of kinds: [Job.Kind]?) -> Activities {
         let all: [Job.Kind: Activities.Maker] = [
             .download: { Download($0, context: self.context) },
             .request: { Call($0, context: self.context) },
             .upload: { Upload($0, context: self.context) },
         ]
-        // A store whose files cannot be sent leaves uploads to others.
+        // If the files of the store cannot be sent, uploads are left to other workers.
         let givesFiles = context.store.givesFiles
         return Activities(all.filter { kinds?.contains($0.key) ?? ($0.key != .upload || givesFiles) })
     }
 
-    /// Takes what may change, and reads certificates anew. Throws a sentence if these cannot be used, with nothing taken. Returns the
-    /// names of what was taken, and of what else has changed, which only another process can take.
+    /// Applies the settings that may change, and reads the certificates again.
+    ///
+    /// - Throws: `Failure` for the operator, if the certificates cannot be used. Then nothing has changed.
+    /// - Returns: The options that were applied, and those that have changed but need a new process.
     func take(_ new: WorkerConfiguration) async throws(Failure) -> (taken: [String], left: [String]) {
         try Self.checkCertificates(new)
         hosts.setMost(new.connectionsPerHost)
@@ -68,7 +70,7 @@ final class Downloads: Sendable {
         return (old.changes(to: old.taking(new)), old.taking(new).changes(to: new))
     }
 
-    /// Throws if the operator's authorities, certificate or proxy cannot be used.
+    /// - Throws: `Failure` for the operator, if the authorities, the client certificate or the proxy cannot be used.
     static func check(_ configuration: WorkerConfiguration) throws(Failure) {
         try checkCertificates(configuration)
         if let proxy = configuration.proxy { try TransferEngine.check(proxy: proxy) }

@@ -1,17 +1,17 @@
 import Glibc
 
-/// A process as others on the same machine can tell whether it is there.
+/// A process, described so that other processes on the same machine can tell whether it still runs.
 ///
-/// It is gone for certain only for those who see the same processes under the same numbers: since the machine was started, and in the
-/// same namespaces. Containers of one machine share the former and not the latter.
+/// Only a process that sees the same process ids can tell that for certain: since the same boot of the machine, and in
+/// the same namespaces. Containers of one machine share the boot, but not the namespaces.
 struct HostProcess: Sendable, Equatable {
     let id: Int32
-    /// In the kernel's ticks since the machine was started: a number may be given again.
+    /// The start time in the kernel's ticks since boot, because an id may be used again.
     let start: String
 
     init(id: Int32, start: String) { (self.id, self.start) = (id, start) }
 
-    /// As `text` says it.
+    /// Reads `text`.
     init?(_ text: Substring) {
         let parts = text.split(separator: " ")
         guard parts.count == 2, let id = Int32(parts[0]), id > 0 else { return nil }
@@ -20,29 +20,29 @@ struct HostProcess: Sendable, Equatable {
 
     var text: String { "\(id) \(start)" }
 
-    /// Where processes have the numbers that this one sees; nil if that cannot be known.
+    /// Names the boot and the namespaces in which process ids mean what they mean here. nil if that is unknown.
     static let place: String? = {
-        // A /proc of other namespaces would tell of other processes.
+        // A /proc of other namespaces would show other processes.
         guard let boot = read("/proc/sys/kernel/random/boot_id"), readLink("/proc/self") == String(getpid()),
             let processes = inode("/proc/self/ns/pid"), current != nil
         else { return nil }
-        // Older kernels have no namespaces of time, which move the start.
+        // Namespaces of time shift the start times. Older kernels have none.
         return "\(boot.filter { $0 != "\n" }).\(processes).\(inode("/proc/self/ns/time") ?? 0)"
     }()
 
-    /// This one.
+    /// This process.
     static let current: HostProcess? = state(of: getpid()).map { HostProcess(id: getpid(), start: $0.start) }
 
-    /// Whether it certainly runs no more. May block for a moment.
+    /// Whether the process has certainly ended. May block for a moment.
     var isGone: Bool {
         if kill(id, 0) != 0 { return errno == ESRCH }
-        // It is there, or another one that has its number, or what its parent has not yet taken note of.
+        // The id exists: the process itself, another one with the same id, or a zombie.
         guard let now = Self.state(of: id) else { return kill(id, 0) != 0 && errno == ESRCH }
         if now.start != start { return true }
         return (now.letter == "Z" || now.letter == "X") && Self.threads(of: id) == 1
     }
 
-    /// Its state and when it was started, as /proc/ID/stat has them behind the program's name, which may hold anything.
+    /// The state and the start time from /proc/ID/stat, behind the program's name, which may contain any character.
     private static func state(of id: Int32) -> (letter: Substring, start: String)? {
         guard let text = read("/proc/\(id)/stat"), let name = text.lastIndex(of: ")") else { return nil }
         let fields = text[text.index(after: name)...].split(separator: " ")

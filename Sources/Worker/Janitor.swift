@@ -3,18 +3,18 @@ import HaulContract
 import HaulStorage
 import Logging
 
-/// Unlinks hidden partial files that nobody will go on with: at the start, and then as often as costs little.
+/// Removes hidden partial files that no run will continue: at the start, and then as often as it costs little.
 struct Janitor: Sendable {
-    /// Seconds, for files whose job Redis does not know as unfinished. Longer than failed jobs are kept: a younger one may
-    /// belong to a queue that shares the root and is not served here.
+    /// Seconds. A file of this age is removed if Redis does not know its job as unfinished. The age is longer than
+    /// failed jobs are kept: a younger file may belong to a queue that shares the root and is not served here.
     var age: Int64 = 8 * 86_400
-    /// Seconds, for files whose job Redis knows as completed or cancelled: nobody goes on with them. A worker died before it
-    /// unlinked them, or never heard that it should, or kept one lest a failover undo the settling.
+    /// Seconds. A file of this age is removed if its job is completed or cancelled. Its worker died before it removed
+    /// the file, did not hear that it should, or kept the file in case a failover undid the settle.
     var settledAge: Int64 = 50
-    /// Unfinished jobs in one state of one queue that are looked at.
+    /// The most unfinished jobs in one state of one queue that are looked at.
     var most = 1_000_000
 
-    /// From the end of one look to the next: so long that looking takes a hundredth of the time at most.
+    /// The pause between two sweeps, so long that sweeping takes at most a hundredth of the time.
     private static let pauses = (shortest: Duration.seconds(10), longest: Duration.seconds(3600))
 
     let store: any Store
@@ -22,7 +22,7 @@ struct Janitor: Sendable {
     let log: Logger
     private let orphans: Orphans
     private var hasToldOfTooMany = false
-    /// Files whose jobs may want them, and when these were last changed. They are asked about again once an hour.
+    /// Files that their jobs may want, with their versions. Redis is asked about them again once an hour.
     private var wanted: [String: Leftover.Version] = [:]
 
     init(store: any Store, attendants: [QueueAttendant], log: Logger) {
@@ -42,13 +42,13 @@ struct Janitor: Sendable {
         }
     }
 
-    /// One look; one that is not `isFull` is for what has come since the last one, and costs Redis nothing if that is nothing.
+    /// One look at all files. Unless it is `isFull`, only new files count; without any, Redis is not asked.
     mutating func sweep(isFull: Bool = true) async {
-        // What was there before Redis was asked cannot be a later run's.
+        // List the files before asking Redis, so that none of them belongs to a later run.
         let found = await store.leftovers(olderThan: settledAge).filter { isFull || wanted[$0.path] != $0.version }
         guard !found.isEmpty else { return }
         var others = Dictionary(grouping: found, by: \.key)
-        // Probes, which are no job's.
+        // Files without a key are probes, which belong to no job.
         await remove(others.removeValue(forKey: "") ?? [])
         await remove(await orphans.takeSettled(from: &others).map(\.file))
         if isFull { wanted = [:] }
@@ -59,8 +59,8 @@ struct Janitor: Sendable {
         await remove(old.filter { !unfinished.contains($0.key) }.flatMap(\.value))
     }
 
-    /// Of all unfinished jobs, what names their partial files; nil if Redis cannot be asked, or there are too many to know
-    /// them all: a file must not go because its job was not among the first.
+    /// The keys of the partial files of all unfinished jobs. nil if Redis cannot be asked, or if there are too many
+    /// jobs to read all: no file may be removed only because its job was not read.
     private mutating func unfinished() async -> Set<String>? {
         var keys: Set<String> = []
         for attendant in attendants {

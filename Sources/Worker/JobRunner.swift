@@ -6,32 +6,33 @@ import HaulMetrics
 import HaulRedis
 import HaulStorage
 
-/// Runs one claimed job and says how it is to be settled.
+/// Runs one claimed job and decides how it is settled.
 struct JobRunner: Sendable {
     let activities: Activities
     let lease: Duration
-    /// Offsets on another one are of no use here.
+    /// The id of this worker's store. Offsets on another store are of no use here.
     let store: String
 
-    /// What is to be done once a run has ended.
+    /// What is left to do after a run.
     struct End: Sendable {
-        /// What Redis is told; nil: the run was fenced, nothing may be said.
+        /// What is written to Redis. nil if another worker has taken over the job: then nothing is written.
         var runEnd: RunEnd?
-        /// None if it did not come so far. What is left of it is for `Leftovers`.
+        /// nil if the run ended before its activity was made. `Leftovers` cleans up after the activity.
         var activity: (any Activity)?
 
-        /// The disk is full, or the root cannot be written: no more jobs for now.
+        /// The disk is full, or the root cannot be written: the worker takes no more jobs for now.
         var isParked: Bool { if case .parked? = runEnd?.settlement { true } else { false } }
-        /// As it was read; nil if it cannot be.
+        /// nil if the job could not be read.
         var job: Job?
-        /// Bytes of the file that are there.
+        /// Bytes of the file that have arrived, those of earlier runs included.
         var received: Int64?
-        /// Bytes that the run has fetched and that made the file no longer.
+        /// Bytes that the run has fetched although the file has not grown by them.
         var refetched: Int64 = 0
     }
 
     func run(_ claim: Claim, for attendant: QueueAttendant, sent: ContinuousClock.Instant) async -> End {
-        // Whatever it is that ends workers, it is known then that this run had begun.
+        // The job was lost before. Record in Redis that this run has begun, before any of the job's data is touched. If
+        // this job crashes the worker, the crash is counted against it.
         if claim.wasLost { await attendant.tellBegun(claim.run) }
         let job: Job
         let refused: Job.Invalid?
@@ -75,7 +76,7 @@ struct JobRunner: Sendable {
         }
         var report = running.takeReport()
         if settlement.isCompleted { report.offsets = nil }
-        // What was not sent after all may be sent by the next run.
+        // If the request was not sent after all, or may be repeated, the next run may send it: clear the mark.
         if running.isMarkedSent, activity.isRepeatable || settlement.isCompleted { report.fields.append(("sent", "")) }
         if isDeleted { report.fields.append(("doomed", "")) }
         let runEnd = RunEnd(
@@ -93,7 +94,7 @@ struct JobRunner: Sendable {
             refetched: max(0, activity.moved - max(0, received - inherited)))
     }
 
-    /// Only a worker can tell which international names there can be.
+    /// Refuses a host name that cannot exist. Redis cannot check international names, so the worker does.
     private static func check(_ job: Job) throws(Job.Invalid) {
         guard let url = job.unreadableURL else { return }
         throw Job.Invalid(field: "url", reason: "\(url) has a host that cannot be")
@@ -102,14 +103,14 @@ struct JobRunner: Sendable {
     private func mayCommit(_ running: RunningJob, _ attendant: QueueAttendant) async -> Bool {
         while running.stopReason != .fenced, !attendant.isOutOfTime {
             if running.lease.isHeld() { return true }
-            // By our clock the lease may have lapsed: Redis must be asked before the name is placed.
+            // By our own clock the lease may be over, so ask Redis before the file gets its name.
             await attendant.tell(running)
         }
         return false
     }
 
-    /// Until Redis has heard it; it can be sent again, since it says the same. False: another run has the job, or this one is to
-    /// stop.
+    /// Records in Redis that the request is about to be sent, and tries again until Redis answers. The call is
+    /// idempotent. False if another run has the job, or if this one must stop.
     private func markSent(_ running: RunningJob, _ attendant: QueueAttendant) async -> Bool {
         running.noteMarkedSent()
         while running.stopReason == nil, !attendant.isOutOfTime {
@@ -128,7 +129,7 @@ struct JobRunner: Sendable {
         attendant.hurrySoon()
     }
 
-    /// How an ended activity is to be settled, after its last checkpoint; nil: the run was fenced.
+    /// Makes the last checkpoint, and decides how the run is settled. nil if another worker has taken over the job.
     private func end(
         _ running: RunningJob, _ activity: any Activity, _ outcome: ActivityOutcome
     ) async -> Settlement? {
@@ -166,7 +167,7 @@ struct JobRunner: Sendable {
         }
     }
 
-    /// Another attempt, or the end.
+    /// Decides between another attempt and the end.
     private func settlement(
         after failure: Failure, _ running: RunningJob, _ activity: any Activity
     ) -> Settlement {

@@ -5,20 +5,20 @@ import HaulRedis
 import HaulStorage
 import Synchronization
 
-/// Unlinks the partial files of a queue's jobs when they are of no use any more.
+/// Removes the partial files of a queue's jobs when they are of no more use.
 ///
-/// Where a failover may still undo a settling, the second link of a completed job's file is kept for a while: it proves to
-/// whoever runs the job again that the finished file is its own. It goes when a replica has heard, and when the primary
-/// that was told would have been left by now if it had been replaced. Where no replica tells, or the server was started again
-/// meanwhile, it goes after less than a minute, if Redis still knows that this run has completed the job.
+/// A failover may undo a settle. So where one is possible, the second link of a completed job's file is kept for a
+/// while: it proves to a later run of the job that the finished file is the job's own. It is removed when a replica has
+/// the settle, and when a client would have left a primary that was replaced. If no replica reports, or if the server
+/// was restarted, it is removed after less than a minute, if Redis still says that this run has completed the job.
 final class Leftovers: Sendable {
     private struct Entry {
         let place: PartialPlace
         let job: Run
-        /// The run of the server that was told.
+        /// The run id of the server that has the settle.
         let run: String
         let settled: ContinuousClock.Instant
-        /// Where the server's stream of writes ended some time after the settling.
+        /// The server's replication offset some time after the settle.
         var mark: Int64?
     }
 
@@ -34,18 +34,21 @@ final class Leftovers: Sendable {
 
     init(_ queue: Queue, _ store: any Store) { (self.queue, self.store) = (queue, store) }
 
-    /// After a run. `settlement` is nil if it was not ours to settle. Where the next job follows `soon`, its way to the disk
-    /// serves for this one's file as well.
+    /// Cleans up after a run.
+    ///
+    /// - Parameters:
+    ///   - settlement: nil if another worker has the job.
+    ///   - isSoon: The next job follows at once, so the removal can be done together with that job's work on the disk.
     func cleanUp(_ run: Run, _ activity: any Activity, after settlement: Settlement?, isSoon: Bool = false) async {
         switch settlement {
         case .completed where await queue.redis.mayFailOver:
             if let place = activity.partialPlace { await keep(place, of: run) }
         case .completed: await activity.discard(soon: isSoon)
-        // It has no file.
+        // A response has no partial file.
         case .answered: break
         case .cancelled: await activity.discard(soon: false)
         case nil:
-            // Whoever has the job goes on with the generation that Redis knows, and with no other.
+            // The other worker can continue only the generation that Redis knows. Any other one is of no use.
             guard let place = activity.partialPlace, let known = try? await queue.jobs([run.id]),
                 known.first?["generation"] != place.generation
             else { return }
@@ -54,7 +57,7 @@ final class Leftovers: Sendable {
         }
     }
 
-    /// What a tick said of jobs that nobody runs, as far as it is on this store.
+    /// Removes files of jobs that nobody runs, as a tick's reply asks, if they are on this store.
     func unlink(_ dropped: [DroppedFile]) async {
         let near = dropped.filter { $0.store == store.id }
         for file in near { if let identity = file.finished { await store.delete(file.file, identity) } }
@@ -64,29 +67,28 @@ final class Leftovers: Sendable {
         if !places.isEmpty { await store.discardUnplaced(places) }
     }
 
-    /// What was to be deleted before its job was pushed again. True if it is not there any more, as far as this store knows.
+    /// Deletes a finished file, as requested before its job was pushed again. False if the file is on another store.
     func delete(_ doomed: DoomedFile) async -> Bool {
         guard doomed.store == store.id else { return false }
         await store.delete(doomed.file, doomed.identity)
         return true
     }
 
-    /// After the reply to a settling.
+    /// Keeps the link for now. Must be called after the settle is answered.
     func keep(_ place: PartialPlace, of job: Run) async {
         guard let run = await queue.redis.serverRun else { return }
         let entry = Entry(place: place, job: job, run: run, settled: .now)
         entries.withLock { $0.append(entry) }
     }
 
-    /// Unlinks what is old enough, every second until the task is cancelled; then the rest, of which replicas tell within
-    /// a second.
+    /// Removes what is old enough, every second until the task is cancelled, and then the rest within 1.5 s.
     func run() async {
         while (try? await Task.sleep(for: .seconds(1))) != nil {
             await store.runChores()
             await sweep(olderThan: Self.age)
         }
         await store.runChores()
-        // A task of its own: in a cancelled one no sleep would last.
+        // A task of its own, since a sleep in a cancelled task ends at once.
         await Task {
             for _ in 1...15 {
                 guard await sweep(olderThan: .zero) else { return }
@@ -95,7 +97,7 @@ final class Leftovers: Sendable {
         }.value
     }
 
-    /// Whether there is something left for which a replica's word may come.
+    /// Removes what is old enough. Returns whether a replica may yet confirm something of the rest.
     @discardableResult
     func sweep(olderThan age: Duration, patience: Duration = Leftovers.patience) async -> Bool {
         let asked = ContinuousClock.now
@@ -105,7 +107,7 @@ final class Leftovers: Sendable {
                 entries[index].mark = replication.offset
             }
             let isDue = { (entry: Entry) in
-                // Of what another server was told, or this one before it was started again, this one's replicas say nothing.
+                // Replicas know nothing of a settle that another server has, or this server before a restart.
                 guard entry.run == replication.run, let mark = entry.mark, let acknowledged = replication.acknowledged
                 else { return false }
                 return mark <= acknowledged && asked - entry.settled >= age
@@ -114,7 +116,7 @@ final class Leftovers: Sendable {
             entries.removeAll(where: isDue)
             let doubtful = entries.filter { asked - $0.settled >= patience }
             entries.removeAll { asked - $0.settled >= patience }
-            // While there is no replica they wait, as many as are worth remembering.
+            // Without a replica the entries wait, but no more than are worth remembering.
             entries.removeFirst(max(0, entries.count - Self.most))
             return (due, doubtful, replication.acknowledged != nil && entries.contains { $0.run == replication.run })
         }
@@ -123,7 +125,7 @@ final class Leftovers: Sendable {
         return isLeft
     }
 
-    /// Those of which Redis knows what we told it; what it cannot be asked about waits on.
+    /// The entries whose jobs Redis knows as completed by these runs. The rest waits if Redis cannot be asked.
     private func stillCompleted(_ doubtful: [Entry]) async -> [Entry] {
         var result: [Entry] = []
         for start in stride(from: 0, to: doubtful.count, by: Self.page) {

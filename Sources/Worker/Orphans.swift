@@ -2,13 +2,13 @@ import HaulBus
 import HaulContract
 import HaulStorage
 
-/// Hidden files of a root, and whether their jobs still want them.
+/// Decides which hidden files of a root no job wants any more.
 struct Orphans: Sendable {
-    /// A file that is of no use, and the state of the job that it was of.
+    /// A file of no use, and the state of its job.
     struct Settled: Sendable {
         let file: Leftover
         let id: String
-        /// nil: its job was removed.
+        /// nil if the job was removed.
         let state: JobState?
     }
 
@@ -16,8 +16,8 @@ struct Orphans: Sendable {
 
     let queues: [Queue]
 
-    /// Takes out those of which Redis says that their jobs are settled. A job that is not found leaves its file where it is,
-    /// so it matters little if Redis cannot be asked, or if what moves meanwhile hides one behind the end of a page.
+    /// Takes the files of settled jobs out of `files`, and returns those of no use. If a job is not found, its file
+    /// stays. So it does no harm if Redis cannot be asked, or if the list changes between two pages.
     func takeSettled(from files: inout [String: [Leftover]]) async -> [Settled] {
         var settled: [Settled] = []
         for queue in queues {
@@ -41,7 +41,7 @@ struct Orphans: Sendable {
         return settled
     }
 
-    /// Those of jobs that were removed lately, of whose runs a worker was killed before it could unlink them, or even tell of them.
+    /// The same for jobs that were removed lately. A worker was killed before it could remove or report the files.
     private func takeRemoved(from files: inout [String: [Leftover]], in queue: Queue) async -> [Settled] {
         var (removed, start): ([Settled], Int) = ([], 0)
         while !files.isEmpty, let jobs = try? await queue.removedRuns(from: start, limit: Self.page), !jobs.isEmpty {
@@ -56,8 +56,8 @@ struct Orphans: Sendable {
         return removed
     }
 
-    /// Another installation may share the root and know a job of the same name: what has no final name is only unwanted if
-    /// this job's own runs made it.
+    /// Another installation may share the root and have a job of the same id. So a file without a final name is
+    /// unwanted only if one of this job's own runs made it.
     private static func isUnwanted(_ partial: Leftover, by job: JobRecord?) -> Bool {
         guard let job, job.state == .completed || job.state == .cancelled else { return false }
         return partial.isPlaced || job["generation"] == partial.generation

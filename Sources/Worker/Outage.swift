@@ -1,15 +1,15 @@
-/// What Redis refuses or does not answer, so that its return is told once, when all of it works again.
+/// The operations on Redis that fail, so that its return is logged once, when all of them work again.
 struct Outage {
     private var failing: Set<String> = []
     private var since: ContinuousClock.Instant?
 
-    /// `what` could not be done.
+    /// The operation `what` failed.
     mutating func failed(_ what: String, at now: ContinuousClock.Instant = .now) {
         failing.insert(what)
         since = since ?? now
     }
 
-    /// `what` was done. Returns how long the outage lasted, if this was the last thing that failed.
+    /// The operation `what` worked. Returns how long the outage lasted, if this was the last one that failed.
     mutating func worked(_ what: String, at now: ContinuousClock.Instant = .now) -> Duration? {
         guard !failing.isEmpty, failing.remove(what) != nil, failing.isEmpty, let since = since.take() else {
             return nil

@@ -1,17 +1,17 @@
 import HaulBus
 
-/// Asks Redis, between the ticks, to let jobs begin that wait for a start (Lua/starts.lua). Redis wants it of one worker at a time; where that
-/// one fails, a tick finds the next.
+/// Calls `pace()` between the ticks, so that jobs that wait for a limit of starts can begin (Lua/starts.lua). Redis
+/// appoints one worker at a time. If that worker fails, another one's tick takes its place.
 final class Pacemaker: Sendable {
     private let queue: Queue
     private let (waits, wait) = AsyncStream<Duration>.makeStream(bufferingPolicy: .bufferingNewest(1))
 
     init(_ queue: Queue) { self.queue = queue }
 
-    /// Notes what a tick says.
+    /// Begins to call after this duration, as a tick's reply asks.
     func begin(after duration: Duration) { wait.yield(duration) }
 
-    /// Asks until the task is cancelled.
+    /// Runs until the task is cancelled.
     func run(as worker: WorkerIdentity) async {
         for await first in waits {
             var next: Duration? = first

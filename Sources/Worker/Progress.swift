@@ -2,14 +2,14 @@ import HaulActivities
 import HaulBus
 import HaulContract
 
-/// What a tick tells of a run's progress: fields of the hash and, once a second, an event.
+/// A run's progress in a tick's report: fields of the job's hash and, once a second, an event.
 enum Progress {
-    /// A run whose host has as many connections as it bears is running, and does nothing: it says so, and when that is over.
+    /// Reports when a run begins to wait for a connection to its host, and when the wait is over.
     static func add(wait isWaiting: Bool, to report: inout RunReport, of running: RunningJob) {
         guard running.note(isWaiting: isWaiting) else { return }
         report.fields.append(("waiting", isWaiting ? "host" : ""))
         guard isWaiting else { return }
-        // A job that ends loses both fields, which is looked for where there is a speed.
+        // When a job ends, Redis looks for `waiting` only if the job has a `speed` (Lua/states.lua).
         report.fields.append(("speed", "0"))
         report.events.append(Announcement("waiting") { $0.set("why", "host") })
     }

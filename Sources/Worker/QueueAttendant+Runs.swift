@@ -4,7 +4,7 @@ import HaulMetrics
 import HaulRedis
 import Synchronization
 
-// What runs here: from the claim to the settling.
+// The active runs, from claim to settle.
 extension QueueAttendant {
     func enter(_ running: RunningJob, _ activity: any Activity) {
         let isFirst = state.withLock { state in
@@ -15,9 +15,9 @@ extension QueueAttendant {
         if isFirst { Task { await checkpoint() } }
     }
 
-    /// While there are runs: ends those whose deadline has passed, and makes a checkpoint of each every 32 MiB and every second.
-    /// One task does it for all of them. With very many both the looks and the checkpoints become rarer, and the checkpoints
-    /// that only time asks for take turns, so that they do not drown the disk.
+    /// While there are runs: stops those whose deadline has passed, and makes a checkpoint of each every 32 MiB and
+    /// every second. One task does this for all runs. If there are very many, the passes and the checkpoints are rarer,
+    /// and checkpoints that are due only by time take turns, so that they do not overload the disk.
     private func checkpoint() async {
         while true {
             try? await Task.sleep(for: .milliseconds(min(1000, max(100, 5 * runningCount))))
@@ -37,7 +37,7 @@ extension QueueAttendant {
         }
     }
 
-    /// The run has ended; until it is settled or forgotten its claim is still ours.
+    /// The run has ended. Its claim is ours until it is settled or forgotten.
     func leave(_ running: RunningJob, _ activity: any Activity) {
         let moved = activity.moved
         state.withLock { state in
@@ -46,10 +46,10 @@ extension QueueAttendant {
         }
     }
 
-    /// A claim that is settled, or another's.
+    /// The claim is settled, or another worker has it.
     func forget(_ run: Run) { state.withLock { $0.ledger.forget(run.token) } }
 
-    /// The worker is to end. `sparing`: there is time for what cannot be done once more.
+    /// Stops the runs at shutdown. `sparing`: there is still time, so runs that cannot be repeated go on.
     func stopForShutdown(sparing: Bool) {
         for entry in state.withLock({ Array($0.ledger.runs.values) }) where !(sparing && entry.activity.mustGoOn) {
             entry.running.stop(.shutdown)
@@ -59,17 +59,17 @@ extension QueueAttendant {
     var running: [RunningJob] { state.withLock { $0.ledger.runs.values.map(\.running) } }
     var runningCount: Int { state.withLock { $0.ledger.runs.count } }
 
-    /// What Redis answered to the end of a run.
+    /// Redis' answer to a settle.
     struct Settled {
-        /// False if the run was no longer ours.
+        /// False if another worker has the job.
         var isOurs = false
-        /// The next claim, if one was asked for and given.
+        /// The next claim, if one was requested and made.
         var next: Claim?
-        /// The queue had none.
+        /// The queue had no job.
         var isEmpty = false
     }
 
-    /// Tells Redis how a run ended, until Redis has heard it; a settle may be sent again.
+    /// Settles a run, and tries again until Redis answers or the grace time is over. A settle is idempotent.
     func settle(_ end: RunEnd, wantsNext: Bool) async -> Settled {
         let begun = ContinuousClock.now
         defer { forget(end.run) }
@@ -88,7 +88,7 @@ extension QueueAttendant {
                 if claim == nil, let next { state.withLock { $0.ledger.forget(next) } }
                 return Settled(isOurs: reply.isOurs, next: claim, isEmpty: reply.next?.isEmpty ?? false)
             } catch {
-                // The claim of a settle whose reply was lost is put back by the next registration.
+                // If the reply was lost, the next registration puts back the claim that the settle may have made.
                 state.withLock { $0.ledger.lose(next.map { [$0] } ?? []) }
                 next = nil
                 if isOutOfTime {

@@ -7,10 +7,10 @@ import HaulRedis
 import Logging
 import Synchronization
 
-// The look after the queue: once a second, and when there is news.
+// The tick: it looks after the queue once a second, and reports runs that have news.
 extension QueueAttendant {
-    /// Looks after the queue once a second, more often if the lease is short (Lua/watch.lua counts on it), and when there is
-    /// news, until the task is cancelled.
+    /// Serves the queue until the task is cancelled. Ticks once a second, more often if the lease is short
+    /// (Lua/watch.lua relies on that), and when a run has news.
     func serve(_ fields: @escaping @Sendable () -> [(String, String)]) async {
         await withDiscardingTaskGroup { group in
             group.addTask { await self.listen() }
@@ -20,7 +20,7 @@ extension QueueAttendant {
             if let replicaWait { group.addTask { await replicaWait.run() } }
             group.addTask {
                 let interval = min(.seconds(1), self.queue.policy.lease / 4)
-                // Workers that were started together do not tick together.
+                // Workers that were started together must not tick together.
                 var pause = interval * Double.random(in: 0...1)
                 while !Task.isCancelled {
                     try? await Task.sleep(for: pause)
@@ -31,7 +31,7 @@ extension QueueAttendant {
             }
             for await _ in nudges {
                 if Task.isCancelled { break }
-                // After a doubt about the connection all of them are told of.
+                // After a doubt about the connection, the tick is of the whole queue and reports all runs.
                 let isLook = state.withLock { state in
                     defer { state.ticks.isLookDue = false }
                     return state.ticks.isLookDue || state.ledger.isInDoubt
@@ -43,17 +43,17 @@ extension QueueAttendant {
         }
     }
 
-    /// Asks for a look after the queue at once.
+    /// Requests a tick of the whole queue at once.
     func look() {
         state.withLock { $0.ticks.isLookDue = true }
         nudge.yield()
     }
 
-    /// Asks for a tick at once: of the runs that have news, and of no others, however many there are.
+    /// Requests a tick at once that reports only the runs with news.
     func hurry() { nudge.yield() }
 
-    /// Asks for a tick in a moment, if a run has had something to tell for as long then: a short job tells it all at its end, a
-    /// longer one is not silent until the next second.
+    /// Debounces events: requests a tick once an event of a run has waited for about 100 ms. A short job reports all
+    /// events with its settle; a longer one does not have to wait for the next second's tick.
     func hurrySoon() {
         let isFirst = state.withLock { state in
             defer { state.ticks.isHurrying = true }
@@ -68,7 +68,7 @@ extension QueueAttendant {
         }
     }
 
-    /// While there are limits of rate: asks for this worker's shares, and says what it keeps to.
+    /// While there are rate limits: requests this worker's shares of them, and reports what it keeps to.
     private func share() async {
         while !Task.isCancelled {
             let sent = ContinuousClock.now
@@ -79,7 +79,7 @@ extension QueueAttendant {
             }
             do throws(RedisError) {
                 let shares = try await queue.shares(identity, number: rates.number, questions)
-                // Others wait for what is given back until it is said to be.
+                // If a share has shrunk, report that at once: other workers wait for the rest.
                 if rates.take(shares, of: questions, sent: sent, lease: queue.policy.lease) { continue }
                 try? await Task.sleep(for: SharedRate.interval)
             } catch {
@@ -88,7 +88,7 @@ extension QueueAttendant {
         }
     }
 
-    /// Reads the limits of hosts, if there are any, and tells of values that have no effect, once.
+    /// Reads the rate limits of hosts, if there are any. Logs each limit without effect once.
     private func noteLimits(_ reply: TickReply) async {
         var ignored = reply.ignored.map { name in "\(name) \(QueueSetting(name: name)?.rule ?? "is no setting")" }
         if reply.hasHostLimits {
@@ -107,8 +107,8 @@ extension QueueAttendant {
         }
     }
 
-    /// Tells that a run is at work before it is, as far as Redis can be told. Nothing is wrong if it cannot: the loss of its
-    /// worker does not count then.
+    /// Records in Redis that a run has begun, before it has. If Redis fails, the run begins all the same: then the loss
+    /// of its worker is not counted as a crash.
     func tellBegun(_ run: Run) async {
         var report = RunReport()
         report.set(isAtWork: true, of: run)
@@ -116,8 +116,8 @@ extension QueueAttendant {
         try? await queue.perform(&tick)
     }
 
-    /// Tells that a run is about to send what must not be sent twice. False: the run is not ours any more. nil: Redis could not be
-    /// asked, and a pause has passed.
+    /// Records in Redis that a run is about to send what must not be sent twice. False if another worker has the job.
+    /// nil if Redis failed; then a pause has passed.
     func tellSent(_ running: RunningJob) async -> Bool? {
         var report = RunReport()
         report.fields.append(("sent", running.run.token))
@@ -133,10 +133,10 @@ extension QueueAttendant {
         return !tick.reply.fenced.contains(running.run.token)
     }
 
-    /// Tells of one run now.
+    /// Reports one run now. That extends its lease, too.
     func tell(_ running: RunningJob) async { await tick([], .runs, of: [running]) }
 
-    /// One tick now, with all runs or some; false if Redis could not be asked.
+    /// Ticks now, with all runs or only `some`. False if Redis failed; then a pause has passed.
     @discardableResult
     func tick(_ fields: [(String, String)], _ extent: Tick.Extent = .queue, of some: [RunningJob]? = nil) async -> Bool
     {
@@ -148,7 +148,7 @@ extension QueueAttendant {
             defer { if extent == .queue { state.gone = [] } }
             return (state.ledger.gate == .full, extent == .queue ? state.gone : [])
         }
-        // A registration does not count what it writes; a look does.
+        // `received` is only for ticks of the whole queue, which add what is new of it to the queue's total.
         let received = extent == .queue ? [("received", String(moved))] : []
         var tick = Tick(
             identity, extent, runs: Array(zip(runs.map(\.run), reports)), fields: record(fields) + received,
@@ -160,7 +160,7 @@ extension QueueAttendant {
         } catch {
             trouble = error
         }
-        // What some of the calls brought counts, whatever became of the others.
+        // A tick is several calls. The replies of those that worked count, even if a later one failed.
         for running in runs.prefix(tick.reported) { hear(tick.reply, of: running, sent: sent) }
         await leftovers.unlink(tick.reply.dropped)
         await queue.tellUnlinked(tick.reply.dropped)
@@ -187,7 +187,7 @@ extension QueueAttendant {
         return true
     }
 
-    /// The worker's fields with its state in this queue. A call without fields says nothing of the worker.
+    /// The worker's fields, with its state in this queue. Without fields a call leaves the worker's record as it is.
     private func record(_ fields: [(String, String)]) -> [(String, String)] {
         if fields.isEmpty { return [] }
         let word = state.withLock { state in
@@ -196,7 +196,7 @@ extension QueueAttendant {
         return fields + [("state", word)]
     }
 
-    /// What a run has to tell now.
+    /// What a run has to report now.
     private func report(of running: RunningJob) -> RunReport {
         var report = running.takeReport()
         guard let activity = state.withLock({ $0.ledger.runs[running.run.token]?.activity }) else { return report }
@@ -207,12 +207,12 @@ extension QueueAttendant {
         return report
     }
 
-    /// What a tick brought for a run of which Redis was told.
+    /// Handles the reply to a tick for a run that the tick has reported.
     private func hear(_ reply: TickReply, of running: RunningJob, sent: ContinuousClock.Instant) {
         let token = running.run.token
         if reply.fenced.contains(token) {
-            // Not of one that was settled before this tick came to it. It is said once, however many ticks pass before the run
-            // has ended.
+            // A run that was settled before this tick is not fenced. The log names a fenced run once, however many
+            // ticks pass before its end.
             if state.withLock({ $0.ledger.runs[token] }) != nil, running.stop(.fenced) {
                 journal.fenced(running.claim, running.job)
             }
@@ -226,7 +226,7 @@ extension QueueAttendant {
         }
     }
 
-    /// Jobs of a kind that this worker does not do are left to others, and it says so once.
+    /// Logs once for each kind that jobs wait which this worker does not do.
     private func tellAside(_ kinds: [String]) {
         let new = state.withLock { state in
             defer { state.aside = Set(kinds) }
@@ -237,12 +237,12 @@ extension QueueAttendant {
         }
     }
 
-    /// Looks whether workers on this machine that have fallen silent are gone; their jobs need not wait for a lease then.
+    /// Checks whether silent workers on this machine have ended. Then their jobs need not wait for the end of a lease.
     private func look(for silent: [Neighbour]) async {
         guard !silent.isEmpty else { return }
         let gone = await Self.proc.run {
             silent.filter { neighbour in
-                // Behind the instance: Lua/neighbours.lua.
+                // The process is behind the instance: Lua/neighbours.lua.
                 guard let space = neighbour.process.firstIndex(of: " ") else { return false }
                 return HostProcess(neighbour.process[space...])?.isGone ?? false
             }
@@ -256,8 +256,8 @@ extension QueueAttendant {
         look()
     }
 
-    /// The first registration, tried again for as long as what is in its way passes by itself: a Redis that answers, be it to
-    /// refuse, will come round; where nobody ever did, the URL is wrong.
+    /// Makes the first registration. Tries again while the error is transient, except that a server that has never been
+    /// reached (`wasReached`) is an error at once, since its URL may be wrong.
     func enroll(_ fields: [(String, String)], wasReached: Bool) async throws(RedisError) {
         var wasReached = wasReached
         while true {
@@ -276,7 +276,9 @@ extension QueueAttendant {
         }
     }
 
-    /// Makes this worker known, waiting for an earlier process of the same name to be gone.
+    /// Registers this worker. Waits some seconds for an earlier process of the same name to be gone.
+    ///
+    /// - Throws: `.reply` if another live worker has the name; what Redis answers otherwise.
     func register(_ fields: [(String, String)]) async throws(RedisError) {
         let known = state.withLock { $0.ledger.beginRegistration() }
         var isKnown = false
@@ -293,7 +295,7 @@ extension QueueAttendant {
         isKnown = true
     }
 
-    /// A message on the control channel is a hint that a request waits for one of our runs.
+    /// Listens on the control channel. A message says that a request waits for a job, which may be one that runs here.
     private func listen() async {
         let subscription = Subscription(
             queue.redis.url, name: "haul-\(identity.name)-control", channels: [queue.keys.control])

@@ -9,12 +9,12 @@ import HaulStorage
 import Logging
 import Synchronization
 
-/// One queue as this worker serves it: waiting for jobs, the tick, and the runs that are under way.
+/// One queue as this worker serves it: the wait for jobs, the ticks, and the active runs.
 ///
-/// It has more than eight stored properties because it joins what serves the queue: two clients of Redis, the settler, the leftovers
-/// and the wait for replicas. What changes is in `state` alone.
+/// It has many stored properties because it joins what serves the queue: two clients of Redis, the settler, the
+/// leftovers and the wait for replicas. Only `state` changes.
 final class QueueAttendant: Sendable {
-    /// A run that is under way, and what does its job.
+    /// An active run and its activity.
     struct Entry {
         let running: RunningJob
         let activity: any Activity
@@ -24,39 +24,39 @@ final class QueueAttendant: Sendable {
         var ledger = ClaimLedger<Entry>()
         var ticks = TickRequests()
         var isCheckpointing = false
-        /// Workers on this machine whose processes are gone, to be told with the next tick.
+        /// Workers on this machine whose processes have ended, for the next tick to report.
         var gone: [Neighbour] = []
-        /// When the grace time is over, once the worker is told to end.
+        /// When the grace time is over; nil until the worker shuts down.
         var deadline: ContinuousClock.Instant?
-        /// Runs whose end Redis has not heard of within the grace time.
+        /// Runs that could not be settled within the grace time.
         var unsettled = 0
         var trouble = TroubleNote()
         var outage = Outage()
-        /// Kinds of jobs that were last seen to wait for other workers.
+        /// The kinds of jobs that the last tick saw waiting for other workers.
         var aside: Set<String> = []
-        /// What was last said to have no effect.
+        /// What was last logged as without effect.
         var ignored: Set<String> = []
-        /// Bytes that runs which have ended have moved.
+        /// Bytes that ended runs have moved.
         var moved: Int64 = 0
     }
 
-    /// Which ticks are asked for.
+    /// Which ticks are requested.
     struct TickRequests {
-        /// Somebody waits a moment to ask for one.
+        /// A debounced request for a tick is pending (`hurrySoon`).
         var isHurrying = false
-        /// The next one is to be of the whole queue, and of all runs.
+        /// The next tick is of the whole queue, and reports all runs.
         var isLookDue = false
     }
 
-    /// A wait lasts at most this long; then the claim behind it looks for what others left in `held`.
+    /// The longest wait for a job. The claim behind it also looks for elements that earlier waits have left in `held`.
     static let block: Duration = .seconds(5)
-    /// For looks at /proc, which may block.
+    /// For reads of /proc, which may block.
     static let proc = BlockingPool(name: "proc", limit: 1)
 
     let index: Int
     let queue: Queue
     let settler: Settler
-    /// The worker's shares of limits of rate.
+    /// The worker's shares of rate limits.
     let rates = SharedRates()
     let pacemaker: Pacemaker
     let waiter: Redis
@@ -64,7 +64,7 @@ final class QueueAttendant: Sendable {
     let log: Logger
     let journal: QueueJournal
     let leftovers: Leftovers
-    /// nil: completed jobs are told of at once.
+    /// nil: the completion of jobs is announced at once.
     let replicaWait: ReplicaWait?
     let state = Mutex(State())
     let (nudges, nudge) = AsyncStream<Void>.makeStream(bufferingPolicy: .bufferingNewest(1))
@@ -92,7 +92,7 @@ final class QueueAttendant: Sendable {
             ? nil : ReplicaWait(queue, replicas: configuration.settleReplicas, worker: identity.name, log: log)
     }
 
-    /// This process, as it has registered last.
+    /// This process, with the session of its last registration.
     var identity: WorkerIdentity {
         var identity = process
         identity.session = state.withLock { $0.ledger.session }
@@ -101,8 +101,7 @@ final class QueueAttendant: Sendable {
 
     // MARK: Claims
 
-    /// Waits for a job and claims it, and up to `most` if they are there. None: there was none, or Redis could not be asked (a
-    /// pause has passed then).
+    /// Waits for a job and claims it, and up to `most` if there are more. Empty if there was none, or after a failure.
     func wait(most: Int) async -> [Claim] {
         guard state.withLock({ $0.ledger.mayClaim }) else {
             try? await Task.sleep(for: .milliseconds(100))
@@ -115,7 +114,7 @@ final class QueueAttendant: Sendable {
         }?.compactMap(accept) ?? []
     }
 
-    /// Claims what waits now; nil if nothing does.
+    /// Claims a job that waits now. The claim is nil if none waits, if the worker may not claim, or if Redis failed.
     func claimNow() async -> (claim: Claim?, isEmpty: Bool) {
         guard state.withLock({ $0.ledger.mayClaim }) else { return (nil, true) }
         while true {
@@ -130,7 +129,7 @@ final class QueueAttendant: Sendable {
         }
     }
 
-    /// The claim that a reply holds; what else it says is noted.
+    /// Returns the claim that a reply holds, and notes what a reply says otherwise.
     func accept(_ reply: ClaimReply) -> Claim? {
         switch reply {
         case .job(let claim):
@@ -142,18 +141,18 @@ final class QueueAttendant: Sendable {
         case .full: note(.full)
         case .quiet: note(.quiet)
         case .stale:
-            // Redis has forgotten the worker, or knows a later registration than the one that we asked under.
+            // Redis has forgotten the worker, or knows a later registration than that of this claim.
             state.withLock { $0.ledger.doubt() }
             hurry()
         }
         return nil
     }
 
-    /// Notes what Redis says of the queue.
+    /// Notes the state of the queue.
     func note(_ gate: QueueGate) {
         guard state.withLock({ $0.ledger.note(gate) }) else { return }
         log.info(gate == .quiet ? "quiet: taking no more jobs" : "no longer quiet: taking jobs")
-        // The worker's record says so at once.
+        // The worker's record in Redis shall say so at once.
         look()
     }
 
@@ -161,7 +160,7 @@ final class QueueAttendant: Sendable {
         _ count: Int, _ ask: ([String]) async throws(RedisError) -> [ClaimReply]
     ) async -> [ClaimReply]? {
         let tokens = (0..<count).map { _ in Token.make() }
-        // Until its run is entered, a claim is known by its token only.
+        // Until its run is entered, a claim is known only by its token.
         guard state.withLock({ $0.ledger.begin(tokens) }) else { return nil }
         do {
             let replies = try await ask(tokens)
@@ -171,19 +170,19 @@ final class QueueAttendant: Sendable {
             return replies
         } catch {
             state.withLock { $0.ledger.lose(tokens) }
-            // The worker ends its own wait when it is told to end.
+            // At shutdown the worker itself ends the wait.
             if !isEnding { await pause(after: error, while: .waiting) }
-            // Nothing is claimed before it is registered anew.
+            // The worker claims nothing before it has registered again, which the next tick does.
             hurry()
             return nil
         }
     }
 
-    /// What is under way when the grace time is over may still be answered.
+    /// Calls that are in progress when the grace time is over get this long to be answered.
     private static let lastWord: Duration = .milliseconds(300)
 
-    /// Until when Redis is tried, now that the worker is to end; the leases lapse after that. Ends the wait for jobs at once:
-    /// what it took all the same is put back by the registration that follows, and the claim behind it gets nothing.
+    /// Begins the shutdown: Redis is tried until `deadline`, after which the leases lapse. The wait for jobs ends at
+    /// once. If it takes an element all the same, the next registration puts the element back; the claim gets nothing.
     func end(by deadline: ContinuousClock.Instant) async {
         state.withLock { $0.deadline = deadline }
         await queue.redis.end(by: deadline + Self.lastWord)
@@ -200,7 +199,7 @@ final class QueueAttendant: Sendable {
     // MARK: The end
 
     func close() async {
-        // Claims that Redis counts as ours, though we never heard of them, go back first.
+        // First put back claims that Redis counts as ours but whose replies were lost.
         if state.withLock({ $0.ledger.isInDoubt }), !isOutOfTime { try? await register([]) }
         try? await queue.leave(identity, received: moved)
         await queue.redis.close()
@@ -210,11 +209,11 @@ final class QueueAttendant: Sendable {
         note(error, while: what)
         let end = ContinuousClock.now + .milliseconds(Int.random(in: 200...800))
         let deadline = state.withLock { $0.deadline } ?? end
-        // A task of its own: in a cancelled one the sleep would end at once, and the caller would spin.
+        // A task of its own, since a sleep in a cancelled task ends at once, and the caller would spin.
         await Task { try? await Task.sleep(until: min(end, deadline), clock: .continuous) }.value
     }
 
-    /// What Redis is asked for.
+    /// The operations on Redis, as the log names them.
     enum Errand: String {
         case registering
         case waiting = "waiting for jobs"
@@ -232,11 +231,11 @@ final class QueueAttendant: Sendable {
         }
         guard isNews else { return }
         log.warning("Redis failed", metadata: ["while": "\(what.rawValue)", "reason": "\(error)"])
-        // Redis does not say which key it is.
+        // Redis does not say which key has the wrong type.
         if error.code == .wrongType { Task { await tellWrongTypes() } }
     }
 
-    /// Says that Redis is back, once nothing fails any more that failed.
+    /// Logs that Redis is back, once everything that failed works again.
     func noteSuccess(of errand: Errand) {
         guard let outage = state.withLock({ $0.outage.worked(errand.rawValue) }) else { return }
         log.notice("Redis is back", metadata: ["seconds": .stringConvertible(outage.roundedSeconds)])
@@ -244,7 +243,7 @@ final class QueueAttendant: Sendable {
 
     var figures: QueueFigures { journal.figures }
 
-    /// Bytes of bodies that have come for this queue's jobs since the worker began.
+    /// Bytes that this queue's jobs have received or sent since the worker began.
     var moved: Int64 {
         let (ended, running) = state.withLock { ($0.moved, $0.ledger.runs.values.map(\.activity)) }
         return running.reduce(ended) { $0 + $1.moved }

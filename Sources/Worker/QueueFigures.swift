@@ -3,9 +3,9 @@ import HaulContract
 import HaulMetrics
 import Synchronization
 
-/// What is counted and measured of one queue as this worker serves it.
+/// The metrics of one queue as this worker serves it.
 ///
-/// More than eight stored properties: one for each metric, so that who counts names it and looks nothing up.
+/// It has a stored property for each metric, so that counting needs no lookup.
 final class QueueFigures: Sendable {
     /// How a run ended, and with which error.
     private struct End: Hashable {
@@ -29,10 +29,10 @@ final class QueueFigures: Sendable {
     private let queue: String
     private let registry: MetricsRegistry
     private let ends = Mutex<[End: Counter]>([:])
-    /// The last look after the queue that was begun, and the last one that Redis answered; none before the first one.
+    /// When the last tick of the whole queue began, and when Redis last answered one; nil before the first one.
     private let looks = Mutex<(begun: ContinuousClock.Instant?, answered: ContinuousClock.Instant?)>((nil, nil))
 
-    /// Servers choose codes like `http_599`: so many are told apart.
+    /// The most error codes that are told apart. Servers can make up codes like `http_599`.
     private static let mostCodes = 100
 
     init(queue: String, in registry: MetricsRegistry) {
@@ -74,12 +74,12 @@ final class QueueFigures: Sendable {
 
     func noteAnswer() { looks.withLock { $0.answered = .now } }
 
-    /// How long ago a look after the queue was begun; nil before the first one.
+    /// How long ago the last tick of the whole queue began; nil before the first one.
     var sinceLook: Duration? { looks.withLock { $0.begun }.map { .now - $0 } }
 
-    /// How long ago Redis answered one; nil before the first one.
+    /// How long ago Redis last answered a tick of the whole queue; nil before the first answer.
     var sinceAnswer: Duration? { looks.withLock { $0.answered }.map { .now - $0 } }
 
-    /// The same as unix ms.
+    /// When Redis last answered a tick of the whole queue, in unix ms.
     var lastAnswer: Int64? { sinceAnswer.map { UnixTime.milliseconds - Int64($0.milliseconds) } }
 }

@@ -6,7 +6,7 @@ import HaulHTTP
 import HaulMetrics
 import Logging
 
-/// What a worker tells of a queue's runs: a line of the log for each step of each run, and the counts of them.
+/// Writes a line of the log for each step of each run of a queue, and counts the steps.
 struct QueueJournal: Sendable {
     let log: Logger
     let figures: QueueFigures
@@ -41,13 +41,13 @@ struct QueueJournal: Sendable {
         }
     }
 
-    /// The lease was over, and Redis has told so.
+    /// The lease is over, as Redis has answered.
     func fenced(_ claim: Claim, _ job: Job?) {
         figures.fenced.increment()
         log.warning("fenced: another worker has the job", metadata: facts(claim, job))
     }
 
-    /// The run is over, and Redis knows, if it could be told.
+    /// The run is over, and settled if Redis could be reached.
     func ended(_ claim: Claim, _ end: JobRunner.End, as result: RunResult, after duration: Duration) {
         figures.runs.record(duration)
         figures.refetched.increment(by: end.refetched)
@@ -82,6 +82,6 @@ struct QueueJournal: Sendable {
 }
 
 extension Duration {
-    /// Seconds, in milliseconds' steps.
+    /// Seconds, to the millisecond.
     var roundedSeconds: Double { Double(milliseconds) / 1000 }
 }

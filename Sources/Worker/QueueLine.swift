@@ -5,13 +5,13 @@ final class QueueLine: Sendable {
     let attendants: [QueueAttendant]
     private let order: Mutex<QueueOrder>
 
-    /// `weights` has an entry for each attendant, nil where none was given.
+    /// - Parameter weights: An entry for each attendant, nil where none was given.
     init(_ attendants: [QueueAttendant], weights: [Int?]) {
         self.attendants = attendants
         order = Mutex(QueueOrder(weights: weights))
     }
 
-    /// All queues in the order in which a slot is to look for its next job.
+    /// All queues in the order in which a slot looks for its next job.
     func draw() -> [Int] {
         var generator = SystemRandomNumberGenerator()
         return order.withLock { $0.draw(using: &generator) }
@@ -27,7 +27,7 @@ final class QueueLine: Sendable {
         order.withLock { $0.note(attendant.index, wasEmpty: wasEmpty) }
     }
 
-    /// The next job of any queue, in the order drawn. Queues that were empty a moment ago are not asked.
+    /// Claims the next job of any queue, in the drawn order. Queues that were empty a moment ago are not asked.
     func claimNext(_ drawn: [Int]) async -> TakenJob? {
         for index in order.withLock({ $0.candidates(in: drawn) }) {
             let (attendant, sent) = (attendants[index], ContinuousClock.now)

@@ -1,9 +1,9 @@
-/// Which queue a freed slot asks first.
+/// Decides which queue a free slot asks first.
 ///
 /// Without weights the order given is strict: a queue is asked only while every earlier one is known to be empty. With
 /// weights each queue is drawn first in proportion to its weight, so that none starves.
 struct QueueOrder: Sendable {
-    /// How long an answer "empty" is believed; a busy worker then asks only the queue that it is working for.
+    /// For how long an empty queue is not asked again. A busy worker then asks only the queue that it is working for.
     static let emptyIsBelievedFor: Duration = .seconds(1)
 
     /// One weight per queue, in the order given; nil for strict priority.
@@ -11,7 +11,7 @@ struct QueueOrder: Sendable {
     private let count: Int
     private var emptySince: [ContinuousClock.Instant?]
 
-    /// `weights` has an entry per queue, nil where none was given. If any has one, all are weighted, by default 1.
+    /// - Parameter weights: An entry per queue, nil where none was given. If any has one, the default is 1.
     init(weights: [Int?]) {
         count = weights.count
         self.weights = weights.contains { $0 != nil } ? weights.map { max(1, $0 ?? 1) } : nil
@@ -23,7 +23,7 @@ struct QueueOrder: Sendable {
         emptySince[index] = wasEmpty ? now : nil
     }
 
-    /// All queues in the order in which the next job is to be looked for.
+    /// All queues in the order in which to look for the next job.
     func draw(using generator: inout some RandomNumberGenerator) -> [Int] {
         guard let weights else { return Array(0..<count) }
         var rest = Array(0..<count)
@@ -39,7 +39,7 @@ struct QueueOrder: Sendable {
         return order
     }
 
-    /// The queues of `order` that are worth asking, in order: those that did not just say that they are empty.
+    /// The queues of `order` that are worth asking, in order: those that were not empty a moment ago.
     func candidates(in order: [Int], at now: ContinuousClock.Instant = .now) -> [Int] {
         order.filter { index in
             guard let since = emptySince[index] else { return true }

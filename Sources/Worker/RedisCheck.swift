@@ -1,7 +1,7 @@
 import HaulRedis
 import Logging
 
-/// What of a Redis' settings may lose jobs: said at start. Read from INFO, which needs no right to see passwords.
+/// Warns at the start about settings of Redis that may lose jobs. `INFO` has them, and needs no right to see passwords.
 enum RedisCheck {
     static func warn(_ redis: Redis, _ log: Logger) async {
         guard let facts = try? await redis.send(Command("INFO"), timeout: .seconds(3)).facts else {

@@ -3,11 +3,11 @@ import HaulRedis
 import Logging
 import Synchronization
 
-/// Tells that jobs are completed once enough replicas have it, so that no failover takes back what was told.
+/// Announces completed jobs once enough replicas have the settle, so that no failover takes back what was announced.
 ///
-/// No run waits for it. Redis tells by itself after a minute (Lua/overdue.lua), with a mark, whatever becomes of this worker.
+/// No run waits for the replicas. After a minute Redis itself announces the job, with a mark (Lua/overdue.lua).
 final class ReplicaWait: Sendable {
-    /// For one answer of the replicas; more follow.
+    /// The longest time of one `WAIT`. Others follow.
     private static let once: Duration = .seconds(1)
 
     private let queue: Queue
@@ -25,11 +25,11 @@ final class ReplicaWait: Sendable {
     /// A completed job was settled.
     func note() { nudge.yield() }
 
-    /// Tells until the task is cancelled, then once more of what was settled last.
+    /// Announces until the task is cancelled, and then once more for the last settles.
     func run() async {
         await withDiscardingTaskGroup { group in
             group.addTask {
-                // What others could not tell, or what this worker could not before it was started again.
+                // Also announce jobs that other workers left unannounced, or this worker before a restart.
                 while !Task.isCancelled {
                     self.nudge.yield()
                     try? await Task.sleep(for: .seconds(5))
@@ -42,15 +42,15 @@ final class ReplicaWait: Sendable {
             }
             group.cancelAll()
         }
-        // A task of its own: in a cancelled one nothing would be waited for.
+        // A task of its own, since a cancelled task waits for nothing.
         await Task { _ = try? await queue.tellReplicated(to: replicas, within: Self.once, on: waiter) }.value
         await waiter.close()
     }
 
-    /// Until when Redis is asked, now that the worker is to end.
+    /// At shutdown: Redis is asked until `deadline`.
     func end(by deadline: ContinuousClock.Instant) async { await waiter.end(by: deadline) }
 
-    /// Says that too few replicas answered, once in ten seconds.
+    /// Logs that too few replicas answered, unless the same was found less than ten seconds ago.
     private func complain(_ count: Int) {
         let isNews = complained.withLock { last in
             defer { last = .now }

@@ -3,20 +3,21 @@ package import HaulContract
 import HaulRedis
 import HaulStorage
 
-/// Looks whether a root holds hidden files that no job wants any more.
+/// Finds hidden files of a root that no job wants any more.
 package struct RootInspection: Sendable {
-    /// Younger ones are about to be removed by whoever has ended their job.
+    /// Seconds. A younger file may still be removed by the worker that has ended its job.
     var age: Int64 = 60
 
     private let store: any Store
     private let queue: Queue
 
-    /// `root` is a directory that workers have downloaded to.
+    /// - Parameter root: A directory that workers have downloaded to.
+    /// - Throws: `Failure` if it is no such directory.
     package init(root: String, of queue: Queue) throws(Failure) {
         (store, self.queue) = (try Stores.known(root: root), queue)
     }
 
-    /// With `repairing` what is of no use is removed.
+    /// Returns a finding for each useless file. With `repairing` the file is removed.
     package func run(repairing: Bool) async -> [Finding] {
         var files = Dictionary(grouping: await store.leftovers(olderThan: age), by: \.key)
         files[""] = nil

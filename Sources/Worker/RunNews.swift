@@ -1,28 +1,28 @@
 import HaulBus
 import HaulContract
 
-/// What Redis has not been told of a run: a value. It is taken out for a call, and put back if that fails.
+/// What Redis does not know yet about a run. It is taken out for a call, and put back if the call fails.
 struct RunNews {
     private(set) var resume: ResumePoint?
     private var isResumeNew = false
-    /// A message has said that a request waits for the run: the next tick brings it.
+    /// A message has said that a request waits for the run. The next tick fetches the request.
     private var isAskedFor = false
     private var events: [Announcement] = []
     private var firstEvent = ContinuousClock.now
     private var lastProgress: ContinuousClock.Instant
-    /// What Redis was told last: whether the run waits for its host, and whether it is at work.
+    /// What was last reported: whether the run waits for its host, and whether it is at work.
     private var reported: (isWaiting: Bool, isAtWork: Bool)
 
-    /// - Parameter isAtWork: Redis was told already that the run is at work.
+    /// - Parameter isAtWork: Redis knows already that the run is at work.
     init(resume: ResumePoint?, isAtWork: Bool, now: ContinuousClock.Instant = .now) {
         (self.resume, lastProgress) = (resume, now)
         reported = (false, isAtWork)
     }
 
-    /// Whether a tick that is sent only to those with news is for this run.
+    /// Whether a tick that reports only runs with news has to report this one.
     var isAny: Bool { !events.isEmpty || isResumeNew || isAskedFor }
 
-    /// Since when an event waits to be told; nil if none does.
+    /// Since when an event waits to be reported; nil if none does.
     var since: ContinuousClock.Instant? { events.isEmpty ? nil : firstEvent }
 
     mutating func announce(_ event: Announcement, now: ContinuousClock.Instant = .now) {
@@ -34,7 +34,7 @@ struct RunNews {
 
     mutating func note(_ resume: ResumePoint) { (self.resume, isResumeNew) = (resume, true) }
 
-    /// Takes the place of a partial file, unless a newer generation than `known` has been noted meanwhile. True if it was taken.
+    /// Notes the place of a partial file. False if a newer generation than `known` has been noted meanwhile.
     mutating func note(place: ResumePoint, insteadOf known: String?) -> Bool {
         guard resume?.generation == known else { return false }
         note(place)
@@ -50,14 +50,14 @@ struct RunNews {
         isResumeNew = isResumeNew || !resume.offsets.isEmpty
     }
 
-    /// Whether a progress event is due: one a second, however often the queue is ticked.
+    /// Whether a progress event is due: one a second, however many ticks there are.
     mutating func isProgressDue(at now: ContinuousClock.Instant) -> Bool {
         guard now - lastProgress >= .milliseconds(900) else { return false }
         lastProgress = now
         return true
     }
 
-    /// Notes what Redis is about to be told. True if it is news.
+    /// Notes what is about to be reported. True if it has changed since the last report.
     mutating func note(isWaiting: Bool) -> Bool {
         defer { reported.isWaiting = isWaiting }
         return isWaiting != reported.isWaiting
@@ -76,7 +76,7 @@ struct RunNews {
         return report
     }
 
-    /// Redis was not told. Progress and waits are of the moment; the other events must not be lost.
+    /// The report failed. Events of progress and waits are out of date by now; the other events must not be lost.
     mutating func putBack(_ report: RunReport) {
         if report.offsets != nil { isResumeNew = true }
         if report.tellsOfWait { reported.isWaiting.toggle() }

@@ -1,17 +1,17 @@
-/// Where a run is between its claim and its settling: a value without tasks, which says what is to be done.
+/// The phase of a run between its claim and its settle. It holds no task; it says what to do with the activity's task.
 enum RunPhase: Equatable {
     /// Its activity has not begun.
     case claimed
     case working
-    /// Its activity is to end before it is done.
+    /// Its activity is cancelled, or will be as soon as it begins.
     case stopping(StopReason)
-    /// Its activity has ended: there are no more checkpoints, and what is left is to settle it.
+    /// Its activity has ended. There are no more checkpoints, and the run has only to be settled.
     case ended(StopReason?)
 
-    /// Why a run ends before its activity does.
+    /// Why a run ends before its activity is done.
     enum StopReason: Sendable, Equatable {
         case paused, cancelled, shutdown, deadline
-        /// Another worker has the lease: nothing is settled, nothing is touched.
+        /// Another worker has the lease: this run settles nothing and touches no file.
         case fenced
     }
 
@@ -30,7 +30,7 @@ enum RunPhase: Equatable {
 
     var hasEnded: Bool { if case .ended = self { true } else { false } }
 
-    /// The activity begins. A run that was told to stop before is cancelled at once.
+    /// The activity begins. If the run was stopped before, the activity is cancelled at once.
     mutating func begin() -> Action {
         switch self {
         case .claimed:
@@ -41,7 +41,7 @@ enum RunPhase: Equatable {
         }
     }
 
-    /// The run is told to stop. The first reason counts, but `fenced` overrules all others. `isNew`: this reason counts from now on.
+    /// Stops the run. The first reason counts, but `fenced` overrules all others. `isNew`: this reason counts now.
     mutating func stop(_ reason: StopReason) -> (isNew: Bool, action: Action) {
         let known = stopReason
         guard known == nil || reason == .fenced && known != .fenced else { return (false, .none) }
@@ -53,6 +53,6 @@ enum RunPhase: Equatable {
         return (true, .cancel)
     }
 
-    /// The activity has ended, by itself or because it was told to.
+    /// The activity has ended, by itself or because it was cancelled.
     mutating func end() { self = .ended(stopReason) }
 }

@@ -2,13 +2,13 @@ import HaulBus
 import HaulContract
 import Logging
 
-/// How a run ended, as the log and the metrics have it.
+/// How a run ended, for the log and the metrics.
 enum RunResult {
-    /// Redis has heard of it.
+    /// Redis has the settle.
     case settled(Settlement)
     /// Another worker has the job.
     case fenced
-    /// The worker ended before Redis could be told.
+    /// The grace time was over before Redis had the settle.
     case unsettled
 
     /// The value of the metric's label `result`: docs/metrics.md.

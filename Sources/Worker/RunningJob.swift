@@ -4,8 +4,8 @@ import HaulContract
 import HaulRedis
 import Synchronization
 
-/// A claimed job while this worker runs it: the tasks of its activity and of its checkpoint. What happens to it is decided by values:
-/// `RunPhase`, `RunNews`.
+/// A claimed job while this worker runs it, with the tasks of its activity and its checkpoints. `RunPhase` and
+/// `RunNews`, which are values, make the decisions.
 final class RunningJob: Sendable {
     typealias StopReason = RunPhase.StopReason
 
@@ -31,7 +31,7 @@ final class RunningJob: Sendable {
 
     // MARK: The activity
 
-    /// Does the job; `stop` cancels it.
+    /// Runs the activity. `stop` cancels it.
     func start(_ activity: any Activity) async -> ActivityOutcome {
         let task = Task(executorPreference: activity.executor) { await activity.run() }
         let action = state.withLock { state in
@@ -42,7 +42,7 @@ final class RunningJob: Sendable {
         return await task.value
     }
 
-    /// True if this reason counts from now on.
+    /// Stops the run. True if this reason counts from now on.
     @discardableResult
     func stop(_ reason: StopReason) -> Bool {
         let (result, task) = state.withLock { ($0.phase.stop(reason), $0.activity) }
@@ -50,7 +50,7 @@ final class RunningJob: Sendable {
         return result.isNew
     }
 
-    /// By Redis' clock, as the claim told it: no command needs to be answered for it.
+    /// Stops the run if the job's deadline has passed, by Redis' clock as of the claim. Redis is not asked.
     func stopIfOverdue() {
         if let deadline = claim.deadline, deadline < claim.clock.milliseconds { stop(.deadline) }
     }
@@ -59,9 +59,12 @@ final class RunningJob: Sendable {
 
     // MARK: Checkpoints
 
-    /// Tells where the partial file is as soon as there is one, so that whoever ends the job from then on knows what to unlink,
-    /// and begins a checkpoint if one is due; without `interval` only bytes make it so. `hurry` asks for a tick. Returns what
-    /// has begun. `took` is told how long a checkpoint was under way.
+    /// Begins a checkpoint if one is due; without `interval` only bytes make one due. Also notes the place of a new
+    /// partial file, so that a worker that ends the job later knows what to remove. Returns what was due.
+    ///
+    /// - Parameters:
+    ///   - took: Called with the time that a checkpoint took.
+    ///   - hurry: Requests a tick.
     func checkpointIfDue(
         _ activity: any Activity, interval: Duration?, took: @escaping @Sendable (Duration) -> Void,
         hurry: @escaping @Sendable () -> Void
@@ -69,7 +72,7 @@ final class RunningJob: Sendable {
         let known = state.withLock { $0.news.resume?.generation }
         return checkpoints.beginIfDue(of: activity, interval: interval, known: known) { place in
             if state.withLock({ $0.news.note(place: place, insteadOf: known) }) { hurry() }
-            // A tick tells of it.
+            // The next tick reports the place.
             return false
         } done: { point, due, duration in
             if let point {
@@ -80,18 +83,18 @@ final class RunningJob: Sendable {
         }
     }
 
-    /// The activity has ended. Waits for the checkpoint that is under way; there are no more after it.
+    /// The activity has ended. Waits for the checkpoint in progress; none begins after it.
     func endCheckpoints() async {
         state.withLock { $0.phase.end() }
         await checkpoints.end()
     }
 
-    /// Redis may have been told that the request is sent.
+    /// Redis may have recorded that the request is sent.
     var isMarkedSent: Bool { state.withLock { $0.isMarkedSent } }
 
     func noteMarkedSent() { state.withLock { $0.isMarkedSent = true } }
 
-    // MARK: What Redis is told
+    // MARK: Reports to Redis
 
     func announce(_ event: Announcement) { state.withLock { $0.news.announce(event) } }
 
@@ -109,7 +112,7 @@ final class RunningJob: Sendable {
 
     func forgetBytes() { state.withLock { $0.news.forgetBytes() } }
 
-    /// Whether there is something to go on from that Redis may have been told.
+    /// Whether there is a resume point, which Redis may know.
     var hasResume: Bool { state.withLock { $0.news.resume != nil } }
 
     func isProgressDue(at now: ContinuousClock.Instant = .now) -> Bool {

@@ -2,13 +2,13 @@ import HaulBus
 import HaulRedis
 import Synchronization
 
-/// Tells Redis how runs ended. While it is being told of some, those that end meanwhile are gathered, and told together with
-/// the next call: the busier a worker is, the less each job costs Redis.
+/// Settles runs in batches. While calls are in progress, runs that end are collected for the next one: the busier a
+/// worker is, the less each job costs Redis.
 final class Settler: Sendable {
     struct Reply: Sendable {
-        /// False if the run was no longer ours.
+        /// False if another worker has the job.
         let isOurs: Bool
-        /// The next claim, or why there is none; nil if none was asked for.
+        /// The next claim, or why there is none; nil if none was requested.
         let next: ClaimReply?
     }
 
@@ -21,17 +21,17 @@ final class Settler: Sendable {
 
     private struct State: Sendable {
         var waiting: [Entry] = []
-        /// Calls that are under way.
+        /// Calls in progress.
         var calls = 0
     }
 
     /// While Redis works on one, this worker works on the reply to the other.
     private static let mostCalls = 2
 
-    /// Redis does nothing else meanwhile: this takes it some 2 ms.
+    /// The most runs in one call. That takes Redis some 2 ms, in which it serves nobody else.
     private static let most = 32
 
-    /// So many bytes of responses go into one call, but one end in any case.
+    /// The most bytes of responses in one call, which has at least one run in any case.
     private static let mostBytes = 1 << 20
 
     private let queue: Queue
@@ -39,7 +39,7 @@ final class Settler: Sendable {
 
     init(_ queue: Queue) { self.queue = queue }
 
-    /// Ends a run, and claims a job for `worker` under the token `next` if that is given.
+    /// Settles a run, and claims a job for `worker` under the token `next`, if that is given.
     func send(_ end: RunEnd, as worker: WorkerIdentity, next: String?) async throws(RedisError) -> Reply {
         try await withCheckedContinuation { continuation in
             let isCalling = state.withLock { state in
@@ -76,17 +76,17 @@ final class Settler: Sendable {
 
     private func call(_ batch: [Entry]) async {
         do throws(RedisError) {
-            // All are this process'; claims are made under its last registration.
+            // All entries belong to this process. The claims are made under its last registration.
             let reply = try await queue.settle(
                 batch.map(\.end), worker: batch[batch.count - 1].worker, next: batch.compactMap(\.next))
-            // Claims come in the order of their tokens; the last reply says why there are no more.
+            // Claims come in the order of their tokens. The last reply says why there are no more.
             var claims = reply.next[...]
             for (entry, isOurs) in zip(batch, reply.isOurs) {
                 let next = entry.next == nil ? nil : claims.count > 1 ? claims.popFirst() : claims.first
                 entry.answer.resume(returning: isOurs.map { Reply(isOurs: $0, next: next) })
             }
         } catch {
-            // If Redis itself has failed, those behind would learn it one call after another, and exceed the grace time.
+            // If Redis itself has failed, the waiting entries fail, too. Call after call would exceed the grace time.
             let behind = state.withLock { state in
                 defer { if error.isTransient { state.waiting = [] } }
                 return error.isTransient ? state.waiting : []

@@ -4,48 +4,48 @@ import HaulExecutors
 import HaulHTTP
 import Synchronization
 
-/// A worker's share of a limit of rate (Lua/shares.lua): what it keeps to, and what it could use.
+/// A worker's share of a rate limit (Lua/shares.lua): what it keeps to, and what it could use.
 ///
-/// The share lapses with the lease, by this worker's clock, counted from before it was asked for. So a worker that was frozen, or cannot
-/// reach Redis, uses nothing that has been lent to another since.
+/// The share lapses with the lease, by this worker's clock, from before the share was requested. So a worker that was
+/// frozen, or cannot reach Redis, uses nothing that has been lent to another since.
 final class SharedRate: Sendable {
     private struct State {
         var isLimited = false
-        /// What the bucket has been given.
+        /// What the bucket may use, in bytes per second.
         var keeps: Int64 = 0
-        /// Bytes per second in the last looks, and whether there was too little.
+        /// The last measurements: bytes per second, and whether the share was too small.
         var looks: [(speed: Int64, isShort: Bool)] = []
         var last: (at: ContinuousClock.Instant, taken: Int64)?
-        /// When something was last wanted.
+        /// When there was last any demand.
         var used = ContinuousClock.now
     }
 
-    /// Between two questions. Demand is what was wanted in the last second: so what one does not use reaches another within two.
+    /// The time between two requests. Demand is that of the last second: unused rate reaches other workers within two.
     static let interval = Duration.milliseconds(250)
     private static let remembered = 4
-    /// More than it used, so that it can use more.
+    /// A worker requests more than it used, so that it can use more.
     private static let growth = 1.25
     private static let least: Int64 = 128 << 10
-    /// For how long a host's share is kept while nothing is wanted of the host.
+    /// For how long a host's share is kept without any demand.
     private static let patience = Duration.seconds(2)
 
     let name: String
     let bucket: TokenBucket
     private let state: Mutex<State>
 
-    /// The share of the queue's limit, which there may be or not.
+    /// The share of the queue's own limit, if there is one.
     init() {
         (name, bucket) = (ShareQuestion.ofQueue, TokenBucket())
         state = Mutex(State())
     }
 
-    /// The share of a host's limit, from when something waits for it.
+    /// The share of a host's limit, from when a transfer waits for it.
     init(of host: String, _ bucket: TokenBucket) {
         (name, self.bucket) = (host, bucket)
         state = Mutex(State(isLimited: true))
     }
 
-    /// Notes what a tick says.
+    /// Notes whether there is a limit, as a tick's reply says.
     func note(isLimited: Bool) {
         state.withLock { state in
             if state.isLimited, !isLimited {
@@ -57,7 +57,7 @@ final class SharedRate: Sendable {
         }
     }
 
-    /// What is to be asked; nil while there is no limit.
+    /// The request for a share; nil while there is no limit.
     func ask() -> ShareQuestion? {
         let now = ContinuousClock.now
         return state.withLock { state in
@@ -67,7 +67,7 @@ final class SharedRate: Sendable {
             let speed = state.looks.map { $0.speed }.max() ?? 0
             if isShort || speed > 0 { state.used = now }
             if name != ShareQuestion.ofQueue, now - state.used > Self.patience {
-                // Nothing is used from before it is said.
+                // Stop the use of the share before that is reported.
                 bucket.shut()
                 state.keeps = 0
                 return ShareQuestion(name, keeps: 0, wants: .none)
@@ -83,13 +83,13 @@ final class SharedRate: Sendable {
         defer { state.last = (now, use.taken) }
         guard let last = state.last, now > last.at else { return }
         let seconds = (now - last.at).secondsValue
-        // Two questions in a row say nothing of a speed.
+        // Two requests in quick succession say nothing about a speed.
         guard seconds > 0.05 else { return }
         state.looks.append((Int64(Double(use.taken - last.taken) / seconds), use.wasShort))
         state.looks = state.looks.suffix(Self.remembered)
     }
 
-    /// Takes an answer to a question that was sent at `sent`. True: it is to be said at once that the worker keeps to it.
+    /// Takes the answer to a request sent at `sent`. True if the share has shrunk, which is to be reported at once.
     func take(_ share: RateShare?, sent: ContinuousClock.Instant, lease: Duration) -> Bool {
         guard let share else { return false }
         let left = lease - (ContinuousClock.now - sent)

@@ -2,12 +2,12 @@ import HaulBus
 import HaulHTTP
 import Synchronization
 
-/// A worker's shares of a queue's limits of rate: of the queue's own, and of those of hosts. One call asks for all of them.
+/// A worker's shares of a queue's rate limits: the queue's own, and those of hosts. One call requests all of them.
 final class SharedRates: Sendable {
     private struct State {
         /// Grows with each call.
         var number = 0
-        /// Shares of hosts that something was lately wanted of.
+        /// Shares of hosts with recent demand.
         var hosts: [String: SharedRate] = [:]
     }
 
@@ -15,7 +15,7 @@ final class SharedRates: Sendable {
     let hosts = HostBuckets()
     private let state = Mutex(State())
 
-    /// The number of the call that is about to be made.
+    /// The number of the next call. It grows each time that it is read.
     var number: Int {
         state.withLock { state in
             state.number += 1
@@ -26,14 +26,14 @@ final class SharedRates: Sendable {
     /// Notes which hosts have a limit.
     func limit(_ names: Set<String>) { hosts.limit(names) }
 
-    /// What is to be asked; nothing while there are no limits that anything is wanted of.
+    /// The requests for shares. Empty while there is nothing to share.
     func ask() -> [ShareQuestion] {
         state.withLock { state in
             let limited = hosts.limited
             let names = Set(limited.map(\.host))
             state.hosts = state.hosts.filter { names.contains($0.key) }
             for (host, bucket) in limited where state.hosts[host] == nil {
-                // Whoever waits for it has been turned away.
+                // A transfer waits for this bucket.
                 if bucket.use().wasShort { state.hosts[host] = SharedRate(of: host, bucket) }
             }
             return [queue.ask()].compactMap(\.self)
@@ -41,7 +41,7 @@ final class SharedRates: Sendable {
         }
     }
 
-    /// Takes the answers. True: it is to be said at once that the worker keeps to less.
+    /// Takes the answers. True if a share has shrunk, which is to be reported at once.
     func take(
         _ shares: [String: RateShare], of questions: [ShareQuestion], sent: ContinuousClock.Instant, lease: Duration
     ) -> Bool {
@@ -50,7 +50,7 @@ final class SharedRates: Sendable {
             for question in questions {
                 let rate = question.name == queue.name ? queue : state.hosts[question.name]
                 if question.wants == .none {
-                    // It was shut before it was asked.
+                    // The bucket was shut before this request.
                     if shares[question.name] != nil { state.hosts[question.name] = nil }
                 } else if rate?.take(shares[question.name], sent: sent, lease: lease) == true {
                     hasShrunk = true

@@ -1,6 +1,6 @@
 import Synchronization
 
-/// How many jobs may run at once, and who waits for a free place.
+/// Counts the jobs that run at once. Callers can wait for a free slot.
 final class Slots: Sendable {
     private struct State {
         var taken = 0
@@ -17,7 +17,7 @@ final class Slots: Sendable {
 
     init(limit: Int?) { state = Mutex(State(limit: limit)) }
 
-    /// nil: as many as there are jobs.
+    /// nil: unlimited.
     var limit: Int? { state.withLock { $0.limit } }
 
     /// Jobs that run beyond a lower limit keep their slots.
@@ -25,7 +25,6 @@ final class Slots: Sendable {
 
     var taken: Int { state.withLock { $0.taken } }
 
-    /// How many are free.
     var free: Int { state.withLock { $0.isFree ? ($0.limit ?? .max) - $0.taken : 0 } }
 
     /// Takes a free slot; false if there is none.
@@ -44,7 +43,7 @@ final class Slots: Sendable {
 
     var isShut: Bool { state.withLock { $0.isShut } }
 
-    /// Returns when a slot is free, or when the task is cancelled. It may be taken by another before the caller asks.
+    /// Returns when a slot is free, or when the task is cancelled. Another caller may take the slot first.
     func waitUntilFree() async {
         let waiter = state.withLock { state in
             state.nextWaiter += 1

@@ -4,13 +4,14 @@ import HaulObjectStore
 import HaulStorage
 import Logging
 
-/// The kinds of stores that a worker may have. Only this file and the options of the command name them: another kind is opened
-/// and told of here.
+/// The only place of a worker that opens stores: a new kind of store is added here and to the options of the command.
 enum Stores {
-    /// The bytes of the disk that downloads leave free, unless the operator says otherwise.
+    /// Bytes of the disk that downloads leave free, unless the operator says otherwise.
     static let keptFree = FileStore.Options().keptFree
 
-    /// The store that the configuration names. Throws what is wrong with it, as a sentence for the operator.
+    /// Opens the store that the configuration names.
+    ///
+    /// - Throws: `Failure` with a sentence for the operator.
     static func open(_ configuration: WorkerConfiguration, _ log: Logger) throws(Failure) -> any Store {
         if let bucket = configuration.bucket { return open(bucket, configuration, log) }
         var options = FileStore.Options()
@@ -31,10 +32,12 @@ enum Stores {
         return ObjectStore(bucket, options: options)
     }
 
-    /// A store that workers have used before. Throws if the directory is none.
+    /// Opens a directory that workers have used before.
+    ///
+    /// - Throws: `Failure` if it is no such directory.
     static func known(root: String) throws(Failure) -> any Store { try FileStore(known: root) }
 
-    /// Logs what an operator should know of the store.
+    /// Logs what an operator should know about the store.
     static func tell(of store: any Store, _ log: Logger) {
         guard let store = store as? FileStore else { return }
         let root: Logger.Metadata = ["root": "\(store.root)"]

@@ -1,6 +1,6 @@
 import HaulBus
 
-/// A claim, the queue that it is of, and when it was asked for: its lease counts from then.
+/// A claim, its queue, and the moment before it was requested, from which its lease counts.
 struct TakenJob: Sendable {
     let attendant: QueueAttendant
     let claim: Claim

@@ -9,10 +9,10 @@ import HaulStorage
 package import Logging
 import Synchronization
 
-/// A worker: takes jobs from its queues into its slots, and hands back what it holds when it is told to end.
+/// A worker: it takes jobs from its queues into its slots, and puts unfinished jobs back in line at its shutdown.
 ///
-/// It has ten stored properties because it joins what the rooms beneath it give; each has its own file. Of its own it knows only
-/// whether it is to end.
+/// It has many stored properties because it joins the parts of the worker, each of which has its own file. Its only
+/// state of its own is `isDraining`.
 package final class Worker: Sendable {
     private let configuration: WorkerConfiguration
     private let log: Logger
@@ -22,14 +22,16 @@ package final class Worker: Sendable {
     private let runner: JobRunner
     private let isDraining = Mutex(false)
     private let figures: WorkerFigures
-    /// nil: the page tells of this worker alone.
+    /// nil if the page has metrics of this worker alone.
     private let exporter: QueueExporter?
     private let downloads: Downloads
 
-    /// So many jobs are claimed at once.
+    /// The most jobs that are claimed at once.
     private static let largestBatch = 16
 
-    /// Opens the root. Throws `Failure` with a sentence about what is wrong with it, with the operator's authorities or proxy.
+    /// Opens the store.
+    ///
+    /// - Throws: `Failure` for the operator, if the store, the authorities, the certificate or the proxy is unusable.
     package init(_ configuration: WorkerConfiguration, log: Logger) throws(Failure) {
         self.configuration = configuration
         var log = log
@@ -65,8 +67,10 @@ package final class Worker: Sendable {
         if let exporter { registry.collect { await exporter.add(to: &$0) } }
     }
 
-    /// Takes what may change while it works, and reads certificates anew. Throws a sentence if these cannot be used, with nothing
-    /// taken. Returns the names of what was taken, and of what else has changed, which only another process can take.
+    /// Applies the settings that may change while the worker runs, and reads the certificates again.
+    ///
+    /// - Throws: `Failure` for the operator, if the certificates cannot be used. Then nothing has changed.
+    /// - Returns: The options that were applied, and those that have changed but need a new process.
     package func take(_ new: WorkerConfiguration) async throws(Failure) -> (taken: [String], left: [String]) {
         let result = try await downloads.take(new)
         slots.setLimit(new.slots)
@@ -75,16 +79,18 @@ package final class Worker: Sendable {
 
     private var attendants: [QueueAttendant] { queues.attendants }
 
-    /// What it tells of itself over HTTP.
+    /// The answers of this worker over HTTP.
     package var page: WorkerPage { WorkerPage(figures) }
 
-    /// Works until the task is cancelled, then puts every running job back with its offsets, within the grace time.
-    /// Throws if Redis cannot be reached at the start or refuses us for good, or if another live worker has this name.
+    /// Works until the task is cancelled. Then puts every running job back with its offsets, within the grace time.
+    ///
+    /// - Throws: `RedisError` if Redis cannot be reached at the start or refuses the worker for good, or if another
+    ///   live worker has this name.
     package func run() async throws {
         let probe = Task { await figures.probe() }
         defer { probe.cancel() }
         for attendant in attendants { try await attendant.enroll(fields, wasReached: attendant.index > 0) }
-        // Requests that were made while no worker was there come before the jobs that they are for.
+        // Requests that were made while no worker ran come before the jobs that they are for.
         for attendant in attendants { await attendant.tick(fields) }
         await RedisCheck.warn(attendants[0].queue.redis, log)
         if configuration.certificateAuthorities == nil, !CertificateStore.isInstalled {
@@ -100,7 +106,7 @@ package final class Worker: Sendable {
                 "slots": "\(configuration.slots.map(String.init) ?? "unlimited")",
                 "durability": "\(configuration.durability)",
             ])
-        // The ticks outlive the claiming: leases are kept until the last job is back in line.
+        // The ticks go on after the claiming has ended, so that leases hold until the last job is back in line.
         let ticks = attendants.map { attendant in Task { await attendant.serve { self.fields } } }
         figures.note(.working)
         let janitor = Task {
@@ -113,7 +119,7 @@ package final class Worker: Sendable {
                 group.addTask(executorPreference: Redis.executor) { await self.takeJobs(attendant, feed) }
             }
             group.addTask {
-                // Cancelling ends the sleep; the long day is only a bound.
+                // Cancelling ends the sleep, so its length does not matter.
                 while !Task.isCancelled { try? await Task.sleep(for: .seconds(86_400)) }
                 await self.shutDown(feed)
             }
@@ -140,7 +146,7 @@ package final class Worker: Sendable {
     private func takeJobs(
         _ attendant: QueueAttendant, _ feed: AsyncStream<TakenJob>.Continuation
     ) async {
-        // A long line is taken ever faster, but one by one where workers share a few elements.
+        // The batch doubles while the queue is long. It begins with one, so that workers share a few elements.
         var batch = 1
         while !Task.isCancelled {
             await slots.waitUntilFree()
@@ -152,21 +158,22 @@ package final class Worker: Sendable {
             queues.note(attendant, wasEmpty: claims.isEmpty)
             var left = claims[...]
             while let claim = left.first, !isDraining.withLock({ $0 }), slots.take() {
-                // Nobody takes it any more from the moment at which the worker is told to end.
+                // The stream is terminated by the worker's shutdown: nobody would take the job any more.
                 if case .terminated = feed.yield(TakenJob(attendant: attendant, claim: claim, sent: sent)) {
                     slots.release()
                     break
                 }
                 left.removeFirst()
             }
-            // Another queue was quicker, or the worker is told to end: back to the front, uncounted, and in their order.
+            // Another queue has taken the slots, or the worker shuts down. The jobs go back to the front in their
+            // order, and no attempt is counted.
             for claim in left.reversed() {
                 _ = await attendant.settle(RunEnd(claim.run, .released(why: "no slot")), wantsNext: false)
             }
         }
     }
 
-    /// One slot: jobs until there is none.
+    /// Runs jobs in one slot until there are none.
     private func work(_ first: TakenJob) async {
         var current: TakenJob? = first
         await withDiscardingTaskGroup { unlinks in
@@ -195,7 +202,7 @@ package final class Worker: Sendable {
             return goesOn ? await queues.claimNext(drawn) : nil
         }
         let sent = ContinuousClock.now
-        // The next job comes with the same command, if this queue is the one to be asked first.
+        // If this queue is the first to be asked, the next job comes with the settle.
         let reply = await attendant.settle(runEnd, wantsNext: goesOn && queues.asksFirst(attendant, in: drawn))
         let result: RunResult =
             reply.isOurs ? .settled(runEnd.settlement) : attendant.isOutOfTime ? .unsettled : .fenced
@@ -207,7 +214,7 @@ package final class Worker: Sendable {
                 await attendant.leftovers.cleanUp(
                     claim.run, activity, after: reply.isOurs ? runEnd.settlement : nil, isSoon: isSoon)
             }
-            // What is left for the next job's way to the disk waits for nothing.
+            // With `isSoon` the clean-up only schedules the removal, so waiting for it costs little.
             if isSoon { await cleanUp() } else { unlinks.addTask(operation: cleanUp) }
         }
         if let next = reply.next {
@@ -218,7 +225,7 @@ package final class Worker: Sendable {
         return goesOn ? await queues.claimNext(drawn) : nil
     }
 
-    /// That the disk is full, or the root cannot be written, is no failure of any job: no more of them until it is over.
+    /// The disk is full, or the root cannot be written. No job is to blame: no more are taken until that is over.
     private func waitForRoot() {
         guard !slots.isShut else { return }
         slots.setShut(true)
@@ -244,9 +251,9 @@ package final class Worker: Sendable {
             attendant.stopForShutdown(sparing: true)
             await attendant.end(by: deadline)
         }
-        // A claim whose reply is on its way is released by its taker or stopped here.
+        // A claim whose reply is still on its way is released by `takeJobs`, or its run is stopped here.
         while slots.taken > 0, ContinuousClock.now < deadline {
-            // The last second is for telling Redis.
+            // In the last second all runs are stopped, so that there is time to settle them.
             let spares = ContinuousClock.now + .seconds(1) < deadline
             for attendant in attendants { attendant.stopForShutdown(sparing: spares) }
             await Task { try? await Task.sleep(for: .milliseconds(20)) }.value
@@ -254,7 +261,7 @@ package final class Worker: Sendable {
         feed.finish()
     }
 
-    /// What `worker:<name>` tells of this worker.
+    /// The worker's fields in the hash `worker:<name>`.
     private var fields: [(String, String)] {
         [
             ("host", Host.name), ("pid", String(Host.processID)), ("version", Version.text),

@@ -1,6 +1,6 @@
-// What may change while a worker works.
+// The settings that may change while a worker runs.
 extension WorkerConfiguration {
-    /// This one, with what of `new` can be taken by a worker that works.
+    /// This configuration, with the settings of `new` that a running worker can apply.
     func taking(_ new: WorkerConfiguration) -> WorkerConfiguration {
         var result = self
         result.slots = new.slots
@@ -21,7 +21,7 @@ extension WorkerConfiguration {
         }
     }
 
-    /// Properties by other names than their options have.
+    /// The options whose names are not those of their properties.
     private static let options = [
         "queues": "queue", "fileMode": "file-mode", "keepsRemoteTime": "remote-time", "addressPolicy": "allow-address",
         "policy": "lease", "graceTime": "grace", "settleReplicas": "settle-replicas", "limitRate": "limit-rate",

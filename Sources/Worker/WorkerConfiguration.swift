@@ -5,39 +5,40 @@ package import HaulHTTP
 package import HaulObjectStore
 package import HaulRedis
 
-/// How a worker works. Durations and sizes have their defaults here and nowhere else.
+/// The settings of a worker, with their defaults. Some of these come from the types that use them.
 package struct WorkerConfiguration: Sendable {
     package var redis: RedisURL
-    /// In order of priority; with a weight on any, drawn by weight.
+    /// In order of priority, or if any has a weight, drawn by weight.
     package var queues: [(name: QueueName, weight: Int?)] = [(.default, nil)]
     /// The directory that downloads go to, unless they go to a bucket.
     package var root: String
     /// The bucket that downloads go to.
     package var bucket: BucketAddress?
-    /// For parts that are on their way to a bucket: bytes.
+    /// Bytes of memory for parts that are on their way to a bucket.
     package var storeMemory = ObjectStore.memory
-    /// The kinds of jobs that it does; nil: all that it knows.
+    /// The kinds of jobs that the worker does; nil: all that it can do.
     package var kinds: [Job.Kind]?
-    /// nil: as many as there are jobs.
+    /// nil: unlimited.
     package var slots: Int? = 3
     /// Unique in the fleet.
     package var name: String
     package var durability: Durability = .disk
     /// The permissions of finished files; nil: 0666 less the umask.
     package var fileMode: UInt32?
-    /// Finished files get the time that the server says they were modified at.
+    /// Finished files get the server's Last-Modified as their time.
     package var keepsRemoteTime = false
     package var addressPolicy = AddressPolicy.restricted()
     package var policy = QueuePolicy()
-    /// After SIGTERM everything is back in line within this.
+    /// After SIGTERM everything is back in line within this time.
     package var graceTime: Duration = .seconds(10)
-    /// That a job is completed is told when so many replicas of Redis have it.
+    /// The completion of a job is announced when this many replicas of Redis have it.
     package var settleReplicas = 0
     /// Bytes per second over all transfers.
     package var limitRate: Int64?
     package var proxy: String?
     package var certificateAuthorities: String?
     package var clientCertificate: ClientCertificate?
+    /// The largest file that is accepted, in bytes.
     package var maximumSize: Int64?
     /// Bytes of the disk that downloads leave free.
     package var keptFree = Stores.keptFree
@@ -51,7 +52,7 @@ package struct WorkerConfiguration: Sendable {
     /// Each step of each job is a line of the log.
     package var logsJobs = true
 
-    /// Its page tells of its queues as well, as the whole fleet serves them.
+    /// The page also has the metrics of the worker's queues, as the whole fleet serves them.
     package var exportsQueues = false
 
     package init(redis: RedisURL, root: String, name: String) {

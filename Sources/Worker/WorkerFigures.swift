@@ -9,15 +9,15 @@ import HaulRedis
 import HaulStorage
 import Synchronization
 
-/// What a worker tells of itself to whoever scrapes it or looks whether it is well.
+/// What a worker tells about itself to a scraper, and to whoever checks its health.
 ///
-/// More than eight stored properties: the parts of the worker that it asks, each only when somebody looks.
+/// It has many stored properties: the parts of the worker that it asks, each only when a scrape or a check comes.
 final class WorkerFigures: Sendable {
     enum Phase { case starting, working, ending }
 
     private struct State {
         var phase = Phase.starting
-        /// When work that was given to a loop was last done.
+        /// When each loop last did the work of the probe.
         var turns: [String: ContinuousClock.Instant] = [:]
     }
 
@@ -30,7 +30,7 @@ final class WorkerFigures: Sendable {
     private let engine: TransferEngine
     private let hosts: HostLimits
     private let space: Question<FileStore.Space?>
-    /// Whether the store can be written, asked of the store.
+    /// Asks the store why it cannot be used; nil if it can.
     let storeTrouble: Question<String?>
     private let state = Mutex(State())
 
@@ -55,7 +55,7 @@ final class WorkerFigures: Sendable {
 
     // MARK: Loops
 
-    /// Gives each loop something to do once a second, and measures how long it waits, until the task is cancelled.
+    /// Gives each loop a task once a second and measures how long the task waits, until the probe is cancelled.
     func probe() async {
         let loops: [(name: String, executor: (any TaskExecutor)?)] = [
             ("transfers", engine.executor), ("redis", Redis.executor), ("cooperative", nil),
@@ -73,12 +73,12 @@ final class WorkerFigures: Sendable {
         }
     }
 
-    /// How long ago each loop turned that has been looked at.
+    /// How long ago each probed loop last turned.
     var sinceTurns: [(loop: String, ago: Duration)] {
         state.withLock { $0.turns.map { (loop: $0.key, ago: .now - $0.value) } }.sorted { $0.loop < $1.loop }
     }
 
-    // MARK: What is known only when it is asked for
+    // MARK: Figures that are read at a scrape
 
     private func add(to exposition: inout Exposition) async {
         exposition.add(.buildInfo, [("version", Version.text)], 1)
@@ -111,7 +111,7 @@ final class WorkerFigures: Sendable {
         exposition.add(.connectionsWaiting, figures.waiting)
         exposition.add(.hostBackoffs, figures.backoffs)
         exposition.add(.hostsBackedOff, figures.limits.count)
-        // A label for each host that ever refused would have no bound.
+        // There may be any number of such hosts, so the number of labels is bounded.
         for (host, limit) in figures.limits.sorted(by: { ($0.limit, $0.host) < ($1.limit, $1.host) }).prefix(20) {
             exposition.add(.hostConnectionLimit, [("host", host)], limit)
         }

@@ -1,7 +1,7 @@
 import HaulBus
 import HaulMetrics
 
-/// What a worker answers over HTTP: docs/metrics.md. It knows no sockets.
+/// The answers of a worker over HTTP: docs/metrics.md. It knows no sockets.
 package struct WorkerPage: Sendable {
     package struct Answer: Sendable {
         package let status: Int
@@ -11,20 +11,20 @@ package struct WorkerPage: Sendable {
 
     private let figures: WorkerFigures
 
-    /// A loop, or the look after a queue, that has stood still for so long does not go on by itself.
+    /// A loop or a queue's tick that has stood still for this long does not recover by itself.
     private static let standstill: Duration = .seconds(30)
-    /// A Redis that has been silent for so long does not answer.
+    /// A Redis that has answered no tick for this long counts as gone.
     private static let silence: Duration = .seconds(10)
 
     init(_ figures: WorkerFigures) { self.figures = figures }
 
-    /// Jobs are taken.
+    /// The worker has started, and does not shut down.
     package var isWorking: Bool { figures.phase == .working }
 
     /// The process need not be restarted.
     package var isHealthy: Bool { unhealthy.isEmpty }
 
-    /// For a person, in a few words.
+    /// The worker's state in a few words, for a person.
     package var status: String {
         switch figures.phase {
         case .starting: return "waiting for Redis"
@@ -52,7 +52,7 @@ package struct WorkerPage: Sendable {
             text: reasons.isEmpty ? "ok\n" : reasons.map { $0 + "\n" }.joined())
     }
 
-    /// Why the process is to be restarted.
+    /// Why the process should be restarted.
     private var unhealthy: [String] {
         var reasons = figures.sinceTurns.filter { $0.ago > Self.standstill }.map {
             "the loop \($0.loop) has not turned for \($0.ago.components.seconds) s"
@@ -66,7 +66,7 @@ package struct WorkerPage: Sendable {
         return reasons
     }
 
-    /// Why no job is to be expected of the worker now.
+    /// Why the worker takes no jobs now.
     private var unready: [String] {
         get async {
             switch figures.phase {

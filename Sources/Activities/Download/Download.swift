@@ -12,8 +12,7 @@ package final class Download: Activity {
         var generation: Generation?
         var mirrors: Mirrors
         var received = Received()
-        /// Use one response of one mirror only: joined bytes had the wrong checksum, or the server's parts do not name
-        /// their version.
+        /// Use one response of one mirror only: joined bytes had the wrong checksum, or parts do not name a version.
         var isAlone = false
         /// For a finished file that is reused: what an earlier run has left to prove that the file is the job's own.
         var proof: PartialPlace?
