@@ -79,8 +79,11 @@ extension Activity {
 
 /// What an activity reports while it runs.
 package enum ActivityEvent: Sendable {
+    /// The server has answered. `total` is in bytes.
     case started(total: Int64?, resumable: Bool)
+    /// The run continues: `offset` bytes are there already.
     case resumed(offset: Int64, total: Int64?)
+    /// The bytes so far are dropped.
     case restarted(why: String)
     case warning(String)
 }

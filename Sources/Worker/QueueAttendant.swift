@@ -196,7 +196,7 @@ final class QueueAttendant: Sendable {
 
     var isOutOfTime: Bool { state.withLock { $0.deadline.map { $0 < .now } ?? false } }
 
-    // MARK: The end
+    // MARK: Closing, errors and figures
 
     func close() async {
         // First put back claims that Redis counts as ours but whose replies were lost.

@@ -22,7 +22,7 @@ final class QueueLine: Sendable {
         attendants.count == 1 || order.withLock { $0.candidates(in: drawn) }.first == attendant.index
     }
 
-    /// Notes what a queue answered: whether it had nothing to give.
+    /// Notes whether a queue had no job to give.
     func note(_ attendant: QueueAttendant, wasEmpty: Bool) {
         order.withLock { $0.note(attendant.index, wasEmpty: wasEmpty) }
     }

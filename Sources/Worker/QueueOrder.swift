@@ -18,7 +18,7 @@ struct QueueOrder: Sendable {
         emptySince = Array(repeating: nil, count: weights.count)
     }
 
-    /// Notes what queue `index` answered: whether it had nothing to give.
+    /// Notes whether queue `index` had no job to give.
     mutating func note(_ index: Int, wasEmpty: Bool, at now: ContinuousClock.Instant = .now) {
         emptySince[index] = wasEmpty ? now : nil
     }

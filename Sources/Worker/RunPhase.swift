@@ -15,7 +15,7 @@ enum RunPhase: Equatable {
         case fenced
     }
 
-    /// What is to be done with the activity.
+    /// What to do with the activity.
     enum Action: Equatable {
         case none, cancel
     }

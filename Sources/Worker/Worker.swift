@@ -240,7 +240,7 @@ package final class Worker: Sendable {
         }
     }
 
-    // MARK: The end
+    // MARK: Shutdown
 
     private func shutDown(_ feed: AsyncStream<TakenJob>.Continuation) async {
         isDraining.withLock { $0 = true }

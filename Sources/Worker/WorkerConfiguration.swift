@@ -36,6 +36,7 @@ package struct WorkerConfiguration: Sendable {
     /// Bytes per second over all transfers.
     package var limitRate: Int64?
     package var proxy: String?
+    /// A file of certificate authorities to trust besides the system's.
     package var certificateAuthorities: String?
     package var clientCertificate: ClientCertificate?
     /// The largest file that is accepted, in bytes.

@@ -32,7 +32,7 @@ package final class Call: Activity {
 
     private var answering: Answering { Answering(job: job, clock: assignment.clock, question: question.digest) }
 
-    // MARK: From other threads
+    // MARK: Called from other threads
 
     package var executor: any TaskExecutor { context.engine.executor }
 

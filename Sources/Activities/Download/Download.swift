@@ -45,7 +45,7 @@ package final class Download: Activity {
     var resume: ResumePoint? { assignment.resume }
     var generation: Generation? { state.withLock { $0.generation } }
 
-    // MARK: From other threads
+    // MARK: Called from other threads
 
     package var executor: any TaskExecutor { context.engine.executor }
 

@@ -13,7 +13,7 @@ extension Upload {
         guard plan.isForm else { return try await send(files[0], before: 0) }
         let form = MultipartForm()
         let body = UploadBody(pieces: form.pieces(plan.form, files), executor: executor)
-        // The job's own Content-Type does not name the boundary, so replace it.
+        // A Content-Type of the job would not name the boundary, so it is replaced.
         let headers = plan.headers.filter { !$0.isNamed("content-type") } + [HeaderField("Content-Type", form.type)]
         return try await send(body, to: url, headers, before: 0)
     }

@@ -48,7 +48,7 @@ package final class Upload: Activity {
     var job: Job { assignment.job }
     var answering: Answering { Answering(job: job, clock: assignment.clock, question: plan.digest) }
 
-    // MARK: From other threads
+    // MARK: Called from other threads
 
     package var executor: any TaskExecutor { context.engine.executor }
 
