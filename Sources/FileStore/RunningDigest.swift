@@ -127,6 +127,6 @@ final class RunningDigest: @unchecked Sendable {
         defer { EVP_MD_CTX_free(final) }
         EVP_MD_CTX_copy_ex(final, context)
         EVP_DigestFinal_ex(final, &result, &length)
-        return result.prefix(Int(length)).map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()
+        return Hexadecimal.text(result.prefix(Int(length)))
     }
 }

@@ -23,7 +23,6 @@ package enum DigestFields {
 
     private static func checksum(_ algorithm: Job.Checksum.Algorithm, _ bytes: [UInt8]?) -> Job.Checksum? {
         guard let bytes, bytes.count * 2 == algorithm.hexadecimalDigits else { return nil }
-        let digest = bytes.map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()
-        return Job.Checksum(algorithm: algorithm, digest: digest)
+        return Job.Checksum(algorithm: algorithm, digest: Hexadecimal.text(bytes))
     }
 }

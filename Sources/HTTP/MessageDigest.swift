@@ -17,6 +17,6 @@ extension Job.Checksum.Algorithm {
         var digest = [UInt8](repeating: 0, count: hexadecimalDigits / 2)
         let bytes = Array(text.utf8)
         EVP_Digest(bytes, bytes.count, &digest, nil, method, nil)
-        return digest.map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()
+        return Hexadecimal.text(digest)
     }
 }

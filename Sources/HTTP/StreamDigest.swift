@@ -22,9 +22,7 @@ package final class StreamDigest: @unchecked Sendable {
     }
 
     /// The digest in lower-case hexadecimal digits. Nothing may be added afterwards.
-    package func hexadecimal() -> String {
-        bytes().map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()
-    }
+    package func hexadecimal() -> String { Hexadecimal.text(bytes()) }
 
     /// The digest. Nothing may be added afterwards.
     package func bytes() -> [UInt8] {

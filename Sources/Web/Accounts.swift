@@ -1,4 +1,5 @@
 import CHaulOpenSSL
+import HaulContract
 import HaulExecutors
 import Synchronization
 
@@ -95,7 +96,9 @@ package final class Accounts: Sendable {
     private func user(_ credentials: String) async -> Outcome {
         let digest = SHA256.digest(secret + Array(credentials.utf8))
         if let visitor = remembered(digest) { return .visitor(visitor) }
-        guard let text = Base64.text(credentials), let colon = text.utf8.firstIndex(of: UInt8(ascii: ":")) else {
+        guard let bytes = Base64.decode(credentials.utf8), let text = String(validating: bytes, as: UTF8.self),
+            let colon = text.utf8.firstIndex(of: UInt8(ascii: ":"))
+        else {
             return .wrong
         }
         let (name, password) = (String(text[..<colon]), String(text[text.utf8.index(after: colon)...]))
@@ -125,18 +128,5 @@ package final class Accounts: Sendable {
             known[digest] = nil
             return nil
         }
-    }
-}
-
-private enum Base64 {
-    /// Decodes a text (RFC 4648); nil if it is not base64, or not UTF-8.
-    static func text(_ encoded: String) -> String? {
-        let input = Array(encoded.utf8)
-        guard !input.isEmpty, input.count % 4 == 0 else { return nil }
-        var output = [UInt8](repeating: 0, count: input.count / 4 * 3)
-        let count = EVP_DecodeBlock(&output, input, Int32(input.count))
-        guard count >= 0 else { return nil }
-        let padding = input.suffix(2).count { $0 == UInt8(ascii: "=") }
-        return String(validating: output.prefix(Int(count) - padding), as: UTF8.self)
     }
 }

@@ -1,3 +1,4 @@
+import HaulContract
 import HaulHTTPServer
 
 /// The page's files. They are compiled in, so the page needs no files beside the binary and no other server.

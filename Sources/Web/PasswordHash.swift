@@ -1,4 +1,5 @@
 import CHaulOpenSSL
+import HaulContract
 import HaulExecutors
 
 /// A password as it is stored: scrypt (RFC 7914) of OpenSSL. Each hash has its own salt and costs, so that new hashes
@@ -66,22 +67,6 @@ package enum Random {
     package static func bytes(_ count: Int) -> [UInt8] {
         var generator = SystemRandomNumberGenerator()
         return (0..<count).map { _ in UInt8.random(in: 0...255, using: &generator) }
-    }
-}
-
-package enum Hexadecimal {
-    package static func text(_ bytes: some Sequence<UInt8>) -> String {
-        let digits = Array("0123456789abcdef".utf8)
-        return String(decoding: bytes.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }, as: UTF8.self)
-    }
-
-    /// The bytes of hexadecimal digits; nil if `text` has other characters or an odd length.
-    static func bytes(_ text: String) -> [UInt8]? {
-        let digits = Array(text.utf8)
-        guard digits.count % 2 == 0, digits.allSatisfy({ 48...57 ~= $0 || 97...102 ~= $0 | 32 }) else { return nil }
-        return stride(from: 0, to: digits.count, by: 2).map {
-            UInt8(String(decoding: digits[$0..<$0 + 2], as: UTF8.self), radix: 16)!
-        }
     }
 }
 

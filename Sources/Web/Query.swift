@@ -1,3 +1,5 @@
+import HaulContract
+
 /// A request's decoded query (application/x-www-form-urlencoded). The first value of each name counts.
 struct Query: Sendable {
     let pairs: [(name: String, value: String)]

@@ -51,7 +51,7 @@ import Testing
             case "PUT":
                 if request.path.hasSuffix("/owner") { state.owner = request.body.bytes }
                 let md5 = request.headers["content-md5"].flatMap { Data(base64Encoded: $0) } ?? Data()
-                let etag = Array(md5).hexadecimal
+                let etag = Hexadecimal.text(Array(md5))
                 if let number = request.path.firstMatch(of: /partNumber=(\d+)/)?.1 {
                     state.parts.append((String(number), etag))
                 }

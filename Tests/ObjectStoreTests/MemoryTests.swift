@@ -46,3 +46,36 @@ import Testing
         #expect(reserve(memory, second) != nil)
     }
 }
+
+/// Where the memory of parts comes from.
+@Suite struct PagePoolTests {
+    private static let part = 1 << 20
+
+    @Test("the pages of a finished part serve the next one") func reuse() {
+        let pool = PagePool(limit: 4 * Self.part)
+        let (first, second) = (pool.take(Self.part), pool.take(Self.part))
+        pool.give(first, Self.part)
+        #expect(pool.take(Self.part) == first)
+        pool.give(first, Self.part)
+        pool.give(second, Self.part)
+    }
+
+    @Test("nothing stays mapped when no part holds any memory") func idle() {
+        let pool = PagePool(limit: 4 * Self.part)
+        let all = (0..<3).map { _ in pool.take(Self.part) }
+        #expect(pool.mapped == 3 * Self.part)
+        for pages in all { pool.give(pages, Self.part) }
+        #expect(pool.mapped == 0)
+    }
+
+    @Test("free pages of one size give way to parts of another") func otherSize() {
+        let pool = PagePool(limit: 4 * Self.part)
+        let all = (0..<4).map { _ in pool.take(Self.part) }
+        for pages in all.dropFirst() { pool.give(pages, Self.part) }
+        let large = pool.take(3 * Self.part)
+        #expect(pool.mapped == 4 * Self.part)
+        pool.give(large, 3 * Self.part)
+        pool.give(all[0], Self.part)
+        #expect(pool.mapped == 0)
+    }
+}

@@ -6,7 +6,7 @@ import Synchronization
 /// first one out of order it has no result, and the object is read back instead.
 final class InOrderDigest: Sendable {
     private struct State {
-        var hash: RunningHash?
+        var hash: StreamDigest?
         var position: Int64 = 0
     }
 
@@ -15,7 +15,7 @@ final class InOrderDigest: Sendable {
 
     init(_ algorithm: Job.Checksum.Algorithm) {
         self.algorithm = algorithm
-        state = Mutex(State(hash: RunningHash(algorithm.method, size: algorithm.hexadecimalDigits / 2)))
+        state = Mutex(State(hash: StreamDigest(algorithm)))
     }
 
     /// Adds the bytes at `offset`. Blocks while it computes.
@@ -34,7 +34,7 @@ final class InOrderDigest: Sendable {
     func result(of size: Int64) -> String? {
         state.withLock { state in
             guard state.position == size, let hash = state.hash.take() else { return nil }
-            return hash.result().hexadecimal
+            return hash.hexadecimal()
         }
     }
 }

@@ -50,9 +50,9 @@ extension ObjectPartial {
     ) async throws(TransferError) -> String? {
         guard let wanted = whole.checksum else { return nil }
         let digest = await store.threads.run {
-            let hash = RunningHash(wanted.algorithm.method, size: wanted.algorithm.hexadecimalDigits / 2)
+            let hash = StreamDigest(wanted.algorithm)
             hash.update(body.bytes)
-            return hash.result().hexadecimal
+            return hash.hexadecimal()
         }
         guard digest == wanted.digest else { throw await mismatch(digest, whole) }
         return "\(wanted.algorithm.rawValue):\(digest)"

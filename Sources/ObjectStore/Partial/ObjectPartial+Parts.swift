@@ -60,7 +60,7 @@ extension ObjectPartial {
         let reservation = store.memory.reserve(
             range.count, for: owner, spill: { [weak self] in self?.spill(number) }, orCall: wake)
         guard let reservation else { return false }
-        state.buffers[number] = PartBuffer(number, range, reservation)
+        state.buffers[number] = PartBuffer(number, range, reservation, in: store.memory.pages)
         return true
     }
 
@@ -150,7 +150,8 @@ extension ObjectPartial {
                     client.address.key(hidden.tail(tail.name)), limit: Int(tail.bytes.count) + 1)
             } catch { throw error.error }
             let isRight = await store.threads.run {
-                bytes.map { Int64($0.count) == tail.bytes.count && Digest.md5($0).hexadecimal == tail.md5 } ?? false
+                bytes.map { Int64($0.count) == tail.bytes.count && Hexadecimal.text(Digest.md5($0)) == tail.md5 }
+                    ?? false
             }
             guard isRight, let bytes else { throw await damaged("a tail is gone or has changed") }
             state.withLock { _ in
@@ -259,7 +260,7 @@ extension ObjectPartial {
         } catch { throw error.error }
         state.withLock { state in
             state.journal.tails.append(
-                .init(part: buffer.number, name: name, bytes: fresh, md5: md5.hexadecimal))
+                .init(part: buffer.number, name: name, bytes: fresh, md5: Hexadecimal.text(md5)))
             for interval in fresh.intervals { buffer.saved.insert(interval) }
             buffer.since = .now
         }

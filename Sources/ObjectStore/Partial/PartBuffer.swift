@@ -9,6 +9,7 @@ final class PartBuffer: @unchecked Sendable {
     let range: Range<Int64>
     let reservation: PartMemory.Reservation
     private let memory: UnsafeMutableRawPointer
+    private let pages: PagePool
     /// The bytes that have been copied here.
     var present = ByteIntervals()
     /// The present bytes that a tail has as well.
@@ -18,15 +19,12 @@ final class PartBuffer: @unchecked Sendable {
     /// The buffer takes no more bytes, because it is being uploaded or saved.
     var isClosed = false
 
-    init(_ number: Int, _ range: Range<Int64>, _ reservation: PartMemory.Reservation) {
-        (self.number, self.range, self.reservation) = (number, range, reservation)
-        // The kernel gets this memory back at once. malloc would keep some of it, beyond `PartMemory`'s bound.
-        let pages = mmap(nil, max(1, range.count), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
-        guard let pages, pages != MAP_FAILED else { fatalError("no memory for a part of \(range.count) bytes") }
-        memory = pages
+    init(_ number: Int, _ range: Range<Int64>, _ reservation: PartMemory.Reservation, in pages: PagePool) {
+        (self.number, self.range, self.reservation, self.pages) = (number, range, reservation, pages)
+        memory = pages.take(range.count)
     }
 
-    deinit { munmap(memory, max(1, range.count)) }
+    deinit { pages.give(memory, range.count) }
 
     /// The present bytes that no tail has.
     var fresh: ByteIntervals { ByteIntervals(present.intervals.flatMap { saved.missing(in: $0) }) }

@@ -43,11 +43,16 @@ final class PartMemory: Sendable {
     /// The bounds for all partial files, and for one of them, in bytes.
     let limit: Int
     let share: Int
+    /// Where the reserved memory comes from.
+    let pages: PagePool
     private let state = Mutex(State())
     /// The interval between spills while somebody waits, and the age from which a part may be spilled.
     private static let patience = Duration.seconds(2)
 
-    init(limit: Int, share: Int) { (self.limit, self.share) = (limit, share) }
+    init(limit: Int, share: Int) {
+        (self.limit, self.share) = (limit, share)
+        pages = PagePool(limit: limit)
+    }
 
     var used: Int { state.withLock { $0.used } }
 

@@ -1,3 +1,5 @@
+import HaulContract
+
 /// A short mark that stands for a part's ETag: nine bytes of its MD5, in twelve base64url characters. ETags differ in
 /// kind and length between servers. The mark is always short, and changes with the ETag.
 struct PartMark: Sendable, Hashable, CustomStringConvertible {
@@ -7,7 +9,7 @@ struct PartMark: Sendable, Hashable, CustomStringConvertible {
 
     init(etag: String) {
         let digest = Digest.md5(etag.utf8).prefix(9)
-        description = digest.base64.replacing("+", with: "-").replacing("/", with: "_")
+        description = Base64.encode(digest).replacing("+", with: "-").replacing("/", with: "_")
     }
 
     /// Reads a mark from a journal; nil if `text` is none.

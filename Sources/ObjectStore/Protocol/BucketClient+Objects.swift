@@ -159,7 +159,7 @@ extension BucketClient {
         // With server-side encryption by KMS keys the ETag is not an MD5.
         let isEncrypted = reply.headers["x-amz-server-side-encryption"]?.hasPrefix("aws:kms") ?? false
         let isDigest = etag.utf8.count == 32 && etag.utf8.allSatisfy { Character(UnicodeScalar($0)).isHexDigit }
-        if isDigest, !isEncrypted, etag.lowercased() != md5.hexadecimal {
+        if isDigest, !isEncrypted, etag.lowercased() != Hexadecimal.text(md5) {
             throw StoreRefusal(
                 status: 200, code: "BadDigest", message: "the part's ETag is not the MD5 of what was sent",
                 meaning: .passing)

@@ -21,6 +21,7 @@ final class BucketClient: Sendable {
     /// Called with messages for the operator.
     private let tell: @Sendable (String) -> Void
     private let watch = Stopwatch()
+    private let keys = SigningKeys()
     private let state: Mutex<State>
 
     init(
@@ -94,11 +95,11 @@ final class BucketClient: Sendable {
         let (region, time) = (state.withLock { $0.region }, UnixTime.seconds + skew)
         let place = address.place(of: request.key, region: region)
         let payload =
-            request.payload ?? (request.memory == nil ? Digest.sha256([]).hexadecimal : Signature.unsignedPayload)
+            request.payload ?? (request.memory == nil ? Signature.emptyPayload : Signature.unsignedPayload)
         let question = Signature.Question(
             method: request.method, host: place.host, path: place.path, query: request.query,
             headers: request.headers, payload: payload)
-        let signature = Signature(credentials: credentials, region: region, time: time)
+        let signature = Signature(credentials: credentials, region: region, time: time, keys: keys)
         let query = request.query.isEmpty ? "" : "?" + URIText.query(request.query)
         var result = Request(url: place.origin + URIText.path(place.path) + query)
         (result.method, result.memory) = (request.method, request.memory)

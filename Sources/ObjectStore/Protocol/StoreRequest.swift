@@ -26,14 +26,14 @@ struct StoreRequest: Sendable {
     mutating func carry(_ text: String) {
         let bytes = Array(text.utf8)
         memory = RequestMemory(bytes)
-        payload = Digest.sha256(bytes).hexadecimal
-        headers.append(HeaderField("Content-MD5", Digest.md5(bytes).base64))
+        payload = Hexadecimal.text(Digest.sha256(bytes))
+        headers.append(HeaderField("Content-MD5", Base64.encode(Digest.md5(bytes))))
     }
 
     /// Sets a body that is not signed. The server compares it with this MD5.
     mutating func carry(_ memory: RequestMemory, md5: [UInt8]) {
         self.memory = memory
-        headers.append(HeaderField("Content-MD5", md5.base64))
+        headers.append(HeaderField("Content-MD5", Base64.encode(md5)))
     }
 
     /// A slow network gets a second more for each 256 KiB of the body.

@@ -5,12 +5,16 @@ import HaulContract
 struct Signature: Sendable {
     /// In place of the body's digest: the signature does not cover the body.
     static let unsignedPayload = "UNSIGNED-PAYLOAD"
+    /// SHA-256 of no bytes.
+    static let emptyPayload = Hexadecimal.text(Digest.sha256([]))
 
     let credentials: Credentials
     let region: String
     var service = "s3"
     /// Seconds since 1970 by the server's clock, as far as the clock skew is known.
     let time: Int64
+    /// Shared by the signatures of a bucket.
+    var keys = SigningKeys()
 
     /// The parts of a request that are signed.
     struct Question {
@@ -39,24 +43,20 @@ struct Signature: Sendable {
             question.method, URIText.path(question.path), URIText.query(question.query),
             all.map { "\($0.0):\($0.1)\n" }.joined(), names, question.payload,
         ].joined(separator: "\n")
-        let scope = "\(stamp.prefix(8))/\(region)/\(service)/aws4_request"
-        let text = ["AWS4-HMAC-SHA256", stamp, scope, Digest.sha256(canonical.utf8).hexadecimal].joined(separator: "\n")
-        let signature = Digest.hmac(key(of: String(stamp.prefix(8))), text).hexadecimal
+        let day = String(stamp.prefix(8))
+        let scope = "\(day)/\(region)/\(service)/aws4_request"
+        let digest = Hexadecimal.text(Digest.sha256(canonical.utf8))
+        let key = keys.key(secret: credentials.secret, day: day, region: region, service: service)
+        let signature = Hexadecimal.text(Digest.hmac(key.bytes, "AWS4-HMAC-SHA256\n\(stamp)\n\(scope)\n\(digest)"))
         let authorization =
             "AWS4-HMAC-SHA256 Credential=\(credentials.accessKey)/\(scope),SignedHeaders=\(names),Signature=\(signature)"
         return added + [HeaderField("Authorization", authorization)]
     }
 
-    private func key(of day: String) -> [UInt8] {
-        [day, region, service, "aws4_request"].reduce(Array("AWS4\(credentials.secret)".utf8)) { Digest.hmac($0, $1) }
-    }
-
-    private static func trimmed(_ value: String) -> String { value[...].utf8Trimmed }
-}
-
-extension Substring {
     /// Without blanks at both ends, and with one blank in place of several.
-    fileprivate var utf8Trimmed: String {
-        utf8.split { $0 == 0x20 || $0 == 0x09 }.map { String(Substring($0)) }.joined(separator: " ")
+    private static func trimmed(_ value: String) -> String {
+        func isBlank(_ byte: UInt8) -> Bool { byte == 0x20 || byte == 0x09 }
+        guard value.utf8.contains(where: isBlank) else { return value }
+        return value.utf8.split(whereSeparator: isBlank).map { String(Substring($0)) }.joined(separator: " ")
     }
 }

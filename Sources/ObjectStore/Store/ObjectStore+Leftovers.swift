@@ -56,7 +56,7 @@ extension ObjectStore {
         let uploads = (try? await client.uploads(client.address.key(""))) ?? []
         found += uploads.filter { !known.contains($0.id) }.map { upload in
             Leftover(
-                path: Self.stray + upload.id + "\n" + upload.key, key: Digest.sha256(upload.id.utf8).hexadecimal,
+                path: Self.stray + upload.id + "\n" + upload.key, key: Hexadecimal.text(Digest.sha256(upload.id.utf8)),
                 generation: upload.id, isPlaced: false, version: .init(upload.begun, 0), age: now - upload.begun)
         }
         return found.filter { $0.age > age }

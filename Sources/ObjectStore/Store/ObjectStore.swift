@@ -53,7 +53,7 @@ package final class ObjectStore: Sendable {
         client = BucketClient(address, engine: engine, credentials: chain, tell: options.tell)
         memory = PartMemory(limit: options.memory, share: min(Self.share, options.memory))
         let place = "\(address.endpoint ?? "amazonaws.com")\n\(address.bucket)\n\(address.prefix)"
-        id = Digest.md5(place.utf8).hexadecimal
+        id = Hexadecimal.text(Digest.md5(place.utf8))
     }
 
     /// Takes the environment and the files of this process.

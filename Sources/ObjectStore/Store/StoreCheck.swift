@@ -152,9 +152,9 @@ package struct StoreCheck: Sendable {
                 "parts", isListed && isWhole ? .good : .bad,
                 isWhole ? "put, listed and completed" : "the object is not what was put"),
             Finding(
-                "part's ETag", first == md5.hexadecimal ? .good : .lacking,
-                first == md5.hexadecimal ? "its MD5" : "no MD5",
-                first == md5.hexadecimal ? "" : "parts are checked on their way in only"),
+                "part's ETag", first == Hexadecimal.text(md5) ? .good : .lacking,
+                first == Hexadecimal.text(md5) ? "its MD5" : "no MD5",
+                first == Hexadecimal.text(md5) ? "" : "parts are checked on their way in only"),
             Finding(
                 "uploads are listed", uploads.contains { $0.id == upload } ? .good : .lacking, "\(uploads.count) of 1",
                 uploads.isEmpty ? "what a killed worker leaves behind needs a lifecycle rule" : ""),
