@@ -1,8 +1,8 @@
 import Glibc
 
-/// How long ago something was, and how long it takes, in as few characters as tell it.
+/// Ages and dates as short texts.
 package enum Age {
-    /// `12s`, `5m`, `3h`, `9d`; what lies ahead is 0.
+    /// An age in milliseconds as `12s`, `5m`, `3h` or `9d`. A negative age is shown as `0s`: the two clocks differ.
     package static func text(_ milliseconds: Int64) -> String {
         let seconds = max(0, milliseconds / 1000)
         switch seconds {
@@ -13,7 +13,7 @@ package enum Age {
         }
     }
 
-    /// Milliseconds of `90`, `90s`, `10m`, `2h`, `7d` or `1w`; nil for what is none of these.
+    /// Reads `90` (seconds), `90s`, `10m`, `2h`, `7d` or `1w`, and returns milliseconds; nil for any other text.
     package static func milliseconds(_ text: String) -> Int64? {
         let units: [Character: Int64] = ["s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800]
         guard let last = text.last else { return nil }
@@ -24,7 +24,7 @@ package enum Age {
         return count * (units[last] ?? 1) * 1000
     }
 
-    /// A moment as a date, `2026-11-22 13:05:11 UTC`.
+    /// A Unix time in milliseconds as a date, `2026-11-22 13:05:11 UTC`.
     package static func date(_ milliseconds: Int64) -> String {
         var seconds = time_t(milliseconds / 1000)
         var parts = tm()

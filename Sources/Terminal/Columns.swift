@@ -1,20 +1,20 @@
 import CHaulLinux
 
-/// How many columns of a terminal a text takes, as glibc counts them.
+/// The width of a text in columns of a terminal, as glibc counts them (wcwidth(3)).
 package enum Columns {
-    /// 0 for a mark that joins the character before it, 2 for a wide one, -1 for what has no glyph.
+    /// 0 for a combining mark, 2 for a wide character, -1 for a character without a glyph.
     package static func of(_ scalar: Unicode.Scalar) -> Int {
         if scalar.value < 0x7F { return scalar.value < 0x20 ? -1 : 1 }
         return Int(clinux_columns(scalar.value))
     }
 
-    /// The columns of a text that is `printable`.
+    /// The width of a text that has gone through `printable`.
     package static func of(_ text: some StringProtocol) -> Int {
         if text.utf8.allSatisfy({ $0 < 0x80 }) { return text.utf8.count }
         return text.unicodeScalars.reduce(0) { $0 + max(0, of($1)) }
     }
 
-    /// Whether the terminal is told to show more than ASCII.
+    /// Whether the locale is a UTF-8 one, by the first of its variables that is set.
     package static var showsUnicode: Bool {
         for name in ["LC_ALL", "LC_CTYPE", "LANG"] {
             guard let value = Environment.text(name) else { continue }

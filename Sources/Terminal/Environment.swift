@@ -1,8 +1,8 @@
 import Glibc
 
-/// The variables of this process.
+/// The environment variables of this process.
 package enum Environment {
-    /// nil also for a variable that is empty.
+    /// nil if the variable is not set, or is empty.
     package static func text(_ name: String) -> String? {
         getenv(name).map { String(cString: $0) }.flatMap { $0.isEmpty ? nil : $0 }
     }

@@ -1,7 +1,7 @@
 import Glibc
 package import Synchronization
 
-/// How the command ends; scripts rely on the numbers.
+/// The exit status of the command. Scripts rely on the numbers.
 package enum ExitStatus: Int32, Error {
     case done = 0
     case jobFailed = 1
@@ -9,8 +9,8 @@ package enum ExitStatus: Int32, Error {
     case redisUnreachable = 3
     case interrupted = 130
 
-    /// Where the options that a sentence names come from, for its end. The program sets it if it takes options from elsewhere
-    /// than its arguments.
+    /// Returns a text to append to an error message: where the options that the message names were set. The program
+    /// replaces this function if options can also come from the environment or a file.
     package static let optionSources = Mutex<@Sendable (String) -> String>({ _ in "" })
 
     package static func sources(of sentence: String) -> String { optionSources.withLock { $0 }(sentence) }
@@ -19,7 +19,7 @@ package enum ExitStatus: Int32, Error {
         exit(rawValue)
     }
 
-    /// Says what is wrong and ends with this status.
+    /// Prints the sentence to standard error at once, and returns the status for the caller to throw.
     package static func because(_ status: ExitStatus, _ sentence: String) -> ExitStatus {
         Terminal.complain("haul: \(sentence)\(sources(of: sentence))")
         return status

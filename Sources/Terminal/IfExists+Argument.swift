@@ -1,5 +1,5 @@
 public import ArgumentParser
 public import HaulContract
 
-// The type is public, and so must be what its conformance names.
+// `Job.IfExists` is public, so both modules that its conformance names have to be imported publicly.
 extension Job.IfExists: ExpressibleByArgument {}

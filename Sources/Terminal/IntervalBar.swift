@@ -1,11 +1,12 @@
 package import HaulContract
 
-/// The bytes of a file that are there, drawn over its whole length.
+/// Draws which bytes of a file have been received, over its whole length.
 package struct IntervalBar {
     private let have: ByteIntervals
     private let total: Int64
 
-    /// `received` may be ahead of what is durable; where no durable bytes are known it is drawn from the start.
+    /// - Parameter received: The number of bytes received. Used only if `durable` is empty: then these bytes are drawn
+    ///   from the start of the file.
     package init(_ durable: ByteIntervals, total: Int64, received: Int64 = 0) {
         self.total = max(1, total)
         var have = durable
@@ -13,7 +14,7 @@ package struct IntervalBar {
         self.have = have
     }
 
-    /// One column for each equal part of the file: full, begun, or empty.
+    /// The file is cut into `width` equal parts. Each part has one column: full, begun, or empty.
     package func text(width: Int, isUnicode: Bool) -> String {
         let width = max(1, width)
         let (full, begun, empty): (Character, Character, Character) = isUnicode ? ("█", "▒", "·") : ("#", "+", ".")
@@ -32,7 +33,7 @@ package struct IntervalBar {
         return result
     }
 
-    /// Where a column begins; by a double, because a length times a width may be too large.
+    /// The offset at which a column begins. A `Double`, because a length times a width may overflow an `Int64`.
     private func edge(_ column: Int64, _ width: Int) -> Int64 {
         column >= Int64(width) ? total : Int64(Double(total) * Double(column) / Double(width))
     }

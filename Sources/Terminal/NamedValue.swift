@@ -1,6 +1,6 @@
-/// What an option names and gives a value.
+/// The argument of an option that takes `NAME=VALUE`.
 package enum NamedValue {
-    /// The parts of `NAME=VALUE`. Throws `.usage` with a sentence.
+    /// - Throws: `ExitStatus.usage` if there is no `=`; the reason has been printed.
     package static func parts(of text: String) throws -> (String, String) {
         guard let equals = text.firstIndex(of: "=") else {
             throw ExitStatus.because(.usage, "\(text) wants the form NAME=VALUE")

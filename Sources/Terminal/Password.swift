@@ -1,7 +1,8 @@
 import Glibc
 
-/// A password from standard input: asked for without showing it where somebody types it.
+/// Reads a password from standard input. On a terminal it is asked for twice, without echo.
 package enum Password {
+    /// - Throws: `ExitStatus.usage` if the two inputs differ; the reason has been printed.
     package static func read(_ prompt: String) throws -> String {
         guard isatty(STDIN_FILENO) == 1 else { return readLine(strippingNewline: true) ?? "" }
         var before = termios()

@@ -1,16 +1,18 @@
 import Dispatch
 import Glibc
 
-/// Signals as a stream, so that they are handled where the work is.
+/// Signals as a stream, so that the task that does the work also handles them.
 package enum Signals {
-    /// A reader that went away, or a file over `ulimit -f`, makes a write fail. It does not kill us.
+    /// A write to a pipe without a reader, or beyond `ulimit -f`, returns an error. Without this it would kill the
+    /// process.
     package static func ignoreFailedWrites() {
         for number in [SIGPIPE, SIGXFSZ] { signal(number, SIG_IGN) }
     }
 
-    /// Ends the command as interrupted, whatever it does, until `terminations()` is asked for. What was ignored stays so: nohup.
+    /// Until `terminations()` is called, these signals end the process at once with status 130. A signal that was
+    /// ignored at the start stays ignored (nohup).
     package static func interruptCommand() {
-        // Swift's own handler tells where each thread is, and goes on.
+        // Swift's own handler prints a backtrace of each thread and does not end the process.
         signal(SIGQUIT, SIG_DFL)
         for number in [SIGTERM, SIGINT, SIGHUP] {
             let before = signal(number) { _ in _exit(130) }
@@ -20,10 +22,10 @@ package enum Signals {
         }
     }
 
-    /// SIGTERM, SIGINT and SIGHUP, as they come.
+    /// SIGTERM, SIGINT and SIGHUP.
     package static func terminations() -> AsyncStream<Int32> { stream(of: [SIGTERM, SIGINT, SIGHUP]) }
 
-    /// Signals, as they come; they do nothing else any more.
+    /// The signals as they arrive. From this call on they have no other effect.
     package static func stream(of numbers: [Int32]) -> AsyncStream<Int32> {
         AsyncStream { continuation in
             let sources = numbers.map { number in
@@ -38,7 +40,7 @@ package enum Signals {
         }
     }
 
-    /// The first signal ends the work well, the second one at once.
+    /// The first signal cancels the work. The second one ends the process at once with status 130.
     package static func cancelling<T>(_ work: Task<T, Never>) -> Task<Void, Never> {
         Task {
             for await _ in terminations() {

@@ -1,14 +1,15 @@
 extension String {
-    /// With spaces behind it, so that it takes so many columns.
+    /// Followed by spaces, so that it is at least `width` columns wide.
     package func padded(to width: Int) -> String { self + Self.spaces(width - Columns.of(self)) }
 
-    /// With spaces before it.
+    /// Preceded by spaces, so that it is at least `width` columns wide.
     package func aligned(to width: Int) -> String { Self.spaces(width - Columns.of(self)) + self }
 
     package static func spaces(_ count: Int) -> String { String(repeating: " ", count: Swift.max(0, count)) }
 
-    /// Harmless for a terminal: what servers and producers have written must not steer it, hide, or change the order of what
-    /// stands beside it. Control and format characters, line separators and what has no glyph are replaced.
+    /// Safe to print on a terminal. Text from servers and producers must not send control sequences, be invisible, or
+    /// reorder the text beside it. Control and format characters, line separators and characters without a glyph are
+    /// replaced.
     package var printable: String {
         if utf8.allSatisfy({ 0x20 <= $0 && $0 < 0x7F }) { return self }
         var result = UnicodeScalarView()
@@ -23,19 +24,19 @@ extension String {
         }
     }
 
-    /// Its beginning, in at most so many columns; what was cut off is marked.
+    /// Its beginning, in at most `width` columns. A cut is marked with an ellipsis.
     package func cut(to width: Int) -> String {
         guard Columns.of(self) > width else { return self }
         return Self.fitting(unicodeScalars, width - 1) + (width > 0 ? "…" : "")
     }
 
-    /// Its end, in at most so many columns: of a path or a URL that says more.
+    /// Its end, in at most `width` columns: the end of a path or a URL says more than its beginning.
     package func tail(of width: Int) -> String {
         guard Columns.of(self) > width else { return self }
         return (width > 0 ? "…" : "") + Self.fittingEnd(unicodeScalars, width - 1)
     }
 
-    /// At most so many columns: what is too much is taken from the middle, so that the ending stays.
+    /// At most `width` columns. The middle is cut out, so that the file name extension stays.
     package func shortened(to width: Int) -> String {
         guard Columns.of(self) > width else { return self }
         guard width > 1 else { return width == 1 ? "…" : "" }
@@ -43,12 +44,12 @@ extension String {
         return Self.fitting(unicodeScalars, width - 1 - tail) + "…" + Self.fittingEnd(unicodeScalars, tail)
     }
 
-    /// In pieces that take at most so many columns.
+    /// Cut into pieces of at most `width` columns.
     package func pieces(of width: Int) -> [String] {
         var pieces: [String] = []
         var rest = unicodeScalars[...]
         while !rest.isEmpty {
-            // A character that is wider than a piece is one by itself.
+            // A character that is wider than `width` is a piece by itself.
             let count = Swift.max(1, Self.fitting(rest, width).unicodeScalars.count)
             pieces.append(String(rest.prefix(count)))
             rest = rest.dropFirst(count)

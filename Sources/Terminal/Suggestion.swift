@@ -1,14 +1,16 @@
-/// The word that a mistyped one was probably meant to be.
+/// Finds the word that a mistyped one was probably meant to be.
 package enum Suggestion {
-    /// The nearest of `words`, nil if none is near: a third of its letters may differ, or `most`.
+    /// The nearest of `words`; nil if none is near enough.
+    ///
+    /// - Parameter most: The largest distance that is near enough. [a third of the word's length, at least 1]
     package static func nearest(to typed: String, among words: [String], within most: Int? = nil) -> String? {
         let ranked = words.map { ($0, distance(typed, $0)) }.min { $0.1 < $1.1 }
         guard let (word, distance) = ranked, distance <= most ?? max(1, word.count / 3) else { return nil }
         return word
     }
 
-    /// How many characters must be added, left out, replaced or exchanged with their neighbour (the optimal string
-    /// alignment distance).
+    /// The number of characters to insert, delete, replace or swap with their neighbour (the optimal string alignment
+    /// distance).
     private static func distance(_ first: String, _ second: String) -> Int {
         let (a, b) = (Array(first), Array(second))
         var rows = [Array(0...b.count)]

@@ -1,15 +1,15 @@
-/// Rows under headers, in columns that are as wide as what they hold and as the terminal allows.
+/// Rows under headers. Columns are as wide as their contents, or narrower if the terminal has no room.
 package struct Table {
     package struct Column {
         let title: String
         let isNumber: Bool
-        /// How narrow it may become; nil: it is never cut.
+        /// The width to which it may be cut; nil if it is never cut.
         let least: Int?
-        /// A text that is too long loses its beginning.
+        /// A text that is too long is cut at its beginning, not at its end.
         let keepsEnd: Bool
-        /// The column of the least rank goes first if there is no room for all.
+        /// Without room for all columns, the column of the lowest rank is left out first.
         let rank: Int
-        /// Never narrower, so that it stands still while its rows change.
+        /// The least width before any cut, so that the column does not move while its rows change.
         let width: Int
 
         package init(
@@ -26,12 +26,14 @@ package struct Table {
 
     package init(_ columns: [Column]) { self.columns = columns }
 
-    /// A cell for each column.
+    /// - Parameter row: One cell for each column.
     package mutating func add(_ row: [String]) { rows.append(row.map(\.printable)) }
 
     private static let gap = 2
 
-    /// The header and the rows; on a terminal in at most `width` columns. What is empty in all rows has no column.
+    /// The header and the rows. A column that is empty in all rows is left out, unless it has a fixed `width`.
+    ///
+    /// - Parameter width: The columns of the terminal; nil if lines may be of any width.
     package func lines(width: Int?) -> [String] {
         let filled = columns.indices.filter { index in
             columns[index].width > 0 || rows.contains { !$0[index].isEmpty }
@@ -54,7 +56,7 @@ package struct Table {
         return isLast ? text : text.padded(to: width)
     }
 
-    /// The widths of the columns that find room.
+    /// The widths by column index. Columns that do not fit are missing.
     private func widths(of filled: [Int], within room: Int?) -> [Int: Int] {
         var widths: [Int: Int] = [:]
         for index in filled {
@@ -72,7 +74,7 @@ package struct Table {
             let last = widths.keys.min { (columns[$0].rank, -$0) < (columns[$1].rank, -$1) }!
             widths[last] = nil
         }
-        // The widest gives first, so that short texts stay whole.
+        // The widest column is narrowed first, so that short texts stay whole.
         var excess = total { widths[$0]! } - room
         while excess > 0 {
             guard

@@ -3,14 +3,15 @@ package import Synchronization
 
 /// Standard output and error.
 package enum Terminal {
+    /// Standard output is a terminal that understands escape sequences.
     package static var isInteractive: Bool {
         isatty(STDOUT_FILENO) == 1 && getenv("TERM").map { String(cString: $0) } != "dumb"
     }
 
-    /// How wide a list may be: as wide as its lines, where nobody looks.
+    /// The columns that a list may use; nil if standard output is no terminal: then lines may be of any width.
     package static var width: Int? { isatty(STDOUT_FILENO) == 1 ? size.width : nil }
 
-    /// Columns and rows; 80 and 24 if nobody knows.
+    /// Columns and rows; 80 and 24 if the terminal does not say.
     package static var size: (width: Int, height: Int) {
         var size = winsize()
         guard ioctl(STDOUT_FILENO, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0, size.ws_row > 0 else {
@@ -19,20 +20,20 @@ package enum Terminal {
         return (Int(size.ws_col), Int(size.ws_row))
     }
 
-    /// Takes the numbers 0 to 2 where the caller has closed them: else the next file or socket that is opened would have one
-    /// of them, and what is said here would be written into it.
+    /// Opens /dev/null on each of the descriptors 0 to 2 that the parent process left closed. Otherwise the next file
+    /// or socket would get that number, and messages would be written into it.
     package static func occupyClosedDescriptors() {
         for number in STDIN_FILENO...STDERR_FILENO where fcntl(number, F_GETFD) < 0 {
-            // Standard output cannot be written then, which is said where something is to be.
+            // A closed standard output is opened for reading only, so that `write` fails and reports that.
             _ = open("/dev/null", number == STDERR_FILENO ? O_WRONLY : O_RDONLY)
         }
     }
 
-    /// The command prints what happens as it happens. A reader that goes away before the end has not seen all of it.
+    /// The command prints events as they happen. If the reader goes away before the end, the command counts as failed.
     package static let isFollowing = Atomic(false)
 
-    /// Writes to standard output at once; ends the command quietly when nobody reads any more, and as failed when what it
-    /// has to say cannot be written.
+    /// Writes to standard output without a buffer. It ends the command if there is no reader any more (EPIPE), without
+    /// a message, or with status 1 and a message on any other error.
     package static func write(_ text: String) {
         var bytes = Array(text.utf8)[...]
         while !bytes.isEmpty {
@@ -44,7 +45,7 @@ package enum Terminal {
             switch errno {
             case EINTR: continue
             case EAGAIN:
-                // A pipe that somebody has made non-blocking, and that is full.
+                // A full pipe that another process has made non-blocking.
                 var output = pollfd(fd: STDOUT_FILENO, events: Int16(POLLOUT), revents: 0)
                 poll(&output, 1, -1)
             case EPIPE: (isFollowing.load(ordering: .relaxed) ? ExitStatus.jobFailed : .done).leave()
@@ -57,9 +58,10 @@ package enum Terminal {
 
     package static func line(_ text: String) { write(text + "\n") }
 
+    /// Writes a line to standard error.
     package static func complain(_ text: String) { prompt(text + "\n") }
 
-    /// To standard error, without an end of the line.
+    /// Writes to standard error, without a newline.
     package static func prompt(_ line: String) {
         _ = line.withCString { Glibc.write(STDERR_FILENO, $0, strlen($0)) }
     }

@@ -1,7 +1,7 @@
 import Glibc
 
 extension TextFile {
-    /// What is in a small file, at most 1 MiB of it; nil and errno if it cannot be read.
+    /// The first MiB of a file; nil, with `errno` set, if it cannot be read.
     package static func read(_ path: String) -> String? {
         guard let file = fopen(path, "re") else { return nil }
         defer { fclose(file) }

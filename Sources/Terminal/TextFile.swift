@@ -1,14 +1,17 @@
 import Glibc
 import HaulContract
 
-/// Small texts that options name.
+/// Text files that options name: lists, cookies, netrc.
 package enum TextFile {
+    /// The largest file that is read, in bytes.
     package static let largest = 64 << 20
 
-    /// Whether it names something on a server. A file's name has no "://".
+    /// Whether the argument is a URL: a file's name has no "://".
     package static func isURL(_ path: String) -> Bool { path.contains("://") }
 
-    /// All of a file, or of standard input for `-`. Throws `.usage` with a sentence.
+    /// All bytes of a file, or of standard input for `-`.
+    ///
+    /// - Throws: `ExitStatus.usage` if it cannot be read or is larger than `largest`; the reason has been printed.
     package static func bytes(of path: String) throws -> [UInt8] {
         let descriptor = path == "-" ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else { throw refusal(path) }
@@ -22,15 +25,17 @@ package enum TextFile {
             if count == 0 { return bytes }
             bytes += piece[..<count]
             guard bytes.count <= largest else {
-                throw ExitStatus.because(.usage, "\(name(path)) has more than \(largest >> 20) MiB: that is no list")
+                throw ExitStatus.because(.usage, "\(name(path)) has more than \(largest >> 20) MiB, which is too large")
             }
         }
     }
 
-    /// Its lines, without what ends them. Throws `.usage` with a sentence, also for what is no UTF-8.
+    /// The lines of a file, without LF or CRLF.
+    ///
+    /// - Throws: As `bytes(of:)`, and `ExitStatus.usage` if a line is not UTF-8.
     package static func lines(of path: String) throws -> [String] { try lines(try bytes(of: path), of: path) }
 
-    /// The same of bytes that are here already.
+    /// The same for bytes that have been read already. `path` is named in errors.
     package static func lines(_ bytes: [UInt8], of path: String) throws -> [String] {
         var lines: [String] = []
         for (number, line) in bytes.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false).enumerated()
@@ -44,6 +49,7 @@ package enum TextFile {
         return lines
     }
 
+    /// The file's name for messages. A URL is shown without its secrets.
     package static func name(_ path: String) -> String {
         path == "-" ? "standard input" : isURL(path) ? MaskedURL.text(path) : path
     }

@@ -1,6 +1,6 @@
 import ArgumentParser
 
-/// Sizes and times for people; never on the wire.
+/// Sizes and times as people write and read them. They are never part of a protocol.
 package enum Units {
     package static func bytes(_ count: Int64) -> String {
         let units = ["B", "KiB", "MiB", "GiB", "TiB"]
@@ -21,7 +21,7 @@ package enum Units {
         return minutes > 0 ? "\(minutes)m\(two(rest))s" : "\(rest)s"
     }
 
-    /// With a tenth where that is worth telling.
+    /// `12 ms`, `3.4s` or `1m20s`: milliseconds below 0.1 s, tenths below 10 s.
     package static func duration(_ seconds: Double) -> String {
         if seconds < 0.1 { return "\(Int64(max(0, seconds * 1000).rounded())) ms" }
         return seconds < 10 ? "\(rounded(seconds))s" : duration(Int64(min(seconds, 1e15).rounded()))
@@ -34,8 +34,8 @@ package enum Units {
         return "\(tenths / 10).\(tenths % 10)"
     }
 
-    /// Reads what a person writes: `500`, `64k`, `1.5G`, `5MiB` (of 1024) and `5MB` (of 1000), with `/s` behind it or not.
-    /// nil for anything else, and for what no number can hold.
+    /// Reads `500`, `64k`, `1.5G`, `5MiB` (units of 1024) and `5MB` (units of 1000). A `/s` may follow.
+    /// nil for any other text, and if an `Int64` cannot hold the number.
     package static func count(_ text: String) -> Int64? {
         var text = text.lowercased()[...]
         if text.hasSuffix("/s") { text = text.dropLast(2) }
