@@ -70,7 +70,7 @@ import Testing
         _ = try await first.wait()
         gate.open()
         let forgotten = try await bench.get("--forget")
-        #expect(forgotten.status == 0 && forgotten.err.contains("removed what was there of a"), "\(forgotten)")
+        #expect(forgotten.status == 0 && forgotten.err.contains("removed the unfinished a"), "\(forgotten)")
         #expect(bench.names.isEmpty && bench.recorded == 0)
     }
 

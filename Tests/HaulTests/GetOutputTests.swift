@@ -23,7 +23,7 @@ import Testing
         let get = try shell(bench, "\"$0\" get \(origin.url("/x")) -o - > '\(out)'")
         #expect(try await get.wait() == 0, "\(get.standardError)")
         #expect(bench.files.holds("out", Self.bytes) && bench.names == ["out"])
-        #expect(get.standardError.contains("as they come") && get.standardError.contains("verified: size"))
+        #expect(get.standardError.contains("as they arrive") && get.standardError.contains("verified: size"))
         #expect(origin.requests.last?.headers["if-range"] == "\"v1\"")
     }
 

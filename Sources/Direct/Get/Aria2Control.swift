@@ -2,28 +2,28 @@ import Glibc
 import HaulContract
 import HaulTerminal
 
-/// The file `NAME.aria2` that aria2 keeps beside a download until it is whole: which bytes of `NAME` are there. `NAME` itself
-/// may have its full size from the beginning.
+/// The control file `NAME.aria2`, which aria2 keeps beside an unfinished download. It says which bytes of `NAME` are
+/// written: `NAME` itself may have its full size from the beginning.
 struct Aria2Control: Equatable {
     let total: Int64
     let written: ByteIntervals
 
     static let suffix = ".aria2"
-    /// Each bit of a piece that is under way stands for so many bytes.
+    /// The bytes that one bit stands for, in the bit field of a piece in flight.
     private static let blockLength: Int64 = 16 << 10
 
-    /// nil for what is no such file. The format is in aria2's manual, "Control file format".
+    /// nil if the bytes are not a control file. aria2's manual describes the format under "Control file format".
     init?(_ bytes: [UInt8]) {
         guard bytes.starts(with: [0, 1]) || bytes.starts(with: [0, 0]) else { return nil }
         var reader = Reader(bytes: bytes[...], isBigEndian: bytes[1] == 1)
-        // Version, extension, and the info hash of a torrent.
+        // Skip the version, the extension and the info hash of a torrent.
         guard reader.skip(2), reader.skip(4), let hashLength = reader.number(4), reader.skip(hashLength),
             let pieceLength = reader.number(4), let total = reader.number(8), reader.skip(8),
             let mapLength = reader.number(4), let map = reader.take(mapLength), let underWay = reader.number(4)
         else { return nil }
         guard pieceLength > 0, total >= 0, underWay <= bytes.count else { return nil }
         var written = ByteIntervals()
-        /// Bytes in the order of the bits, the highest bit of a byte first.
+        /// Inserts `length` bytes for each bit that is set. The highest bit of a byte comes first.
         func insert(_ bits: ArraySlice<UInt8>, each length: Int64, in range: Range<Int64>) {
             for (index, byte) in bits.enumerated() where byte != 0 {
                 for bit in 0..<8 where byte & (0x80 >> bit) != 0 {
@@ -46,7 +46,7 @@ struct Aria2Control: Equatable {
         (self.total, self.written) = (total, written)
     }
 
-    /// nil if there is none. One that cannot be read tells that nothing is known of the bytes. Blocks.
+    /// nil if there is no file at `path`. A file that cannot be read counts as one without any written bytes. Blocks.
     init?(readable path: String) {
         guard access(path, F_OK) == 0 else { return nil }
         self = (try? TextFile.bytes(of: path)).flatMap(Self.init) ?? Self(total: 0, written: ByteIntervals())
@@ -54,7 +54,7 @@ struct Aria2Control: Equatable {
 
     private init(total: Int64, written: ByteIntervals) { (self.total, self.written) = (total, written) }
 
-    /// Takes numbers from the beginning of what is left.
+    /// Reads bytes and numbers from the front.
     private struct Reader {
         var bytes: ArraySlice<UInt8>
         let isBigEndian: Bool
@@ -67,7 +67,7 @@ struct Aria2Control: Equatable {
 
         mutating func skip(_ count: Int64) -> Bool { take(count) != nil }
 
-        /// nil also for what no Int64 can hold.
+        /// nil at the end of the bytes, and if an `Int64` cannot hold the number.
         mutating func number(_ count: Int64) -> Int64? {
             guard let digits = take(count) else { return nil }
             let value = (isBigEndian ? Array(digits) : digits.reversed()).reduce(UInt64(0)) { $0 << 8 | UInt64($1) }

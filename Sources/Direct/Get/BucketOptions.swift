@@ -3,7 +3,7 @@ import HaulContract
 package import HaulObjectStore
 import HaulTerminal
 
-/// Where a bucket is.
+/// The options that say where a bucket is.
 package struct BucketOptions: ParsableArguments {
     @Option(
         name: .customLong("s3-endpoint"),
@@ -18,7 +18,9 @@ package struct BucketOptions: ParsableArguments {
 
     package init() {}
 
-    /// Throws `.usage` with a sentence about what is wrong.
+    /// The address of a store `s3://BUCKET/PREFIX`, by these options and the AWS variables of the environment.
+    ///
+    /// - Throws: `ExitStatus.usage`; the reason has been printed.
     package func address(of store: String) throws -> BucketAddress {
         let environment = Environment.text
         guard style == nil || style == "path" || style == "virtual" else {

@@ -1,11 +1,11 @@
 import HaulContract
 import HaulTerminal
 
-/// Lists of checksums by file name: of sha256sum and its like (`<hex>  <name>`), and of BSD (`SHA256 (<name>) = <hex>`).
+/// Checksums by file name. A line of a list is `<hex>  <name>` (sha256sum) or `SHA256 (<name>) = <hex>` (BSD).
 struct ChecksumFile {
     private var checksums: [String: Job.Checksum] = [:]
 
-    /// Throws `.usage` with a sentence for a file that has none.
+    /// - Throws: `ExitStatus.usage` if a file has no checksum or cannot be read; the reason has been printed.
     init(files: [String], _ lists: GetLists) throws {
         for file in files {
             let before = checksums.count
@@ -21,12 +21,12 @@ struct ChecksumFile {
 
     var isEmpty: Bool { checksums.isEmpty }
 
-    /// The checksum of a file of this name. A path's last part is enough if the whole path is not in the list.
+    /// The checksum of the file at `path`. If the list does not have the whole path, its last component is looked up.
     func checksum(of path: String) -> Job.Checksum? {
         checksums[path] ?? path.split(separator: "/").last.flatMap { checksums[String($0)] }
     }
 
-    /// nil for a comment, a signature's armour, and anything else that is no checksum.
+    /// nil if the line has no checksum: a comment, or the armour of a signature.
     static func read(_ line: String) -> (name: String, checksum: Job.Checksum)? {
         if let open = line.byteRange(of: " ("), let close = line.byteRange(of: ") = "),
             open.upperBound <= close.lowerBound
@@ -37,7 +37,7 @@ struct ChecksumFile {
         }
         let digits = line.prefix { $0.isHexDigit }
         let rest = line[digits.endIndex...]
-        // Two blanks, or one and the sign of a binary file.
+        // Two spaces, or a space and the mark `*` of a binary file.
         guard rest.hasPrefix("  ") || rest.hasPrefix(" *"), rest.count > 2 else { return nil }
         let algorithm = Job.Checksum.Algorithm.allCases.first { $0.hexadecimalDigits == digits.count }
         let checksum = algorithm.flatMap { Job.Checksum("\($0.rawValue):\(digits)") }

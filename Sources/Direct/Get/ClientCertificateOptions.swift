@@ -1,11 +1,11 @@
 package import ArgumentParser
 package import HaulHTTP
 
-/// What `get` and `worker` show to servers that ask who connects.
+/// The TLS client certificate that `get`, `put` and `worker` show to servers that ask for one.
 package struct ClientCertificateOptions: ParsableArguments {
     @Option(
         name: .customLong("client-cert"),
-        help: "A certificate in PEM for servers that ask for a client's; its key too.",
+        help: "A client certificate in PEM, for servers that ask for one. The file may also have its key.",
         completion: .file()
     )
     package var file: String?
@@ -20,7 +20,7 @@ package struct ClientCertificateOptions: ParsableArguments {
 
     package func validate() throws {
         guard file != nil || key == nil && hosts.isEmpty else {
-            throw ValidationError("--client-key and --client-cert-host are about --client-cert, which is missing.")
+            throw ValidationError("--client-key and --client-cert-host need --client-cert.")
         }
     }
 

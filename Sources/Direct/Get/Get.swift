@@ -9,19 +9,19 @@ package struct Get: AsyncParsableCommand {
     package static let configuration = CommandConfiguration(
         commandName: "get", abstract: "Download here and now, without any Redis.",
         discussion: """
-            Run again after Ctrl-C, or after anything else, it continues: name the same URL, or --continue. \
-            Another file that is in the way is left as it is.
+            To continue after Ctrl-C, an error or a crash, run the same command again, or use --continue. \
+            If another file has the same name, that file stays as it is.
 
-            Exit status: 0 all files are there, 1 a file is not, 2 usage, 130 interrupted. \
-            docs/get.md has all of it.
+            Exit status: 0 all files are there, 1 a file is missing, 2 usage, 130 interrupted. \
+            docs/get.md has the details.
             """)
 
     @OptionGroup(title: "What and where to") var source: GetSourceOptions
     @OptionGroup(title: "Servers") var request: GetRequestOptions
     @OptionGroup(title: "Transfer") var transfer: GetTransferOptions
     @OptionGroup(title: "Buckets") var bucket: BucketOptions
-    @Flag(name: .shortAndLong, help: "Say nothing but what has failed.") var quiet = false
-    @Flag(name: .shortAndLong, help: "Say each decision: redirects, validators, what is continued or begun anew.")
+    @Flag(name: .shortAndLong, help: "Print only failures.") var quiet = false
+    @Flag(name: .shortAndLong, help: "Print each decision: redirects, validators, what continues and what begins anew.")
     var verbose = false
     @Flag(help: "One JSON object per line.") var json = false
 
@@ -32,7 +32,7 @@ package struct Get: AsyncParsableCommand {
             throw ValidationError("-N looks at a file's time, and a bucket has none: choose --if-exists overwrite.")
         }
         guard !json || !source.isToStandardOutput else {
-            throw ValidationError("-o - takes standard output, where --json would be: give one of them.")
+            throw ValidationError("-o - and --json both write to standard output: give one of them.")
         }
     }
 
@@ -46,7 +46,7 @@ package struct Get: AsyncParsableCommand {
         if source.forget { try await forget(left, settings) }
         let others = source.forget ? [] : await left.records(besides: plan.items)
         if source.continues { for record in others { try plan.add(record) } }
-        // A reader that leaves after the first lines has not seen the end.
+        // If the reader goes away after the first lines, the command has to end as failed.
         Terminal.isFollowing.store(true, ordering: .relaxed)
         let reporter = makeReporter()
         if !source.continues, let words = Leavings.words(others) { reporter.note(words) }
@@ -83,7 +83,7 @@ package struct Get: AsyncParsableCommand {
                 throw ExitStatus.because(.usage, error.message)
             }
             await left.forget(record, in: store)
-            reporter.note("removed what was there of \(Leavings.name(of: record)) (\(record.root))")
+            reporter.note("removed the unfinished \(Leavings.name(of: record)) (\(record.root))")
         }
         await reporter.flush()
     }

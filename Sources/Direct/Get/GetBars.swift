@@ -8,7 +8,7 @@ enum GetBars {
         var done = 0
         var failed = 0
         var all = 0
-        /// The bytes of downloads that have ended.
+        /// The bytes of all downloads that have ended.
         var doneBytes: Int64 = 0
     }
 
@@ -44,7 +44,7 @@ enum GetBars {
         case .running: break
         }
         if view.isHeld {
-            return "\(name)  waits for its host, which has as many connections as it bears".shortened(to: width)
+            return "\(name)  waits: its host has as many connections as allowed".shortened(to: width)
         }
         if progress.connections == 0, progress.received == 0 { return "\(name)  connecting".shortened(to: width) }
         if let total = progress.total, progress.received >= total {
@@ -66,7 +66,7 @@ enum GetBars {
         return (String(repeating: "=", count: max(0, full - head.count)) + head).padded(to: room)
     }
 
-    /// `1.2 of 2.9 GiB`: one unit where that says enough.
+    /// `1.2 of 2.9 GiB`: the unit is written once if both numbers have the same one.
     private static func amount(_ part: Int64, of whole: Int64) -> String {
         let (first, second) = (Units.bytes(part), Units.bytes(whole))
         let (unit, other) = (first.split(separator: " ").last, second.split(separator: " ").last)
@@ -78,7 +78,7 @@ enum GetBars {
         var facts = ["\(totals.done) of \(totals.all) done" + (totals.failed > 0 ? ", \(totals.failed) failed" : "")]
         let received = views.reduce(totals.doneBytes) { $0 + $1.progress.received }
         let speed = views.reduce(Int64(0)) { $0 + $1.progress.speed }
-        // The size of a download in line is not known.
+        // The size of a download that has not begun is not known.
         let isKnown = totals.done + totals.failed + views.count >= totals.all
         let sizes = views.map(\.progress.total)
         let whole = isKnown && !sizes.contains(nil) ? sizes.reduce(totals.doneBytes) { $0 + ($1 ?? 0) } : nil

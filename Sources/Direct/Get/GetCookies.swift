@@ -3,15 +3,15 @@ import HaulContract
 import HaulHTTP
 import HaulTerminal
 
-/// The cookies of `--cookie`: texts for the servers of the URLs, and files that say themselves where theirs go.
+/// The cookies of `--cookie`: pairs for the servers of the URLs, and cookie files, whose lines name their servers.
 struct GetCookies: Sendable {
     private var pairs: [String] = []
     private var stored: [StoredCookie] = []
 
-    /// Throws `.usage` with a sentence for a file that cannot be read.
+    /// - Throws: `ExitStatus.usage` if a file cannot be read; the reason has been printed.
     init(_ options: [String]) throws {
         for option in options {
-            // As curl has it: a file's name has no "=".
+            // As in curl: an argument with a "=" is a cookie, any other one a file.
             guard !option.contains("=") else {
                 pairs += option.split(separator: ";").map(String.init)
                 continue

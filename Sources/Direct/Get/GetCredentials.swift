@@ -9,7 +9,9 @@ struct GetCredentials: Sendable {
     private let bearer: String?
     private let netrc: Netrc?
 
-    /// Asks for a password that is missing. Throws `.usage` with a sentence.
+    /// Asks on the terminal for the password if `--user` has none.
+    ///
+    /// - Throws: `ExitStatus.usage`; the reason has been printed.
     init(_ options: GetRequestOptions) throws {
         bearer = options.bearer
         login = try options.user.map { text in
@@ -29,7 +31,7 @@ struct GetCredentials: Sendable {
         }
     }
 
-    /// The URL with the credentials for its host, unless it has some.
+    /// The URL with the credentials for its host, unless it has its own.
     func apply(to url: String) -> String {
         guard let address = WebURL(url), address.login == nil,
             let login = login ?? netrc?.login(for: address.host), let scheme = url.byteRange(of: "://")
@@ -39,15 +41,15 @@ struct GetCredentials: Sendable {
             + url[scheme.upperBound...]
     }
 
-    /// Besides what the job has.
+    /// Headers to add to those of the job.
     var headers: [(String, String)] { bearer.map { [("Authorization", "Bearer \($0)")] } ?? [] }
 
-    /// From the terminal, unseen.
+    /// Reads a line from the terminal without echo.
     private static func ask(_ question: String) throws -> String {
         let terminal = open("/dev/tty", O_RDWR | O_CLOEXEC)
         guard terminal >= 0 else {
             throw ExitStatus.because(
-                .usage, "--user has no password, and there is no terminal to ask at: USER:PASSWORD")
+                .usage, "--user has no password, and there is no terminal to ask for it: give USER:PASSWORD")
         }
         defer { close(terminal) }
         var before = termios()

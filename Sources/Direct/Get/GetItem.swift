@@ -2,15 +2,16 @@ import HaulContract
 import HaulHTTP
 import HaulStorage
 
-/// What becomes of another file that has a download's name already.
+/// What to do if another file has the name of a download.
 enum ExistingPolicy: String, Sendable, CaseIterable {
-    /// It is left, if it is what the server has. Otherwise the download fails.
+    /// Keep the file if it is the same as the server's. Otherwise the download fails.
     case reuse
     case overwrite, rename, fail
-    /// It is left, whatever it is, and that is no failure.
+    /// Keep the file, whatever it holds. The download does not count as failed.
     case skip
 
-    /// What a job can be told. A file's name is never changed but by `rename`: nobody at a terminal looks for `small (1).bin`.
+    /// The policy for the job. Only `rename` lets the job change a file's name: a user at a terminal does not look for
+    /// `small (1).bin`.
     var ofJob: Job.IfExists {
         switch self {
         case .overwrite: .overwrite
@@ -20,31 +21,32 @@ enum ExistingPolicy: String, Sendable, CaseIterable {
     }
 }
 
-/// One file that `haul get` is to bring.
+/// One file that `haul get` downloads.
 struct GetItem: Sendable {
-    /// As it is to be done, with all that the command's options add.
+    /// The job to run, with the headers and credentials of the command's options.
     var job: Job
-    /// The directory, without links, that the job's path begins at.
+    /// The absolute directory, without symbolic links, or the bucket. The job's path is relative to it.
     let root: String
     var ifExists = ExistingPolicy.reuse
-    /// Only if the server's is newer than the one that is there.
+    /// Download only if the server's file is newer than the local one.
     var isOnlyNewer = false
-    /// What the record keeps of the job: no headers, no credentials of options.
+    /// The members of the job that the record keeps: no headers, no credentials of options.
     var members: [(String, String)]
-    /// The URL had no scheme.
+    /// The URL was given without a scheme, so https was assumed.
     var isSchemeAssumed = false
-    /// Where it was asked for, for errors: "line 3".
+    /// The place in a list, for error messages: "line 3".
     var origin: String?
 
-    /// As they were named: without the credentials of options.
+    /// The URLs as given, without the credentials of options.
     let urls: [String]
-    /// Names the record and the partial file. A download is continued under the same name, or where none was given under the same
-    /// URL: two URLs that differ in their query only may be two files.
+    /// Names the record and the partial file: a hash of the root and the file's name. If no name was given, it is a
+    /// hash of the directory and all URLs with their queries: URLs that differ only in the query may be different
+    /// files.
     let key: String
-    /// The file's path in `root` as far as it is known before the server was asked.
+    /// The file's path in `root`, as far as it can be told before the server answers.
     let likelyPath: String?
 
-    /// `job` is as it was named, before the command's options add anything.
+    /// - Parameter job: The job as given, without the headers and credentials of options.
     init(job: Job, root: String, members: [(String, String)]) {
         (self.job, self.root, self.members, urls) = (job, root, members, job.urls)
         let hasName = job.path.map { !$0.hasSuffix("/") } ?? false
@@ -53,7 +55,7 @@ struct GetItem: Sendable {
         likelyPath = hasName ? job.path : Self.path(of: job)
     }
 
-    /// The file's name was given, and is not left to the URL or the server.
+    /// The file's name was given. Otherwise it comes from the URL or the server.
     var hasName: Bool { job.path.map { !$0.isEmpty && $0.utf8.last != UInt8(ascii: "/") } ?? false }
 
     private static func path(of job: Job) -> String? {
@@ -61,10 +63,10 @@ struct GetItem: Sendable {
         return name.map { (job.path ?? "") + $0 }
     }
 
-    /// What a bar or a failure calls it until its name is known.
+    /// The name in bars and messages until the file's name is known.
     var label: String { likelyPath ?? job.urls.first.map(MaskedURL.text) ?? "download" }
 
-    /// Where a path in `root` is, as seen from the current directory.
+    /// A path in `root`, relative to the current directory if `root` is in it, else absolute.
     func shown(_ path: String, from here: String) -> String {
         if root == here { return path }
         let beneath = here == "/" ? "/" : here + "/"

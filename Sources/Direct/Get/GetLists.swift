@@ -2,14 +2,15 @@ import Glibc
 import HaulContract
 import HaulTerminal
 
-/// The lists that options name: of downloads, of checksums, and Metalink files. Those that are URLs are fetched first, by the same
-/// rules as any download.
+/// The lists that options name: lists of downloads, lists of checksums, and Metalink files. Lists that are URLs are
+/// fetched first, by the same rules as any download.
 struct GetLists: Sendable {
     private var fetched: [String: [UInt8]] = [:]
 
     init() {}
 
-    /// Throws `.jobFailed` if one cannot be had, and has said why.
+    /// - Throws: `ExitStatus.jobFailed` if a list cannot be fetched, `.interrupted`, or `.usage`; the reason has been
+    ///   printed.
     init(
         _ source: GetSourceOptions, _ credentials: GetCredentials, _ headers: [(String, String)],
         _ settings: GetSettings, isVerbose: Bool
@@ -50,9 +51,13 @@ struct GetLists: Sendable {
         return GetItem(job: job, root: root, members: [])
     }
 
-    /// All of it. Throws `.usage` with a sentence.
+    /// All bytes of a list.
+    ///
+    /// - Throws: `ExitStatus.usage`; the reason has been printed.
     func bytes(of path: String) throws -> [UInt8] { try fetched[path] ?? TextFile.bytes(of: path) }
 
-    /// Its lines, without what ends them. Throws `.usage` with a sentence, also for what is no UTF-8.
+    /// The lines of a list, without LF or CRLF.
+    ///
+    /// - Throws: `ExitStatus.usage`, also if a line is not UTF-8; the reason has been printed.
     func lines(of path: String) throws -> [String] { try TextFile.lines(try bytes(of: path), of: path) }
 }

@@ -3,11 +3,11 @@ import HaulContract
 import HaulFileStore
 import HaulTerminal
 
-/// What is asked of servers, and how.
+/// The options for requests to servers.
 struct GetRequestOptions: ParsableArguments {
     @Option(
         name: [.customShort("H", allowingJoined: true), .long],
-        help: "A header, \"Name: value\". It stays with the URL's own server. May be repeated.")
+        help: "A header, \"Name: value\", for the URL's own server only. May be repeated.")
     var header: [String] = []
     @Option(
         name: [.customShort("u", allowingJoined: true), .long],
@@ -15,14 +15,14 @@ struct GetRequestOptions: ParsableArguments {
     var user: String?
     @Option(help: "Send this token: Authorization: Bearer TOKEN.") var bearer: String?
     @Flag(help: "Take user and password of each host from ~/.netrc.") var netrc = false
-    @Option(help: "Take them from this file.", completion: .file()) var netrcFile: String?
+    @Option(help: "Take user and password of each host from this file.", completion: .file()) var netrcFile: String?
     @Option(
         name: [.customShort("b", allowingJoined: true), .long],
         help: "Cookies, \"NAME=VALUE; …\", or a file of them in Netscape's format. May be repeated.",
         completion: .file())
     var cookie: [String] = []
     @Option(
-        name: [.customShort("A", allowingJoined: true), .long], help: "Who we say we are. [Haul/<version>]")
+        name: [.customShort("A", allowingJoined: true), .long], help: "The User-Agent. [Haul/<version>]")
     var userAgent: String?
     @Option(
         help:
@@ -40,11 +40,11 @@ struct GetRequestOptions: ParsableArguments {
     func validate() throws {
         guard !insecure else {
             throw ValidationError(
-                "Certificates are always verified: what a stranger on the way may have sent is of no use. Trust the server's own authority with --ca FILE."
+                "Certificates are always verified: otherwise anybody on the network could send another file. To trust the server's own authority use --ca FILE."
             )
         }
         guard user == nil || bearer == nil else {
-            throw ValidationError("--user and --bearer say different things of who you are: give one of them.")
+            throw ValidationError("--user and --bearer are two ways to sign in: give one of them.")
         }
         guard bearer?.isEmpty != true, user?.isEmpty != true else {
             throw ValidationError("--user and --bearer must not be empty.")
@@ -52,7 +52,7 @@ struct GetRequestOptions: ParsableArguments {
     }
 }
 
-/// How bytes come, and where they stay.
+/// The options for the transfer of bytes.
 struct GetTransferOptions: ParsableArguments {
     @Option(
         name: [.customShort("j", allowingJoined: true), .customLong("parallel")], help: "Downloads at once, 1 to 1000.")
@@ -63,9 +63,9 @@ struct GetTransferOptions: ParsableArguments {
     @Option(help: "Bytes per second over all downloads, like 500k or 5M.") var limitRate: ByteCount?
     @Option(
         help: "Attempts after the first. [5; none where no server has answered yet]") var retries: Int?
-    @Option(help: "Seconds for a name, a connection and its TLS. [10]") var connectTimeout: Double?
+    @Option(help: "Seconds for DNS, connection and TLS together. [10]") var connectTimeout: Double?
     @Option(help: "Seconds without a byte after which a connection is given up. [30]") var timeout: Double?
-    @Option(help: "disk: files survive a loss of power. process: only the death of processes.")
+    @Option(help: "disk: files survive a loss of power. process: they survive a crash of haul, but no loss of power.")
     var durability = Durability.disk
     @Flag(name: [.customShort("R"), .long], help: "Give files the time of the server's Last-Modified.")
     var remoteTime = false

@@ -1,7 +1,7 @@
 import Glibc
 import HaulTerminal
 
-/// Where files go: a directory without links, and a path in it.
+/// Where files go: an absolute directory without symbolic links, and a path in it.
 enum GetPlace {
     static func isDirectory(_ path: String) -> Bool {
         if isBucket(path), !path.dropFirst(5).contains("/") { return true }
@@ -9,17 +9,18 @@ enum GetPlace {
         return path.hasSuffix("/") || stat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFDIR
     }
 
-    /// A device, a pipe or a socket: a file that takes its place would be in everybody's way.
+    /// Whether `path` is a device, a pipe or a socket. A download must not replace it: other programs use it.
     static func isOfAnotherKind(_ path: String) -> Bool {
         var status = stat()
         return stat(path, &status) == 0 && ![S_IFREG, S_IFDIR].contains(status.st_mode & S_IFMT)
     }
 
-    /// A place in an object store: `s3://BUCKET/PREFIX`.
+    /// Whether `path` is in an object store: `s3://BUCKET/PREFIX`.
     static func isBucket(_ path: String) -> Bool { path.hasPrefix("s3://") }
 
-    /// The directory's path without links, or the bucket; the directory and those above it are made if they are not there. Throws `.usage`
-    /// with a sentence if that cannot be, or nothing can be written there.
+    /// The absolute path of the directory without symbolic links, or the bucket. Missing directories are made.
+    ///
+    /// - Throws: `ExitStatus.usage` if the directory cannot be made or written; the reason has been printed.
     static func absolute(_ path: String) throws -> String {
         guard !isBucket(path) else {
             let name = path.dropFirst(5)
@@ -43,7 +44,8 @@ enum GetPlace {
         return String(cString: real)
     }
 
-    /// Makes `path` and what is missing above it; whoever uses it finds out what could not be made.
+    /// Makes `path` and the missing directories above it. Errors are ignored: the caller notices them when it uses
+    /// `path`.
     static func makeDirectories(_ path: String, mode: mode_t) {
         var made = path.hasPrefix("/") ? "/" : ""
         for part in path.split(separator: "/") {
@@ -52,7 +54,7 @@ enum GetPlace {
         }
     }
 
-    /// The directory and the path that `-d` and `-o` say together; without both the current directory, and no path.
+    /// The directory and the path that `-d` and `-o` give together. Without both: the current directory, and no path.
     static func of(directory: String?, output: String?) throws -> (root: String, path: String?) {
         if let directory {
             guard let output else { return (try absolute(directory), nil) }

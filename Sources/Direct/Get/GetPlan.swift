@@ -9,7 +9,7 @@ struct GetPlan {
     private let credentials: GetCredentials
     private let headers: [(String, String)]
     private let checksums: ChecksumFile
-    /// Where files go unless a list says otherwise.
+    /// Where files go, unless a list names another place.
     let root: String
     private let path: String?
     private(set) var items: [GetItem] = []
@@ -17,9 +17,9 @@ struct GetPlan {
 
     /// One download of a list, before the command's own options are added.
     struct Entry {
-        /// Names and JSON values of a job, without its place.
+        /// Names and JSON values of the job's members, without `path` and `if_exists`.
         var members: [(String, String)] = []
-        /// Named by the list.
+        /// As the list says.
         var path: String?
         var directory: String?
         var ifExists: ExistingPolicy?
@@ -41,6 +41,8 @@ struct GetPlan {
     }
 
     /// Fetches the lists that are URLs.
+    ///
+    /// - Throws: `ExitStatus.usage`, or what `GetLists` throws; the reason has been printed.
     init(
         _ source: GetSourceOptions, _ request: GetRequestOptions, _ settings: GetSettings, isVerbose: Bool
     ) async throws {
@@ -66,7 +68,8 @@ struct GetPlan {
         for file in source.inputFile { for entry in try InputFile.entries(of: file, lists) { try add(entry) } }
     }
 
-    /// Adds what an earlier one left, with this command's headers and credentials, unless it is named already.
+    /// Adds a download that an earlier command left unfinished, with this command's headers and credentials. Does
+    /// nothing if the download is in the list already.
     mutating func add(_ left: GetRecord) throws {
         guard var item = left.item, keys.insert(item.key).inserted else { return }
         item.job.urls = item.job.urls.map(credentials.apply)
@@ -92,7 +95,7 @@ struct GetPlan {
                     Self.name(entry.urls, path) ?? entry.urls.first.map(MaskedURL.text) ?? "a file without a name"
                 throw ExitStatus.because(
                     .usage,
-                    "\(place)\(name) is not in \(source.checksumFile.joined(separator: ", ")): nothing would prove it")
+                    "\(place)\(name) is not in \(source.checksumFile.joined(separator: ", ")) and cannot be verified")
             }
             entry.members.append(("checksum", JSON.quoted(checksum.description)))
         }
@@ -128,7 +131,7 @@ struct GetPlan {
         url.contains("://") || url.hasPrefix("mailto:") ? url : "https://" + url
     }
 
-    /// The file's name as a list of checksums has it.
+    /// The name under which a list of checksums has the file.
     private static func name(_ urls: [String], _ path: String?) -> String? {
         if let path, !path.hasSuffix("/") { return path }
         return urls.first.flatMap(WebURL.init).map(\.lastComponent).flatMap { $0.isEmpty ? nil : $0 }
@@ -140,7 +143,7 @@ struct GetPlan {
         }
         let name = String(text[..<colon])
         let value = text[text.utf8.index(after: colon)...].trimmed
-        // The same rules as those of a job's headers.
+        // A header has to keep the rules of a job's headers.
         do {
             _ = try Job(
                 json: try JSON(
@@ -149,7 +152,7 @@ struct GetPlan {
                     ])))
         } catch {
             throw ExitStatus.because(
-                .usage, "-H \(name): this header is the engine's own, or cannot be sent as it is")
+                .usage, "-H \(name): haul sets this header itself, or it has characters that cannot be sent")
         }
         return (name, value)
     }

@@ -2,7 +2,7 @@ import HaulBus
 import HaulContract
 import HaulTerminal
 
-/// What is kept of one download: a line of the journal.
+/// What is remembered of one download: a line of the journal.
 struct GetRecord: Sendable {
     /// The download's `GetItem.key`.
     let key: String
@@ -13,13 +13,13 @@ struct GetRecord: Sendable {
     let isOnlyNewer: Bool
     /// The token of the last run. It names the first partial file of that run.
     var run: String
-    /// Where it may go on.
+    /// The last checkpoint, if the download can be continued.
     var resume: ResumePoint?
-    /// What it finished before.
+    /// The file that an earlier run completed.
     var completed: CompletedFile?
-    /// Another program's file, whose bytes it goes on from: it may be replaced.
+    /// Another program's unfinished file, whose bytes were copied. The completed download may replace it.
     var unfinished: CompletedFile?
-    /// It has begun, and not ended.
+    /// The download has begun and not ended.
     var isOpen: Bool
 
     init(_ item: GetItem, run: String, completed: CompletedFile?) {
@@ -28,7 +28,7 @@ struct GetRecord: Sendable {
         (self.run, self.completed, isOpen) = (run, completed, true)
     }
 
-    /// nil for what cannot be read: it is as if there were none.
+    /// nil if the line cannot be read. It is then ignored.
     init?(_ text: [UInt8]) {
         guard let json = try? JSON(text), json["v"]?.integer == Self.version, let key = json["key"]?.string,
             let root = json["root"]?.string, let run = json["run"]?.string,
@@ -48,10 +48,10 @@ struct GetRecord: Sendable {
     /// What each line begins with.
     static let start = "{\"v\":\(version),\"key\":\""
 
-    /// The same with the key of a download, which nothing has to be quoted in.
+    /// What the line of a download begins with. A key is hexadecimal, so it needs no escapes.
     static func start(of key: String) -> String { "\(start)\(key)\"" }
 
-    /// The member `open` is the last: a line that ends with it is whole.
+    /// The line, without its newline. `open` is the last member: a line that ends with it is complete.
     var text: String {
         var object = JSONObject()
         object.set("v", Self.version)
@@ -74,7 +74,7 @@ struct GetRecord: Sendable {
         return object.text
     }
 
-    /// The job again; nil if it is none any more.
+    /// The download to continue; nil if this version does not accept its job.
     var item: GetItem? {
         guard let json = try? JSON(job), let members = json.members, let job = try? Job(json: json) else { return nil }
         var item = GetItem(job: job, root: root, members: members.map { ($0.name, $0.raw) })

@@ -5,9 +5,9 @@ import HaulExecutors
 import HaulTerminal
 import Synchronization
 
-/// Says what there is to say, to whom it is for: bars on a terminal, a line for each file elsewhere, JSON for programs.
+/// Prints what happens: bars on a terminal, a line for each file elsewhere, or JSON for programs.
 ///
-/// One thread writes all of it, so a slow reader holds up nobody else.
+/// A thread of its own writes the output, so a slow reader does not block the downloads.
 final class GetReporter: Sendable {
     enum Form: Sendable {
         case bars, lines, json, quiet
@@ -15,13 +15,13 @@ final class GetReporter: Sendable {
 
     private struct State {
         var screen = GetScreen()
-        /// Pieces of text that wait for the reader.
+        /// The number of texts that wait to be written.
         var pending = 0
     }
 
     let form: Form
     let isVerbose: Bool
-    /// The file itself goes to standard output.
+    /// The file itself goes to standard output, so messages go to standard error.
     private let isOutputTaken: Bool
     private let here: String
     private let state = Mutex(State())
@@ -35,17 +35,17 @@ final class GetReporter: Sendable {
         (self.form, self.isVerbose, self.isOutputTaken, self.here) = (form, isVerbose, isOutputTaken, here)
     }
 
-    // MARK: What is said
+    // MARK: Messages
 
-    /// A sentence for whoever waits. Not for a program, and not for who wants to hear of errors only.
+    /// A notice for a person. It is left out with `--json` and `--quiet`.
     func note(_ text: String) {
         if form == .bars || form == .lines { complain("haul: \(text)") }
     }
 
-    /// Each decision, for those who want to know.
+    /// A decision, for `--verbose`.
     func decision(_ item: GetItem, _ text: String) { complain("* \(item.label): \(text)") }
 
-    /// Something that a person has to know, whatever they asked for.
+    /// A line on standard error, whatever the form of the output is.
     func complain(_ text: String) {
         let text = text.printable
         let isOutputTaken = isOutputTaken
@@ -93,14 +93,14 @@ final class GetReporter: Sendable {
 
     func finished(_ run: GetRun, _ result: GetResult) {
         if form == .json { return say(Self.ended(run.item, result)) }
-        // The command says itself what it wrote to standard output.
+        // With `-o -` the command prints a summary of its own.
         if isOutputTaken, !result.isFailed { return }
         if form == .lines { return line(GetTable.line(run.item, result, from: here)) }
-        // A table tells the others at the end.
+        // With bars, the table at the end has the other downloads.
         if case .failed = result.end { complain(GetTable.line(run.item, result, from: here)) }
     }
 
-    /// The end: a table on a terminal.
+    /// Removes the bars and prints the final table, if there are bars.
     func end(_ results: [(GetItem, GetResult)], seconds: Double) async {
         draw([])
         if form == .bars {
@@ -114,9 +114,9 @@ final class GetReporter: Sendable {
 
     func flush() async { await output.run {} }
 
-    // MARK: How
+    // MARK: Writing
 
-    /// Draws the bars anew.
+    /// Replaces the bars.
     func draw(_ lines: [String]) {
         guard form == .bars else { return }
         let (isOutputTaken, width) = (isOutputTaken, size.width)
@@ -127,7 +127,7 @@ final class GetReporter: Sendable {
         }
     }
 
-    /// A line that stays.
+    /// A line of output that stays.
     func line(_ text: String) {
         let isOutputTaken = isOutputTaken
         submit { _ in { Self.write(text + "\n", isOutputTaken) } }
@@ -141,7 +141,8 @@ final class GetReporter: Sendable {
         _ = text.withCString { Glibc.write(STDERR_FILENO, $0, strlen($0)) }
     }
 
-    /// Texts are written in the order in which the screen made them.
+    /// The screen makes a text under the lock, and the lock also sets its place in line. So texts are written in the
+    /// order in which they were made.
     private func submit(_ body: (inout GetScreen) -> @Sendable () -> Void) {
         state.withLock { state in
             let work = body(&state.screen)

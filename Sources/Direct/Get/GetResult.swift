@@ -3,14 +3,14 @@ import HaulContract
 /// How one download of `haul get` ended.
 struct GetResult: Sendable {
     enum End: Sendable {
-        /// It was fetched.
+        /// The file was fetched.
         case completed
-        /// It was there already.
+        /// The file was there already.
         case unchanged
-        /// Another file has its name, which was to be left.
+        /// Another file has the name, and `--if-exists skip` keeps that file.
         case skipped
         case failed(Failure)
-        /// It was interrupted.
+        /// The download was interrupted.
         case stopped
     }
 
@@ -18,13 +18,13 @@ struct GetResult: Sendable {
     /// The file's path in its root.
     var file: String?
     var bytes: Int64?
-    /// From its beginning to its end, with all attempts.
+    /// The duration of all attempts and of the pauses between them.
     var seconds: Double = 0
-    /// Bytes that came in that time.
+    /// Bytes received in that time.
     var moved: Int64 = 0
-    /// `algorithm:hex` if one was computed.
+    /// `algorithm:hex`, if a checksum was computed.
     var checksum: String?
-    /// What tells that the bytes are right, in a word or two.
+    /// What proves that the bytes are right, in a word or two.
     var verified = ""
 
     /// Bytes per second, on average.

@@ -12,9 +12,9 @@ extension GetRun {
         var phase = Phase.waiting("in line")
         var name: String
         var progress = ActivityProgress()
-        /// It waits for its host's turn.
+        /// The download waits because its host has as many connections as allowed.
         var isHeld = false
-        /// What is done once all bytes have moved.
+        /// The text to show once all bytes have been transferred.
         var ending = "checking and syncing"
     }
 }

@@ -7,17 +7,17 @@ import HaulStorage
 import HaulTerminal
 import Synchronization
 
-/// One download of `haul get`, from its record to its end: as many attempts as it takes.
+/// One download of `haul get`, with as many attempts as it needs.
 final class GetRun: Sendable {
     private struct State {
         var view: View
         var activity: Download?
         var record: GetRecord?
-        /// Those of the attempt that is at work.
+        /// The checkpoints of the attempt that is running.
         var checkpoints = Checkpoints()
-        /// Its server has answered once.
+        /// A server has answered at least once.
         var isReached = false
-        /// Bytes of all attempts.
+        /// Bytes received in all attempts.
         var moved: Int64 = 0
     }
 
@@ -27,7 +27,7 @@ final class GetRun: Sendable {
     private let reporter: GetReporter
     private let state: Mutex<State>
     private let begun = ContinuousClock.now
-    /// A person does not wait longer for a server that asks to be left alone (Retry-After).
+    /// A person waits, so the download fails if the server asks for a longer pause (Retry-After).
     private static let longestWait = Duration.seconds(300)
 
     init(_ item: GetItem, _ settings: GetSettings, _ journal: Journal, _ reporter: GetReporter) {
@@ -44,18 +44,18 @@ final class GetRun: Sendable {
         return result
     }
 
-    // MARK: The whole
+    // MARK: All attempts
 
-    /// Runs to its end. Cancelling the task stops it, and leaves what can be continued.
+    /// Runs until the download has ended. Cancelling the task stops it, and keeps what can be continued.
     func run() async -> GetResult {
         guard let (lock, before) = await claim() else { return GetResult(end: .stopped) }
         defer { withExtendedLifetime(lock) {} }
         let store: any Store
         do { store = try await settings.stores.store(item.root) } catch { return GetResult(end: .failed(error)) }
-        // A file from one URL says nothing of another URL's file, though both have one name.
+        // The record may be of another URL whose file has the same name. That file is not reused.
         let isSame = before?.item?.urls == item.urls
         let own = isSame ? before?.completed : nil
-        // What has a name in a bucket is left to the store.
+        // In a bucket the store handles an object that has the name.
         let standing = GetPlace.isBucket(item.root) ? nil : StandingFile(item, in: store, own: own)
         if item.ifExists == .skip, standing?.isThere == true { return GetResult(end: .skipped, file: item.likelyPath) }
         if before?.isOpen != true, let file = await standing?.answerUnasked() {
@@ -67,13 +67,13 @@ final class GetRun: Sendable {
         await save(isDurable: false)
         let result = await attempts(standing, store, isNew: before == nil)
         if before?.isOpen == true, let old = before, let file = result.file {
-            // The last run may have left a partial file, and been killed before it could note that.
+            // The last run may have been killed after it made a partial file and before it recorded that.
             await store.discard(PartialPlace(file: file, key: item.key, generation: old.run))
         }
         return result
     }
 
-    /// Waits for the lock. nil if the task was cancelled meanwhile.
+    /// Waits for the lock. nil if the task is cancelled before that.
     private func claim() async -> (lock: Journal.Lock, record: GetRecord?)? {
         var isSaid = false
         while !Task.isCancelled {
@@ -105,7 +105,7 @@ final class GetRun: Sendable {
             let wait: Duration
             switch verdict {
             case .end where failure.code == .fileExists && item.ifExists == .skip:
-                // Nobody wants what has come.
+                // The file was made during this download, and `skip` keeps that file: drop the bytes.
                 await download.discard()
                 await journal.remove(item.key)
                 return GetResult(end: .skipped, file: item.likelyPath)
@@ -116,7 +116,7 @@ final class GetRun: Sendable {
             guard wait <= Self.longestWait else {
                 let time = Units.duration(wait.secondsValue)
                 return await fail(
-                    Failure(failure.code, "\(failure.message); it is to be asked again in \(time), by the same command")
+                    Failure(failure.code, "\(failure.message); run the same command again in \(time)")
                 )
             }
             reporter.retrying(self, failure, after: wait, attempt: failed, of: retries)
@@ -126,7 +126,7 @@ final class GetRun: Sendable {
         }
     }
 
-    /// What comes after an attempt. `.failed` is yet to be weighed.
+    /// What to do after an attempt. The caller decides whether a failure is retried.
     private enum Step {
         case end(GetResult)
         case again
@@ -139,7 +139,7 @@ final class GetRun: Sendable {
         switch outcome {
         case .completed(let file, _, let isUnchanged):
             return .end(await complete(download, file, standing, isUnchanged: isUnchanged))
-        // No download ends as answered.
+        // Only requests and uploads end as answered.
         case .stopped, .answered:
             await keep(download)
             return .end(GetResult(end: .stopped))
@@ -151,7 +151,7 @@ final class GetRun: Sendable {
                 ?? (why == "disk" ? "the disk has no room for this file" : why)
             return .failed(
                 Failure(
-                    .io, "\(item.root): \(reason); when that is mended, the same command continues", isFinal: true))
+                    .io, "\(item.root): \(reason); when that is fixed, the same command continues", isFinal: true))
         case .failed(let error):
             guard let left = standing?.takeUnfinished() else { return .failed(error) }
             switch await goOn(from: left, in: store) {
@@ -164,12 +164,12 @@ final class GetRun: Sendable {
         }
     }
 
-    /// Copies what another program left, for the next attempt. nil if that is done.
+    /// Copies the bytes that another program left, for the next attempt. Returns nil on success.
     private func goOn(from left: UnfinishedFile, in store: any Store) async -> TransferError? {
         let run = Token.make()
         let record = state.withLock { state in
             state.view.phase = .waiting("copying what is there")
-            // The record names the copy from here on, so that a run after a kill removes it.
+            // From here on the record names the copy. If this process is killed, the next run removes the copy.
             state.record?.run = run
             return state.record!
         }
@@ -189,7 +189,7 @@ final class GetRun: Sendable {
         return nil
     }
 
-    /// The lock is held for as long as this process lives.
+    /// A lease that does not end: the lock is held for as long as this process lives.
     private var lease: RunLease { RunLease(isHeld: { true }, confirm: { true }) }
 
     // MARK: One attempt
@@ -256,14 +256,14 @@ final class GetRun: Sendable {
         }
     }
 
-    // MARK: Its end
+    // MARK: The end
 
     private func save(isDurable: Bool) async {
         guard let record = state.withLock({ $0.record }) else { return }
         await journal.write(record, isDurable: isDurable)
     }
 
-    /// Notes where another run may go on, and removes what none can.
+    /// Records the last checkpoint, or removes a partial file that no run could continue.
     private func keep(_ download: Download) async {
         if await download.discardUseless() {
             state.withLock { $0.record?.resume = nil }
@@ -281,11 +281,12 @@ final class GetRun: Sendable {
             state.record?.resume = nil
             state.view.name = file.file
             defer { state.record?.unfinished = nil }
-            // A file that was merely found is not proven to be of the server's validators.
+            // A file that was only found here is not recorded: nothing proves that the server's validators are those of
+            // its bytes.
             if standing?.proof == nil { state.record?.completed = file }
             return state.record?.unfinished
         }
-        // aria2's notes are about bytes that are not there any more.
+        // aria2's control file describes the file that has just been replaced.
         if let unfinished, !isUnchanged { unlink("\(item.root)/\(unfinished.file)\(Aria2Control.suffix)") }
         if standing?.proof == nil { await save(isDurable: false) } else { await journal.remove(item.key) }
         await download.discard()

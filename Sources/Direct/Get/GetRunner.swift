@@ -2,10 +2,10 @@ import HaulActivities
 import HaulContract
 import Synchronization
 
-/// Runs all downloads of one `haul get`, so many of them at once.
+/// Runs all downloads of one `haul get`, at most `parallel` at a time.
 final class GetRunner: Sendable {
     private struct State {
-        /// At work, in the order in which they began.
+        /// The downloads that run, in the order in which they began.
         var runs: [(index: Int, run: GetRun)] = []
         var results: [Int: GetResult] = [:]
         var totals = GetBars.Totals()
@@ -24,14 +24,14 @@ final class GetRunner: Sendable {
         state.withLock { $0.totals.all = items.count }
     }
 
-    /// Returns when all have ended. Cancelling the task stops them, and leaves what can be continued.
+    /// Returns when all downloads have ended. Cancelling the task stops them, and keeps what can be continued.
     func run() async -> [(GetItem, GetResult)] {
         let ticks = Task { await tick() }
         await withTaskGroup(of: Void.self) { group in
             for (index, item) in items.enumerated() {
                 if index >= parallel { await group.next() }
                 if Task.isCancelled { break }
-                // Next to libcurl: to wake another thread for each step would cost more than most steps do.
+                // On libcurl's thread: most steps cost less than waking another thread for them.
                 group.addTask(executorPreference: settings.executor) { await self.work(index, item) }
             }
             await group.waitForAll()
@@ -57,7 +57,7 @@ final class GetRunner: Sendable {
         reporter.finished(run, result)
     }
 
-    /// A record tells `--continue` of a download that was in line when the command was interrupted.
+    /// Records a download that had not begun when the command was interrupted, so that `--continue` finds it.
     private func leave(_ item: GetItem) async {
         guard await journal.read(item.key) == nil else { return }
         await journal.write(GetRecord(item, run: "0", completed: nil), isDurable: false)
@@ -65,7 +65,7 @@ final class GetRunner: Sendable {
 
     // MARK: While they run
 
-    /// Looks after the checkpoints, and shows how far everything is.
+    /// Begins the checkpoints that are due, and shows the progress.
     private func tick() async {
         var (drawn, told) = (ContinuousClock.now, ContinuousClock.now)
         while !Task.isCancelled {

@@ -6,7 +6,7 @@ import HaulHTTP
 import HaulStorage
 import HaulTerminal
 
-/// What all downloads of one `haul get` share.
+/// What all downloads of one `haul get`, or all uploads of one `haul put`, share.
 struct GetSettings: Sendable {
     let stores: GetStores
     private let engine: TransferEngine
@@ -15,11 +15,11 @@ struct GetSettings: Sendable {
     private let transfer: GetTransferOptions
     private let cookies: GetCookies
 
-    /// Seconds for a name, a connection and its TLS together: a person waits.
+    /// Seconds for DNS, connection and TLS together. The time is short, because a person waits.
     static let connectTimeout = 10.0
-    /// Seconds without a byte.
+    /// Seconds without a byte after which a connection is given up.
     static let stallTimeout = 30.0
-    /// Many small files wait for round trips, not for the network: this many hide them.
+    /// Downloads of small files mostly wait for round trips. So many connections hide the latency.
     static let connectionsPerHost = 50
 
     init(_ request: GetRequestOptions, _ transfer: GetTransferOptions, _ bucket: BucketOptions? = nil) throws {
@@ -48,10 +48,10 @@ struct GetSettings: Sendable {
         stores = GetStores(transfer, bucket, certificates: request.certificates)
     }
 
-    /// The thread of all downloads.
+    /// The executor of all downloads: the thread that libcurl runs on.
     var executor: any TaskExecutor { engine.executor }
 
-    /// Whether what is told of a file outlives a loss of power.
+    /// Whether checkpoints have to survive a loss of power.
     var isDurable: Bool { transfer.durability == .disk }
 
     func context(_ store: any Store) -> DownloadContext {
@@ -67,8 +67,8 @@ struct GetSettings: Sendable {
 
     func cookies(for urls: [String]) -> CookieJar { cookies.jar(for: urls) }
 
-    /// Attempts that may follow a failure. A server that never answered is most likely a slip of the keyboard: a person hears
-    /// that at once, unless they asked for retries.
+    /// The number of retries that a failure allows. If no server has ever answered, the host is most likely mistyped.
+    /// Then the download fails at once, unless `--retries` is given.
     func retries(after failure: Failure, isReached: Bool, of job: Job) -> Int {
         if let retries = job.retries ?? transfer.retries { return retries }
         let isUnreachable = [.dns, .connect, .tls, .proxy].contains(failure.code)

@@ -1,6 +1,6 @@
 import ArgumentParser
 
-/// What is downloaded, and where it goes.
+/// The options that say what is downloaded and where it goes.
 struct GetSourceOptions: ParsableArguments {
     @Argument(
         help: "URLs; without a scheme https is meant. A file that ends in .meta4 is read as --metalink.",
@@ -9,7 +9,7 @@ struct GetSourceOptions: ParsableArguments {
     @Option(
         name: [.customShort("i", allowingJoined: true), .long],
         help:
-            "More of them from a file, a URL, or - for standard input: a URL or a JSON job on each line. May be repeated.",
+            "Read more from this file or URL, or - for standard input: a URL or a JSON job on each line. May be repeated.",
         completion: .file())
     var inputFile: [String] = []
     @Option(
@@ -19,31 +19,31 @@ struct GetSourceOptions: ParsableArguments {
     var metalink: [String] = []
     @Option(
         name: [.customShort("o", allowingJoined: true), .customLong("output")],
-        help: "A file; a directory: one that is there, or a name that ends in /; or - for standard output.",
+        help: "A file's name; a directory that exists, or a name that ends in /; or - for standard output.",
         completion: .file())
     var output: String?
     @Option(
         name: [.customShort("d", allowingJoined: true), .long],
-        help: "The directory, made if it is not there; or s3://BUCKET/PREFIX.", completion: .directory)
+        help: "The directory, made if it is missing; or s3://BUCKET/PREFIX.", completion: .directory)
     var directory: String?
-    @Option(help: "What the file must be: sha256:…, sha512:…, sha1:… or md5:….") var checksum: String?
+    @Option(help: "The file's checksum: sha256:…, sha512:…, sha1:… or md5:….") var checksum: String?
     @Option(
         help: "A file or URL: checksums by file name, as sha256sum writes them. May be repeated.", completion: .file())
     var checksumFile: [String] = []
     @Option(
         help:
-            "What is done with another file that is in the way: reuse (it stays if it is the same), overwrite, rename, fail or skip."
+            "What to do if a file has the name already: reuse (keep it if it is the same, else fail), overwrite, rename, fail or skip."
     )
     var ifExists = ExistingPolicy.reuse
     @Flag(
-        name: [.customShort("N"), .long], help: "Only what is newer on the server than here; it replaces the file here."
+        name: [.customShort("N"), .long], help: "Download only what is newer than the file here, and replace that."
     )
     var newer = false
     @Flag(
         name: .customLong("continue"),
-        help: "Also go on with all that earlier ones left in the directory and beneath it.")
+        help: "Also continue all that earlier commands left unfinished in the directory and below it.")
     var continues = false
-    @Flag(help: "Remove what earlier ones left unfinished there.") var forget = false
+    @Flag(help: "Remove what earlier commands left unfinished there.") var forget = false
 
     var isToStandardOutput: Bool { output == "-" }
 
@@ -74,11 +74,11 @@ struct GetSourceOptions: ParsableArguments {
                 "-o names one file, but several URLs are given: end it in / for a directory, or use -d.")
         }
         guard directory == nil || !output.hasPrefix("/") && !output.hasSuffix("/") else {
-            throw ValidationError("-d names the directory: -o beside it is a file's name in it.")
+            throw ValidationError("-o names a file in the directory of -d: it can neither begin nor end with /.")
         }
         let place = directory.map { $0 + "/" + output } ?? output
         guard !GetPlace.isOfAnotherKind(place) else {
-            throw ValidationError("\(place) is there, and neither a file nor a directory: name one that is.")
+            throw ValidationError("\(place) is neither a file nor a directory: choose another place.")
         }
         let name = output.split(separator: "/").last.map(String.init) ?? ""
         guard name.utf8.count <= 255 else {

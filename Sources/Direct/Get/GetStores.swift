@@ -6,10 +6,10 @@ import HaulObjectStore
 import HaulStorage
 import Synchronization
 
-/// The stores of the directories and buckets that files go to, opened when they are first needed.
+/// The stores of the directories and buckets that files go to. A store is opened when it is first needed.
 final class GetStores: Sendable {
     private let options: FileStore.Options
-    /// Where buckets are; nil where none can be.
+    /// Where buckets are; nil if the command has no options for buckets.
     private let bucket: BucketOptions?
     private let certificates: String?
     private let known = Mutex<[String: any Store]>([:])
@@ -20,19 +20,19 @@ final class GetStores: Sendable {
         var options = FileStore.Options()
         options.durability = transfer.durability
         options.attributes.keepsRemoteTime = transfer.remoteTime
-        // A person may fill the disk.
+        // Keep no reserve: a user at a terminal may fill the disk.
         options.keptFree = 0
         (self.options, self.bucket, self.certificates) = (options, bucket, certificates)
     }
 
-    /// Throws `.usage` with a sentence if one of these roots names a bucket that cannot be.
+    /// - Throws: `ExitStatus.usage` if one of these roots is an invalid bucket; the reason has been printed.
     func check(_ roots: Set<String>) throws {
         for root in roots where GetPlace.isBucket(root) { _ = try bucket?.address(of: root) }
     }
 
     func store(_ root: String) async throws(Failure) -> any Store {
         if let store = known.withLock({ $0[root] }) { return store }
-        // One thread opens them, one after the other.
+        // The pool has one thread, so no store is opened twice.
         return try await pool.run { () throws(Failure) in
             if let store = self.known.withLock({ $0[root] }) { return store }
             let store: any Store = GetPlace.isBucket(root) ? try self.object(root) : try self.directory(root)
@@ -43,10 +43,10 @@ final class GetStores: Sendable {
 
     private func directory(_ root: String) throws(Failure) -> FileStore {
         var options = options
-        // Only this user's records speak of it: nothing is left in the directory to tell its name.
+        // Only this user's journal contains the id, so it need not be kept in a file in the directory.
         options.id = "get:" + Job.Checksum.Algorithm.sha1.hexadecimal(of: root)
         do throws(Failure) { return try FileStore(root: root, options: options, path: path) } catch {
-            // A person knows a directory, and neither a store nor a root.
+            // The user has named a directory, and need not know the word root.
             throw Failure(error.code, error.message.replacing("the root ", with: ""), isFinal: true)
         }
     }
@@ -60,6 +60,6 @@ final class GetStores: Sendable {
         return ObjectStore(address, options: options)
     }
 
-    /// Does what was put off until it costs little.
+    /// Does the work that the stores have put off.
     func runChores() async { for store in known.withLock({ Array($0.values) }) { await store.runChores() } }
 }

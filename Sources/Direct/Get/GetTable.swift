@@ -1,9 +1,9 @@
 import HaulContract
 import HaulTerminal
 
-/// What became of each download, in words.
+/// The results of the downloads as text.
 enum GetTable {
-    /// One line, for a file or a pipe.
+    /// One result as a line, for a file or a pipe.
     static func line(_ item: GetItem, _ result: GetResult, from here: String) -> String {
         var parts = [result.word]
         if case .failed(let failure) = result.end {
@@ -20,8 +20,8 @@ enum GetTable {
         return parts.joined(separator: "  ").printable
     }
 
-    /// Columns with a header, and a line of sums where there are several. Failures were told as they came: they are told again
-    /// where the table has moved them off a screen of so many rows.
+    /// A table with a header, and a line of totals if there are several downloads. Failures were printed when they
+    /// happened. They are printed again if the table does not fit a screen of `height` rows and scrolls them away.
     static func lines(
         _ results: [(GetItem, GetResult)], from here: String, seconds: Double, width: Int, height: Int = .max
     ) -> [String] {

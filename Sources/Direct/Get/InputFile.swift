@@ -1,10 +1,10 @@
 import HaulContract
 import HaulTerminal
 
-/// A list of downloads. Each line is a URL, or several with tabs between them: mirrors of one file. Indented lines behind it are its
-/// options, as aria2 has them. Or each line is a job, as docs/bus.md has it.
+/// A list of downloads. Each line is a URL, several URLs with tabs between them (mirrors of one file), or a job in JSON
+/// (docs/bus.md). Indented lines after it are its options, as in aria2's input files.
 enum InputFile {
-    /// Throws `.usage` with a sentence that names the line.
+    /// - Throws: `ExitStatus.usage`; the reason, which names the line, has been printed.
     static func entries(of path: String, _ lists: GetLists) throws -> [GetPlan.Entry] {
         var entries: [GetPlan.Entry] = []
         for (index, line) in try lists.lines(of: path).enumerated() {
@@ -13,7 +13,7 @@ enum InputFile {
             if text.isEmpty || text.hasPrefix("#") { continue }
             if line.first == " " || line.first == "\t" {
                 guard !entries.isEmpty else {
-                    throw ExitStatus.because(.usage, "\(origin): an option, and no URL before it")
+                    throw ExitStatus.because(.usage, "\(origin): an option without a URL before it")
                 }
                 try set(text, of: &entries[entries.count - 1], origin)
             } else if text.hasPrefix("{") {
@@ -38,12 +38,12 @@ enum InputFile {
             default: entry.members.append((member.name, member.raw))
             }
         }
-        // A job with a body must have an id. Here nobody uses it.
+        // A job with a body must have an id. `haul get` does not use the id.
         if !members.contains(where: { $0.name == "id" }) { entry.members.append(("id", "\"get\"")) }
         return entry
     }
 
-    /// An option of aria2's input files, as far as there is something here that it can mean.
+    /// Sets an option of aria2's input files, if `haul get` has a counterpart.
     private static func set(_ text: String, of entry: inout GetPlan.Entry, _ origin: String) throws {
         let parts = text.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
         let (name, value) = (parts[0].trimmingSpace, parts.count > 1 ? parts[1].trimmingSpace : "")
@@ -69,7 +69,7 @@ enum InputFile {
         case "allow-overwrite": if value == "true" { entry.ifExists = .overwrite }
         case "auto-file-renaming": if value == "true" { entry.ifExists = .rename }
         case "if-exists": entry.ifExists = try policy(value, origin)
-        // These hold in any case, or only name the download.
+        // Accepted, without effect: `haul get` needs none of these.
         case "continue", "gid", "always-resume", "file-allocation", "min-split-size": break
         default:
             throw ExitStatus.because(
@@ -106,7 +106,7 @@ enum InputFile {
 }
 
 extension StringProtocol {
-    /// Without blanks around it.
+    /// Without white space at its ends.
     fileprivate var trimmingSpace: String {
         var text = self[...]
         while let first = text.first, first.isWhitespace { text.removeFirst() }

@@ -4,40 +4,43 @@ import HaulExecutors
 import HaulTerminal
 import Synchronization
 
-/// The records of downloads, for this and later runs of `haul get`, and the locks that keep two of them from the same one.
+/// The records of downloads, for this and later runs of `haul get`, and locks, so that no two runs work on the same
+/// download.
 ///
-/// All records are in one file (`JournalFile`), since a file for each costs more than a small download itself. A record is
-/// written after the bytes that it tells of are durable. If it is lost, a download begins anew: it is never wrong. No call
-/// blocks the caller's thread.
+/// All records are in one file (`JournalFile`): a file for each record would cost more than a small download itself. A
+/// record is written after the bytes that it describes are durable. If a record is lost, its download begins anew. The
+/// `async` methods do not block the caller's thread.
 final class Journal: Sendable {
     /// `$XDG_STATE_HOME/haul/get`, only for its owner.
     let directory: String
     private let pool = BlockingPool(name: "journal", limit: 1)
-    /// Used by the thread of `pool` alone.
+    /// Only the thread of `pool` uses it.
     private let file: Mutex<JournalFile>
     private let gathered = Mutex(Gathered())
 
-    /// Lines that wait for the next write. Those of many downloads go out in one.
+    /// Lines that wait for the next write. One write takes the lines of all downloads (group commit).
     private struct Gathered {
         var text: [UInt8] = []
         var isDurable = false
         var waiting: [CheckedContinuation<Void, Never>] = []
     }
 
-    /// The user's own. Throws `.usage` with a sentence if its directory cannot be made.
+    /// The journal of this user.
+    ///
+    /// - Throws: `ExitStatus.usage` if its directory cannot be made; the reason has been printed.
     convenience init() throws {
         let places = [
             Environment.text("XDG_STATE_HOME"), Environment.text("HOME").map { $0 + "/.local/state" },
             getpwuid(getuid()).map { String(cString: $0.pointee.pw_dir) + "/.local/state" },
         ]
-        // Relative ones are to be ignored, says the XDG specification; /tmp would be anybody's.
+        // The XDG specification says to ignore relative paths. /tmp is no fallback: all users can write there.
         guard let home = places.compactMap(\.self).first(where: { $0.hasPrefix("/") }) else {
             throw ExitStatus.because(.usage, "there is no home directory: set XDG_STATE_HOME to a directory of yours")
         }
         try self.init(in: home + "/haul/get")
     }
 
-    /// - Parameter room: Bytes of the file from which on it is kept short.
+    /// - Parameter room: The size in bytes above which the file is compacted.
     init(in directory: String, room: Int = 1 << 20) throws {
         self.directory = directory
         file = Mutex(JournalFile(in: directory, room: room))
@@ -56,7 +59,7 @@ final class Journal: Sendable {
 
     // MARK: Locks
 
-    /// Held while a download is at work; it ends with its last reference, and with its process.
+    /// The lock on a download that runs. It is released with its last reference, and when the process ends.
     final class Lock: Sendable {
         private let descriptor: Int32
 
@@ -68,10 +71,10 @@ final class Journal: Sendable {
         }
     }
 
-    /// nil while another run, or another download of this one, has it.
+    /// nil while another process, or another download of this process, has the lock.
     func lock(_ key: String) async -> Lock? { await pool.run { self.lockNow(key) } }
 
-    /// The lock, and what is recorded of the download. nil while another one has it.
+    /// The lock and the record of a download. nil while the lock is held elsewhere.
     func claim(_ key: String) async -> (lock: Lock, record: GetRecord?)? {
         await visit { file in self.lockNow(key).map { ($0, file.record(key)) } }
     }
@@ -80,7 +83,8 @@ final class Journal: Sendable {
     private func lockNow(_ key: String) -> Lock? {
         let descriptor = open(directory + "/lock", O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else { return nil }
-        // One byte for each: 60 bits of the key. A file system that knows no locks gives none.
+        // Each download locks a byte of its own, at the offset that 60 bits of the key give. On a file system without
+        // locks all callers go on without one.
         let position = off_t(key.prefix(15), radix: 16) ?? 0
         let code = clinux_lock_byte(descriptor, position)
         guard code == EAGAIN || code == EACCES else { return Lock(owning: descriptor) }
@@ -92,7 +96,7 @@ final class Journal: Sendable {
 
     func read(_ key: String) async -> GetRecord? { await visit { $0.record(key) } }
 
-    /// - Parameter isDurable: It outlives a loss of power.
+    /// - Parameter isDurable: Sync the record, so that it survives a loss of power.
     func write(_ record: GetRecord, isDurable: Bool) async { await append(record.text, isDurable: isDurable) }
 
     func remove(_ key: String) async { await append(JournalFile.removal(of: key), isDurable: false) }
@@ -117,12 +121,12 @@ final class Journal: Sendable {
         for continuation in gathered.waiting { continuation.resume() }
     }
 
-    /// Those of downloads that have begun and not ended, whoever is at work on them.
+    /// The records of downloads that have begun and not ended, also of those that run in another process.
     func unended() async -> [GetRecord] {
         await visit { file in file.openRecords().sorted { ($0.root, $0.key) < ($1.root, $1.key) } }
     }
 
-    /// Removes all of it, and the directory.
+    /// Removes all files of the journal, and its directory. Blocks.
     func removeAll() {
         for name in JournalFile.names(in: directory) { unlink("\(directory)/\(name)") }
         rmdir(directory)

@@ -2,28 +2,30 @@ import Glibc
 import HaulContract
 import HaulTerminal
 
-/// The file of all records: a line for each, of which the last whole one of a key counts. All methods block.
+/// The file of all records, one on a line. The last complete line of a key counts. All methods block.
 ///
-/// Any number of processes append to it, each with one write for any number of lines, and read what the others have appended
-/// since they last looked. Lines that count no more are left out when a process opens a large file that nobody else has open.
+/// Any number of processes append to the file. Each appends its lines with one write, and reads what the others have
+/// appended since its last read. When a process opens a large file that no other process uses, it removes the lines
+/// that no longer count.
 struct JournalFile: ~Copyable {
-    /// Where the line of a key is that counts.
+    /// Where the line that counts for a key is in the file.
     private struct Line {
         let bytes: Range<Int>
         let isOpen: Bool
     }
 
     private let directory: String
-    /// Bytes up to which the file is not written anew, and after which it is looked whether it should be.
+    /// A file of at most so many bytes is not compacted. After so many appended bytes the file is opened again, to
+    /// check whether it should be.
     private let room: Int
     private var descriptor: Int32 = -1
-    /// Holds off whoever would write the file anew (flock(2)).
+    /// A descriptor whose shared lock (flock(2)) keeps other processes from compacting the file.
     private var use: Int32 = -1
     private var isOpened = false
     private var lines: [String: Line] = [:]
-    /// How far the file has been read: the end of a line.
+    /// The offset up to which the file has been read: always the end of a line.
     private var end = 0
-    /// Bytes that were appended since the file was opened.
+    /// Bytes that this process has appended since it opened the file.
     private var appended = 0
 
     init(in directory: String, room: Int) { (self.directory, self.room) = (directory, room) }
@@ -31,23 +33,23 @@ struct JournalFile: ~Copyable {
     deinit {
         if descriptor >= 0 { close(descriptor) }
         guard use >= 0 else { return }
-        // A child between its fork and its exec shares the lock, which to close would leave to it.
+        // Closing is not enough: a child process between its fork and its exec shares the lock, and would keep it.
         flock(use, LOCK_UN)
         close(use)
     }
 
     private static let name = "journal"
-    /// The lock of those who use the file. Records themselves are locked by bytes of another file.
+    /// The lock file of all processes that use the journal. Downloads are locked in another file (`Journal.lock`).
     private static let nameOfUse = "journal.lock"
-    /// How long what is finished is remembered, in milliseconds.
+    /// How long a completed download is remembered, in milliseconds.
     private static let longestAge: Int64 = 30 * 86_400_000
 
-    // MARK: Its lines
+    // MARK: Lines
 
-    /// A line that says that there is no record any more.
+    /// A line that removes the record of a key.
     static func removal(of key: String) -> String { GetRecord.start(of: key) + #","gone":true}"# }
 
-    /// The key that a line is about; nil if the line is not whole: it ends as only whole lines do.
+    /// The key of a line; nil if the line is cut off: it must begin as each record does and end with `}`.
     private static func key(of line: UnsafeRawBufferPointer) -> String? {
         let start = GetRecord.start.utf8
         let rest = line.dropFirst(start.count)
@@ -74,7 +76,7 @@ struct JournalFile: ~Copyable {
         }
     }
 
-    /// Reads what has been appended, by whomever.
+    /// Reads what this and other processes have appended.
     private mutating func catchUp() {
         if !isOpened { openFile() }
         guard descriptor >= 0 else { return }
@@ -93,7 +95,7 @@ struct JournalFile: ~Copyable {
                 return start
             }
             end += read
-            // A line may be longer than the room for it.
+            // A line may be longer than the buffer: then read it again into a larger one.
             if read == 0, count < room { return }
             room = read == 0 ? room * 4 : 1 << 20
         }
@@ -118,7 +120,7 @@ struct JournalFile: ~Copyable {
     /// Appends whole lines, each with its newline.
     mutating func append(_ text: [UInt8], isDurable: Bool) {
         if !isOpened || appended > room { openFile() }
-        // A line that was cut off ends here at the latest.
+        // The first newline ends a line that a killed process may have left incomplete.
         if Self.write([UInt8(ascii: "\n")] + text, to: descriptor), isDurable { fdatasync(descriptor) }
         appended += text.count
     }
@@ -132,14 +134,14 @@ struct JournalFile: ~Copyable {
     private mutating func openFile() {
         isOpened = true
         if use < 0 { use = open("\(directory)/\(Self.nameOfUse)", O_RDWR | O_CREAT | O_CLOEXEC, 0o600) }
-        // Fails while others use the file. It lets go of a lock that is held.
+        // Fails while other processes use the file. To change a lock, flock(2) first releases the old one.
         if flock(use, LOCK_EX | LOCK_NB) == 0 {
             reopen()
             takeOver()
             compact()
         }
         flock(use, LOCK_SH)
-        // Another process may have written it anew before.
+        // Another process may have compacted the file before this lock.
         reopen()
     }
 
@@ -149,7 +151,7 @@ struct JournalFile: ~Copyable {
         (lines, end, appended) = ([:], 0, 0)
     }
 
-    /// Earlier versions had a file for each record.
+    /// Takes over the records of earlier versions, which had a file for each.
     private mutating func takeOver() {
         let old = Self.names(in: directory).filter { $0.hasSuffix(".json") || $0.hasSuffix(".json.new") }
         guard !old.isEmpty else { return }
@@ -164,7 +166,8 @@ struct JournalFile: ~Copyable {
         for name in old { unlink("\(directory)/\(name)") }
     }
 
-    /// Writes the file anew without the lines that count no more, if they are many, and without what is long finished.
+    /// Rewrites a large file in which many lines no longer count. Records of long completed downloads are left out,
+    /// too.
     private mutating func compact() {
         catchUp()
         let counting = lines.values.reduce(0) { $0 + $1.bytes.count }

@@ -1,7 +1,7 @@
 import HaulContract
 import HaulStorage
 
-/// What earlier runs of `haul get` began in a directory, or beneath it, and did not end.
+/// The downloads that earlier runs of `haul get` left unfinished in a directory or below it.
 struct Leavings {
     private let all: [GetRecord]
     private let journal: Journal
@@ -11,7 +11,7 @@ struct Leavings {
         self.journal = journal
     }
 
-    /// Those that nobody is at work on, and that are not among `items`.
+    /// The records that no process works on, and that are not among `items`.
     func records(besides items: [GetItem]) async -> [GetRecord] {
         let named = Set(items.map(\.key))
         var free: [GetRecord] = []
@@ -21,14 +21,14 @@ struct Leavings {
         return free
     }
 
-    /// One line for a person; nil if there is nothing to say.
+    /// One line for the user; nil without records.
     static func words(_ records: [GetRecord]) -> String? {
         guard !records.isEmpty else { return nil }
         let names = records.prefix(3).map(name)
         let more = records.count > 3 ? " and \(records.count - 3) more" : ""
         let what = records.count == 1 ? "a download" : "\(records.count) downloads"
         return "an earlier haul get left \(what) unfinished (\(names.joined(separator: ", "))\(more)): "
-            + "--continue goes on, --forget removes what is there"
+            + "continue with --continue, or remove with --forget"
     }
 
     static func name(of record: GetRecord) -> String { record.resume?.file ?? record.item?.label ?? record.key }
@@ -37,7 +37,7 @@ struct Leavings {
     func forget(_ record: GetRecord, in store: any Store) async {
         guard let lock = await journal.lock(record.key) else { return }
         defer { withExtendedLifetime(lock) {} }
-        // Its last run may have been killed before it could tell of its partial file.
+        // The last run may have been killed before it recorded its partial file.
         if let file = record.resume?.file ?? record.item?.likelyPath {
             await store.discardUnplaced(
                 [record.resume?.generation, record.run].compactMap(\.self).map {

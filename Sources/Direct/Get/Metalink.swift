@@ -4,7 +4,8 @@ import HaulTerminal
 
 /// Metalink 4 (RFC 5854): files, each with its mirrors, its size and its checksums.
 enum Metalink {
-    /// Throws `.usage` with a sentence for what is no Metalink, or has a file that cannot be fetched.
+    /// - Throws: `ExitStatus.usage` if it is no Metalink, or has a file without an http or https URL; the reason has
+    ///   been printed.
     static func entries(of path: String, _ lists: GetLists) throws -> [GetPlan.Entry] {
         let origin = TextFile.name(path)
         let files: [File]
@@ -17,7 +18,7 @@ enum Metalink {
         }
         return try files.map { file in
             let place = "\(origin), \(file.name)"
-            // Others are torrents, or schemes that nobody here speaks.
+            // Other URLs are torrents, or have schemes that Haul does not support.
             let urls = file.urls.filter { $0.url.lowercased().hasPrefix("http") }.sorted { $0.priority < $1.priority }
             guard !urls.isEmpty else { throw ExitStatus.because(.usage, "\(place): no http or https URL") }
             var entry = GetPlan.Entry(origin: place)
@@ -35,7 +36,7 @@ enum Metalink {
         var checksums: [Job.Checksum] = []
         var urls: [(url: String, priority: Int)] = []
 
-        /// The strongest that is known here.
+        /// The checksum to verify: of the first of these algorithms that the file has one for.
         var checksum: Job.Checksum? {
             [.sha256, .sha512, .sha1, .md5].lazy.compactMap { algorithm in
                 checksums.first { $0.algorithm == algorithm }
@@ -76,7 +77,7 @@ enum Metalink {
 
     private static func text(_ name: UnsafePointer<CChar>?) -> String { name.map { String(cString: $0) } ?? "" }
 
-    /// What has been read so far.
+    /// Collects the files from the parser's callbacks.
     private final class Reader {
         private(set) var files: [File] = []
         private var file: File?
@@ -115,7 +116,7 @@ enum Metalink {
                 let algorithm = (attributes["type"] ?? "").lowercased().replacing("-", with: "")
                 if let checksum = Job.Checksum("\(algorithm):\(value)") { file?.checksums.append(checksum) }
             case ["url"]:
-                // Without one a mirror is the last choice (RFC 5854 section 4.2.16.1).
+                // A mirror without a priority is the last choice (RFC 5854 section 4.2.16.1).
                 file?.urls.append((value, attributes["priority"].flatMap(Int.init) ?? 999_999))
             default: break
             }

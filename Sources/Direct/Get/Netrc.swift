@@ -1,11 +1,11 @@
 import HaulTerminal
 
-/// Users and passwords of hosts, as ftp(1), curl and wget read them.
+/// Users and passwords by host, from a netrc file as ftp(1), curl and wget read it.
 struct Netrc: Sendable {
     private var hosts: [String: (user: String, password: String)] = [:]
     private var others: (user: String, password: String)?
 
-    /// Throws `.usage` with a sentence if the file cannot be read.
+    /// - Throws: `ExitStatus.usage` if the file cannot be read; the reason has been printed.
     init(_ path: String) throws { self.init(lines: try TextFile.lines(of: path)) }
 
     init(lines: [String]) {
@@ -38,7 +38,7 @@ struct Netrc: Sendable {
 
     func login(for host: String) -> (user: String, password: String)? { hosts[host] ?? others }
 
-    /// Words between blanks or in double quotes. Comments and macros are left out.
+    /// Words separated by spaces or tabs, or in double quotes. Comments and macros are left out.
     private static func words(_ lines: [String]) -> [String] {
         var words: [String] = []
         var isMacro = false

@@ -4,20 +4,21 @@ import HaulExecutors
 import HaulHTTP
 import Synchronization
 
-/// Standard output as a place for bytes: what comes is written in order by a thread of its own, so that a reader that is slow
-/// slows the network, and nothing else.
+/// Writes bytes to standard output in order, on a thread of its own. A slow reader slows down the transfer
+/// (back-pressure), and blocks nothing else.
 final class OutputPipe: Sendable {
     private struct State {
         var queue: [[UInt8]] = []
         var queued = 0
         var isWriting = false
-        /// The byte after the last one that was taken.
+        /// The offset after the last byte that was accepted.
         var position: Int64 = 0
         var error: TransferError?
         var sleepers: [@Sendable () async -> Bool] = []
         var flushers: [CheckedContinuation<Void, Never>] = []
     }
 
+    /// The high-water mark, in bytes. At half of it waiting sinks are woken.
     private static let most = 8 << 20
     private let descriptor: Int32
     private let pool = BlockingPool(name: "stdout", limit: 1)
@@ -25,11 +26,15 @@ final class OutputPipe: Sendable {
 
     init(_ descriptor: Int32) { self.descriptor = descriptor }
 
-    /// Bytes that were taken.
+    /// The number of bytes that were accepted.
     var position: Int64 { state.withLock { $0.position } }
     var error: TransferError? { state.withLock { $0.error } }
 
-    /// Takes the bytes at `offset`, which must be where the last ones ended.
+    /// Accepts bytes in their order.
+    ///
+    /// - Parameters:
+    ///   - offset: Must be the end of the bytes accepted so far.
+    ///   - wake: Called when there is room again after the answer `.wait`. Without it the bytes are always accepted.
     func append(_ bytes: [UInt8], at offset: Int64, wake: (@Sendable () async -> Bool)? = nil) -> SinkAnswer {
         let (answer, begins) = state.withLock { state -> (SinkAnswer, Bool) in
             if let error = state.error { return (.failed(error), false) }
@@ -48,7 +53,9 @@ final class OutputPipe: Sendable {
         return answer
     }
 
-    /// Returns when all that was taken is written. Throws what kept it from that.
+    /// Returns when all accepted bytes are written.
+    ///
+    /// - Throws: The error of a write.
     func flush() async throws(TransferError) {
         await withCheckedContinuation { continuation in
             let isIdle = state.withLock { state in
@@ -60,7 +67,9 @@ final class OutputPipe: Sendable {
         if let error { throw error }
     }
 
-    /// Writes out a whole file. Throws what kept it from that.
+    /// Writes out a whole file.
+    ///
+    /// - Throws: The error of opening the file or of a write.
     func copy(_ path: String) async throws(TransferError) {
         try await pool.run { () throws(TransferError) in
             let file = open(path, O_RDONLY | O_CLOEXEC)

@@ -4,8 +4,8 @@ import HaulHTTP
 import HaulStorage
 import Synchronization
 
-/// A store that hands on each byte to standard output as it comes, and keeps nothing. What is written cannot be taken back: a
-/// second version of the file is refused once a byte of the first one is written.
+/// A store that writes each byte to standard output as it arrives, and keeps nothing. Written bytes cannot be taken
+/// back, so another version of the file is refused once a byte is written.
 final class OutputStore: Store {
     let id = "standard output"
     let name = "standard output"
@@ -36,7 +36,7 @@ final class OutputStore: Store {
     func runChores() async {}
 }
 
-/// A file on its way to standard output.
+/// The file that is written to standard output.
 final class OutputPartial: Partial {
     let generation: String
     private let pipe: OutputPipe
@@ -66,7 +66,7 @@ final class OutputPartial: Partial {
             throw .failed(
                 Failure(
                     .remoteChanged,
-                    "\(pipe.position) bytes are written to standard output, and the server does not continue them",
+                    "\(pipe.position) bytes are written to standard output already, and the server cannot continue there",
                     isFinal: true))
         }
         state.withLock { state in

@@ -1,15 +1,16 @@
 import Glibc
 import HaulTerminal
 
-/// A directory of its own, beneath `TMPDIR`, for files that are not to stay.
+/// A temporary directory in `TMPDIR`.
 struct ScratchDirectory {
-    /// Without links.
+    /// Absolute, without symbolic links.
     let path: String
-    /// Records of downloads to it, which nobody will continue.
+    /// The records of downloads to it. Nobody continues them.
     let journal: Journal
     private let names: [String]
 
-    /// `names` are those that its files will have. Throws `.usage` with a sentence.
+    /// - Parameter names: The names of the files that `remove` deletes.
+    /// - Throws: `ExitStatus.usage` if it cannot be made; the reason has been printed.
     init(names: [String]) throws {
         var template = Array(((Environment.text("TMPDIR") ?? "/tmp") + "/haul-get-XXXXXX").utf8CString)
         guard mkdtemp(&template) != nil else {
@@ -22,7 +23,7 @@ struct ScratchDirectory {
         self.names = names
     }
 
-    /// With what is in it.
+    /// Removes the directory and its files.
     func remove() {
         journal.removeAll()
         for name in names { unlink("\(path)/\(name)") }

@@ -7,8 +7,8 @@ import HaulTerminal
 
 // `-o -`: one file, to standard output.
 extension Get {
-    /// With a checksum all of the file is fetched and verified before its first byte is written. Without one bytes go out as
-    /// they come, and what can be said of them is said.
+    /// With a checksum the whole file is fetched and verified before its first byte is written. Without one the bytes
+    /// are written as they arrive, and a note says so.
     func writeToStandardOutput(_ settings: GetSettings) async throws {
         let plan = try await GetPlan(source, request, settings, isVerbose: verbose)
         guard let item = plan.items.first, plan.items.count == 1 else {
@@ -17,8 +17,8 @@ extension Get {
         let reporter = makeReporter()
         if item.job.checksum != nil { return try await spool(item, settings, reporter) }
         reporter.note(
-            "bytes go to standard output as they come: their number is verified at the end; with --checksum all is verified "
-                + "before the first byte")
+            "bytes are written as they arrive, and only their number is verified; with --checksum the whole file is verified "
+                + "before its first byte is written")
         let work = Task { await stream(item, settings, reporter) }
         let signals = Signals.cancelling(work)
         defer { signals.cancel() }
@@ -36,7 +36,7 @@ extension Get {
         throw ExitStatus.because(.jobFailed, "\(failure)")
     }
 
-    /// As many attempts as it takes, over one connection: bytes go out in their order.
+    /// Makes as many attempts as needed. Each uses one connection, because bytes are written in their order.
     private func stream(_ item: GetItem, _ settings: GetSettings, _ reporter: GetReporter) async -> GetResult {
         var job = item.job
         (job.connections, job.path) = (1, nil)
@@ -79,7 +79,7 @@ extension Get {
                 reporter.note("\(failure.message); again in \(Units.duration(wait.secondsValue))")
                 try? await Task.sleep(for: wait)
                 if Task.isCancelled { return GetResult(end: .stopped) }
-            // No download ends as answered.
+            // Only requests and uploads end as answered.
             case .parked, .stopped, .fenced, .answered: return GetResult(end: .stopped)
             }
         }
@@ -95,7 +95,7 @@ extension Get {
         }
     }
 
-    /// Fetches the file into a directory of its own, and writes it out once it is verified.
+    /// Fetches the file into a temporary directory, and writes it to standard output once it is verified.
     private func spool(_ item: GetItem, _ settings: GetSettings, _ reporter: GetReporter) async throws {
         let scratch = try ScratchDirectory(names: ["file"])
         defer { scratch.remove() }

@@ -7,25 +7,25 @@ import HaulStorage
 import HaulTerminal
 import Synchronization
 
-/// Looks at a file that is where a download is to go, and that no record of ours tells of: is it what the server has?
+/// Decides whether a file that already has a download's name, and that no record describes, is the server's file.
 final class StandingFile: ExistingFile {
-    /// What tells that a file is what was wanted.
+    /// The evidence that the existing file is the one that was asked for.
     enum Proof: Sendable {
         case checksum(Job.Checksum, authority: String)
         /// The server sends nothing newer.
         case notNewer
-        /// It has the server's size, and is not older: that is likely, and no proof.
+        /// The file has the server's size, and is not older. That makes it likely, and proves nothing.
         case size
     }
 
     private let item: GetItem
     private let store: String
-    /// What this download finished before: it may be replaced.
+    /// The file that this download completed before. It may be replaced.
     private let own: CompletedFile?
     private let found = Mutex<Proof?>(nil)
     private struct Unfinished {
         var file: UnfinishedFile?
-        /// One is all that a run tries.
+        /// A run continues from an unfinished file only once.
         var isTried = false
     }
     private let unfinished = Mutex(Unfinished())
@@ -42,16 +42,17 @@ final class StandingFile: ExistingFile {
         modifiedSince = item.isOnlyNewer && isWhole ? status.map { HTTPDate.text($0.seconds) } : nil
     }
 
-    /// Whether there is something of the name that the file will most likely have.
+    /// Whether anything has the name that the file will most likely get.
     var isThere: Bool { item.likelyPath.flatMap { Self.status(item.root + "/" + $0) } != nil }
 
-    /// How the file that was found was judged; nil if none was.
+    /// The evidence for the file that was found; nil if none was accepted.
     var proof: Proof? { found.withLock { $0 } }
 
-    /// What another program left, if a checksum can prove that it was right: the run may go on from it. Once only.
+    /// The unfinished file of another program, if a checksum can prove the result: the run may continue from it. nil
+    /// the second time.
     func takeUnfinished() -> UnfinishedFile? { unfinished.withLock { $0.file.take() } }
 
-    /// What can be said before anything is asked of a server: by the checksum that the file must have.
+    /// The existing file, if it has the job's checksum. Then no server needs to be asked.
     func answerUnasked() async -> CompletedFile? {
         guard item.ifExists == .reuse || item.ifExists == .skip, let wanted = item.job.checksum,
             let path = item.likelyPath, let status = Self.status(item.root + "/" + path), status.isFile
@@ -65,7 +66,7 @@ final class StandingFile: ExistingFile {
     func answer(to offer: Offer) async throws(TransferError) -> CompletedFile? {
         let path = item.hasName ? item.job.path! : (item.job.path ?? "") + offer.name
         guard let status = Self.status(item.root + "/" + path) else { return nil }
-        guard status.isFile else { throw refusal(path, "is a directory, or no file") }
+        guard status.isFile else { throw refusal(path, "is no regular file") }
         if let own, own.file == path, own.bytes == status.size, own.modified == status.nanoseconds { return nil }
         switch item.ifExists {
         case .overwrite, .rename: return nil
@@ -80,7 +81,7 @@ final class StandingFile: ExistingFile {
         let isNewer = theirs.map { $0 > status.seconds } ?? false
         if item.isOnlyNewer {
             if control != nil { return nil }
-            // Not all servers know If-Modified-Since.
+            // Not all servers support If-Modified-Since.
             let isSame = offer.entity.total.map { $0 == status.size } ?? true
             return theirs != nil && !isNewer && isSame
                 ? record(path, status, offer.entity, offer.source, by: .notNewer) : nil
@@ -113,7 +114,8 @@ final class StandingFile: ExistingFile {
         return record(path, status, offer.entity, offer.source, by: .size)
     }
 
-    /// The refusal of a file that another program may not have finished. Keeps what the run can go on from, if there is anything.
+    /// The refusal of a file that another program may not have finished. If the run can continue from its bytes,
+    /// `takeUnfinished` returns it afterwards.
     private func unfinished(
         _ path: String, _ status: Status, _ control: Aria2Control?, of total: Int64, _ offer: Offer
     ) -> TransferError {
@@ -126,10 +128,10 @@ final class StandingFile: ExistingFile {
         guard item.job.method == "GET", item.job.checksum ?? offer.entity.digest != nil else {
             return refusal(
                 path, "\(what), and the server's has \(Units.bytes(total))",
-                or: "--checksum, which proves what it has and goes on from there")
+                or: "--checksum, which continues this file and verifies the result")
         }
         var file = record(path, status, offer.entity, offer.source, by: nil)
-        // It must never be taken for a file that was finished.
+        // Without a source, the record never counts as a completed download of the URL.
         file.source = ""
         let written = control?.written ?? ByteIntervals([0..<status.size])
         let isTried = unfinished.withLock { state in
@@ -139,7 +141,7 @@ final class StandingFile: ExistingFile {
             }
             return state.isTried
         }
-        return refusal(path, isTried ? "is there, and is no part of the file that has the checksum" : what)
+        return refusal(path, isTried ? "is there, but its bytes do not belong to the file with the checksum" : what)
     }
 
     private func refusal(_ path: String, _ what: String, or other: String? = nil) -> TransferError {
@@ -172,14 +174,14 @@ final class StandingFile: ExistingFile {
         let inode: UInt64
         let isFile: Bool
 
-        /// For a sentence.
+        /// For messages: `1.2 MiB of 22 Nov 2026`.
         var words: String { "\(Units.bytes(size)) of \(HTTPDate.text(seconds).dropFirst(5).dropLast(13))" }
     }
 
     /// SEEK_HOLE, which Glibc's module leaves out.
     private static let seekHole: Int32 = 4
 
-    /// Room without bytes, as programs leave it that reserve a file's room or write from several places. Blocks.
+    /// Whether the file is sparse. A program leaves holes if it reserves space, or writes at several offsets. Blocks.
     private static func hasHoles(_ path: String, size: Int64) -> Bool {
         let descriptor = open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else { return false }

@@ -4,23 +4,23 @@ import HaulExecutors
 import HaulHTTP
 import HaulStorage
 
-/// What another program left of a download under its final name: aria2 with a control file beside it, curl, wget and
-/// browsers as the first bytes.
+/// A download that another program left unfinished under its final name. aria2 leaves a control file beside it; curl,
+/// wget and browsers leave the first bytes.
 ///
-/// Nothing tells of which version the bytes are. So they are continued only if a checksum proves the whole, and they stay where
-/// they are until it has.
+/// Nothing says which version of the file these bytes are from. So they are used only if a checksum can prove the whole
+/// file, and the old file stays until the checksum has been verified.
 struct UnfinishedFile: Sendable {
-    /// As it was found: the finished file replaces it, unless somebody has written to it since.
+    /// The file as it was found. The completed file replaces it, unless another program has written to it since.
     let file: CompletedFile
-    /// The bytes that are there.
+    /// The ranges of bytes that have been written.
     let written: ByteIntervals
     /// What the server has.
     let entity: Entity
     let source: String
 
-    /// Copies the bytes into a partial file of our own, and returns where a run may go on.
+    /// Copies the bytes into a partial file, and returns the checkpoint from which a run can continue.
     ///
-    /// - Throws: What keeps them from being copied. Nothing is left then.
+    /// - Throws: The error of the copy. The partial file has then been removed.
     func copy(
         to partial: any Partial, from root: String, in store: any Store
     ) async throws(TransferError) -> ResumePoint {

@@ -1,6 +1,6 @@
 import HaulContract
 
-/// How a person is told what proves that a file is right.
+/// The words for what proves that a file is right.
 enum Verification {
     static func words(
         _ file: CompletedFile, _ job: Job, _ proof: StandingFile.Proof?, isUnchanged: Bool
