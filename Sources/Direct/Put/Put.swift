@@ -9,17 +9,17 @@ package struct Put: AsyncParsableCommand {
     package static let configuration = CommandConfiguration(
         commandName: "put", abstract: "Upload files here and now, without any Redis.",
         discussion: """
-            To a URL that ends with / each file's name is added. What cannot be sent twice, a POST or a PATCH, is sent once. \
-            A fleet of workers uploads the files of its store: docs/bus.md, "Uploads".
+            If the URL ends with /, each file's name is added to it. A POST or PATCH is sent once: it is not \
+            idempotent. Workers can upload the files of their store: docs/bus.md, "Uploads".
 
-            Exit status: 0 the server has all files, 1 it has not, 2 usage, 130 interrupted.
+            Exit status: 0 the server has all files, 1 a file is missing, 2 usage, 130 interrupted.
             """)
 
-    @Argument(help: "Files, and the URL as the last.", completion: .file()) var words: [String]
+    @Argument(help: "Files, and then the URL.", completion: .file()) var words: [String]
     @OptionGroup var options: PutOptions
     @Flag(help: "Print what the server answers.") var body = false
-    @Flag(name: .shortAndLong, help: "Say nothing but what has failed.") var quiet = false
-    @Flag(name: .shortAndLong, help: "Say each decision, like redirects.") var verbose = false
+    @Flag(name: .shortAndLong, help: "Print only failures.") var quiet = false
+    @Flag(name: .shortAndLong, help: "Print each decision, like redirects.") var verbose = false
 
     package init() {}
 
@@ -61,7 +61,7 @@ package struct Put: AsyncParsableCommand {
         if ends.contains(where: { if case .answered = $0 { false } else { true } }) { throw ExitStatus.jobFailed }
     }
 
-    /// `film.bin  1.2 GiB in 12 s (100 MiB/s): 201`
+    /// `film.bin  1.2 GiB in 12s (100.0 MiB/s): HTTP 201`
     private static func words(_ label: String, _ response: StoredResponse, _ seconds: Double) -> String {
         let bytes = response.uploaded ?? 0
         let speed = seconds > 0 ? " (\(Units.speed(Int64(Double(bytes) / seconds))))" : ""

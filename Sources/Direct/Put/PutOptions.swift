@@ -3,14 +3,14 @@ import HaulContract
 import HaulFileStore
 import HaulTerminal
 
-/// What is sent, and how.
+/// The options that say what is sent, and how.
 struct PutOptions: ParsableArguments {
     @OptionGroup(title: "Servers") var request: GetRequestOptions
     @Option(
         name: [.customShort("X", allowingJoined: true), .customLong("request")],
         help: "PUT, POST or PATCH. [PUT; POST with --form] A POST or PATCH is sent once.")
     var method: String?
-    @Flag(help: "By tus 1.0: after a failure it goes on where the server is.") var tus = false
+    @Flag(help: "Use tus 1.0: after a failure the upload continues at the server's offset.") var tus = false
     @Flag(help: "All files in one form, multipart/form-data.") var form = false
     @Option(help: "A field NAME=VALUE of that form. May be repeated.") var field: [String] = []
     @Option(help: "sha-256 or sha-512: tell the server the digest of each body (Content-Digest).")
@@ -20,7 +20,7 @@ struct PutOptions: ParsableArguments {
     var parallel = 4
     @Option(help: "Bytes per second over all uploads, like 500k or 5M.") var limitRate: ByteCount?
     @Option(help: "Attempts after the first. [5; none where no server has answered yet]") var retries: Int?
-    @Option(help: "Seconds for a name, a connection and its TLS. [10]") var connectTimeout: Double?
+    @Option(help: "Seconds for DNS, connection and TLS together. [10]") var connectTimeout: Double?
     @Option(help: "Seconds without a byte after which a connection is given up. [30]") var timeout: Double?
 
     var isForm: Bool { form || !field.isEmpty }
@@ -30,7 +30,7 @@ struct PutOptions: ParsableArguments {
         try transfer.validate()
     }
 
-    /// What uploads have in common with downloads.
+    /// The settings that uploads share with downloads.
     var transfer: GetTransferOptions {
         var transfer = GetTransferOptions()
         (transfer.parallel, transfer.connections, transfer.limitRate) = (parallel, 1, limitRate)

@@ -9,15 +9,15 @@ struct PutPlan {
     /// One request, or one upload by tus.
     struct Item: Sendable {
         let job: Job
-        /// As the files were named.
+        /// The files as they were given.
         let label: String
     }
 
-    /// Without links.
+    /// Absolute, without symbolic links.
     let root: String
     private(set) var items: [Item] = []
 
-    /// Throws `.usage` with a sentence.
+    /// - Throws: `ExitStatus.usage`; the reason has been printed.
     init(files: [String], url: String, _ options: PutOptions, _ credentials: GetCredentials) throws {
         let paths = try files.map(Self.absolute)
         let shared = Self.directory(of: paths)
@@ -31,7 +31,7 @@ struct PutPlan {
         }
         guard files.count == 1 || Self.isDirectory(url) || options.tus else {
             throw ExitStatus.because(
-                .usage, "several files want a URL that ends with /, to which their names are added, or --form, or --tus"
+                .usage, "for several files give a URL that ends with / (their names are added), or --form, or --tus"
             )
         }
         items = try zip(files, relative).map { label, path in
@@ -62,7 +62,7 @@ struct PutPlan {
         return job
     }
 
-    /// A file without links, which a person may have made to anywhere.
+    /// The absolute path of a file. Symbolic links are resolved here: jobs may not follow links out of their root.
     private static func absolute(_ path: String) throws -> String {
         guard let real = realpath(path, nil) else {
             throw ExitStatus.because(.usage, "\(path): \(String(cString: strerror(errno)))")
@@ -75,7 +75,7 @@ struct PutPlan {
         return String(cString: real)
     }
 
-    /// The last directory that all of them are beneath.
+    /// The deepest directory that contains all of them.
     private static func directory(of paths: [String]) -> String {
         var shared = Array((paths.first ?? "/").pathParts.dropLast())
         for path in paths {

@@ -6,19 +6,19 @@ import HaulStorage
 import HaulTerminal
 import Synchronization
 
-/// One upload of `haul put`: as many attempts as it takes.
+/// One upload of `haul put`, with as many attempts as it needs.
 final class PutRun: Sendable {
     enum End: Sendable {
         case answered(StoredResponse, seconds: Double)
         case failed(Failure, StoredResponse?)
-        /// It was interrupted.
+        /// The upload was interrupted.
         case stopped
     }
 
     private struct State {
         var view: GetRun.View
         var activity: Upload?
-        /// Its server has answered once.
+        /// The server has answered at least once.
         var isReached = false
         var resume: ResumePoint?
     }
@@ -43,7 +43,7 @@ final class PutRun: Sendable {
         return view
     }
 
-    /// Runs to its end. Cancelling the task stops it.
+    /// Runs until the upload has ended. Cancelling the task stops it.
     func run() async -> End {
         let begun = ContinuousClock.now
         var failed = 0
@@ -95,7 +95,7 @@ final class PutRun: Sendable {
             state.activity = nil
             state.resume = resume ?? state.resume
         }
-        // Nobody knows of it when this command has ended.
+        // No record remains when this command ends, so nobody could continue the upload.
         if case .stopped = outcome { await upload.discard(soon: false) }
         return (upload, outcome)
     }

@@ -1,7 +1,7 @@
 import HaulContract
 import Synchronization
 
-/// Runs all uploads of one `haul put`, so many of them at once, and shows how far they are.
+/// Runs all uploads of one `haul put`, at most `parallel` at a time, and shows their progress.
 final class PutRunner: Sendable {
     private struct State {
         var running: [PutRun] = []
@@ -19,7 +19,9 @@ final class PutRunner: Sendable {
         state.withLock { $0.totals.all = runs.count }
     }
 
-    /// Returns when all have ended, in their order. `ended` is told of each as it ends.
+    /// Returns when all uploads have ended. The results are in the order of `runs`.
+    ///
+    /// - Parameter ended: Called for each upload as it ends.
     func run(_ ended: @escaping @Sendable (PutRun, PutRun.End) -> Void) async -> [PutRun.End] {
         let ticks = Task { await tick() }
         await withTaskGroup(of: Void.self) { group in
