@@ -6,12 +6,12 @@ import HaulTerminal
 
 struct Batches: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "batches", abstract: "List batches of jobs, or show those that are named.",
-        discussion: "The newest comes first. Members are counted from when a worker has seen them.")
+        commandName: "batches", abstract: "List batches of jobs, or only the named ones.",
+        discussion: "The newest comes first. A job counts as soon as a worker has seen it.")
 
     @OptionGroup var common: CommonOptions
     @Argument(help: "Names of batches.", completion: Completer.batches) var names: [String] = []
-    @Option(help: "At most so many.") var limit = 100
+    @Option(help: "The most batches to list.") var limit = 100
 
     func validate() throws {
         if let bad = names.first(where: { !JobField.isID($0) }) {

@@ -7,12 +7,12 @@ import HaulWorker
 
 struct Check: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "check", abstract: "Look whether the queue keeps the rules of the bus.",
+        commandName: "check", abstract: "Check that the queue's data in Redis is consistent.",
         discussion: "The queue may be in use. Exit status 1 if anything is wrong and was not repaired.")
     @OptionGroup var common: CommonOptions
-    @Flag(help: "Put right what can be.") var repair = false
+    @Flag(help: "Repair what can be repaired.") var repair = false
     @Option(
-        help: "Look also for hidden files in this root of workers that no job of the queue wants any more.",
+        help: "Also look in this root of workers for hidden files that no job of the queue needs any more.",
         completion: .directory)
     var root: String?
 

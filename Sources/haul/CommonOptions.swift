@@ -6,12 +6,12 @@ import HaulHTTP
 import HaulRedis
 import HaulTerminal
 
-/// What every command that talks to Redis takes.
+/// The options of every command that uses Redis.
 struct CommonOptions: ParsableArguments {
     static let redisHelp: ArgumentHelp =
         "Where Redis is: redis://[user:password@]host[:port][/db], rediss://, unix:///path, redis+sentinel:// or redis+cluster:// (docs/operations.md). [HAUL_REDIS, or a file that HAUL_REDIS_FILE names, else 127.0.0.1]"
 
-    /// Others see the arguments of a process, so that a password is better in the environment.
+    /// It names the environment variable: other users can see a process's arguments, and so a password in the URL.
     static let proxyHelp: ArgumentHelp = "A proxy for all downloads, http:// or socks5h://. [HAUL_PROXY]"
 
     @Option(name: .long, help: Self.redisHelp)
@@ -39,7 +39,9 @@ struct CommonOptions: ParsableArguments {
         return name
     }
 
-    /// The queue, with Redis reached.
+    /// The queue, after connecting to Redis.
+    ///
+    /// - Throws: `ExitStatus`; the reason has been printed.
     func connect() async throws -> Queue {
         let redis = Redis(try url(), name: "haul-cli")
         let queue = Queue(try queueName(), redis: redis)
@@ -47,7 +49,8 @@ struct CommonOptions: ParsableArguments {
         return queue
     }
 
-    /// The text of the file that a variable names, for secrets that nobody else is to see; nil if there is no such variable.
+    /// The text of the file that an environment variable names, which may hold a secret. nil if the variable is not
+    /// set.
     private static func fromFile(_ variable: String) throws -> String? {
         guard let path = Environment.text(variable) else { return nil }
         guard let text = SettingsFile.text(of: path) else {
@@ -58,7 +61,8 @@ struct CommonOptions: ParsableArguments {
     }
 }
 
-/// Runs `body`; an error of Redis ends the command with a sentence and status 3. Being cancelled is none.
+/// Runs `body`. Prints an error of Redis and throws the `ExitStatus` for it; a cancellation becomes a
+/// `CancellationError`.
 @discardableResult
 func reaching<T>(_ body: () async throws(RedisError) -> T) async throws -> T {
     do { return try await body() } catch {
@@ -68,7 +72,7 @@ func reaching<T>(_ body: () async throws(RedisError) -> T) async throws -> T {
 }
 
 extension ExitStatus {
-    /// Every error of Redis ends with 3, and one sentence.
+    /// Prints an error of Redis. The status is `.redisUnreachable`, or `.usage` for an invalid URL.
     static func because(_ error: RedisError) -> ExitStatus {
         because(error.code == .badURL ? .usage : .redisUnreachable, error.message)
     }

@@ -4,14 +4,14 @@ import HaulContract
 import HaulRedis
 import HaulTerminal
 
-/// The jobs that a command is about.
+/// The options that select the jobs of a command.
 struct Selection: ParsableArguments {
     @OptionGroup var common: CommonOptions
     @Argument(help: "Ids of jobs.", completion: Completer.jobs) var ids: [String] = []
-    @Flag(help: "All jobs that it makes sense for.") var all = false
-    @Option(help: "All jobs of this batch, also those that come later.", completion: Completer.batches) var batch:
+    @Flag(help: "All jobs in a state that the command applies to.") var all = false
+    @Option(help: "All jobs of this batch, also jobs that are pushed later.", completion: Completer.batches) var batch:
         String?
-    @Flag(help: "Ask also for jobs that nobody knows yet: it is heard when they come, within an hour.")
+    @Flag(help: "Also ask unknown jobs: the request takes effect if they are pushed within an hour.")
     var waitFor = false
 
     func validate() throws {
@@ -29,7 +29,8 @@ struct Selection: ParsableArguments {
         throw ValidationError("\"\(bad)\" is no job's id: 1 to 128 of the characters A-Z a-z 0-9 . _ : -")
     }
 
-    /// Leaves a request for jobs. `states` are those in which it changes something.
+    /// Requests `wanted` for the selected jobs, and prints which were asked. Named jobs in a state in which it has no
+    /// effect are reported on standard error.
     func request(_ wanted: ControlVerb) async throws {
         let queue = try await common.connect()
         if let batch { return try await request(wanted, ofBatch: batch, queue) }
@@ -44,7 +45,7 @@ struct Selection: ParsableArguments {
             Terminal.complain("haul: \(id) is \(state.rawValue): there is nothing to \(wanted.name)")
         }
         guard !waitFor, !unknown.isEmpty else { return }
-        throw KnownJobs.complain(unknown, in: queue, "--wait-for asks all the same")
+        throw KnownJobs.complain(unknown, in: queue, "--wait-for requests it all the same")
     }
 
     private func request(_ wanted: ControlVerb, ofBatch name: String, _ queue: Queue) async throws {
@@ -89,27 +90,27 @@ struct Selection: ParsableArguments {
     }
 }
 
-/// What a verb asks for.
+/// What a command requests of jobs.
 struct ControlVerb {
     let name: String
     let request: Request
-    /// In which it changes something.
+    /// The states in which the request has an effect.
     let states: Set<JobState>
     /// The states whose jobs `--all` takes, in this order.
     let all: [JobState]
-    /// What is asked of a batch; nil for what cannot be.
+    /// The request to a batch; nil if a batch cannot be asked for it.
     var ofBatch: BatchRequest?
-    /// Whether what it does cannot be taken back.
+    /// Whether the request cannot be undone, so that the user is asked first.
     var destroys = false
-    /// With `--yes`.
+    /// `--yes` was given.
     var isConfirmed = false
-    /// At the beginning of a sentence.
+    /// For the beginning of a sentence.
     var capitalName: String { name.prefix(1).uppercased() + name.dropFirst() }
 }
 
 struct Pause: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "pause", abstract: "Pause jobs; what they have is kept.")
+        commandName: "pause", abstract: "Pause jobs; their bytes are kept.")
     @OptionGroup var selection: Selection
     func run() async throws {
         try await selection.request(
@@ -124,7 +125,7 @@ struct Resume: AsyncParsableCommand {
         commandName: "resume", abstract: "Resume paused jobs, at the front of the line.")
     @OptionGroup var selection: Selection
     func run() async throws {
-        // A running one may have a pause before it; a scheduled one need not wait for its time.
+        // For a running job this withdraws a pause that is still pending. A scheduled job starts before its time.
         try await selection.request(
             ControlVerb(
                 name: "resume", request: .running, states: [.paused, .running, .scheduled], all: [.paused],
@@ -148,7 +149,7 @@ struct Cancel: AsyncParsableCommand {
 
 struct Retry: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "retry", abstract: "Run failed jobs again, from where they got to.")
+        commandName: "retry", abstract: "Run failed jobs again, from their last checkpoints.")
     @OptionGroup var selection: Selection
     func run() async throws {
         try await selection.request(
@@ -161,7 +162,7 @@ struct Remove: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "remove",
         abstract: "Forget jobs; what has not ended is cancelled first. Finished files stay, unless --files is given.",
-        discussion: "With --all: completed, failed and cancelled ones; it asks first.")
+        discussion: "--all means completed, failed and cancelled jobs. With --all it asks first.")
     @OptionGroup var selection: Selection
     @Flag(help: "Delete the finished files as well.") var files = false
     @Flag(help: "Do not ask.") var yes = false

@@ -7,7 +7,8 @@ import Synchronization
 @main
 struct Haul: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        // Each command says its own name: the parser asks for all of them again and again, and would make them of the types.
+        // Each command sets its name: the parser asks for all names again and again, and otherwise derives them from
+        // the types.
         commandName: "haul",
         abstract: "Downloads through a fleet of workers on Redis.",
         discussion: "Exit status: 0 all well, 1 a job failed, 2 usage, 3 Redis cannot be used, 130 interrupted.",
@@ -23,7 +24,7 @@ struct Haul: AsyncParsableCommand {
             WebCommand.self, LoadFunctions.self, Health.self, Completions.self, Manual.self,
         ])
 
-    /// The commands' names.
+    /// The names of the commands.
     static var verbs: [String] { configuration.subcommands.map { $0._commandName } }
 
     static func main() async {
@@ -34,7 +35,7 @@ struct Haul: AsyncParsableCommand {
         do {
             try checkArguments()
             try checkCommand()
-            // Completion asks Redis for ids and names.
+            // Asynchronous, because the completion of words asks Redis for ids and names.
             var command = try await asyncParseAsRoot(
                 Settings.complete(Array(CommandLine.arguments.dropFirst())))
             if var asynchronous = command as? any AsyncParsableCommand {
@@ -53,12 +54,12 @@ struct Haul: AsyncParsableCommand {
         }
     }
 
-    /// A command that is not there is the likeliest slip, and the parser names none that is near.
+    /// Checks the command's name before the parser does, because the parser suggests no similar name.
     private static func checkCommand() throws {
         try check(CommandLine.arguments.dropFirst(), of: self, "haul")
     }
 
-    /// `path` is what stands before `words`.
+    /// - Parameter path: The words of the command line before `words`.
     private static func check(
         _ words: ArraySlice<String>, of command: any ParsableCommand.Type, _ path: String
     ) throws {
@@ -73,7 +74,8 @@ struct Haul: AsyncParsableCommand {
             .usage, "\"\(word)\" is no command of \(path). \(suggestion)\(path) --help lists all of them.")
     }
 
-    /// Swift replaces what is no UTF-8: that would be another URL, or another file.
+    /// Refuses arguments that are not UTF-8. Swift would replace the invalid bytes, so that they named another URL or
+    /// file.
     private static func checkArguments() throws {
         for index in 1..<max(1, Int(CommandLine.argc)) {
             guard let text = CommandLine.unsafeArgv[index], String(validatingCString: text) == nil else { continue }

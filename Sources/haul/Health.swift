@@ -2,16 +2,16 @@ import ArgumentParser
 import Glibc
 import HaulTerminal
 
-/// For a container's health check, in an image that has no other client.
+/// For the health check of a container whose image has no other HTTP client.
 struct Health: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "health", abstract: "Ask a worker how it is.",
+        commandName: "health", abstract: "Ask a worker whether it is healthy.",
         discussion:
-            "Exit status: 0 if it is well, 1 if not or if it does not answer. docs/metrics.md says what is asked.")
+            "Exit status: 0 if it is healthy, 1 if it is not or does not answer. docs/metrics.md says what is checked.")
 
-    @Argument(help: "Where it listens, as its --http says: HOST:PORT, [IPv6]:PORT, :PORT or unix:PATH. [HAUL_HTTP]")
+    @Argument(help: "The worker's --http address: HOST:PORT, [IPv6]:PORT, :PORT or unix:PATH. [HAUL_HTTP]")
     var address: String?
-    @Flag(help: "Ask whether it takes jobs (/readyz) in place of whether it works (/healthz).") var ready = false
+    @Flag(help: "Ask whether it takes jobs (/readyz), not whether it works (/healthz).") var ready = false
     @Option(help: "Seconds to wait for the answer.") var timeout = 3
 
     func run() throws {
@@ -30,7 +30,7 @@ struct Health: ParsableCommand {
             throw ExitStatus.because(.jobFailed, "no answer from \(text): \(error.reason)")
         }
         guard answer.status == 200 else {
-            throw ExitStatus.because(.jobFailed, answer.text.isEmpty ? "it says \(answer.status)" : answer.text)
+            throw ExitStatus.because(.jobFailed, answer.text.isEmpty ? "it answers HTTP \(answer.status)" : answer.text)
         }
         Terminal.line(answer.text)
     }

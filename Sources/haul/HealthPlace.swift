@@ -1,12 +1,13 @@
 import Glibc
 
-/// What a worker says of itself.
+/// A worker's answer about its health.
 struct HealthAnswer {
     let status: Int
-    /// Its reasons, one a line.
+    /// The reasons for the status, one on a line.
     let text: String
 
-    /// nil if these bytes are no whole answer of HTTP/1.x to a request of HTTP/1.0.
+    /// nil if the bytes do not begin with the whole head of an HTTP/1.x response. The rest is the body, which the end
+    /// of the connection ends (HTTP/1.0).
     init?(_ bytes: [UInt8]) {
         let text = String(decoding: bytes, as: UTF8.self)
         guard text.hasPrefix("HTTP/1."), let end = text.firstRange(of: "\r\n\r\n") else { return nil }
@@ -18,16 +19,16 @@ struct HealthAnswer {
     }
 }
 
-/// Where a worker answers. It blocks: a command that asks once, and ends, has nothing else to do.
+/// The address at which a worker answers. The calls block: the command does nothing else.
 struct HealthPlace {
     struct Unreachable: Error { let reason: String }
 
     private enum Kind { case port(host: String, String), path(String) }
     private let kind: Kind
-    /// More than any worker says.
+    /// More bytes than any answer has.
     private static let mostBytes = 65_536
 
-    /// As `--http` takes it. Where that listens on all addresses, this machine's own is asked.
+    /// Reads an address as `--http` takes it. An address that means all interfaces becomes the loopback address.
     init?(_ text: String) {
         if text.hasPrefix("unix:") {
             let path = String(text.dropFirst("unix:".count))
@@ -50,7 +51,8 @@ struct HealthPlace {
         kind = .port(host: local[host] ?? host, port)
     }
 
-    /// - Throws: if nobody answers within so many seconds, or not as a worker does.
+    /// - Parameter seconds: The limit for connecting and for each read.
+    /// - Throws: `Unreachable` if there is no answer in time, or if it is not HTTP.
     func ask(_ path: String, seconds: Int) throws(Unreachable) -> HealthAnswer {
         let descriptor = try connect(seconds: seconds)
         defer { close(descriptor) }
@@ -100,7 +102,7 @@ struct HealthPlace {
     ) throws(Unreachable) -> Int32 {
         let descriptor = socket(family, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
         guard descriptor >= 0 else { throw failure() }
-        // On Linux the time to send bounds connecting, too.
+        // On Linux SO_SNDTIMEO also limits connect(2).
         var time = timeval(tv_sec: seconds, tv_usec: 0)
         for option in [SO_RCVTIMEO, SO_SNDTIMEO] {
             setsockopt(descriptor, SOL_SOCKET, option, &time, socklen_t(MemoryLayout<timeval>.size))

@@ -2,7 +2,7 @@ import HaulBus
 import HaulContract
 import HaulTerminal
 
-/// A job as it is printed: as text for people, as JSON for programs.
+/// A job as it is printed: text for people, JSON for programs.
 struct JobView {
     let record: JobRecord
 
@@ -26,7 +26,7 @@ struct JobView {
         record.fields.filter { !JobRecord.hidden.contains($0.key) && !$0.value.isEmpty }
     }
 
-    /// All fields as they are.
+    /// All fields, each on a line.
     var text: String {
         let fields = record.fields.filter { !$0.value.isEmpty }
         let width = (fields.keys.map(\.count).max() ?? 0) + 2
@@ -40,7 +40,8 @@ struct JobView {
         return lines.joined(separator: "\n")
     }
 
-    /// `inode` and `mtime` stay texts: they are larger than what many JSON readers keep of a number.
+    /// Fields that are numbers or other JSON. `inode` and `mtime` stay strings: many JSON readers lose digits of
+    /// numbers this large.
     private static let raw: Set<String> = [
         "received", "total", "speed", "attempt", "crashes", "created", "started", "updated", "finished", "seq", "epoch",
         "deadline_at", "validated", "response_dropped", "last_modified_strong", "meta",

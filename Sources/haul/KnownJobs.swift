@@ -3,7 +3,7 @@ import HaulContract
 import HaulRedis
 import HaulTerminal
 
-/// Which jobs a queue knows: by their hashes, or because they wait in line and no worker has seen them.
+/// The jobs that a queue knows: jobs that have a hash, and jobs in line that no worker has seen.
 struct KnownJobs {
     var states: [String: JobState] = [:]
 
@@ -16,13 +16,15 @@ struct KnownJobs {
         do throws(RedisError) {
             for id in try await queue.inLine(missing).keys { known.states[id] = .queued }
         } catch {
-            // A user who may not see the jobs in line cannot be told which ids are unknown.
+            // Without permission to read the jobs in line, these ids count as unknown.
             guard error.code == .noPermission else { throw ExitStatus.because(error) }
         }
         return known
     }
 
-    /// Says which ids are not known, and what may be done about it.
+    /// Prints which ids are not known.
+    ///
+    /// - Parameter advice: What the user can do. It is printed with the last id.
     static func complain(_ ids: [String], in queue: Queue, _ advice: String) -> ExitStatus {
         for id in ids.dropLast() { Terminal.complain("haul: no job \(id) is known in the queue \(queue.name)") }
         return ExitStatus.because(

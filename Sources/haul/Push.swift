@@ -30,7 +30,7 @@ struct Push: AsyncParsableCommand {
     @Option(help: "Seconds before it may start.") var delay: Double?
     @Option(help: "Seconds by which it must be done.") var deadline: Double?
     @Option(help: "Also push the final event onto this reply list.") var replyTo: String?
-    @Option(help: "Count the jobs in this batch.") var batch: String?
+    @Option(help: "The batch that the jobs belong to.") var batch: String?
     @Option(help: "How many jobs the batch has. [as many as are pushed now]") var batchSize: Int?
     @Option(help: "Also push the batch's final event onto this reply list.") var batchReplyTo: String?
     @Option(help: "Any JSON up to 4 KiB, echoed in events.") var meta: String?
@@ -39,7 +39,7 @@ struct Push: AsyncParsableCommand {
     func run() async throws {
         let elements = try elements()
         let queue = try await common.connect()
-        // A user who may not look at jobs is told so before anything is pushed.
+        // Without permission to read jobs the command fails here, before it has pushed anything.
         if wait { _ = try await reaching { () throws(RedisError) in try await queue.jobs(elements.map(\.id)) } }
         let pushed = try await reaching { () throws(RedisError) in try await queue.push(now: elements) }
         for element in elements { Terminal.line(common.json ? "{\"id\":\(JSON.quoted(element.id))}" : element.id) }
@@ -49,7 +49,9 @@ struct Push: AsyncParsableCommand {
 
     private func elements() throws -> [Element] {
         guard urls == ["-"] else {
-            if urls.contains("-") { throw ExitStatus.because(.usage, "- stands for all jobs: give no URL beside it") }
+            if urls.contains("-") {
+                throw ExitStatus.because(.usage, "- reads all jobs from standard input: give no URL beside it")
+            }
             if id != nil, urls.count > 1 {
                 throw ExitStatus.because(.usage, "--id names one job, but several URLs are given")
             }
@@ -74,12 +76,12 @@ struct Push: AsyncParsableCommand {
             }
         }
         let alone = try made(with: options())
-        // What is given twice is one job.
+        // A job that is given twice counts once.
         guard let batch = try batch(of: Set(alone.map(\.id)).count) else { return alone }
         return try made(with: options() + [("batch", batch)])
     }
 
-    /// The jobs on standard input, by their members, and where each was read.
+    /// The jobs on standard input: the members of each, and its line for messages.
     private func readJobs() throws -> [Given] {
         var jobs: [Given] = []
         var number = 0
@@ -88,7 +90,7 @@ struct Push: AsyncParsableCommand {
             let text = line.drop { $0 == " " || $0 == "\t" }
             guard !text.isEmpty else { continue }
             let place = "line \(number): "
-            // This character stands for bytes that are no UTF-8. The URL would be another one.
+            // `readLine` puts this character in place of bytes that are not UTF-8. The job would have another URL.
             guard !text.unicodeScalars.contains("\u{FFFD}") else {
                 throw ExitStatus.because(.usage, "\(place)is no UTF-8 text. Nothing was pushed.")
             }
@@ -103,7 +105,7 @@ struct Push: AsyncParsableCommand {
         return jobs
     }
 
-    /// Several files of one name would be one file in the end.
+    /// Refuses one file name for several jobs: they would get the same file.
     private func checkPath(of count: Int) throws {
         guard let path, count > 1, !path.hasSuffix("/") else { return }
         throw ExitStatus.because(
@@ -111,7 +113,7 @@ struct Push: AsyncParsableCommand {
             "-o \(path) names one file, but \(count) jobs are given: end it in / for a directory. Nothing was pushed.")
     }
 
-    /// `place` is where the job was read, for what is said of one that is none.
+    /// - Parameter place: Where the job was read, for error messages.
     private func element(_ members: [(String, String)], _ place: String = "") throws -> Element {
         let json = try JSON(JSON.object(members))
         do {
@@ -165,7 +167,7 @@ struct Push: AsyncParsableCommand {
         return result
     }
 
-    /// The value of `batch` in each of `count` jobs.
+    /// The member `batch` of each of `count` jobs, as JSON; nil without `--batch`.
     private func batch(of count: Int) throws -> String? {
         guard let batch else {
             guard batchSize == nil, batchReplyTo == nil else {

@@ -14,7 +14,7 @@ struct QueueCommand: AsyncParsableCommand {
 
     struct PauseQueue: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            commandName: "pause", abstract: "No job is started until the queue is resumed; running ones go on.")
+            commandName: "pause", abstract: "Start no jobs until the queue is resumed; running jobs go on.")
         @OptionGroup var common: CommonOptions
         func run() async throws {
             let queue = try await common.connect()
@@ -35,7 +35,7 @@ struct QueueCommand: AsyncParsableCommand {
 
     struct LimitQueue: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            commandName: "limit", abstract: "How many jobs may run at once over the whole fleet; running ones go on.")
+            commandName: "limit", abstract: "Limit the jobs that run at once in the whole fleet; running jobs go on.")
         @OptionGroup var common: CommonOptions
         @Argument(help: "A whole number, or none.") var most: String
         func run() async throws {
@@ -57,7 +57,7 @@ struct QueueCommand: AsyncParsableCommand {
     struct DrainQueue: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             commandName: "drain", abstract: "Wait until nothing is queued, scheduled or running.",
-            discussion: "What waits in line must run, or be cancelled: with the queue paused only running jobs end.")
+            discussion: "Waiting jobs have to run or be cancelled. If the queue is paused, only running jobs end.")
         @OptionGroup var common: CommonOptions
         func run() async throws {
             let queue = try await common.connect()
@@ -69,7 +69,7 @@ struct QueueCommand: AsyncParsableCommand {
                 if !hasComplained, stats.isPaused || stats.maxRunning.map({ $0 <= 0 }) ?? false {
                     Terminal.complain(
                         "haul: the queue \(queue.name) starts no jobs (haul stats says why), so \(left) of them wait: "
-                            + "this goes on until they may run, or are cancelled")
+                            + "this command ends when they have run or are cancelled")
                     hasComplained = true
                 }
                 try await Task.sleep(for: .milliseconds(500))

@@ -4,7 +4,7 @@ import HaulContract
 import HaulRedis
 import HaulTerminal
 
-/// What can be set of a queue, by the name that the command gives it.
+/// A setting of a queue, a default of its jobs, or the limits of a host, by its name on the command line.
 enum QueueEntry {
     case setting(QueueSetting)
     case ofJobs(QueueDefault)
@@ -60,7 +60,7 @@ enum QueueEntry {
         }
     }
 
-    /// The value as it is kept; nil if there can be none such. A text needs no quotes here.
+    /// The value as Redis keeps it; nil if it is not valid. A string needs no quotes on the command line.
     func kept(_ value: String) -> String? {
         switch self {
         case .setting(let setting): return setting.accepts(value) ? value : nil
@@ -88,10 +88,10 @@ extension QueueCommand {
         static let configuration = CommandConfiguration(
             commandName: "set", abstract: "Set a setting of the queue, or a default of its jobs.",
             discussion:
-                "Settings: \(QueueSetting.fixed.map(\.name).joined(separator: ", ")). Defaults: base, and default. before a "
+                "Settings: \(QueueSetting.fixed.map(\.name).joined(separator: ", ")). Defaults: base, and default.FIELD with a "
                 + "field of a job: "
                 + QueueDefault.all.dropFirst().map(\.name).joined(separator: ", ")
-                + ". Limits: limits. before a host, and a value like {\"connections\":4,\"rate\":5000000,\"starts\":\"10/s\"}. A default is JSON; a text needs no quotes. Jobs that are taken from now on follow it."
+                + ". Limits: limits.HOST with a value like {\"connections\":4,\"rate\":5000000,\"starts\":\"10/s\"}. A default is JSON; a string needs no quotes. Jobs that are claimed from now on follow a default."
         )
         @OptionGroup var common: CommonOptions
         @Argument(help: "Its name, like keep_failed, default.retries or base.") var name: String
@@ -110,7 +110,7 @@ extension QueueCommand {
 
     struct UnsetQueue: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            commandName: "unset", abstract: "Take back a setting of the queue, or a default of its jobs.")
+            commandName: "unset", abstract: "Remove a setting of the queue, or a default of its jobs.")
         @OptionGroup var common: CommonOptions
         @Argument(help: "Its name, like keep_failed, default.retries or base.") var name: String
 
@@ -124,8 +124,8 @@ extension QueueCommand {
 
     struct ShowQueue: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            commandName: "show", abstract: "The settings of the queue, and the defaults of its jobs.",
-            discussion: "What header fields hold may be secret: this shows it.")
+            commandName: "show", abstract: "Show the settings of the queue, and the defaults of its jobs.",
+            discussion: "The values of header fields may be secret, and are shown.")
         @OptionGroup var common: CommonOptions
 
         func run() async throws {
@@ -155,12 +155,12 @@ extension QueueCommand {
         }
     }
 
-    /// As one JSON object with the values as they are kept, or a sentence.
+    /// Prints the values as one JSON object with `--json`, else the sentence.
     fileprivate static func tell(_ values: [(String, String?)], _ common: CommonOptions, _ sentence: String) {
         guard common.json else { return Terminal.line(sentence.printable) }
         var object = JSONObject()
         for (name, value) in values {
-            // What is no JSON is a text.
+            // A value that is not JSON becomes a string.
             let isJSON = value.map { (try? JSON($0)) != nil } ?? true
             object.set(name, json: isJSON ? value ?? "null" : JSON.quoted(value!))
         }

@@ -20,7 +20,7 @@ struct Queues: AsyncParsableCommand {
                 + Self.shown.map { .init(title: $0.rawValue.uppercased(), isNumber: true) }
                 + [.init(title: "WORKERS", isNumber: true), .init(title: "", rank: 8)])
         for name in names {
-            // In a cluster each queue may be on another server.
+            // In a cluster each queue may be on another server, so each has a client of its own.
             let queue = Queue(name, redis: Redis(try common.url(), name: "haul-cli"))
             let stats = try await reaching { () throws(RedisError) in try await queue.stats() }
             await queue.redis.close()

@@ -2,13 +2,14 @@ import Glibc
 import HaulContract
 import HaulTerminal
 
-/// Tells systemd how a service is (sd_notify(3)), by datagrams to the socket that it names. Without a socket it tells nothing.
+/// Reports the state of a service to systemd, by datagrams to the socket in `NOTIFY_SOCKET` (sd_notify(3)). Without
+/// that variable it does nothing.
 struct ServiceManager: Sendable {
     private let address: [UInt8]?
-    /// How often systemd wants to hear that the service is alive; nil if it does not.
+    /// The longest time that systemd allows between two calls of `alive`; nil if there is no watchdog.
     let watchdog: Duration?
 
-    /// As the environment says.
+    /// Reads the variables `NOTIFY_SOCKET`, `WATCHDOG_PID` and `WATCHDOG_USEC`.
     init() {
         address = Environment.text("NOTIFY_SOCKET").flatMap(Self.address)
         let isOurs = Environment.text("WATCHDOG_PID").map { Int32($0) == getpid() } ?? true
@@ -30,7 +31,7 @@ struct ServiceManager: Sendable {
         send("RELOADING=1\nMONOTONIC_USEC=\(Int64(time.tv_sec) * 1_000_000 + Int64(time.tv_nsec) / 1000)")
     }
 
-    /// systemd may be restarting: what it does not take is not worth waiting for.
+    /// Does not wait, and ignores errors: systemd may be restarting.
     private func send(_ text: String) {
         guard let address else { return }
         let descriptor = socket(AF_UNIX, Int32(SOCK_DGRAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
@@ -44,7 +45,7 @@ struct ServiceManager: Sendable {
         }
     }
 
-    /// A path, or a name of the abstract namespace behind "@".
+    /// The bytes of the socket address: of a path, or of an abstract name after "@".
     private static func address(_ text: String) -> [UInt8]? {
         guard text.hasPrefix("/") || text.hasPrefix("@") else { return nil }
         var name = Array(text.utf8)

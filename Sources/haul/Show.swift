@@ -25,10 +25,10 @@ struct Show: AsyncParsableCommand {
         for line in JobPage(record: record, now: now).lines(width: Terminal.width ?? 100) { Terminal.line(line) }
     }
 
-    /// One that no worker has seen has no hash.
+    /// A job that no worker has seen has no hash. Its element is shown.
     private func showWaiting(in queue: Queue) async throws {
         let found = try? await queue.inLine([id])
-        guard let url = found?[id] else { throw KnownJobs.complain([id], in: queue, "haul list shows those that are") }
+        guard let url = found?[id] else { throw KnownJobs.complain([id], in: queue, "haul list shows the known jobs") }
         if common.json {
             return Terminal.line(
                 JSON.object([

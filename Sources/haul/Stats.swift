@@ -7,10 +7,10 @@ import HaulTerminal
 struct Stats: AsyncParsableCommand {
     static let configuration = CommandConfiguration(commandName: "stats", abstract: "Count the jobs by state.")
 
-    @Flag(help: "What became of jobs in the last two days.") var history = false
+    @Flag(help: "Count what happened to jobs in the last two days.") var history = false
     @OptionGroup var common: CommonOptions
 
-    /// What is said where nobody takes the queue's jobs.
+    /// The message for a queue that no worker serves.
     static func unserved(_ queue: Queue) -> String {
         "no worker serves the queue \(queue.name) now: haul worker --queue \(queue.name) starts one"
     }
@@ -53,7 +53,7 @@ struct Stats: AsyncParsableCommand {
         if let limit = stats.maxRunning { Terminal.line("at most \(limit) run at once") }
     }
 
-    /// How long the first of each state has been there.
+    /// The age of the oldest job of each state.
     private func oldest(in queue: Queue) async throws -> [String: String] {
         let now = try await reaching { () throws(RedisError) in try await queue.now() }
         let moments = try await reaching { () throws(RedisError) in try await queue.oldest() }

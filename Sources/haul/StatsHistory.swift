@@ -18,7 +18,7 @@ enum StatsHistory {
         table("The last two days, by the hour", minutes, now: now, step: 3_600_000, count: Queue.historyHours)
     }
 
-    /// One minute as an object: what did not happen is 0.
+    /// One minute as an object. Each event has a member, which may be 0.
     private static func line(_ minute: HistoryMinute, of queue: Queue) -> String {
         var object = JSONObject()
         object.set("queue", queue.name.text)
@@ -27,7 +27,7 @@ enum StatsHistory {
         return object.text
     }
 
-    /// A row for each kind of thing that happened: its sum, and one sign for each step of the time. It fits into 80 columns.
+    /// A row for each kind of event: its sum, and one sign for each step of time. A row fits into 80 columns.
     private static func table(_ title: String, _ minutes: [HistoryMinute], now: Int64, step: Int64, count: Int) {
         let last = now / step
         let first = last - Int64(count) + 1

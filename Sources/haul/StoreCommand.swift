@@ -6,11 +6,11 @@ import HaulTerminal
 
 struct StoreCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "store", abstract: "Look what an object store is good for.", subcommands: [CheckStore.self])
+        commandName: "store", abstract: "Check what an object store supports.", subcommands: [CheckStore.self])
 
     struct CheckStore: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            commandName: "check", abstract: "Try what Haul asks of a bucket, and say what follows from the answers.",
+            commandName: "check", abstract: "Try what Haul needs of a bucket, and print what the answers mean.",
             discussion: """
                 It needs the credentials that a worker needs, writes some objects beneath PREFIX/.haul/check-…, and removes them. \
                 Exit status 1 if a worker cannot work there.

@@ -19,7 +19,7 @@ struct WebCommand: AsyncParsableCommand {
             discussion: "docs/web.md is for operators, docs/api.md for services.")
 
         @Option(name: .long, help: CommonOptions.redisHelp) var redis: String?
-        @Option(help: "A queue to show and steer. May be repeated. [HAUL_QUEUE, else default]")
+        @Option(help: "A queue to show and control. May be repeated. [HAUL_QUEUE, else default]")
         var queue: [String] = []
         @Option(
             help:
@@ -43,7 +43,8 @@ struct WebCommand: AsyncParsableCommand {
                         Terminal.complain("haul: the page is at http://\(place)\(configuration.prefix)/")
                     }
                     if configuration.accounts == nil {
-                        Terminal.complain("haul: nobody signs in: whoever reaches this address is an operator")
+                        Terminal.complain(
+                            "haul: there is no sign-in (--auth): anybody who reaches this address is an operator")
                     }
                     manager.ready("the page is at \(places.map { "http://\($0)" }.joined(separator: " "))")
                 }
@@ -54,7 +55,8 @@ struct WebCommand: AsyncParsableCommand {
                     work.cancel()
                 }
             }
-            // Swift's threads turn, or this is not said: systemd then starts it again.
+            // This task needs Swift's thread pool. If the pool hangs, the messages stop, and systemd restarts the
+            // service.
             let watchdog = Task {
                 guard let interval = manager.watchdog else { return }
                 while (try? await Task.sleep(for: interval / 3)) != nil { manager.alive("serving") }
@@ -114,7 +116,7 @@ struct WebCommand: AsyncParsableCommand {
     struct HashPassword: ParsableCommand {
         static let configuration = CommandConfiguration(
             commandName: "hash-password", abstract: "Make a line for haul web --auth FILE.",
-            discussion: "The password is read from standard input. With --token a bearer token is made and told.")
+            discussion: "The password is read from standard input. With --token a bearer token is made and printed.")
 
         @Argument(help: "The user's name, or what the token is for.") var name: String
         @Option(help: "viewer or operator.") var role = "viewer"
@@ -126,10 +128,10 @@ struct WebCommand: AsyncParsableCommand {
             }
             guard !name.isEmpty, !name.hasPrefix("#"),
                 name.utf8.allSatisfy({ $0 > 32 && $0 != 127 && $0 != UInt8(ascii: ":") })
-            else { throw ExitStatus.because(.usage, "a name has no spaces, no colon, and no # before it") }
+            else { throw ExitStatus.because(.usage, "a name has no spaces, has no colon, and does not begin with #") }
             if token {
                 let token = Hexadecimal.text(Random.bytes(24))
-                Terminal.complain("haul: the token, told only now: \(token)")
+                Terminal.complain("haul: the token, which is shown only now: \(token)")
                 return Terminal.line("\(name) \(role.rawValue) \(Accounts.hash(token: token))")
             }
             let password = try Password.read("Password for \(name): ")

@@ -6,9 +6,9 @@ import HaulRedis
 import HaulTerminal
 import HaulWorker
 
-// What the options say, as a worker takes it.
+// Makes the worker's configuration from the options.
 extension WorkerCommand {
-    /// Throws what is wrong with an option, as a sentence.
+    /// - Throws: `ExitStatus.usage` if an option is wrong; the reason has been printed.
     func configured() throws -> WorkerConfiguration {
         var common = CommonOptions()
         common.redis = redis
@@ -54,7 +54,7 @@ extension WorkerCommand {
         return queues
     }
 
-    /// nil: as many as there are jobs.
+    /// nil for `unlimited`.
     private func slotCount() throws -> Int? {
         if slots == "unlimited" { return nil }
         guard let count = Int(slots), count > 0 else {
@@ -119,7 +119,7 @@ extension WorkerCommand {
         }
     }
 
-    /// With the place that downloads go to.
+    /// A configuration with its root or bucket.
     private func configuration(_ redis: RedisURL, name: String) throws -> WorkerConfiguration {
         switch (root, store) {
         case (let root?, nil): return WorkerConfiguration(redis: redis, root: root, name: name)

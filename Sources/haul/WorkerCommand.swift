@@ -15,7 +15,7 @@ import Logging
 
 struct WorkerCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "worker", abstract: "Run a worker until SIGTERM, or steer one that runs.",
+        commandName: "worker", abstract: "Run a worker until SIGTERM, or control one that runs.",
         discussion: "Without a command it runs a worker, which takes --root or --store.",
         subcommands: [QuietWorker.self, ResumeWorker.self])
 
@@ -26,13 +26,13 @@ struct WorkerCommand: AsyncParsableCommand {
     @Option(help: "The bucket that downloads go to, in place of --root: s3://BUCKET or s3://BUCKET/PREFIX.")
     var store: String?
     @OptionGroup var bucket: BucketOptions
-    @Option(help: "Memory for what is on its way to the bucket, 64M or more.") var storeMemory = ByteCount(
+    @Option(help: "Memory for bytes that wait to be stored in the bucket, 64M or more.") var storeMemory = ByteCount(
         Int64(ObjectStore.memory))
     @Option(help: "Jobs at once, or unlimited.") var slots = "3"
-    @Option(help: "The kinds of jobs to do, with commas between: download, request. Without it all. Others are left.")
+    @Option(help: "The kinds of jobs to run, like download,request. Other kinds are left in line. [all kinds]")
     var kinds: String?
     @Option(help: "Unique in the fleet; a restart under the same name takes its jobs back at once.") var name: String?
-    @Option(help: "disk: completed files survive a loss of power. process: only the death of processes.")
+    @Option(help: "disk: completed files survive a loss of power. process: they survive a crash, but no loss of power.")
     var durability = Durability.disk
     @Option(help: "The permissions of finished files in octal, like 0640; without it 0666 less the umask.")
     var fileMode: String?
@@ -41,8 +41,8 @@ struct WorkerCommand: AsyncParsableCommand {
     @Option(help: "Allow these addresses, whatever they are. May be repeated.") var allowAddress: [String] = []
     @Option(help: "Seconds without a sign of life after which a worker's jobs run elsewhere, 2 or more.") var lease =
         8.0
-    @Option(help: "Seconds that SIGTERM leaves for putting everything back in line.") var grace = 10.0
-    @Option(help: "Tell that a job is completed when so many replicas of Redis have it.") var settleReplicas = 0
+    @Option(help: "Seconds after SIGTERM for putting the running jobs back in line.") var grace = 10.0
+    @Option(help: "Report a job as completed once so many replicas of Redis have that.") var settleReplicas = 0
     @Option(help: "Bytes per second over all downloads, like 500k or 5M.") var limitRate: ByteCount?
     @Option(help: "The most connections for one file, 1 to 16, unless its job says otherwise.") var connections = 16
     @Option(help: "The most connections to one host, over all downloads.") var connectionsPerHost = 16
@@ -99,7 +99,9 @@ struct WorkerCommand: AsyncParsableCommand {
         }
     }
 
-    /// The command that `arguments` make. Says what is wrong with them.
+    /// Parses the arguments of a worker.
+    ///
+    /// - Throws: `ExitStatus.usage`; the reason has been printed.
     private static func reading(_ arguments: [String]) throws -> WorkerCommand {
         do {
             return try WorkerCommand.parse(Array(arguments.dropFirst()))

@@ -4,12 +4,13 @@ import HaulContract
 import HaulRedis
 import HaulTerminal
 
-/// The workers that a command is about.
+/// The options that select workers.
 struct WorkerSelection: ParsableArguments {
     @OptionGroup var common: CommonOptions
     @Argument(help: "Names of workers.", completion: Completer.workers) var names: [String]
 
-    /// - Parameter worker: The command above. Options that it has as well are given to it by the parser, wherever they stand.
+    /// - Parameter worker: The parent command. Of the options that both have, the parser gives the values to the
+    ///   parent, also if they follow the subcommand.
     func setQuiet(_ isQuiet: Bool, beneath worker: WorkerCommand) async throws {
         var common = common
         common.redis = common.redis ?? worker.redis

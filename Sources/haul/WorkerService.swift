@@ -7,15 +7,16 @@ import HaulTerminal
 import HaulWorker
 import Logging
 
-/// A worker as a service: it ends by signals within its grace time, takes new settings at SIGHUP, and tells systemd how it is.
+/// Runs a worker as a service. A signal ends it within its grace time, SIGHUP reloads its settings, and systemd gets
+/// its state.
 struct WorkerService {
     let worker: Worker
     let log: Logger
     let output: LogOutput
     let grace: Duration
-    /// Where the worker's figures are served; nil: nowhere.
+    /// The address of metrics and health; nil if they are not served.
     let address: ListenAddress?
-    /// What is configured now. Throws after it has said what is wrong.
+    /// Reads the configuration again. An error that it throws has been printed.
     let configuration: @Sendable () throws -> WorkerConfiguration
     private let manager = ServiceManager()
 
@@ -27,7 +28,7 @@ struct WorkerService {
         (self.address, self.configuration) = (address, configuration)
     }
 
-    /// Until the worker has ended.
+    /// Returns when the worker has ended.
     func run() async throws {
         defer { output.flush() }
         let server = try await serve()
@@ -41,7 +42,7 @@ struct WorkerService {
         do { try result.get() } catch let error as RedisError { throw ExitStatus.because(error) }
     }
 
-    /// Serves the worker's page from before it is registered: that it waits for Redis is worth knowing.
+    /// Serves metrics and health. It begins before the worker is registered, so that waiting for Redis is visible.
     private func serve() async throws -> HTTPServer? {
         guard let address else { return nil }
         var limits = ServerLimits()
@@ -66,16 +67,16 @@ struct WorkerService {
         return server
     }
 
-    /// In a terminal SIGHUP means that the worker is to end.
+    /// In a terminal SIGHUP ends the worker. Otherwise it reloads the settings.
     private static let isInTerminal = isatty(STDIN_FILENO) == 1
 
     private func endAtSignals(_ work: Task<Void, any Error>) async {
         for await number in Signals.stream(of: Self.isInTerminal ? [SIGTERM, SIGINT, SIGHUP] : [SIGTERM, SIGINT]) {
-            // The second one leaves at once; the leases lapse and others take over.
+            // The second signal ends the process at once. The leases expire, and other workers take over the jobs.
             if work.isCancelled { leave(number) }
             manager.stopping("putting running jobs back in line")
             work.cancel()
-            // A disk that hangs keeps nobody beyond the grace time, either.
+            // A second after the grace time the process ends in any case, even if a disk hangs.
             Task {
                 try? await Task.sleep(for: grace + .seconds(1))
                 log.warning("the grace time is over: what is not settled runs again when its lease is over")
@@ -111,7 +112,7 @@ struct WorkerService {
                 ])
             if !left.isEmpty {
                 log.warning(
-                    "settings have changed that only a restart takes",
+                    "settings have changed that need a restart",
                     metadata: ["settings": .string(left.joined(separator: " "))])
             }
         } catch {

@@ -7,9 +7,9 @@ import HaulTerminal
 struct Workers: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "workers", abstract: "List the workers.",
-        discussion: "A worker that was not heard of for a lease is lost: its jobs run elsewhere.")
+        discussion: "A worker whose last heartbeat is older than its lease is lost: its jobs run elsewhere.")
 
-    /// "unlimited" slots are none.
+    /// Fields that are numbers in JSON. `slots` may also be "unlimited", which becomes a string.
     private static let numbers: Set<String> = ["lease", "pid", "running", "seen", "slots"]
 
     @OptionGroup var common: CommonOptions
@@ -38,7 +38,7 @@ struct WorkerRow: Sendable, Equatable {
     let name: String
     var state: WorkerState
     var running = 0
-    /// A number, or unlimited.
+    /// A number, or "unlimited".
     var slots = ""
     /// Unix ms.
     var seen: Int64

@@ -65,7 +65,7 @@ struct GetTransferOptions: ParsableArguments {
         help: "Attempts after the first. [5; none where no server has answered yet]") var retries: Int?
     @Option(help: "Seconds for DNS, connection and TLS together. [10]") var connectTimeout: Double?
     @Option(help: "Seconds without a byte after which a connection is given up. [30]") var timeout: Double?
-    @Option(help: "disk: files survive a loss of power. process: they survive a crash of haul, but no loss of power.")
+    @Option(help: "disk: files survive a loss of power. process: they survive a crash, but no loss of power.")
     var durability = Durability.disk
     @Flag(name: [.customShort("R"), .long], help: "Give files the time of the server's Last-Modified.")
     var remoteTime = false
