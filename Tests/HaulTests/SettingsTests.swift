@@ -71,7 +71,7 @@ import Testing
         for (text, words) in [
             ("slot = 3", ":1: \"slot\" is no option of haul worker. Did you mean slots?"),
             ("\nrubbish", ":2: \"rubbish\" is no setting: write option = value"),
-            ("slots = 3\nslots = 4", ":2: slots is there already, in line 1"),
+            ("slots = 3\nslots = 4", ":2: slots is set already, in line 1"),
             ("remote-time = maybe", "remote-time must be true or false"),
             ("config = x", "\"config\" is no option"),
             ("redis-file = /no/such/file", "/no/such/file, which cannot be read"),

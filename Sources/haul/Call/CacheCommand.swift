@@ -7,17 +7,16 @@ import HaulTerminal
 struct CacheCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "cache",
-        abstract: "The responses that a queue keeps: what requests with fresh_for are answered from.",
+        abstract: "Show and clear the responses that a queue keeps for requests with fresh_for.",
         subcommands: [ListCache.self, ShowCache.self, SizeCache.self, ClearCache.self])
 }
 
-/// Which of the kept responses a command is about.
+/// The options that select kept responses.
 struct CacheFilter: ParsableArguments {
     @OptionGroup var common: CommonOptions
-    @Option(help: "Of URLs like this; * stands for any characters. Queries are not kept.") var url: String?
-    @Option(help: "Of this method.") var method: String?
-    @Option(help: "Which the server gave, or confirmed, longer ago than this: like 90s, 10m, 2h, 7d.") var older:
-        String?
+    @Option(help: "Only responses to URLs like this, without a query; * stands for any characters.") var url: String?
+    @Option(help: "Only responses to requests with this method.") var method: String?
+    @Option(help: "Only responses that the server sent or confirmed longer ago: 90s, 10m, 2h, 7d.") var older: String?
 
     func validate() throws {
         if let older, Age.milliseconds(older) == nil {
@@ -30,15 +29,15 @@ struct CacheFilter: ParsableArguments {
         let url: String
         let method: String
         let status: String
-        /// nil if it was dropped.
+        /// The size of the body; nil if the response was dropped.
         let bytes: Int64?
-        /// Milliseconds since the server gave or confirmed it.
+        /// Milliseconds since the server sent or confirmed the response.
         let age: Int64
     }
 
     private static let fields = ["kind", "url", "method", "status", "received", "validated", "response_dropped"]
 
-    /// The newest last.
+    /// The selected responses, the newest last.
     func responses(in queue: Queue) async throws -> [Response] {
         let now = try await reaching { () throws(RedisError) in try await queue.now() }
         let ids = try await reaching { () throws(RedisError) in try await queue.ids(in: .completed, since: 0) }
@@ -113,7 +112,7 @@ private struct SizeCache: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "size", abstract: "Count the responses, and the bytes of their bodies.",
         discussion:
-            "Also how many bytes the queue keeps in all, header fields and responses of failed jobs included, of how many: see "
+            "Also the bytes that the queue keeps in all, with header fields and responses of failed jobs, and their limit: "
             + "max_responses_bytes of haul queue set.")
     @OptionGroup var filter: CacheFilter
 
@@ -137,7 +136,7 @@ private struct SizeCache: AsyncParsableCommand {
 private struct ClearCache: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "clear", abstract: "Forget responses, and the jobs that brought them.",
-        discussion: "Without an option it is all of them.")
+        discussion: "Without an option it forgets all responses.")
     @OptionGroup var filter: CacheFilter
 
     func run() async throws {

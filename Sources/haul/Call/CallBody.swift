@@ -2,16 +2,18 @@ import Glibc
 import HaulContract
 import HaulTerminal
 
-/// The body of a call, as curl's options give it.
+/// The body of a call, from options that are named as in curl.
 struct CallBody {
-    /// Texts that follow each other: the form that a browser would send.
+    /// The texts of `--data`, which are joined by "&" and sent as they are.
     var data: [String] = []
-    /// Parts that are encoded.
+    /// The fields of `--data-urlencode`, which are encoded.
     var encoded: [String] = []
     var json: String?
     var binary: String?
 
-    /// The members of a job that say it.
+    /// The members of the job that hold the body; empty without one.
+    ///
+    /// - Throws: `ExitStatus.usage`; the reason has been printed.
     func members() throws -> [(name: String, value: String)] {
         let given = [!data.isEmpty, !encoded.isEmpty, json != nil, binary != nil].count { $0 }
         if given > 1 { throw Self.wrong("only one of --data, --data-urlencode, --json and --data-binary may be given") }
@@ -29,7 +31,7 @@ struct CallBody {
         return [("body", JSON.quoted(text))]
     }
 
-    /// `@FILE`, `@-` for standard input, or the text itself.
+    /// The bytes of `@FILE`, of standard input for `@-`, or of the text itself.
     private static func bytes(_ text: String) throws -> [UInt8] {
         guard text.hasPrefix("@") else { return Array(text.utf8) }
         let path = String(text.dropFirst())
@@ -38,7 +40,7 @@ struct CallBody {
         defer { if path != "-" { close(descriptor) } }
         var bytes: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 16 << 10)
-        // An element of the line has no room for more.
+        // An element cannot be larger.
         while bytes.count <= JobField.largestElement {
             let count = read(descriptor, &buffer, buffer.count)
             if count < 0, errno == EINTR { continue }

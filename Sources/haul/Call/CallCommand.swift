@@ -10,8 +10,8 @@ struct CallCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "call", abstract: "Let a worker send requests, and print the responses.",
         discussion: """
-            The options are curl's where curl has them. The exit status is 1 if a response is not what is expected, or none came.
-            A POST or PATCH is sent once: whoever dies, nobody sends it again without --idempotent.
+            Options are named as in curl. The exit status is 1 if a response is missing or not as expected.
+            A POST or PATCH is sent once. Even if the worker dies, it is not sent again without --idempotent.
             """)
 
     @Option(name: .long, help: CommonOptions.redisHelp) var redis: String?
@@ -73,7 +73,7 @@ struct CallCommand: AsyncParsableCommand {
         if hasFailed { throw ExitStatus.jobFailed }
     }
 
-    /// Whether it is a success.
+    /// Prints the result of a call. Returns whether the call was a success.
     private func print(
         _ end: Result<JobRecord, CallEnds.Absence>, of url: String, to file: Int32?
     ) throws -> Bool {
@@ -115,7 +115,7 @@ struct CallCommand: AsyncParsableCommand {
         return descriptor
     }
 
-    /// As they are: whoever calls wants them so.
+    /// Writes the bytes unchanged, also if they are not printable: the caller wants the body as it is.
     private func write(_ bytes: [UInt8], to descriptor: Int32) throws {
         var rest = bytes[...]
         while !rest.isEmpty {
@@ -144,7 +144,8 @@ struct CallCommand: AsyncParsableCommand {
         var all = [("kind", JSON.quoted(Job.Kind.request.rawValue)), ("url", JSON.quoted(target))] + members
         do {
             if id == nil {
-                // A cache answers the same request again; everything else is a request of its own.
+                // With `--fresh-for` equal requests have equal ids, so that a kept response can answer them. Without it
+                // each call has an id of its own.
                 let own = freshFor == nil ? Token.make() : ""
                 let terms: Set = ["fresh_for", "retries", "connect_timeout", "deadline", "reply_to", "max_response"]
                 let text = JSON.object(all.filter { !terms.contains($0.0) }.map { ($0.0, $0.1) })
@@ -160,7 +161,7 @@ struct CallCommand: AsyncParsableCommand {
         }
     }
 
-    /// A name and a password in a URL: all but what no reader takes for anything else.
+    /// User and password for a URL. All characters with a meaning in URLs are percent-encoded.
     private static func encoded(_ login: String) -> String {
         login.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
             .map { PercentEncoding.component(String($0)) }.joined(separator: ":")

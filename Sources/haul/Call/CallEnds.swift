@@ -6,7 +6,7 @@ import HaulTerminal
 /// Waits for the ends of calls.
 struct CallEnds {
     let queue: Queue
-    /// When they were pushed, by their ids.
+    /// The times of the pushes by job id, Unix ms.
     let pushed: [String: Int64]
 
     /// Why there is no record of a call.
@@ -20,7 +20,7 @@ struct CallEnds {
         case rejected(String, reason: String)
     }
 
-    /// What became of each call, by its id.
+    /// The result of each call by job id.
     func wait() async throws -> [String: Result<JobRecord, Absence>] {
         var ends: [String: Result<JobRecord, Absence>] = [:]
         let subscription = queue.events(of: Array(pushed.keys))
@@ -39,7 +39,7 @@ struct CallEnds {
                 }
             }
         }
-        // In case that a message is lost.
+        // Look at the hashes every 2 s, in case a message is lost.
         let clock = Task {
             while !Task.isCancelled {
                 try? await Task.sleep(for: .seconds(2))

@@ -1,20 +1,21 @@
 import Glibc
 
-/// Which jobs a list is about.
+/// The conditions that the jobs of a list meet.
 struct JobFilter: Sendable {
-    /// Codes, with `*` for any characters.
+    /// Error codes; `*` stands for any characters.
     var errors: [String] = []
-    /// Hosts of URLs; their subdomains as well.
+    /// Hosts of URLs. Their subdomains match, too.
     var hosts: [String] = []
     var workers: [String] = []
-    /// Milliseconds for which a job has been what it is.
+    /// The least time in milliseconds since the job entered its state.
     var older: Int64?
-    /// A part of an id, a URL or a file name, in any case; a pattern if it has a `*` or a `?`.
+    /// A part of an id, a URL or a file name. Case does not count. With a `*` or a `?` it is a pattern for the whole
+    /// text.
     var match: String?
 
     var isEmpty: Bool { errors.isEmpty && hosts.isEmpty && workers.isEmpty && older == nil && match == nil }
 
-    /// By the clock that says `now`, unix ms.
+    /// - Parameter now: Redis' clock, Unix ms.
     func accepts(_ row: JobRow, now: Int64) -> Bool {
         if !errors.isEmpty, !errors.contains(where: { Self.fits($0, row.error) }) { return false }
         if !hosts.isEmpty {
@@ -31,7 +32,7 @@ struct JobFilter: Sendable {
         return [row.id, row.url, row.file].contains { Self.contains($0, match) }
     }
 
-    /// As `--match` means it.
+    /// Whether `text` matches `part` by the rules of `--match`.
     static func contains(_ text: String, _ part: String) -> Bool {
         if part.contains(where: { $0 == "*" || $0 == "?" }) { return fits(part.lowercased(), text.lowercased()) }
         return text.lowercased().contains(part.lowercased())

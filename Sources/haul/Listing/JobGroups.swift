@@ -2,13 +2,13 @@ import ArgumentParser
 import HaulContract
 import HaulTerminal
 
-/// Jobs counted by what they have in common.
+/// Counts jobs by a property.
 struct JobGroups {
     enum Key: String, CaseIterable, ExpressibleByArgument { case error, host, worker, state }
 
     struct Group {
         var count = 0
-        /// The one that got there last.
+        /// The job that was the last to enter its state.
         var newest: JobRow
     }
 
@@ -31,7 +31,7 @@ struct JobGroups {
         groups[name] = group
     }
 
-    /// The largest first.
+    /// The groups, the largest first.
     var sorted: [(name: String, group: Group)] {
         groups.map { ($0.key, $0.value) }.sorted { ($1.1.count, $0.0) < ($0.1.count, $1.0) }
             .map { (name: $0.0, group: $0.1) }

@@ -2,28 +2,28 @@ import HaulBus
 import HaulContract
 import HaulRedis
 
-/// Reads the jobs of a list, in pages, and knows what it left out.
+/// Reads the jobs of a list in pages, and counts the jobs that the limit leaves out.
 struct JobLister {
     let queue: Queue
     var filter = JobFilter()
     var order: JobOrder?
-    /// The most of each state.
+    /// The most jobs of each state.
     var limit = 1000
-    /// The id behind which the list begins.
+    /// The id of the job after which the list begins.
     var after: String?
 
-    /// What was found in one state.
+    /// The jobs of one state.
     struct Found {
         var rows: [JobRow] = []
-        /// How many fit and are not among the rows; nil if nobody has looked through all.
+        /// The number of matching jobs that are not in `rows`; nil if not all jobs have been read.
         var left: Int?
-        /// Whether `after` was met.
+        /// Whether the job `after` was found. True without `after`.
         var hasBegun: Bool
     }
 
     func list(_ state: JobState) async throws(RedisError) -> Found {
         let now = try await queue.now()
-        // Running jobs have no order of their own that stands still.
+        // Redis has no stable order of running jobs, so they are sorted by age.
         if let order = order ?? (state == .running ? .age : nil) {
             return try await sorted(state, by: order, now)
         }
@@ -36,7 +36,7 @@ struct JobLister {
                 if !found.hasBegun {
                     found.hasBegun = row.id == after
                 } else if filter.accepts(row, now: now) {
-                    // One more says that there are more.
+                    // One job beyond the limit shows that there are more.
                     guard found.rows.count < limit else {
                         found.left = try await left(of: state, behind: start + page.count, known, found)
                         return found
@@ -44,7 +44,7 @@ struct JobLister {
                     found.rows.append(row)
                 }
             }
-            // An element that is no JSON is on no page.
+            // A page may be short: elements that are not JSON are left out of it.
             start += Queue.elementsOfPage
             guard page.count == Queue.elementsOfPage || state == .queued && !page.isEmpty else { break }
         }
@@ -52,7 +52,7 @@ struct JobLister {
         return found
     }
 
-    /// All rows of a state, page by page, in no order.
+    /// Calls `body` for each job of a state, in no particular order.
     func forEachRow(
         _ state: JobState, _ body: (JobRow) -> Void
     ) async throws(RedisError) {
@@ -80,7 +80,7 @@ struct JobLister {
             guard filter.accepts(row, now: now) else { return }
             count += 1
             fitting.append(row)
-            // A million jobs need not be held to tell the first hundred of them.
+            // Keep only the first jobs in memory: there may be a million.
             if after == nil, fitting.count > max(2 * limit, 10_000) {
                 fitting = Array(fitting.sorted(by: order.precedes).prefix(limit))
             }
@@ -107,7 +107,7 @@ struct JobLister {
     ) async throws(RedisError) -> [JobRow] {
         let fields = try await queue.fields(Queue.summaryFields, of: ids)
         return zip(ids, fields).compactMap { id, fields in
-            // A job that has moved on since the index was read is in another state by now.
+            // Leave out a job that has changed its state since the index was read.
             if let now = fields["state"].flatMap(JobState.init), now != state { return nil }
             return JobRow(id: id, state: state, fields: fields, listed: listed[id])
         }

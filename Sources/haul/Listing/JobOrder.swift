@@ -4,8 +4,8 @@ import ArgumentParser
 enum JobOrder: String, CaseIterable, ExpressibleByArgument, Sendable {
     case age, size, received, done, speed, eta, name, id, worker, host, error
 
-    /// Whether `one` comes before `other`: what is most comes first, names in their order. Equal ones by their ids, so that the
-    /// order is stable.
+    /// Whether `one` comes before `other`. Ages, sizes and speeds are in descending order, texts and `eta` in ascending
+    /// order. Equal jobs are in the order of their ids, so that the order is stable.
     func precedes(_ one: JobRow, _ other: JobRow) -> Bool {
         switch self {
         case .age: Self.least(one.since ?? .max, other.since ?? .max, one, other)

@@ -2,12 +2,13 @@ import HaulBus
 import HaulContract
 import HaulTerminal
 
-/// A job as a list or a screen shows it, of the fields of its hash or, while no worker has seen it, of its element.
+/// A job as a list or a screen shows it. It is made from the job's hash or, if no worker has seen the job, from its
+/// element.
 struct JobRow: Sendable, Equatable {
     let id: String
     let state: JobState
     var url = ""
-    /// The finished file, or where it is to be.
+    /// The finished file, or the path that the job asks for.
     var file = ""
     var received: Int64 = 0
     var total: Int64?
@@ -16,17 +17,19 @@ struct JobRow: Sendable, Equatable {
     var worker = ""
     var error = ""
     var message = ""
-    /// What it waits for.
+    /// What the job waits for.
     var waiting = ""
-    /// Since when it is what it is, unix ms; of a scheduled job when it is due.
+    /// When the job entered its state, Unix ms. For a scheduled job: when it is due.
     var since: Int64?
 
-    /// `fields` are some of the job's hash, none of a job that no worker has seen.
-    /// `listed` is its place in the index of its state.
+    /// - Parameters:
+    ///   - fields: Fields of the job's hash; empty if no worker has seen the job.
+    ///   - listed: The job's entry in the index of its state.
     init(id: String, state: JobState, fields: [String: String], listed: ListedJob? = nil) {
         (self.id, self.state) = (id, state)
         func text(_ name: String) -> String { fields[name] ?? "" }
-        // Anybody may write into a hash: what is no size and no time counts as nothing, and none is so large that a sum fails.
+        // Any client may write into a hash. Texts that are no numbers are ignored. Numbers are limited, so that sums
+        // cannot overflow.
         func number(_ name: String) -> Int64? { fields[name].flatMap { Int64($0) }.map { min(max(0, $0), 1 << 53) } }
         url = fields["url"] ?? listed?.maskedURL ?? ""
         file = text("file").isEmpty ? text("path") : text("file")
@@ -41,10 +44,10 @@ struct JobRow: Sendable, Equatable {
             ? number("started") : state == .queued ? number("updated") ?? listed?.moment : listed?.moment
     }
 
-    /// The file where it has a name, else the URL.
+    /// The file if it has a name, else the URL.
     var name: String { file.isEmpty || file.hasSuffix("/") ? url : file }
 
-    /// The host of its URL.
+    /// The host of the URL.
     var host: String {
         guard let scheme = url.firstRange(of: "://") else { return "" }
         let authority = url[scheme.upperBound...].prefix { $0 != "/" && $0 != "?" }
@@ -52,13 +55,13 @@ struct JobRow: Sendable, Equatable {
         return String(authority.prefix { $0 != ":" }).lowercased()
     }
 
-    /// 0 to 1; nil without a length.
+    /// The received part, 0 to 1; nil if the size is not known.
     var fraction: Double? {
         guard let total, total > 0 else { return nil }
         return min(1, max(0, Double(received) / Double(total)))
     }
 
-    /// Seconds that are left at its speed.
+    /// The seconds that are left at the present speed.
     var eta: Int64? {
         guard let total, speed > 0, total > received else { return nil }
         return (total - received) / speed
@@ -66,12 +69,12 @@ struct JobRow: Sendable, Equatable {
 
     var percent: String { fraction.map { "\(Int($0 * 100))%" } ?? "" }
 
-    /// How long it has been what it is, or until it is due.
+    /// The time since the job entered its state or, for a scheduled job, until it is due.
     func age(at now: Int64) -> String {
         guard let since else { return "" }
         return state == .scheduled && since > now ? "in " + Age.text(since - now) : Age.text(now - since)
     }
 
-    /// Why it failed, waits or is tried again.
+    /// Why the job failed, waits or is tried again.
     var reason: String { waiting.isEmpty ? error : "waits: \(waiting)" }
 }

@@ -8,8 +8,8 @@ struct List: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "list", abstract: "List jobs: filter, sort and group them.",
         discussion: """
-            Failed, completed, cancelled and paused jobs come newest first, queued and scheduled ones in the order of their \
-            turns. What a limit leaves out is said on standard error.
+            Failed, completed, cancelled and paused jobs come newest first, queued and scheduled jobs in the order in \
+            which they start. If --limit leaves jobs out, a line on standard error says so.
             """)
 
     static let states = JobState.allCases.map(\.rawValue) + ["rejected"]
@@ -29,15 +29,15 @@ struct List: AsyncParsableCommand {
         parsing: .singleValue, help: "Jobs that this worker runs or ran. May be repeated.",
         completion: Completer.workers)
     var worker: [String] = []
-    @Option(help: "Jobs that have been what they are for so long: 90s, 10m, 2h, 7d.") var older: String?
+    @Option(help: "Jobs that have been in their state for so long: 90s, 10m, 2h, 7d.") var older: String?
     @Option(help: "Jobs whose id, URL or file has this in it; * and ? stand for other characters.") var match: String?
     @Option(help: "Sort by \(JobOrder.allCases.map(\.rawValue).joined(separator: ", ")).") var sort: JobOrder?
-    @Option(help: "At most so many of each state.") var limit = 1000
-    @Option(help: "Begin behind this job, where an earlier list ended. Takes one --state.", completion: Completer.jobs)
+    @Option(help: "The most jobs of each state.") var limit = 1000
+    @Option(help: "Begin after this job, the last of an earlier list. Needs one --state.", completion: Completer.jobs)
     var after: String?
-    @Option(help: "Count jobs by error, host, worker or state; of failed ones, if no --state is given.")
+    @Option(help: "Count jobs by error, host, worker or state; only failed jobs, unless --state is given.")
     var by: JobGroups.Key?
-    @Flag(help: "Of rejected elements: print them as they came, secrets and all.") var all = false
+    @Flag(help: "With --state rejected: print the elements as they were pushed, with their secrets.") var all = false
 
     func validate() throws {
         guard limit >= 1 else { throw ValidationError("--limit must be 1 or more.") }
@@ -45,10 +45,10 @@ struct List: AsyncParsableCommand {
             throw ValidationError("--older wants a time like 90s, 10m, 2h or 7d, not \"\(older)\".")
         }
         guard after == nil || state.count == 1 else {
-            throw ValidationError("--after goes on in one state: give one --state.")
+            throw ValidationError("--after needs one --state.")
         }
         guard !state.contains("rejected") || state.count == 1 else {
-            throw ValidationError("--state rejected stands alone: rejected elements are no jobs.")
+            throw ValidationError("--state rejected allows no other --state: rejected elements are no jobs.")
         }
         guard !all || state == ["rejected"] else { throw ValidationError("--all goes with --state rejected.") }
     }
@@ -73,7 +73,7 @@ struct List: AsyncParsableCommand {
             rows += found.rows
             if let rest = rest(of: state, found) { rests.append(rest) }
         }
-        // Behind the list, where the reader is then.
+        // Printed after the list, where the user sees it.
         defer { for rest in rests { Terminal.complain(rest) } }
         guard !common.json else { return try await printJSON(rows, queue) }
         if rows.isEmpty { return Terminal.complain("haul: no such job in the queue \(queue.name)") }
@@ -92,7 +92,8 @@ struct List: AsyncParsableCommand {
         }
     }
 
-    /// nil if this user may not see what is in line and did not ask for it by name: elements hold secrets.
+    /// Runs `body`. nil if the user may not read the jobs in line, which hold secrets, and has not asked for queued
+    /// jobs.
     private func seen<T>(_ state: JobState, _ body: () async throws(RedisError) -> T) async throws -> T? {
         do throws(RedisError) { return try await body() } catch {
             guard error.code == .noPermission, state == .queued, self.state.isEmpty else {
@@ -104,12 +105,12 @@ struct List: AsyncParsableCommand {
         }
     }
 
-    /// What a limit has left out is said apart from the list, so that programs may read that.
+    /// The line about jobs that the limit left out. It goes to standard error, so that programs can read the list.
     private func rest(of state: JobState, _ found: JobLister.Found) -> String? {
         guard found.left != 0, let last = found.rows.last else { return nil }
         let count = found.left.map { "\($0) more jobs are \(state.rawValue)" } ?? "more jobs are \(state.rawValue)"
         let add = self.state.count == 1 ? "" : "--state \(state.rawValue) "
-        return "haul: \(count): the same with \(add)--after \(last.id) goes on there".printable
+        return "haul: \(count): add \(add)--after \(last.id) to list them".printable
     }
 
     private func group(_ key: JobGroups.Key, _ states: [JobState], _ lister: JobLister, _ now: Int64) async throws {
@@ -130,7 +131,7 @@ struct List: AsyncParsableCommand {
         }
     }
 
-    /// All that `haul show --json` tells of each.
+    /// Prints for each job what `haul show --json` prints.
     private func printJSON(_ rows: [JobRow], _ queue: Queue) async throws {
         for start in stride(from: 0, to: rows.count, by: 200) {
             let rows = rows[start..<min(start + 200, rows.count)]

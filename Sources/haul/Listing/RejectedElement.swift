@@ -6,35 +6,35 @@ import HaulTerminal
 struct RejectedElement {
     let at: Int64
     let reason: String
-    /// The element as it came, its first 4096 bytes, secrets and all.
+    /// The first 4096 bytes of the element, as it was pushed, with its secrets.
     let element: String
     let id: String
-    /// Masked.
+    /// The URL without its secrets.
     let url: String
     private let fields: [String]
 
-    /// nil for what no worker has written.
+    /// nil if no worker has written the entry.
     init?(_ text: String) {
         guard let json = try? JSON(text), let reason = json["reason"]?.string else { return nil }
         at = json["at"]?.integer ?? 0
         self.reason = reason
         element = json["element"]?.string ?? ""
         let pushed = try? JSON(element)
-        // Anything may stand where an id should.
+        // The id may be any text. Only a valid id is shown.
         id = pushed?["id"]?.string.flatMap { JobField.isID($0) ? $0 : nil } ?? ""
         let first = pushed?["url"]?.string ?? pushed?["urls"]?.array?.first?.string
         url = first.map(MaskedURL.text) ?? ""
         fields = pushed?.members?.map(\.name) ?? []
     }
 
-    /// What it looked like, without what it said: values may be secrets.
+    /// The element without its values, which may be secrets.
     var shape: String {
         if !url.isEmpty { return url }
         if fields.isEmpty { return "\(element.utf8.count) bytes" }
         return "{" + fields.prefix(8).joined(separator: ", ") + (fields.count > 8 ? ", …" : "") + "}"
     }
 
-    /// With the element itself only where it was asked for.
+    /// - Parameter isWhole: Include the element itself, with its secrets.
     func json(isWhole: Bool) -> String {
         var object = JSONObject()
         object.set("at", at)

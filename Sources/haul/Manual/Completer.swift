@@ -4,12 +4,12 @@ import HaulContract
 import HaulRedis
 import HaulTerminal
 
-/// Names that only Redis knows, for a shell that completes a word. It says nothing of errors: there is no place for it.
+/// Completes words in a shell with ids and names from Redis. Errors give no words: the shell has no place to show them.
 enum Completer {
-    /// More would not help whoever chooses.
+    /// The most words. More would not help the user.
     private static let most = 200
 
-    /// Ids of jobs that the command may be about.
+    /// Ids of jobs in the states that the command applies to.
     static let jobs = CompletionKind.custom { words, _, prefix in
         guard let queue = queue(of: words) else { return [] }
         var ids: [String] = []
@@ -38,7 +38,7 @@ enum Completer {
         return Array(names.filter { $0.hasPrefix(prefix) }.prefix(most))
     }
 
-    /// Names of queues, as far as a few pages of keys tell.
+    /// Names of queues, as far as a few pages of keys (SCAN) have them.
     static let queues = CompletionKind.custom { words, _, prefix in
         guard let redis = redis(of: words) else { return [] }
         let names = ((try? await QueueName.all(on: redis, most: 10)) ?? []).map(\.text)
@@ -63,7 +63,7 @@ enum Completer {
         return Queue(name, redis: redis)
     }
 
-    /// A client that gives up soon: somebody waits with a finger on the tab key.
+    /// A client that gives up after 2 s: the user waits for the words.
     static func redis(of words: [String]) -> Redis? {
         let text = value(of: "--redis", in: words) ?? Environment.text("HAUL_REDIS")
         guard let url = try? RedisURL(text ?? "redis://127.0.0.1:6379") else { return nil }

@@ -1,7 +1,7 @@
 import ArgumentParser
 import HaulTerminal
 
-/// The shells' scripts for completion, made from the same declarations as `--help`.
+/// Scripts that complete words in shells, made from the same declarations as `--help`.
 struct Completions: ParsableCommand {
     enum Shell: String, CaseIterable, ExpressibleByArgument { case bash, zsh, fish }
 

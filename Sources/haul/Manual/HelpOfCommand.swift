@@ -1,6 +1,6 @@
 import HaulContract
 
-/// A command as `--experimental-dump-help` tells of it.
+/// A command as `--experimental-dump-help` describes it.
 struct HelpOfCommand {
     let name: String
     let abstract: String
@@ -19,21 +19,21 @@ struct HelpOfCommand {
         subcommands = (json["subcommands"]?.array ?? []).map(HelpOfCommand.init)
     }
 
-    /// How it is called, in roff: options first, then what has no name.
+    /// The synopsis in roff: first the options, then the positional arguments.
     var synopsis: String {
         let named = arguments.filter { !$0.isPositional }.map(\.usage)
         let positional = arguments.filter(\.isPositional).map(\.usage)
         return (["\\fB\(Roff.escaped(name))\\fR"] + named + positional).joined(separator: " ")
     }
 
-    /// As the line under NAME begins.
+    /// A sentence as the line under NAME has it: without a capital letter and a full stop.
     static func uncapitalized(_ text: String) -> String {
         let sentence = text.hasSuffix(".") ? String(text.dropLast()) : text
         return sentence.prefix(1).lowercased() + sentence.dropFirst()
     }
 }
 
-/// An argument as `--experimental-dump-help` tells of it.
+/// An argument as `--experimental-dump-help` describes it.
 struct HelpOfArgument {
     let abstract: String
     let isPositional: Bool
@@ -60,17 +60,17 @@ struct HelpOfArgument {
         defaultValue = json["defaultValue"]?.string
     }
 
-    /// What a list of options says of it.
+    /// The description in a list of options.
     var text: String { defaultValue.map { "\(abstract) Default: \($0)." } ?? abstract }
 
-    /// Its names, and what stands behind them, in roff.
+    /// The names and the value's placeholder in a list of options, in roff.
     var label: String {
         if isPositional { return "\\fI\(Roff.escaped(value))\\fR" }
         let list = names.map { "\\fB\(Roff.escaped($0))\\fR" }.joined(separator: ", ")
         return isFlag ? list : list + " \\fI\(Roff.escaped(value))\\fR"
     }
 
-    /// What a line of usage says of it, in roff.
+    /// The argument in a synopsis, in roff.
     var usage: String {
         let name = longName.map { "--\($0)" } ?? names.last ?? ""
         var text = isPositional ? "\\fI\(Roff.escaped(value))\\fR" : "\\fB\(Roff.escaped(name))\\fR"

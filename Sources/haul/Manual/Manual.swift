@@ -3,7 +3,7 @@ import Glibc
 import HaulContract
 import HaulTerminal
 
-/// The manual, made from what `--help` says.
+/// The manual pages, made from the texts of `--help`.
 struct Manual: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "manual", abstract: "Print a manual page, or write all of them into a directory.",
@@ -41,7 +41,7 @@ struct Manual: ParsableCommand {
         return ManualPage.pages(of: command, version: Version.text, date: date)
     }
 
-    /// The date of the build, if it is told (https://reproducible-builds.org/specs/source-date-epoch/). Else today.
+    /// The date that SOURCE_DATE_EPOCH gives (https://reproducible-builds.org/specs/source-date-epoch/), else today.
     private static var date: String {
         var seconds = Environment.text("SOURCE_DATE_EPOCH").flatMap { time_t($0) } ?? time(nil)
         var parts = tm()

@@ -6,7 +6,9 @@ struct ManualPage {
     let name: String
     let text: String
 
-    /// The page of the whole command, and one for each of its verbs. `command` is what `--experimental-dump-help` says.
+    /// The page of `haul`, and one for each of its commands.
+    ///
+    /// - Parameter command: The output of `--experimental-dump-help`.
     static func pages(of command: JSON, version: String, date: String) -> [ManualPage] {
         let root = HelpOfCommand(command)
         let verbs = root.subcommands.filter { $0.isShown && $0.name != "help" }
@@ -32,7 +34,7 @@ struct ManualPage {
             page.section("ENVIRONMENT")
             for (variable, options) in variables {
                 let list = options.map { "--\($0)" }.joined(separator: " or ")
-                page.item("\\fB\(variable)\\fR", "Stands for \(list) where that is not given.")
+                page.item("\\fB\(variable)\\fR", "The value of \(list) if the option is not given.")
             }
             page.item("\\fBNO_COLOR\\fR", "If it is set and not empty, nothing is coloured.")
         }
@@ -74,7 +76,7 @@ struct ManualPage {
         return ManualPage(name: "haul-\(verb.name)", text: page.text)
     }
 
-    /// The environment's variables that the helps of options name in brackets, with these options.
+    /// The environment variables that help texts name in brackets, each with its options.
     private static func variables(in verbs: [HelpOfCommand]) -> [(String, [String])] {
         var result: [String: Set<String>] = [:]
         for argument in verbs.flatMap({ [$0] + $0.subcommands }).flatMap(\.arguments) {

@@ -2,13 +2,13 @@
 struct Roff {
     private(set) var text = ""
 
-    /// As it is.
+    /// Appends a line that is roff already.
     mutating func raw(_ line: String) { text += line + "\n" }
 
     mutating func section(_ name: String) { raw(".SH \(name)") }
 
     mutating func paragraph(_ words: String) {
-        // Right behind a heading a paragraph macro would be empty.
+        // A paragraph macro right after a heading would begin an empty paragraph.
         let previous = text.split(separator: "\n").last ?? ""
         if !previous.hasPrefix(".SH"), !previous.hasPrefix(".SS") { raw(".PP") }
         raw(Self.escaped(words))
@@ -19,7 +19,7 @@ struct Roff {
         raw(".TP\n\(label)\n\(words.isEmpty ? "\\&" : Self.escaped(words))")
     }
 
-    /// What roff would read as an escape or a request stands for itself.
+    /// Escapes all characters that roff would read as an escape or a request.
     static func escaped(_ words: String) -> String {
         words.split(separator: "\n").flatMap { lines(of: escapedLine($0)) }
             .map { $0.hasPrefix(".") || $0.hasPrefix("'") ? "\\&" + $0 : $0 }.joined(separator: "\n")
@@ -36,7 +36,7 @@ struct Roff {
         }
     }
 
-    /// Lines of at most 72 bytes where words allow it; a page's reader fills them anew.
+    /// Lines of at most 72 bytes, unless a word is longer. The program that shows the page breaks lines anew.
     private static func lines(of text: String) -> [String] {
         var lines: [String] = []
         for word in text.split(separator: " ") {

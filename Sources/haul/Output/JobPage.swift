@@ -8,14 +8,14 @@ struct JobPage {
     /// Redis' clock, unix ms.
     let now: Int64
 
-    /// Its bytes are a response, of which nothing is kept half done.
+    /// The job is a request. Its bytes are a response, of which no part is kept before the end.
     private var isRequest: Bool { record["kind"] == Job.Kind.request.rawValue }
     private var row: JobRow { JobRow(id: record.id, state: record.state, fields: record.fields) }
 
-    /// A time or a size; anybody may write another number into a hash.
+    /// A time or a size, limited to sensible values: any client may write into a hash.
     private func integer(_ field: String) -> Int64? { record.integer(field).map { min(max(0, $0), 1 << 53) } }
 
-    /// Names of facts and what is to be said of them, in the order in which they are asked for.
+    /// Names and texts, in the order of the page.
     var facts: [(name: String, text: String)] {
         var facts = [("state", state)]
         func add(_ name: String, _ text: String?) {
@@ -23,7 +23,7 @@ struct JobPage {
         }
         if let error = record["error"] { add("error", error + (record["message"].map { ": \($0)" } ?? "")) }
         add("url", record["url"])
-        // Of several mirrors the one that the bytes came from.
+        // The mirror that the bytes came from, if the job has several.
         add("from", record["source"].flatMap { $0 == record["url"] ? nil : $0 })
         add("response", response)
         add("file", record["file"])
@@ -36,11 +36,11 @@ struct JobPage {
         add("version", version)
         add("pushed", moment("created"))
         add("started", moment("started"))
-        // Of a running job that is when it was claimed, however far it has come since.
+        // Left out for a running job: there it is the time of the claim, and not of the last progress.
         add("updated", record.state.isFinal || record.state == .running ? nil : moment("updated"))
         add("ended", moment("finished"))
         add("deadline", integer("deadline_at").map { Age.date($0) })
-        add("request", record["want"].map { "\($0) is asked for, and not heard yet" })
+        add("request", record["want"].map { "\($0) is requested, but no worker has acted on it yet" })
         add("reply to", record["reply_to"])
         add("meta", record["meta"])
         return facts
@@ -61,7 +61,7 @@ struct JobPage {
         integer(field).map { before + Age.text(now - $0) + behind } ?? ""
     }
 
-    /// What a server answered to a request; the body is for `haul cache show`.
+    /// The server's answer to a request, without its body: `haul cache show` prints that.
     private var response: String? {
         guard let status = record["status"] else { return nil }
         let type = record["headers"].flatMap { try? JSON($0) }?["content-type"]?.string
@@ -109,7 +109,7 @@ struct JobPage {
         integer(field).map { "\(Age.date($0)) (\(Age.text(now - $0)) ago)" }
     }
 
-    /// The id, a bar of what is there where bytes are known, and the facts; words go on in the next line.
+    /// The id, a bar of the received bytes if the size is known, and the facts. Long texts are wrapped.
     func lines(width: Int, isUnicode: Bool = Columns.showsUnicode) -> [String] {
         var lines = [record.id.printable]
         let facts = facts
@@ -128,7 +128,7 @@ struct JobPage {
         return lines
     }
 
-    /// Words in lines of at most `width` columns; a word that is longer is broken.
+    /// The words in lines of at most `width` columns. A longer word is broken.
     static func wrapped(_ text: String, width: Int) -> [String] {
         var lines = [""]
         for word in text.split(separator: " ") {

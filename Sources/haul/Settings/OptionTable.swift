@@ -12,17 +12,18 @@ struct OptionTable {
 
         /// `HAUL_LIMIT_RATE`
         var variable: String { "HAUL_" + name.uppercased().replacing("-", with: "_") }
-        /// Holds the path of a file whose text is the value.
+        /// The variable with the path of a file whose text is the value.
         var fileVariable: String { variable + "_FILE" }
     }
 
-    /// Options that name where settings come from cannot be settings themselves. The others print something and end.
+    /// Options that are no settings. `config` names the source of settings; the others print something and end the
+    /// command.
     private static let others: Set<String> = ["help", "version", "config", "print-config"]
 
     let command: String
     let options: [Option]
 
-    /// The table of a verb of `haul`, made from what it says of itself; nil if there is no such verb.
+    /// The table of a command of `haul`, made from its help; nil if there is no such command.
     init?(of command: String) {
         guard let commands = (try? JSON(Haul._dumpHelp()))?["command"]?["subcommands"]?.array,
             let help = commands.first(where: { $0["commandName"]?.string == command })

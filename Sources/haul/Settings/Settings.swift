@@ -3,8 +3,8 @@ import HaulContract
 import HaulTerminal
 import Synchronization
 
-/// Where each option of a long-running command comes from: its arguments, else the environment, else systemd's credentials,
-/// else a file, else its default.
+/// Where each option of a long-running command comes from: its arguments, else the environment, else systemd's
+/// credentials, else a file, else its default.
 struct Settings: Sendable {
     enum Source: Sendable, CustomStringConvertible {
         case arguments
@@ -28,20 +28,23 @@ struct Settings: Sendable {
         let source: Source
     }
 
-    /// Verbs that are services, and so have settings.
+    /// The commands that are services. Only they have settings.
     static let commands: Set<String> = ["worker"]
 
     /// The settings of the command that runs, for messages.
     private static let current = Mutex<Settings?>(nil)
 
     let settings: [Setting]
-    /// Variables that are nearly the name of one: not an error, since others may set what begins so.
+    /// Warnings about variables whose names are nearly that of an option. They are no errors: other programs may set
+    /// variables with the prefix `HAUL_`.
     let doubts: [String]
-    /// What the parser is given.
+    /// The arguments for the parser.
     let arguments: [String]
 
-    /// Completes the arguments of a process, without the program's name. They are as they were if the command has no settings.
-    /// Throws a sentence about a wrong setting.
+    /// Adds the settings from the other sources to the arguments of a process (without the program's name). The
+    /// arguments of a command without settings are returned unchanged.
+    ///
+    /// - Throws: `ExitStatus.usage` if a setting is wrong; the reason has been printed.
     static func complete(_ arguments: [String]) throws -> [String] {
         guard let verb = arguments.first, commands.contains(verb), !arguments.contains("--help"),
             !arguments.contains("-h"), let table = OptionTable(of: verb)
@@ -75,7 +78,8 @@ struct Settings: Sendable {
         self.arguments = [table.command] + injected + arguments
     }
 
-    /// Where the options that `sentence` is about come from, for the end of it; empty for arguments, which their author sees.
+    /// A text to append to an error message: the sources of the options that `sentence` names. Options from the command
+    /// line are left out, because the user sees them.
     static func sources(of sentence: String) -> String {
         let settings = ofThisProcess?.settings ?? []
         let sources: [String] = settings.compactMap { setting in
@@ -88,7 +92,7 @@ struct Settings: Sendable {
         return sources.joined()
     }
 
-    // MARK: Layers
+    // MARK: Sources
 
     private static func given(_ option: OptionTable.Option, in arguments: [String]) -> Setting? {
         var values: [String] = []
@@ -115,7 +119,7 @@ struct Settings: Sendable {
         return Setting(name: option.name, values: [try secret(path, source)], source: source)
     }
 
-    /// systemd.exec(5), LoadCredential=: files named after options.
+    /// A credential of systemd: a file named after the option (LoadCredential= in systemd.exec(5)).
     private static func credential(_ option: OptionTable.Option) throws -> Setting? {
         guard !option.isFlag, let directory = Environment.text("CREDENTIALS_DIRECTORY") else { return nil }
         let path = "\(directory)/\(option.name)"
@@ -133,7 +137,7 @@ struct Settings: Sendable {
         return Setting(name: option.name, values: values, source: source)
     }
 
-    /// The text of a file, without the line feed that editors put behind it.
+    /// The text of a file, without white space at its ends: editors add a newline.
     private static func secret(_ path: String, _ source: Source) throws -> String {
         guard let text = SettingsFile.text(of: path) else {
             throw ExitStatus.because(
@@ -153,7 +157,7 @@ struct Settings: Sendable {
         }
     }
 
-    /// Variables that begin with `HAUL_` and are not empty.
+    /// The environment variables that begin with `HAUL_` and are not empty.
     private static func environment() -> [String: String] {
         var result: [String: String] = [:]
         var entry = environ

@@ -7,14 +7,14 @@ struct SettingsFile {
         let option: OptionTable.Option
         let value: String
         let line: Int
-        /// The value is the path of a file that has it.
+        /// The value is the path of a file whose text is the setting.
         let isPath: Bool
     }
 
     let path: String
     let entries: [Entry]
 
-    /// Throws a sentence for the first line that is wrong.
+    /// - Throws: `ExitStatus.usage` at the first line that is wrong; the reason has been printed.
     init(_ path: String, for table: OptionTable) throws {
         guard let text = Self.text(of: path) else {
             throw ExitStatus.because(
@@ -28,7 +28,7 @@ struct SettingsFile {
             }
             if !entry.option.isRepeating, let first = entries.first(where: { $0.option.name == entry.option.name }) {
                 throw ExitStatus.because(
-                    .usage, "\(path):\(entry.line): \(entry.option.name) is there already, in line \(first.line)")
+                    .usage, "\(path):\(entry.line): \(entry.option.name) is set already, in line \(first.line)")
             }
             entries.append(entry)
         }
