@@ -3,21 +3,21 @@ import Glibc
 import HaulTerminal
 import Synchronization
 
-/// The terminal as a screen: raw keys in, rows out. Whatever ends the process, the terminal is put back as it was before, but for
-/// SIGKILL, which nobody hears.
+/// The terminal as a full screen: it reads keys in raw mode and draws rows. However the process ends, the terminal is
+/// restored, except after SIGKILL.
 final class FullScreen: Sendable {
     enum Input: Sendable {
         case bytes([UInt8])
         case resized, suspended, continued
-        /// A signal that ends the command, or the end of the terminal.
+        /// A signal that ends the command, or the terminal has been closed.
         case ended
     }
 
-    /// What the signals' handlers need: they may use nothing that allocates or locks.
+    /// State of the signal handlers, which must not allocate or lock.
     private nonisolated(unsafe) static var original = termios()
     private nonisolated(unsafe) static var isRaw: Int32 = 0
     private nonisolated(unsafe) static var signalPipe: (read: Int32, write: Int32) = (-1, -1)
-    /// Shows the cursor, wraps lines, leaves the alternate screen.
+    /// Resets the style, wraps lines, shows the cursor, leaves the alternate screen.
     private static let farewell: StaticString = "\u{1B}[0m\u{1B}[?7h\u{1B}[?25h\u{1B}[?1049l"
     private static let greeting = "\u{1B}[?1049h\u{1B}[?25l\u{1B}[?7l\u{1B}[2J"
 
@@ -26,22 +26,22 @@ final class FullScreen: Sendable {
 
     init() { isColored = Environment.text("NO_COLOR") == nil }
 
-    /// Takes the terminal over, and tells what comes from it.
+    /// Takes over the terminal. Returns its keys and the signals.
     func open() -> AsyncStream<Input> {
         Self.prepare()
         enter()
         return AsyncStream { continuation in
-            // A thread of its own: it waits for keys and signals, and for nothing else.
+            // A thread of its own, because it blocks: it only waits for keys and signals.
             DispatchQueue(label: "haul.keys").async { Self.listen(continuation) }
         }
     }
 
     func enter() {
-        // A process may be told to go on that was not stopped. Then the terminal is as this process has made it.
+        // SIGCONT may reach a process that was not stopped. Then the terminal is still raw, and `original` stays.
         if Self.isRaw == 0 { tcgetattr(STDIN_FILENO, &Self.original) }
         var raw = Self.original
         cfmakeraw(&raw)
-        // Signals by keys come as keys; lines are ended as always.
+        // Ctrl-C and Ctrl-Z now arrive as keys. Output is still processed, so that a newline also returns the cursor.
         raw.c_oflag |= tcflag_t(OPOST)
         Self.isRaw = 1
         tcsetattr(STDIN_FILENO, TCSADRAIN, &raw)
@@ -51,20 +51,20 @@ final class FullScreen: Sendable {
 
     func leave() { Self.restore() }
 
-    /// Stops this process as the shell's Ctrl-Z does; `.continued` comes when it goes on.
+    /// Stops this process as Ctrl-Z in a shell does. When it goes on, the input is `.continued`.
     func suspend() {
         leave()
         signal(SIGTSTP, SIG_DFL)
         kill(getpid(), SIGTSTP)
     }
 
-    /// After a stop.
+    /// Takes over the terminal again, after `.continued`.
     func resume() {
         Self.catchSignal(SIGTSTP)
         enter()
     }
 
-    /// Draws what has changed since the last time.
+    /// Draws the rows that have changed since the last call.
     func draw(_ rows: [ScreenRow], width: Int) {
         let output = shown.withLock { shown in
             defer { shown = (rows, width) }
@@ -78,7 +78,7 @@ final class FullScreen: Sendable {
         if !output.isEmpty { Terminal.write(output) }
     }
 
-    /// The next drawing is of everything.
+    /// Makes the next `draw` draw all rows.
     func forget() { shown.withLock { $0 = ([], 0) } }
 
     // MARK: Signals
@@ -102,7 +102,7 @@ final class FullScreen: Sendable {
         atexit { FullScreen.restore() }
     }
 
-    /// A signal is a byte in a pipe, which the thread of the keys reads.
+    /// The handler writes the signal's number into a pipe, which the thread of `listen` reads.
     private static func catchSignal(_ number: Int32) {
         signal(number) { number in
             var byte = UInt8(truncatingIfNeeded: number)
@@ -112,7 +112,7 @@ final class FullScreen: Sendable {
         }
     }
 
-    /// Puts the terminal back, once; safe in a signal's handler.
+    /// Restores the terminal, unless that is done already. Safe in a signal handler.
     private static func restore() {
         guard isRaw == 1 else { return }
         isRaw = 0

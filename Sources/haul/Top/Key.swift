@@ -6,14 +6,15 @@ enum Key: Equatable, Sendable {
     case control(Character)
 }
 
-/// Reads keys out of the bytes that a terminal sends: a value, so that it is tried without one.
+/// Reads keys from the bytes that a terminal sends. It is a value, so that tests need no terminal.
 struct KeyDecoder {
     private var pending: [UInt8] = []
 
-    /// Whether it cannot be told yet if these bytes are a key: an escape may be a key of its own, or begin another one.
+    /// Whether bytes are left that are not yet a key: an ESC may be the escape key, or begin the sequence of another
+    /// key.
     var isWaiting: Bool { !pending.isEmpty }
 
-    /// The keys that are complete with these bytes.
+    /// Adds bytes, and returns the keys that are complete with them.
     mutating func feed(_ bytes: some Sequence<UInt8>) -> [Key] {
         pending += bytes
         var keys: [Key] = []
@@ -24,13 +25,14 @@ struct KeyDecoder {
         return keys
     }
 
-    /// Nothing more has come for a while: what waits is what it is.
+    /// Call it if no more bytes have arrived for a while: a lone ESC is then the escape key.
     mutating func flush() -> [Key] {
         defer { pending = [] }
         return pending == [27] ? [.escape] : []
     }
 
-    /// The first key, nil for bytes that are none, and how many bytes it has; nil if more bytes are needed.
+    /// The first key and its number of bytes. The key is nil if the bytes are no key. The result is nil if more bytes
+    /// are needed.
     private static func first(_ bytes: [UInt8]) -> (Key?, Int)? {
         guard let byte = bytes.first else { return nil }
         switch byte {
@@ -44,7 +46,7 @@ struct KeyDecoder {
         }
     }
 
-    /// A character of UTF-8.
+    /// A character in UTF-8.
     private static func character(_ bytes: [UInt8]) -> (Key?, Int)? {
         let length = bytes[0] < 0x80 ? 1 : bytes[0] >= 0xF0 ? 4 : bytes[0] >= 0xE0 ? 3 : 2
         guard bytes.count >= length else { return nil }
@@ -54,12 +56,12 @@ struct KeyDecoder {
         return (.character(character), length)
     }
 
-    /// `ESC [ …` and `ESC O …` (ECMA-48, xterm); another escape is the key by itself.
+    /// `ESC [ …` and `ESC O …` (ECMA-48, xterm). Any other ESC is the escape key.
     private static func escape(_ bytes: [UInt8]) -> (Key?, Int)? {
         guard bytes.count > 1 else { return nil }
         guard bytes[1] == UInt8(ascii: "[") || bytes[1] == UInt8(ascii: "O") else { return (.escape, 1) }
         guard let end = bytes.dropFirst(2).firstIndex(where: { (0x40...0x7E).contains($0) }) else {
-            // Longer than any key is no key.
+            // No key has a longer sequence.
             return bytes.count > 16 ? (nil, bytes.count) : nil
         }
         let parameter = String(decoding: bytes[2..<end], as: UTF8.self).prefix { $0 != ";" }

@@ -17,7 +17,8 @@ struct Style: Equatable, Sendable {
     static let warning = Style(color: .yellow)
     static let title = Style(color: .cyan, isBold: true)
 
-    /// The sequence that sets it (SGR of ECMA-48); colours are left out where there are to be none (https://no-color.org).
+    /// The escape sequence that sets the style (SGR, ECMA-48). `isColored` is false with NO_COLOR
+    /// (https://no-color.org).
     func sequence(isColored: Bool) -> String {
         var codes = ["0"]
         if isBold { codes.append("1") }
@@ -28,7 +29,7 @@ struct Style: Equatable, Sendable {
     }
 }
 
-/// A row of a screen: pieces of text, each of one style. All of it is harmless for a terminal, whoever wrote it.
+/// A row of a screen: pieces of text, each of one style. All text is made `printable`, whoever wrote it.
 struct ScreenRow: Equatable, Sendable {
     private(set) var pieces: [(text: String, style: Style)] = []
 
@@ -43,7 +44,7 @@ struct ScreenRow: Equatable, Sendable {
     var text: String { pieces.map(\.text).joined() }
     var columns: Int { pieces.reduce(0) { $0 + Columns.of($1.text) } }
 
-    /// The same, exactly so wide: cut off, or filled with spaces in the style of its end.
+    /// The row in exactly `width` columns: cut, or filled with spaces, which are reversed if the last piece is.
     func fitted(to width: Int) -> ScreenRow {
         var result = ScreenRow()
         var room = width
@@ -56,10 +57,10 @@ struct ScreenRow: Equatable, Sendable {
         return result
     }
 
-    /// The same, all of it as what is selected.
+    /// The text of the row in the style of the selection.
     func highlighted() -> ScreenRow { ScreenRow(text, .reversed) }
 
-    /// What a terminal is sent for it.
+    /// The text with its escape sequences.
     func encoded(isColored: Bool) -> String {
         var result = ""
         var style = Style.plain
@@ -77,9 +78,9 @@ struct ScreenRow: Equatable, Sendable {
     }
 }
 
-/// Numbers over time, as a row of bars.
+/// Draws numbers over time as a row of small bars.
 enum Sparkline {
-    /// The newest of `values` at the right, against the largest of those that are shown.
+    /// A bar for each of the last `width` values, the newest at the right. The largest of them has the full height.
     static func text(_ values: [Double], width: Int, isUnicode: Bool) -> String {
         let signs = Array(isUnicode ? "▁▂▃▄▅▆▇█" : "_.-:=+*#")
         let shown = values.suffix(max(0, width))

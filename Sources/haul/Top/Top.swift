@@ -36,11 +36,11 @@ struct Top: AsyncParsableCommand {
         let data = try await reaching { () throws(RedisError) in try await reader.read(TopReader.Focus()) }
         model.apply(data)
         await reader.close()
-        // Nothing is selected where nobody can choose.
+        // Without keys nothing can be selected.
         model.selected = nil
         let (width, height) = Terminal.size
         let rows = TopLayout(model: model, width: width, height: height, isUnicode: Columns.showsUnicode).rows
-        // The last row tells of keys.
+        // The last row lists keys, which are of no use here.
         for row in rows.dropLast() {
             let text = row.text
             Terminal.line(String(text.prefix(text.count - text.reversed().prefix { $0 == " " }.count)))

@@ -2,10 +2,11 @@ import HaulBus
 import HaulContract
 import HaulTerminal
 
-// What stands above the list of jobs, or in its place.
+// The panels above the list of jobs, and the pages in its place.
 
 extension TopLayout {
-    /// Workers, failures and, where there are more than one, queues, side by side.
+    /// The panels, side by side: failures, workers and, if there are several, queues. A narrow screen has one panel
+    /// less.
     var panels: [ScreenRow] {
         let hasQueues = model.data.queues.count > 1
         let count = (hasQueues ? 3 : 2) - (width < 60 ? 1 : 0)
@@ -23,7 +24,7 @@ extension TopLayout {
         }
     }
 
-    /// Lines of a table under a bold header, at most as many as a panel has.
+    /// Lines of a table under a bold header, cut to the height of a panel.
     private func panel(_ lines: [String], _ style: (Int) -> Style) -> [ScreenRow] {
         lines.prefix(panelHeight).enumerated().map { index, line in
             ScreenRow(" " + line, index == 0 ? Style(color: .cyan, isBold: true) : style(index - 1))
@@ -87,7 +88,7 @@ extension TopLayout {
         }
     }
 
-    /// One job: its page, and what it has said since it was opened.
+    /// The page of one job, with its events since the page was opened.
     var detail: [ScreenRow] {
         let room = height - 4
         guard let detail = model.detail else { return [] }
@@ -100,7 +101,7 @@ extension TopLayout {
             + page.enumerated().map { index, line in
                 ScreenRow(" " + line, index == 0 ? .bold : line.hasPrefix("  [") ? .good : .plain)
             }
-        // Facts first; events take what is left, the newest at the end.
+        // Facts come first. Events take the rows that are left, the newest at the end.
         rows = Array(rows.prefix(max(4, room - 4)))
         rows += [ScreenRow(), ScreenRow(" EVENTS", Style(color: .cyan, isBold: true))]
         let events = detail.events.suffix(max(0, room - rows.count))
@@ -127,7 +128,7 @@ extension TopLayout {
         let column = 2 + (keys.map(\.0.count).max() ?? 0)
         return [ScreenRow()]
             + keys.flatMap { key, what in
-                // What does not fit goes on beneath itself.
+                // A long text is wrapped within its column.
                 JobPage.wrapped(what, width: max(10, width - column - 2)).enumerated().map { index, words in
                     var row = ScreenRow(" " + (index == 0 ? key : "").padded(to: column), .bold)
                     row.add(words)

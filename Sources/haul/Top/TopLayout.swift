@@ -1,20 +1,20 @@
 import HaulContract
 import HaulTerminal
 
-/// The rows of `haul top`, made of a model and a size and nothing else.
+/// Makes the rows of `haul top`, only from a model and a size.
 struct TopLayout {
     let model: TopModel
     let width: Int
     let height: Int
     var isUnicode = true
 
-    /// Too small for anything.
+    /// Too small to show anything.
     private var isTiny: Bool { width < 24 || height < 6 }
 
-    /// Rows of the panels of workers and failures, with their headers; small screens have none.
+    /// The height of the panels, with their headers; 0 on a small screen.
     var panelHeight: Int { height >= 40 ? 9 : height >= 24 ? 5 : height >= 18 ? 4 : 0 }
 
-    /// How many jobs have a row.
+    /// The number of rows for jobs.
     var listHeight: Int { max(0, height - headHeight - (panelHeight > 0 ? panelHeight + 1 : 0) - 2) }
 
     private var headHeight: Int { 3 }
@@ -34,7 +34,7 @@ struct TopLayout {
         return fill(rows)
     }
 
-    /// The last row is always the one that says which keys there are, or asks.
+    /// Fills the screen. The last row is always the foot: keys, a question or a notice.
     private func fill(_ rows: [ScreenRow]) -> [ScreenRow] {
         let foot = isTiny ? [] : [foot]
         var rows = Array(rows.prefix(height - foot.count))
@@ -44,7 +44,7 @@ struct TopLayout {
 
     // MARK: Head
 
-    /// Redis has answered once: until then a zero would be a lie.
+    /// Redis has answered at least once. Before that no counts are known, and `-` is shown.
     var isRead: Bool { model.data.now > 0 }
 
     private var title: ScreenRow {
@@ -101,7 +101,7 @@ struct TopLayout {
         return count < 1_000_000 ? rate(Double(count) / 1000) + "k" : rate(Double(count) / 1_000_000) + "M"
     }
 
-    /// How many jobs are in which state; the state that is listed stands out.
+    /// The number of jobs in each state. The state of the list is marked.
     private var counts: ScreenRow {
         func row(_ names: (JobState) -> String, _ gap: String) -> ScreenRow {
             var row = ScreenRow(" ")
@@ -219,7 +219,7 @@ struct TopLayout {
         return row
     }
 
-    /// Which rows are shown, of how many.
+    /// Which rows are on the screen, and how many there are.
     private var place: String {
         let filter = model.filter.isEmpty ? "" : "/\(model.filter.printable.cut(to: 20)) "
         guard !model.rows.isEmpty else { return filter }

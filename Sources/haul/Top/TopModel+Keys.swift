@@ -2,18 +2,20 @@ import HaulBus
 import HaulContract
 import HaulTerminal
 
-/// What a key asks of whoever has the terminal and Redis.
+/// What a key asks of the session, which has the terminal and Redis.
 enum TopAction: Sendable, Equatable {
     case quit, interrupt, suspend, redraw, nextQueue
     case request(Request, [String], String)
     case pauseQueue(Bool)
     case open(String), close
-    /// Another view, or another page of it: it is to be read at once.
+    /// Read at once, because the view or its page has changed.
     case read
 }
 
 extension TopModel {
-    /// Does what a key says, in a list of `height` rows, and returns what is to be done besides.
+    /// Handles a key. Returns what the session has to do.
+    ///
+    /// - Parameter height: The number of rows for jobs.
     mutating func handle(_ key: Key, height: Int) -> TopAction? {
         notice = nil
         if key == .control("c") { return .interrupt }
@@ -35,7 +37,7 @@ extension TopModel {
         }
     }
 
-    /// Keys that choose what the list shows.
+    /// Keys that change what the list shows.
     private mutating func choose(_ key: Key, _ height: Int) -> TopAction? {
         let index = selectedIndex ?? 0
         switch key {
@@ -90,7 +92,7 @@ extension TopModel {
         return .read
     }
 
-    /// Keys that change something, which is asked before.
+    /// Keys that change jobs or the queue. A question comes first.
     private mutating func steer(_ key: Key) -> TopAction? {
         switch key {
         case .character("p"): ask("Pause", .paused)

@@ -2,8 +2,8 @@ import HaulBus
 import HaulContract
 import HaulTerminal
 
-/// What `haul top` knows and what its user has chosen: a value, of which TopLayout makes rows of a screen, and which keys and
-/// readings change.
+/// What `haul top` has read and what its user has chosen. It is a value: keys and readings change it, and `TopLayout`
+/// makes rows from it.
 struct TopModel: Sendable {
     /// A queue as its panel shows it.
     struct QueueLine: Sendable, Equatable {
@@ -14,7 +14,7 @@ struct TopModel: Sendable {
         var workers = 0
     }
 
-    /// What is asked before it is done.
+    /// A question, and what to do if the answer is yes.
     struct Question: Sendable, Equatable {
         let text: String
         let action: TopAction
@@ -26,9 +26,9 @@ struct TopModel: Sendable {
     }
 
     var queue: String
-    /// What was read last.
+    /// The last reading.
     var data = TopData()
-    /// Why nothing new is known.
+    /// The error of the last reading, if it failed.
     var trouble: String?
     /// Bytes and jobs per second, oldest first.
     private(set) var bytes: [Double] = []
@@ -39,13 +39,13 @@ struct TopModel: Sendable {
     var isReversed = false
     var filter = ""
     var mode = Mode.list
-    /// Where a question or a page was asked from.
+    /// The mode to return to after a question or the help.
     var before = Mode.list
     var marked: Set<String> = []
     var selected: String?
-    /// The first row is selected, whichever job has it: nobody has chosen one since the list was opened.
+    /// The first row stays selected, whichever job has it: the user has not chosen a row in this list.
     var isAtTop = true
-    /// The first of the rows that is on the screen.
+    /// The index of the first row on the screen.
     var top = 0
     var notice: String?
     var detail: TopDetail?
@@ -67,7 +67,7 @@ struct TopModel: Sendable {
         arrange()
     }
 
-    /// Makes the rows anew, after what is known or chosen has changed.
+    /// Makes `rows` again after a reading or a choice.
     mutating func arrange() {
         let index = selectedIndex ?? 0
         var found = data.view == view ? data.rows : []
@@ -76,7 +76,7 @@ struct TopModel: Sendable {
                 [row.id, row.url, row.file, row.worker, row.error].contains { JobFilter.contains($0, filter) }
             }
         }
-        // Other views come in the order that the queue has.
+        // The other views keep the order of the queue.
         if view == .running { found.sort { order.precedes($0, $1) } }
         if isReversed { found.reverse() }
         rows = found
@@ -106,17 +106,17 @@ struct TopModel: Sendable {
         top = max(0, min(top, rows.count - height))
     }
 
-    /// The ids of the rows on the screen: they are read with every refresh.
+    /// The ids of the rows on the screen. These jobs are read with every refresh.
     func visible(height: Int) -> [String] { rows.dropFirst(top).prefix(max(0, height)).map(\.id) }
 
-    /// The jobs that a key is about: those that are marked, else the selected one.
+    /// The jobs that a key acts on: the open job, else the marked jobs, else the selected job.
     var chosen: [String] {
         if mode == .detail, let detail { return [detail.id] }
         return marked.isEmpty ? selected.map { [$0] } ?? [] : rows.map(\.id).filter(marked.contains)
     }
 }
 
-/// What one reading of Redis has brought.
+/// The result of one reading of Redis.
 struct TopData: Sendable {
     /// Redis' clock, unix ms.
     var now: Int64 = 0
@@ -125,7 +125,7 @@ struct TopData: Sendable {
     var isPaused = false
     var maxRunning: Int?
     var queues: [TopModel.QueueLine] = []
-    /// Those that were read, lost ones first.
+    /// The workers that were read, lost workers first.
     var workers: [WorkerRow] = []
     var workerCount = 0
     var lostCount = 0
@@ -133,16 +133,16 @@ struct TopData: Sendable {
     var failures: [JobRow] = []
     var bytesPerSecond = 0.0
     var jobsPerSecond = 0.0
-    /// The speeds of some running jobs stand for all of them.
+    /// `bytesPerSecond` is an estimate from some of the running jobs.
     var isEstimated = false
     /// The state of the jobs in `rows`.
     var view = JobState.running
     var rows: [JobRow] = []
-    /// What is known of the job that is open.
+    /// The job whose page is open.
     var record: JobRecord?
 }
 
-/// One job, with what it has said since it was opened.
+/// The open page of one job, with its events since it was opened.
 struct TopDetail: Sendable {
     struct Line: Sendable, Equatable {
         let at: Int64
@@ -156,7 +156,7 @@ struct TopDetail: Sendable {
     private static let mostEvents = 200
 
     mutating func note(_ event: Event) {
-        // A line for each second of progress would push all else away.
+        // Only the last of successive progress events is kept: one each second would push out all others.
         if event.name == "progress", events.last?.text.hasPrefix("progress") == true { events.removeLast() }
         let words = EventLine.text(event).dropFirst(event.id.count).drop { $0 == " " }
         events.append(Line(at: event.at, text: String(words)))

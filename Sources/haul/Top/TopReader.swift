@@ -2,38 +2,38 @@ import HaulBus
 import HaulContract
 import HaulRedis
 
-/// Reads what `haul top` shows. What one reading costs Redis is bounded, however many jobs there are: of many running jobs a
-/// page is read at a time, in turn, and those on the screen each time.
+/// Reads what `haul top` shows. The cost of a reading is bounded, however many jobs there are: each reading reads the
+/// jobs on the screen and the next page of all running jobs.
 actor TopReader {
-    /// What the screen is about.
+    /// What the screen shows.
     struct Focus: Sendable {
         var view = JobState.running
         /// Jobs that are on the screen.
         var visible: [String] = []
-        /// The job that is open.
+        /// The job whose page is open.
         var detail: String?
     }
 
-    /// Running jobs that one reading asks for, besides those on the screen.
+    /// The number of running jobs that one reading asks for, besides the jobs on the screen.
     static let pageOfRunning = 500
-    /// Rows of another state than running.
+    /// The number of jobs that are read of any other state.
     static let pageOfOthers = 200
     private static let mostWorkers = 40
     private static let mostFailures = 50
     private static let mostQueues = 8
-    /// Seconds of which the jobs that ended are counted.
+    /// The jobs that ended in so many seconds are counted.
     private static let window = 5
 
     private let queue: Queue
     private var cursor = "0"
-    /// Running jobs by id, and in which round over all of them each was met last.
+    /// Running jobs by id, each with the round in which it was last found. A round is a scan of all running jobs.
     private var running: [String: (row: JobRow, round: Int)] = [:]
     private var round = 0
     private var failures: [String: JobRow] = [:]
     private var others: [Queue] = []
     private var lastSearch: ContinuousClock.Instant?
 
-    /// How long the first readings look for more running jobs before they show what they have.
+    /// The longest time that the first readings scan for running jobs before they return.
     private let patience: Duration
 
     init(_ queue: Queue, patience: Duration = .milliseconds(300)) { (self.queue, self.patience) = (queue, patience) }
@@ -56,7 +56,7 @@ actor TopReader {
     }
 
     private func readWorkers(_ known: [(name: String, seen: Int64)], _ data: inout TopData) async throws(RedisError) {
-        // Those that were not heard of for the longest time come first: they are what an operator looks for.
+        // The workers whose heartbeats are the oldest come first: an operator looks for them.
         let shown = known.prefix(Self.mostWorkers)
         let fields = try await queue.workerFields(shown.map(\.name))
         var rows: [WorkerRow] = []
@@ -85,7 +85,7 @@ actor TopReader {
         let count = data.counts[.running] ?? 0
         var ids: Set<String> = focus.view == .running ? Set(focus.visible).intersection(running.keys) : []
         var pages = 0
-        // At first all are wanted at once, unless Redis is slow; from then on a page with each reading.
+        // The first round is read in one go, unless Redis is slow. After it each reading reads one page.
         let (most, begun) = (round == 0 ? 20 : 1, ContinuousClock.now)
         repeat {
             let page = try await queue.scanRunning(from: cursor, count: Self.pageOfRunning)
@@ -103,7 +103,7 @@ actor TopReader {
             }
             running[id] = (JobRow(id: id, state: .running, fields: fields), round)
         }
-        // A job that was not met in a whole round runs no more.
+        // A job that a whole round has not found runs no more.
         running = running.filter { $0.value.round >= round - 1 }
         let speed = running.values.reduce(0.0) { $0 + Double(max(0, $1.row.speed)) }
         data.isEstimated = count > running.count && !running.isEmpty
@@ -111,13 +111,13 @@ actor TopReader {
         if focus.view == .running { data.rows = running.values.map(\.row) }
     }
 
-    /// The next or newest jobs of another state.
+    /// The first jobs of another state, in the order of its list.
     private func rows(_ state: JobState) async throws(RedisError) -> [JobRow] {
         let listed: [ListedJob]
         do throws(RedisError) {
             listed = try await queue.listed(in: state, from: 0, limit: Self.pageOfOthers)
         } catch {
-            // A user who may not see the jobs in line sees how many there are.
+            // Without permission to read the jobs in line, the user sees only their number.
             guard error.code == .noPermission else { throw error }
             return []
         }
@@ -127,7 +127,7 @@ actor TopReader {
 
     // MARK: Queues
 
-    /// This queue and some others of the same Redis, which are looked for once a minute, in a few pages.
+    /// This queue and some others of the same Redis. A few pages of keys are searched for others once a minute.
     private func readQueues(_ data: TopData) async -> [TopModel.QueueLine] {
         if lastSearch.map({ $0.duration(to: .now) > .seconds(60) }) ?? true {
             lastSearch = .now
@@ -151,18 +151,18 @@ actor TopReader {
         return lines.sorted { $0.name < $1.name }
     }
 
-    /// A user who may not look for them, or a Redis that does not answer, shows no others.
+    /// Finds other queues. Errors are ignored, such as a missing permission: then no others are shown.
     private func findQueues() async {
         guard let names = try? await QueueName.all(on: queue.redis, most: 10) else { return }
         let wanted = names.filter { $0 != queue.name }.prefix(Self.mostQueues - 1)
         for other in others where !wanted.contains(other.name) { await other.redis.close() }
         others = wanted.map { name in
-            // In a cluster it may be on another server, so it has a client of its own.
+            // In a cluster another queue may be on another server, so it has a client of its own.
             others.first { $0.name == name } ?? Queue(name, redis: Redis(queue.redis.url, name: "haul-top"))
         }
     }
 
-    /// The queue behind this one in the order of the panel; nil if there is no other.
+    /// The queue after this one in the order of the panel; nil if there is no other.
     func next() -> QueueName? {
         let names = (others.map(\.name) + [queue.name]).sorted { $0.text < $1.text }
         guard names.count > 1, let place = names.firstIndex(of: queue.name) else { return nil }

@@ -3,16 +3,17 @@ import HaulContract
 import HaulRedis
 import HaulTerminal
 
-/// `haul top` as long as it runs: joins the keys, the readings of Redis, and the screen. Readings never hold up a key.
+/// Runs `haul top`: connects keys, readings of Redis, and the screen. A reading never delays a key.
 ///
-/// More than eight stored properties: it is where they meet. What is shown and what keys do is decided in `TopModel`, a value.
+/// It has many stored properties, because all parts meet here. `TopModel`, a value, decides what is shown and what keys
+/// do.
 final class TopSession {
     private enum Input: Sendable {
         case screen(FullScreen.Input)
-        /// No more of an escape sequence came.
+        /// No more bytes have arrived after an ESC.
         case pause
         case tick
-        /// With the number of the queue that was read.
+        /// A reading, with the value that `turn` had when it began.
         case read(Int, Result<TopData, RedisError>)
         case event(Event)
         case done(String)
@@ -29,10 +30,10 @@ final class TopSession {
     private let inputs: AsyncStream<Input>
     private let feed: AsyncStream<Input>.Continuation
     private var reading: Task<Void, Never>?
-    /// Asked for while a reading was under way.
+    /// Another reading was asked for during the present one.
     private var wantsReading = false
     private var listening: Task<Void, Never>?
-    /// Grows with each queue that is shown: what was read of another one comes too late.
+    /// Grows with each change of the queue. A reading from an earlier turn is of another queue, and is dropped.
     private var turn = 0
     private var isInterrupted = false
 
@@ -76,7 +77,7 @@ final class TopSession {
         screen.draw(layout.rows, width: layout.width)
     }
 
-    /// False if that was the end.
+    /// Handles an input. Returns false at the end of the session.
     private func take(_ input: Input) -> Bool {
         switch input {
         case .screen(.bytes(let bytes)):
@@ -112,7 +113,7 @@ final class TopSession {
         return true
     }
 
-    /// A lone escape is a key if nothing follows it at once.
+    /// After a lone ESC, waits 60 ms for more bytes of a sequence.
     private func pauseKeys() {
         Task { [feed] in
             try? await Task.sleep(for: .milliseconds(60))

@@ -1,7 +1,7 @@
 import HaulContract
 import HaulTerminal
 
-/// An event in a line, for people.
+/// An event as a line for people.
 enum EventLine {
     static func text(_ event: Event) -> String {
         var parts = [event.id, event.name]

@@ -4,13 +4,13 @@ import HaulRedis
 import HaulTerminal
 import Synchronization
 
-/// Follows jobs to their ends: by their events, and by their hashes in case that messages are lost.
+/// Follows jobs until they have ended: by their events, and by their hashes in case messages are lost.
 struct Follower {
     let queue: Queue
-    /// Empty: all jobs, without end.
+    /// The jobs to follow. If empty, all jobs are followed, without end.
     let ids: [String]
     let json: Bool
-    /// When the jobs were pushed: an end that is none of this push is an earlier one.
+    /// The times of the pushes by job id, Unix ms. A job's end counts only if it is the end of this push.
     var pushed: [String: Int64] = [:]
     /// URLs for the lines of failures: events have none.
     var urls: [String: String] = [:]
@@ -29,25 +29,25 @@ struct Follower {
         case look, draw
     }
 
-    /// What is known of the jobs so far.
+    /// The state of the jobs so far.
     private struct Course {
         var display: WatchDisplay
-        /// Whose end has not been seen.
+        /// The jobs whose end has not been seen.
         var open: Set<String>
         var hasFailed = false
-        /// It was said that no events come.
+        /// The interruption of the subscription has been printed.
         var isInterrupted = false
         var isServed: Bool
     }
 
-    /// Throws `.jobFailed` at the end if a job failed or was cancelled.
+    /// - Throws: `ExitStatus.jobFailed` at the end if a job failed or was cancelled.
     func follow() async throws {
         let isServed = await tellService(before: true)
         Terminal.isFollowing.store(true, ordering: .relaxed)
         var course = Course(
             display: WatchDisplay(isTerminal: !json && Terminal.isInteractive, names: urls), open: Set(ids),
             isServed: isServed)
-        // Old events are dropped where nobody reads what is printed. The hashes tell the ends.
+        // If the output is not read, old events are dropped. The ends of jobs are also read from the hashes.
         let (inputs, feed) = AsyncStream<Input>.makeStream(bufferingPolicy: .bufferingNewest(100_000))
         let subscription = queue.events(of: ids.isEmpty ? nil : ids)
         var sources = [
@@ -61,7 +61,7 @@ struct Follower {
             case .element(.message(_, let payload)): hear(payload, &course)
             case .element(.interrupted(let error)):
                 if error.code == .authentication || error.code == .noPermission { throw ExitStatus.because(error) }
-                // Said once: what is published until the next `.subscribed` is not heard.
+                // Printed once. Events until the next `.subscribed` are missed.
                 if !course.isInterrupted { Terminal.complain("haul: \(error.message); trying again") }
                 course.isInterrupted = true
             case .draw: await draw(&course)
@@ -86,7 +86,7 @@ struct Follower {
     }
 
     private func hear(_ payload: [UInt8], _ course: inout Course) {
-        // Of a job whose end was read from its hash the event of that end may come later.
+        // An end may have been read from the hash before its event arrives. The event is then ignored.
         guard let event = Event(payload), ids.isEmpty || course.open.contains(event.id) else { return }
         if json { Terminal.line(String(decoding: payload, as: UTF8.self)) } else { course.display.show(event) }
         let isRefused = event.name == "rejected" && pushed[event.id] != nil
@@ -96,7 +96,7 @@ struct Follower {
     }
 
     private func draw(_ course: inout Course) async {
-        // Names are for people: what goes wrong with them is told of the jobs themselves.
+        // Errors are ignored, because names are only shown. `look` reports the errors of Redis.
         let unnamed = course.display.unnamed
         for (id, fields) in zip(unnamed, (try? await queue.fields(["url", "path", "file"], of: unnamed)) ?? []) {
             course.display.name(id, JobRow(id: id, state: .running, fields: fields).name)
@@ -104,7 +104,7 @@ struct Follower {
         course.display.draw()
     }
 
-    /// Looks at the hashes of the jobs whose end no event has told.
+    /// Reads the hashes of the jobs whose end has not been seen.
     private func look(_ course: inout Course) async throws {
         course.isServed = await tellService(before: course.isServed)
         if ids.isEmpty, let count = try? await queue.count(in: .running) { course.display.note(running: count) }
@@ -132,7 +132,8 @@ struct Follower {
         }
     }
 
-    /// Says when nobody serves the queue, and when somebody does again. Who may not see the workers is told nothing of them.
+    /// Prints when no worker serves the queue, and when one does again. Without permission to read the workers it
+    /// prints nothing.
     private func tellService(before wasServed: Bool) async -> Bool {
         guard let count = try? await queue.workerCount() else { return true }
         if count == 0, wasServed { Terminal.complain("haul: \(Stats.unserved(queue)); waiting") }

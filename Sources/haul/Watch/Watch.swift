@@ -11,7 +11,7 @@ struct Watch: AsyncParsableCommand {
             """)
     @OptionGroup var common: CommonOptions
     @Argument(help: "Ids of jobs.", completion: Completer.jobs) var ids: [String] = []
-    @Flag(help: "Wait also for jobs that nobody knows yet.") var waitFor = false
+    @Flag(help: "Also wait for jobs that the queue does not know yet.") var waitFor = false
 
     func validate() throws {
         try Selection.check(ids)

@@ -1,21 +1,21 @@
 import HaulContract
 import HaulTerminal
 
-/// Many jobs in few lines: what ended scrolls by, what runs has a row at the bottom of a terminal, in the order in which it
-/// came. Where no terminal is, it has lines.
+/// Shows many jobs in few lines. On a terminal the lines of ended jobs scroll by, and running jobs have rows at the
+/// bottom, in the order in which they began. Elsewhere all of it is lines.
 struct WatchDisplay {
     let isTerminal: Bool
     private let isUnicode = Columns.showsUnicode
     private var running = WatchedJobs()
-    /// Lines that have not been written, those of failures first in importance.
+    /// Lines that have not been written yet. Failures are the most important ones.
     private var news: [(line: String, isFailure: Bool)] = []
     private var counts: [String: Int] = [:]
     private var drawn = 0
     private var said: ContinuousClock.Instant?
 
-    /// More lines than a reader can take in are counted instead.
+    /// The most lines per drawing. More lines are only counted: nobody could read them.
     private static let mostNews = 12
-    /// How often a job's progress has a line, where there is no terminal.
+    /// The time between two lines about a job's progress, without a terminal.
     private static let pace: Duration = .seconds(10)
     private static let mostRows = 20
 
@@ -24,13 +24,13 @@ struct WatchDisplay {
         running.names = names
     }
 
-    /// How often it wants to be drawn.
+    /// The time between two calls of `draw`.
     var interval: Duration { .milliseconds(isTerminal ? 250 : 1000) }
 
-    /// Jobs whose names would be shown if they were known.
+    /// The jobs on the screen whose names are not known yet.
     var unnamed: [String] { running.shown(rows).filter { running.names[$0.id] == nil }.map(\.id) }
 
-    /// How many jobs run in the whole queue, where all of them are followed.
+    /// Sets how many jobs run in the whole queue, if all jobs are followed.
     mutating func note(running count: Int) { running.count = count }
 
     mutating func name(_ id: String, _ name: String) { running.names[id] = name }
@@ -39,7 +39,7 @@ struct WatchDisplay {
 
     mutating func show(_ event: Event) {
         if event.name == "progress" { return running.note(event) }
-        // A row says it.
+        // The job's row shows that already.
         if isTerminal, event.name == "started" || event.name == "resumed" { return }
         let name = running.names[event.id].map { "  \($0)" } ?? ""
         let line = EventLine.text(event) + (event.name == "completed" ? "" : name.printable)
@@ -50,7 +50,7 @@ struct WatchDisplay {
         }
     }
 
-    /// A job has ended, which no event told; `line` says how.
+    /// Shows the end of a job that no event has reported.
     mutating func end(_ line: String, id: String) { count("ended", line, id: id) }
 
     private mutating func count(_ name: String, _ line: String, id: String) {
@@ -80,7 +80,7 @@ struct WatchDisplay {
         drawn = 0
     }
 
-    /// What happened since the last drawing: failures before anything else, where there is not room for all.
+    /// The lines since the last drawing. If there are too many, failures are preferred.
     private mutating func takeNews() -> [String] {
         defer { news = [] }
         guard news.count > Self.mostNews else { return news.map(\.line) }

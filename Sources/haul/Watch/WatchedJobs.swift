@@ -1,10 +1,10 @@
 import HaulContract
 import HaulTerminal
 
-/// Running jobs as their last events tell them, in the order in which they came.
+/// The running jobs by their last progress events, in the order in which they began.
 struct WatchedJobs {
     var names: [String: String] = [:]
-    /// How many run, if that is known: those that wait for their hosts tell no progress.
+    /// How many jobs run, if that is known: jobs that wait for their hosts send no progress.
     var count: Int?
     private var order: [String] = []
     private var last: [String: Event] = [:]
@@ -21,12 +21,12 @@ struct WatchedJobs {
 
     private var all: Int { max(order.count, count ?? 0) }
 
-    /// Those that have a row: the first ones, so that no row moves while its job runs.
+    /// The jobs that have a row: the first ones, so that a row does not move while its job runs.
     func shown(_ rows: Int) -> [Event] { order.prefix(rows).compactMap { last[$0] } }
 
     func left(_ rows: Int) -> Int { max(0, all - min(rows, order.count)) }
 
-    /// How many there are, and how fast they are together.
+    /// The number of running jobs, and their total speed.
     var total: String {
         let speed = last.values.reduce(Int64(0)) { $0 + max(0, min($1["speed"]?.integer ?? 0, 1 << 50)) }
         return "\(all) running, \(Units.speed(speed))"
