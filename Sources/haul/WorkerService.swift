@@ -33,7 +33,7 @@ struct WorkerService {
         defer { output.flush() }
         let server = try await serve()
         let work = Task { try await worker.run() }
-        let tasks = [Task { await endAtSignals(work) }, Task { await takeSettings() }, Task { await tellManager() }]
+        let tasks = [Task { await endAtSignals(work) }, Task { await takeSettings() }, Task { await notifyManager() }]
         defer {
             for task in tasks { task.cancel() }
         }
@@ -123,7 +123,7 @@ struct WorkerService {
 
     // MARK: systemd
 
-    private func tellManager() async {
+    private func notifyManager() async {
         var isReady = false
         while !Task.isCancelled {
             let page = worker.page

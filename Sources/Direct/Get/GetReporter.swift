@@ -62,7 +62,7 @@ final class GetReporter: Sendable {
     func tell(_ run: GetRun, _ event: ActivityEvent) {
         var object = Self.event(event.name, run.item)
         event.write(to: &object)
-        say(object)
+        writeJSON(object)
         switch event {
         case .warning(let text): note("\(run.item.label): \(text)")
         case .restarted(let why): note("\(run.item.label): begins anew: \(why)")
@@ -78,7 +78,7 @@ final class GetReporter: Sendable {
         object.set("error", failure.code.rawValue)
         object.set("message", failure.message)
         object.set("delay", delay.secondsValue)
-        say(object)
+        writeJSON(object)
         let count = attempt > 0 ? " (\(attempt) of \(retries))" : ""
         note("\(run.item.label): \(failure.message); again in \(Units.duration(delay.secondsValue))\(count)")
     }
@@ -88,11 +88,11 @@ final class GetReporter: Sendable {
         guard form == .json, state.withLock({ $0.pending }) < Self.mostPending else { return }
         var object = Self.event("progress", run.item)
         progress.write(to: &object)
-        say(object)
+        writeJSON(object)
     }
 
     func finished(_ run: GetRun, _ result: GetResult) {
-        if form == .json { return say(Self.ended(run.item, result)) }
+        if form == .json { return writeJSON(Self.ended(run.item, result)) }
         // With `-o -` the command prints a summary of its own.
         if isOutputTaken, !result.isFailed { return }
         if form == .lines { return line(GetTable.line(run.item, result, from: here)) }
@@ -133,7 +133,7 @@ final class GetReporter: Sendable {
         submit { _ in { Self.write(text + "\n", isOutputTaken) } }
     }
 
-    private func say(_ object: JSONObject) { if form == .json { line(object.text) } }
+    private func writeJSON(_ object: JSONObject) { if form == .json { line(object.text) } }
 
     private static func write(_ text: String, _ isOutputTaken: Bool) {
         guard !text.isEmpty else { return }

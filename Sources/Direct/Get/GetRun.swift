@@ -98,7 +98,7 @@ final class GetRun: Sendable {
             case .again: continue
             case .failed(let error): failure = error
             }
-            await keep(download)
+            await saveCheckpoint(download)
             let retries = settings.retries(
                 after: failure, isReached: state.withLock { $0.isReached }, of: item.job)
             let verdict = RetryPolicy.judge(failure, of: download, failed: failed, retries: retries)
@@ -141,7 +141,7 @@ final class GetRun: Sendable {
             return .end(await complete(download, file, standing, isUnchanged: isUnchanged))
         // Only requests and uploads end as answered.
         case .stopped, .answered:
-            await keep(download)
+            await saveCheckpoint(download)
             return .end(GetResult(end: .stopped))
         case .fenced:
             return .failed(Failure(.io, "another program has taken or removed the partial file", isFinal: true))
@@ -154,7 +154,7 @@ final class GetRun: Sendable {
                     .io, "\(item.root): \(reason); when that is fixed, the same command continues", isFinal: true))
         case .failed(let error):
             guard let left = standing?.takeUnfinished() else { return .failed(error) }
-            switch await goOn(from: left, in: store) {
+            switch await copyBytes(from: left, in: store) {
             case nil: return .again
             case .cancelled: return .end(GetResult(end: .stopped))
             case .noSpace:
@@ -165,7 +165,7 @@ final class GetRun: Sendable {
     }
 
     /// Copies the bytes that another program left, for the next attempt. Returns nil on success.
-    private func goOn(from left: UnfinishedFile, in store: any Store) async -> TransferError? {
+    private func copyBytes(from left: UnfinishedFile, in store: any Store) async -> TransferError? {
         let run = Token.make()
         let record = state.withLock { state in
             state.view.phase = .waiting("copying what is there")
@@ -203,7 +203,7 @@ final class GetRun: Sendable {
         }
         var assignment = Assignment(
             job: item.job, token: record.run, key: item.key, clock: SharedClock(told: UnixTime.milliseconds),
-            lease: lease, report: { [weak self] event in self?.hear(event) })
+            lease: lease, report: { [weak self] event in self?.handle(event) })
         (assignment.resume, assignment.isNew) = (record.resume, isNew)
         assignment.completed = record.unfinished ?? record.completed
         assignment.existing = standing
@@ -230,7 +230,7 @@ final class GetRun: Sendable {
         return (download, outcome)
     }
 
-    private func hear(_ event: ActivityEvent) {
+    private func handle(_ event: ActivityEvent) {
         state.withLock { state in
             state.isReached = true
             if let file = state.activity?.partialPlace?.file { state.view.name = file }
@@ -264,7 +264,7 @@ final class GetRun: Sendable {
     }
 
     /// Records the last checkpoint, or removes a partial file that no run could continue.
-    private func keep(_ download: Download) async {
+    private func saveCheckpoint(_ download: Download) async {
         if await download.discardUseless() {
             state.withLock { $0.record?.resume = nil }
         } else if let point = await download.finalCheckpoint() {

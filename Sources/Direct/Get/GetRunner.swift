@@ -40,7 +40,7 @@ final class GetRunner: Sendable {
         await ticks.value
         await settings.stores.runChores()
         let results = state.withLock { $0.results }
-        for (index, item) in items.enumerated() where results[index] == nil { await leave(item) }
+        for (index, item) in items.enumerated() where results[index] == nil { await recordUnbegun(item) }
         return items.enumerated().map { ($1, results[$0] ?? GetResult(end: .stopped)) }
     }
 
@@ -58,7 +58,7 @@ final class GetRunner: Sendable {
     }
 
     /// Records a download that had not begun when the command was interrupted, so that `--continue` finds it.
-    private func leave(_ item: GetItem) async {
+    private func recordUnbegun(_ item: GetItem) async {
         guard await journal.read(item.key) == nil else { return }
         await journal.write(GetRecord(item, run: "0", completed: nil), isDurable: false)
     }
@@ -67,7 +67,7 @@ final class GetRunner: Sendable {
 
     /// Begins the checkpoints that are due, and shows the progress.
     private func tick() async {
-        var (drawn, told) = (ContinuousClock.now, ContinuousClock.now)
+        var (drawn, reported) = (ContinuousClock.now, ContinuousClock.now)
         while !Task.isCancelled {
             let (runs, totals) = state.withLock { ($0.runs.map(\.run), $0.totals) }
             try? await Task.sleep(for: .milliseconds(min(1000, max(100, 5 * runs.count))))
@@ -79,8 +79,8 @@ final class GetRunner: Sendable {
                 let (width, height) = reporter.size
                 reporter.draw(GetBars.lines(runs.map(\.view), totals, width: width, height: height))
             }
-            guard now - told >= .seconds(1) else { continue }
-            told = now
+            guard now - reported >= .seconds(1) else { continue }
+            reported = now
             await settings.stores.runChores()
             for run in runs { reporter.progress(run, run.view.progress) }
         }

@@ -20,7 +20,7 @@ struct JournalFile: ~Copyable {
     private let room: Int
     private var descriptor: Int32 = -1
     /// A descriptor whose shared lock (flock(2)) keeps other processes from compacting the file.
-    private var use: Int32 = -1
+    private var lock: Int32 = -1
     private var isOpened = false
     private var lines: [String: Line] = [:]
     /// The offset up to which the file has been read: always the end of a line.
@@ -32,15 +32,15 @@ struct JournalFile: ~Copyable {
 
     deinit {
         if descriptor >= 0 { close(descriptor) }
-        guard use >= 0 else { return }
+        guard lock >= 0 else { return }
         // Closing is not enough: a child process between its fork and its exec shares the lock, and would keep it.
-        flock(use, LOCK_UN)
-        close(use)
+        flock(lock, LOCK_UN)
+        close(lock)
     }
 
     private static let name = "journal"
     /// The lock file of all processes that use the journal. Downloads are locked in another file (`Journal.lock`).
-    private static let nameOfUse = "journal.lock"
+    private static let lockName = "journal.lock"
     /// How long a completed download is remembered, in milliseconds.
     private static let longestAge: Int64 = 30 * 86_400_000
 
@@ -133,14 +133,14 @@ struct JournalFile: ~Copyable {
 
     private mutating func openFile() {
         isOpened = true
-        if use < 0 { use = open("\(directory)/\(Self.nameOfUse)", O_RDWR | O_CREAT | O_CLOEXEC, 0o600) }
+        if lock < 0 { lock = open("\(directory)/\(Self.lockName)", O_RDWR | O_CREAT | O_CLOEXEC, 0o600) }
         // Fails while other processes use the file. To change a lock, flock(2) first releases the old one.
-        if flock(use, LOCK_EX | LOCK_NB) == 0 {
+        if flock(lock, LOCK_EX | LOCK_NB) == 0 {
             reopen()
             takeOver()
             compact()
         }
-        flock(use, LOCK_SH)
+        flock(lock, LOCK_SH)
         // Another process may have compacted the file before this lock.
         reopen()
     }

@@ -75,7 +75,7 @@ final class PutRun: Sendable {
         var assignment = Assignment(
             job: item.job, token: token, key: Job.Checksum.Algorithm.sha1.hexadecimal(of: token),
             clock: SharedClock(told: UnixTime.milliseconds),
-            lease: RunLease(isHeld: { true }, confirm: { true }), report: { [weak self] in self?.hear($0) })
+            lease: RunLease(isHeld: { true }, confirm: { true }), report: { [weak self] in self?.handle($0) })
         assignment.resume = state.withLock { $0.resume }
         assignment.cookies = settings.cookies(for: item.job.urls)
         if reporter.isVerbose {
@@ -100,7 +100,7 @@ final class PutRun: Sendable {
         return (upload, outcome)
     }
 
-    private func hear(_ event: ActivityEvent) {
+    private func handle(_ event: ActivityEvent) {
         state.withLock { $0.isReached = true }
         switch event {
         case .resumed(let offset, let total):

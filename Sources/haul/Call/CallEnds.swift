@@ -50,10 +50,10 @@ struct CallEnds {
             reader.cancel()
             clock.cancel()
         }
-        var isServed = await tellService(before: true)
+        var isServed = await reportService(before: true)
         for await input in inputs {
             if case .rejected(let id, let reason) = input { ends[id] = .failure(.rejected(reason)) }
-            isServed = await tellService(before: isServed)
+            isServed = await reportService(before: isServed)
             let open = pushed.filter { ends[$0.key] == nil }
             for record in try await reaching({ () throws(RedisError) in try await queue.jobs(Array(open.keys)) })
             where record.hasEnded(since: open[record.id] ?? 0) {
@@ -68,7 +68,7 @@ struct CallEnds {
         return ends
     }
 
-    private func tellService(before wasServed: Bool) async -> Bool {
+    private func reportService(before wasServed: Bool) async -> Bool {
         guard let count = try? await queue.workerCount() else { return true }
         if count == 0, wasServed { Terminal.complain("haul: \(Stats.unserved(queue)); waiting") }
         return count > 0

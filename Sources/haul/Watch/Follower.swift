@@ -42,7 +42,7 @@ struct Follower {
 
     /// - Throws: `ExitStatus.jobFailed` at the end if a job failed or was cancelled.
     func follow() async throws {
-        let isServed = await tellService(before: true)
+        let isServed = await reportService(before: true)
         Terminal.isFollowing.store(true, ordering: .relaxed)
         var course = Course(
             display: WatchDisplay(isTerminal: !json && Terminal.isInteractive, names: urls), open: Set(ids),
@@ -58,7 +58,7 @@ struct Follower {
         defer { for source in sources { source.cancel() } }
         for await input in inputs {
             switch input {
-            case .element(.message(_, let payload)): hear(payload, &course)
+            case .element(.message(_, let payload)): handle(payload, &course)
             case .element(.interrupted(let error)):
                 if error.code == .authentication || error.code == .noPermission { throw ExitStatus.because(error) }
                 // Printed once. Events until the next `.subscribed` are missed.
@@ -85,7 +85,7 @@ struct Follower {
         }
     }
 
-    private func hear(_ payload: [UInt8], _ course: inout Course) {
+    private func handle(_ payload: [UInt8], _ course: inout Course) {
         // An end may have been read from the hash before its event arrives. The event is then ignored.
         guard let event = Event(payload), ids.isEmpty || course.open.contains(event.id) else { return }
         if json { Terminal.line(String(decoding: payload, as: UTF8.self)) } else { course.display.show(event) }
@@ -106,7 +106,7 @@ struct Follower {
 
     /// Reads the hashes of the jobs whose end has not been seen.
     private func look(_ course: inout Course) async throws {
-        course.isServed = await tellService(before: course.isServed)
+        course.isServed = await reportService(before: course.isServed)
         if ids.isEmpty, let count = try? await queue.count(in: .running) { course.display.note(running: count) }
         let asked = Array(course.open)
         let records = try await reaching { () throws(RedisError) in try await queue.jobs(asked) }
@@ -134,7 +134,7 @@ struct Follower {
 
     /// Prints when no worker serves the queue, and when one does again. Without permission to read the workers it
     /// prints nothing.
-    private func tellService(before wasServed: Bool) async -> Bool {
+    private func reportService(before wasServed: Bool) async -> Bool {
         guard let count = try? await queue.workerCount() else { return true }
         if count == 0, wasServed { Terminal.complain("haul: \(Stats.unserved(queue)); waiting") }
         if count > 0, !wasServed { Terminal.complain("haul: a worker serves the queue \(queue.name) now") }

@@ -11,7 +11,7 @@ struct WatchDisplay {
     private var news: [(line: String, isFailure: Bool)] = []
     private var counts: [String: Int] = [:]
     private var drawn = 0
-    private var said: ContinuousClock.Instant?
+    private var progressPrinted: ContinuousClock.Instant?
 
     /// The most lines per drawing. More lines are only counted: nobody could read them.
     private static let mostNews = 12
@@ -46,7 +46,7 @@ struct WatchDisplay {
         if event.finalState != nil || ["paused", "requeued", "retrying"].contains(event.name) {
             count(event.name, line, id: event.id)
         } else {
-            say(line, isFailure: event.name == "rejected")
+            addLine(line, isFailure: event.name == "rejected")
         }
     }
 
@@ -56,16 +56,16 @@ struct WatchDisplay {
     private mutating func count(_ name: String, _ line: String, id: String) {
         running.remove(id)
         counts[name, default: 0] += 1
-        say(line, isFailure: name == "failed")
+        addLine(line, isFailure: name == "failed")
     }
 
-    private mutating func say(_ line: String, isFailure: Bool) {
+    private mutating func addLine(_ line: String, isFailure: Bool) {
         guard isTerminal else { return Terminal.line(line) }
         news.append((line, isFailure))
     }
 
     mutating func draw() {
-        guard isTerminal else { return tellProgress() }
+        guard isTerminal else { return printProgress() }
         let width = Terminal.size.width
         let erasure = drawn == 0 ? "" : "\u{1B}[\(drawn)A\r\u{1B}[J"
         let lines = running.lines(rows: rows, width: width - 1, isUnicode: isUnicode) + [summary.cut(to: width - 1)]
@@ -95,10 +95,10 @@ struct WatchDisplay {
         return parts.joined(separator: ", ")
     }
 
-    private mutating func tellProgress() {
+    private mutating func printProgress() {
         let now = ContinuousClock.now
-        guard !running.isEmpty, said.map({ now - $0 >= Self.pace }) ?? true else { return }
-        said = now
+        guard !running.isEmpty, progressPrinted.map({ now - $0 >= Self.pace }) ?? true else { return }
+        progressPrinted = now
         for job in running.shown(rows) { Terminal.line(EventLine.text(job)) }
         if running.left(rows) > 0 { Terminal.line("and \(running.left(rows)) more running: \(summary)") }
     }
