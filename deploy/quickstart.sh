@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 # Bold on a terminal only.
 if [ -t 1 ]; then bold=$'\033[1m' plain=$'\033[0m'; else bold='' plain=''; fi
 say() { printf '\n%s%s%s\n' "$bold" "$*" "$plain"; }
-# show COMMAND…: runs it, having printed it as it can be typed.
+# show COMMAND…: prints the command as one would type it, and runs it.
 show() {
     local word
     printf '  $'

@@ -2,7 +2,7 @@
 
     passwords.py --acl DIRECTORY --haul DIRECTORY [--owner UID] [--template users.acl] [--redis HOST[:PORT]]
 
-What is there already stays. Nothing but Python is needed.
+Passwords that exist already are kept. Only Python is needed.
 """
 
 import argparse
@@ -16,7 +16,7 @@ ROLES = ("worker", "web", "operator", "deploy", "producer", "service", "monitor"
 
 
 def write(path, text, mode, owner):
-    """All at once: whoever starts meanwhile sees the whole file, or none."""
+    """Writes the file in one step: a service that starts meanwhile sees the whole file, or none."""
     new = path.with_suffix(".new")
     with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as file:
         file.write(text)
@@ -27,7 +27,7 @@ def write(path, text, mode, owner):
 
 
 def scrypt(password):
-    """As `haul web hash-password` writes it."""
+    """The hash of a password in the format of `haul web hash-password`."""
     salt = secrets.token_bytes(16)
     key = hashlib.scrypt(password.encode(), salt=salt, n=1 << 15, r=8, p=1, maxmem=1 << 26, dklen=32)
     return f"scrypt$15$8$1${salt.hex()}${key.hex()}"
@@ -56,9 +56,9 @@ def main():
         secret = secrets.token_urlsafe(18)
         write(given.haul / "users", f"admin operator {scrypt(secret)}\n", 0o400, given.owner)
         write(page, secret + "\n", 0o400, given.owner)
-        # Only Redis has this directory, under a user of its own. It is the last one: with it all are there.
+        # Only Redis mounts this directory, and has another user. The file is written last: if it exists, all others do.
         write(given.acl / "users.acl", acl, 0o444, None)
-    print(f"The page: admin, {page.read_text().strip()}")
+    print(f"The page: user admin, password {page.read_text().strip()}")
     print(f"Producers: {(given.haul / 'producer').read_text().strip()}")
 
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The image, without an engine: its last two stages are carried out with a Debian of our own, and what comes of them runs as process
-# 1 of its namespaces, as its user, on a root that cannot be written.
+# Tests the image without a container engine: carries out its last two stages in a Debian of its own, and runs the
+# result as process 1 of its namespaces, as the image's user, on a read-only root.
 #   deploy/container/test.sh [--binary FILE]
-# --binary is a release build with Swift's libraries inside; without it one is made. Root is needed.
+# --binary is a release build with static Swift libraries. Without it the script makes one. Run it as root.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 # shellcheck source=deploy/lib/packages.sh
@@ -18,7 +18,7 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-[ "$(id -u)" -eq 0 ] || { echo "test.sh: only root can make a file system of another system" >&2; exit 2; }
+[ "$(id -u)" -eq 0 ] || { echo "test.sh: run this as root: it uses chroot" >&2; exit 2; }
 need_packages "${RUN_PACKAGES[@]}" "${DEBIAN_PACKAGES[@]}" bubblewrap nginx-light
 if [ -z "$binary" ]; then
     need_swift
@@ -57,7 +57,7 @@ image=$work/system/image
 echo "$(du -s --apparent-size -B 1000000 "$image" | cut -f 1) MB, $(tar -C "$image" -c . | gzip -6 | wc -c | awk '{ printf "%.0f", $1 / 1e6 }') MB compressed, $(find "$image" -type f | wc -l) files"
 [ "$(find "$image" -type l ! -xtype f ! -xtype d -printf '%p -> %l\n' | grep -cv ' -> /' || true)" = 0 ] || fail "links that lead nowhere"
 
-# setting NAME: what the Dockerfile says.
+# setting NAME: prints an instruction of the Dockerfile.
 setting() { sed -n "s/^$1 //p" deploy/container/Dockerfile | tail -n 1; }
 user=$(setting USER)
 [ "$user" = 64640:64640 ] || fail "the user is $user"
@@ -82,7 +82,7 @@ CONF
 eventually Redis redis-cli -p $port ping
 chown "$user" "$work/downloads"
 
-# container COMMAND…: in namespaces of its own but for the network, as process 1.
+# container COMMAND…: runs it as process 1 in namespaces of its own, but with this machine's network.
 container() {
     bwrap --unshare-user --unshare-pid --unshare-ipc --unshare-uts --unshare-cgroup-try --as-pid-1 --die-with-parent --cap-drop ALL \
         --uid "${user%:*}" --gid "${user#*:}" --clearenv --setenv PATH /usr/bin --setenv HAUL_REDIS "redis://127.0.0.1:$port" \

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes haul_VERSION_ARCH.deb.
 #   deploy/debian/build.sh [--binary FILE] [--version VERSION] [--output DIRECTORY] [--compression xz|gzip]
-# Without --binary it builds a release with Swift's libraries inside, so that the package needs no Swift.
+# Without --binary it builds a release with static Swift libraries, so that the package needs no Swift.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 # shellcheck source=deploy/lib/packages.sh
@@ -27,7 +27,7 @@ if [ -z "$binary" ]; then
 else
     need_packages "${DEBIAN_PACKAGES[@]}"
 fi
-# A debug build finds Swift's libraries where they lie on this machine: elsewhere it would not start.
+# A build with dynamic Swift libraries finds them only on this machine: elsewhere it would not start.
 if readelf -d "$binary" | grep -q 'NEEDED.*libswiftCore'; then
     echo "build.sh: $binary needs Swift's libraries: build it with --static-swift-stdlib" >&2
     exit 2
@@ -44,11 +44,11 @@ trap 'rm -rf "$work"' EXIT
 tree=$work/tree
 documents=$tree/usr/share/doc/haul
 
-# put MODE FILE PLACE: a file of the package, with its directories.
+# put MODE FILE PLACE: adds a file to the package, with its directories.
 put() { install -D -m "$1" "$2" "$tree/$3"; }
 
 put 755 "$binary" usr/bin/haul
-# It has no libraries of its own to find.
+# Remove the library path of the build: the package has no libraries of its own.
 chrpath --delete "$tree/usr/bin/haul" >/dev/null
 strip --strip-unneeded --remove-section=.comment --remove-section=.note "$tree/usr/bin/haul"
 for unit in haul-worker@.service haul-web.service; do
@@ -64,7 +64,7 @@ for example in deploy/redis/redis.conf deploy/redis/users.acl deploy/prometheus/
     put 644 "$example" "usr/share/doc/haul/examples/${example##*/}"
 done
 
-# Each version has its line; what changed is told by the history of the sources.
+# The changelog only names the version. The history of the sources has the changes.
 cat >"$work/changelog" <<TEXT
 haul ($version) stable; urgency=medium
 
@@ -86,7 +86,7 @@ done
 "$binary" completions zsh >"$work/zsh" && put 644 "$work/zsh" usr/share/zsh/vendor-completions/_haul
 "$binary" completions fish >"$work/fish" && put 644 "$work/fish" usr/share/fish/vendor_completions.d/haul.fish
 
-# The libraries that it is linked with, and their oldest versions that have what it calls.
+# The packages of the linked libraries, each with the oldest version that has the functions it is used for.
 mkdir -p "$work/debian"
 cp deploy/debian/control "$work/debian/control"
 libraries=$(cd "$work" && dpkg-shlibdeps -S"$tree" -O "$tree/usr/bin/haul" 2>"$work/shlibdeps" | sed -n 's/^shlibs:Depends=//p')

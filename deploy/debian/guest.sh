@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Runs within the Debian that test.sh boots, as root: the life of the package.
+# Runs as root in the Debian that test.sh boots: installs, uses, upgrades and removes the package.
 set -euo pipefail
 export DEBIAN_FRONTEND=noninteractive
 
 say() { printf -- '-- %s\n' "$*"; }
 fail() { echo "failed: $*" && exit 1; }
-# eventually WHAT COMMAND…: until it is true, for 30 seconds.
+# eventually WHAT COMMAND…: runs the command until it succeeds, for at most 30 seconds.
 eventually() {
     local what=$1 end=$((SECONDS + 30))
     shift
@@ -16,7 +16,7 @@ eventually() {
 }
 same() { [ "$1" = "$2" ] || fail "$3: \"$1\", not \"$2\""; }
 operator() { redis-cli --no-auth-warning -u redis://operator:OPERATOR-PASSWORD@127.0.0.1 "$@"; }
-# page NAME: runs a block of operations.md, as its reader would.
+# page NAME: runs the block of operations.md with this name, as a reader would.
 page() {
     local block
     block=$(awk -v fence="\`\`\`sh $1" -v end='```' '$0 == fence { on = 1; next } $0 == end { on = 0 } on' /root/operations.md)
@@ -56,7 +56,7 @@ for file in /usr/share/man/man1/haul.1.gz /usr/share/bash-completion/completions
     [ -s "$file" ] || fail "$file is missing"
 done
 
-say "systemd reads the units without a word"
+say "systemd has no complaints about the units"
 same "$(systemd-analyze verify --man=no haul-worker@1.service haul-web.service 2>&1)" "" verify
 for unit in haul-worker@1.service haul-web.service; do
     systemd-analyze security "$unit" | tail -n 1

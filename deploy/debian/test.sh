@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Installs the package in a fresh Debian that systemd boots, upgrades it while its workers download, and purges it.
+# Installs the package in a fresh Debian that boots systemd, upgrades it while its workers download, and purges it.
 #   deploy/debian/test.sh [--binary FILE] [--keep]
-# --binary is a release build with Swift's libraries inside; without it one is made. Root is needed. The Debian has a network
-# of its own that leads nowhere.
+# --binary is a release build with static Swift libraries. Without it the script makes one. Run it as root.
+# The Debian has a network of its own without any connection.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 # shellcheck source=deploy/lib/packages.sh
@@ -19,7 +19,7 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-[ "$(id -u)" -eq 0 ] || { echo "test.sh: only root can boot a Debian" >&2; exit 2; }
+[ "$(id -u)" -eq 0 ] || { echo "test.sh: run this as root: it boots a Debian" >&2; exit 2; }
 need_packages "${DEBIAN_PACKAGES[@]}"
 
 work=$(mktemp -d)
@@ -32,7 +32,7 @@ trap finish EXIT
 trap 'exit 130' INT TERM
 
 echo "== two versions of the package"
-# xz takes most of the time of a build.
+# xz would take most of the time of a build.
 arguments+=(--compression gzip)
 first=$(deploy/debian/build.sh "${arguments[@]}" --output "$work" | tail -n 1)
 version=$(dpkg-deb --field "$first" Version)
@@ -56,7 +56,7 @@ cp docs/operations.md deploy/debian/guest.sh deploy/redis/redis.conf deploy/redi
 cp deploy/debian/guest.service "$root/etc/systemd/system/"
 mkdir -p "$root/etc/systemd/system/multi-user.target.wants"
 ln -s ../guest.service "$root/etc/systemd/system/multi-user.target.wants/guest.service"
-# What the base starts by itself is not wanted.
+# Do not start the services that the base would start by itself.
 ln -sf /dev/null "$root/etc/systemd/system/nginx.service"
 ln -sf /dev/null "$root/etc/systemd/system/redis-server.service"
 

@@ -1,4 +1,4 @@
-"""That no alert is without its tests and its page of the runbook, and no rule or panel asks for a figure that no page tells of."""
+"""Checks that alerts have tests and a runbook section, and that docs/metrics.md has the metrics of rules and panels."""
 
 import json
 import pathlib
@@ -8,7 +8,7 @@ import sys
 import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# Made by Prometheus itself.
+# Metrics that Prometheus makes itself.
 OTHERS = {"up", "ALERTS"}
 
 
@@ -31,7 +31,7 @@ def main():
         if name not in fired:
             wrong.append(f"{name}: no test in which it fires")
         if name not in silent:
-            wrong.append(f"{name}: no test in which it does not")
+            wrong.append(f"{name}: no test in which it does not fire")
         if name not in sections:
             wrong.append(f"{name}: no section of its name in docs/operations.md")
         for part in ("summary", "description", "command"):
@@ -42,7 +42,7 @@ def main():
     for text in [rule["expr"] for rule in rules] + queries:
         for name in re.findall(r"\b(?:haul|process)_[a-z_]+\b", text):
             if re.sub(r"_(bucket|sum|count)$", "", name) not in metrics and name not in OTHERS:
-                wrong.append(f"docs/metrics.md tells of no {name}")
+                wrong.append(f"docs/metrics.md does not describe {name}")
     identifiers = [panel["id"] for panel in dashboard["panels"]]
     if len(set(identifiers)) != len(identifiers):
         wrong.append("two panels of the dashboard have the same id")

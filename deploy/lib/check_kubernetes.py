@@ -16,7 +16,7 @@ def check(is_right, where, what):
 
 
 def check_keda(where, document):
-    """The model drops what it does not know: what comes back must be what went in."""
+    """Compares the document with its copy from the model: the model drops keys that it does not know."""
     try:
         model = keda.ScaledObject.model_validate(document)
     except Exception as error:
@@ -44,7 +44,7 @@ def check_pods(where, document):
         check("limits" in container["resources"], where, "has no limit of memory")
         ports = {port["name"] for port in container["ports"]}
         for probe in ("livenessProbe", "readinessProbe"):
-            check(container[probe]["httpGet"]["port"] in ports, where, f"its {probe} asks a port that it has not")
+            check(container[probe]["httpGet"]["port"] in ports, where, f"its {probe} asks a port that it does not have")
         volumes = {volume["name"] for volume in pod["volumes"]}
         mounts = {mount["name"] for mount in container["volumeMounts"]}
         check(volumes == mounts, where, f"volumes {volumes} and mounts {mounts} differ")
@@ -63,7 +63,7 @@ def check_network(where, document):
                 excepted = [ipaddress.ip_network(text) for text in peer["ipBlock"]["except"]]
                 for text in ("10.1.2.3", "172.20.0.1", "192.168.1.1", "169.254.169.254", "127.0.0.1", "100.64.0.1"):
                     address = ipaddress.ip_address(text)
-                    check(any(address in network for network in excepted), where, f"lets {text} be reached")
+                    check(any(address in network for network in excepted), where, f"allows connections to {text}")
 
 
 def main():
@@ -85,7 +85,7 @@ def main():
             check_pods(where, document)
         if kind == "NetworkPolicy":
             check_network(where, document)
-    # What chooses pods by labels chooses some.
+    # Each selector has to choose at least one pod.
     pods = [document["spec"]["template"]["metadata"]["labels"] for (kind, _), document in found.items() if kind == "Deployment"]
     for (kind, name), document in found.items():
         selector = {
@@ -98,10 +98,10 @@ def main():
             check(any(chosen.items() <= labels.items() for labels in pods), f"{kind} {name}", "chooses no pod")
         if kind == "ScaledObject":
             target = found.get(("Deployment", document["spec"]["scaleTargetRef"]["name"]))
-            check(target is not None, name, "scales what is not there")
-            check(target and "replicas" not in target["spec"], name, "and the Deployment both say how many there are")
+            check(target is not None, name, "scales a Deployment that does not exist")
+            check(target and "replicas" not in target["spec"], name, "and the Deployment both set the number of replicas")
             trigger = document["spec"]["triggers"][0]["metadata"]
-            check("queued" in trigger["query"] and "running" in trigger["query"], name, "forgets what runs, or what waits")
+            check("queued" in trigger["query"] and "running" in trigger["query"], name, "does not count both queued and running jobs")
             slots = next(e["value"] for e in target["spec"]["template"]["spec"]["containers"][0]["env"] if e["name"] == "HAUL_SLOTS")
             check(trigger["threshold"] == slots, name, f"expects {trigger['threshold']} jobs of a worker of {slots} slots")
     print(f"{sys.argv[1].rsplit('/', 1)[-1]}: {len(documents)} objects, {len(wrong)} wrong", *wrong, sep="\n")

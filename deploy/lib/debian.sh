@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Sourced: a Debian of the same release as this one, in an archive that is kept, since it is the same each time.
+# Sourced: makes a Debian of the same release as this one. It is kept as an archive, because it is the same each time.
 
 # debian_base: prints the archive's path.
 debian_base() (
@@ -9,7 +9,7 @@ debian_base() (
     included=systemd,systemd-sysv,dbus,procps,ca-certificates,redis-server,nginx-light,libcurl4,libexpat1,libhiredis0.14,libssl3,libstdc++6
     base=.build/debian/$VERSION_CODENAME-$(echo "$included" | sha256sum | head -c 12).tar
     if [ ! -e "$base" ]; then
-        echo "a base of Debian $VERSION_CODENAME is made, which takes a minute or two" >&2
+        echo "making a base of Debian $VERSION_CODENAME, which takes a minute or two" >&2
         # shellcheck disable=SC2016 # apt replaces it
         mirror=$(apt-get indextargets --format '$(REPO_URI)' "Codename: $VERSION_CODENAME" 'Component: main' | head -n 1)
         made=$(mktemp -d)

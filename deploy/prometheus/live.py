@@ -1,4 +1,4 @@
-"""Runs a small fleet under a load with failures beneath a real Prometheus with our rules. See live.sh."""
+"""Runs a small fleet under a load with failures, and a real Prometheus with our rules. See live.sh."""
 
 import base64
 import http.server
@@ -25,7 +25,7 @@ QUEUE = "haul:{default}:"
 
 
 class Origin(http.server.BaseHTTPRequestHandler):
-    """/small and /big, the latter slowly; /missing has nothing, /busy asks to be left alone."""
+    """Serves /small and, slowly, /big. /missing gives a 404, /busy a 503."""
 
     protocol_version = "HTTP/1.1"
 
@@ -65,7 +65,7 @@ class Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, *_):
-        """A worker that was killed: no news."""
+        """Prints nothing: connections of a killed worker fail."""
 
 
 def free_port():
@@ -122,7 +122,7 @@ class Fleet:
         return process
 
     def worker(self, name):
-        """Both export the queue's figures, as where there is no single exporter."""
+        """Starts a worker. Both workers export the queue's metrics, as in a fleet without a single exporter."""
         return self.start(
             name, self.haul, "worker", "--name", name, "--root", str(self.root), "--slots", "6", "--lease", "2",
             "--allow-address", "127.0.0.0/8", "--http", f"127.0.0.1:{self.ports[name]}", "--export-queues",
@@ -142,7 +142,7 @@ class Fleet:
         self.cli("producer", "LPUSH", QUEUE + "jobs", text)
 
     def sign_in(self, password):
-        """What the page says to the user that passwords.py made."""
+        """The status of the page for the user that passwords.py made; None without an answer."""
         request = urllib.request.Request(f"http://127.0.0.1:{self.page}/")
         request.add_header("Authorization", "Basic " + base64.b64encode(f"admin:{password}".encode()).decode())
         try:
@@ -153,7 +153,7 @@ class Fleet:
             return None
 
     def watch(self):
-        """Our configuration, with this machine's addresses and with seconds in place of minutes."""
+        """Starts Prometheus with our configuration, but with this machine's addresses and seconds in place of minutes."""
         configuration = yaml.safe_load((DEPLOY / "prometheus/prometheus.yml").read_text())
         configuration["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
         (job,) = configuration["scrape_configs"]
@@ -207,7 +207,7 @@ def expressions():
 
 
 def load(fleet):
-    """Some of everything: what ends well, what fails, what is tried again, what is no job."""
+    """Pushes jobs that complete, fail and are retried, and an element that is no job."""
     for number in range(30):
         fleet.push(f"/small/{number}")
     for number in range(25):
@@ -232,7 +232,7 @@ def run(fleet):
     eventually("both to be scraped", lambda: len(fleet.ask("haul_slots") or []) == 2)
     print("quiet:", *(fleet.firing() or ["no alert"]))
 
-    # For as long as it takes until each query has had something to show.
+    # Until each query has given data, for at most 40 rounds.
     missing = dict.fromkeys(expressions())
     rounds = 0
     while missing and rounds < 40:
@@ -256,11 +256,11 @@ def run(fleet):
     expected = {"HaulJobsFail", "HaulJobsRejected"}
     eventually(f"{expected} to fire", lambda: (load(fleet), time.sleep(1), expected <= fleet.firing())[2])
     print("during the load:", *sorted(fleet.firing()))
-    # Nobody is there: what waits is unserved, and both are missed. The exporter is gone with them, which is told, too.
+    # Stop both workers. Both count as down, and the metrics of the queue are absent.
     for worker in workers.values():
         worker.send_signal(signal.SIGSTOP)
     expected = {"HaulWorkerDown", "HaulExporterAbsent"}
-    # Whoever is stopped takes connections and says nothing: a scrape waits for its whole time.
+    # A stopped process accepts connections and sends nothing, so a scrape waits for its whole timeout.
     eventually(f"{expected} to fire", lambda: expected <= fleet.firing(), 90)
     print("workers stopped:", *sorted(fleet.firing()))
     for worker in workers.values():

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A Prometheus that scrapes two workers during a load with failures: every query of the dashboard gives data, and alerts fire and
-# clear. Half a minute.
+# Scrapes two workers with a real Prometheus during a load with failures. Every query of the dashboard has to give
+# data, and alerts have to fire and clear. It takes half a minute.
 #   deploy/prometheus/live.sh        HAUL=…/haul for another build than the debug one
 set -euo pipefail
 cd "$(dirname "$0")/../.."
