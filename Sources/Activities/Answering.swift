@@ -1,5 +1,6 @@
 import HaulContract
 import HaulHTTP
+import HaulStorage
 
 /// Makes the response that a job of the kind `request` or `upload` stores, and the outcome of a run that failed.
 struct Answering: Sendable {
@@ -48,11 +49,13 @@ struct Answering: Sendable {
 
     /// How a run ends that has failed.
     ///
-    /// - Parameter mayHaveArrived: The request was sent, must not be sent again, and got no response.
-    static func outcome(of error: TransferError, mayHaveArrived: Bool) -> ActivityOutcome {
+    /// - Parameters:
+    ///   - mayHaveArrived: The request was sent, must not be sent again, and got no response.
+    ///   - store: The store whose lack of room parks the job.
+    static func outcome(of error: TransferError, mayHaveArrived: Bool, in store: any Store) -> ActivityOutcome {
         guard case .failed(let failure) = error, !Task.isCancelled else {
             // If the task is not cancelled, the engine has cancelled the transfer.
-            return error == .noSpace ? .parked("disk") : .stopped
+            return error == .noSpace ? .parked(store.waitsFor) : .stopped
         }
         // Any response shows what the server did with the request. Without a response that is unknown.
         guard mayHaveArrived, isOfConnection(failure.code) else { return .failed(failure) }

@@ -54,7 +54,7 @@ package enum Settlement: Sendable {
         switch self {
         case .retry(let delay, let failure), .carryOn(let delay, let failure):
             String(delay.milliseconds) + (failure.asksForPause ? " asked" : "")
-        case .parked(let delay, _): String(delay.milliseconds)
+        case .parked(let delay, let reason): "\(delay.milliseconds) \(reason)"
         case .released(let why): why
         case .rejected(let reason, _): reason
         default: ""

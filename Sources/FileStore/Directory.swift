@@ -75,8 +75,10 @@ final class Directory: Sendable {
         let name = Self.probeName()
         let file = openat(descriptor, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
         guard file >= 0 else { return errno }
+        errno = 0
         let isWritten = write(file, "x", 1) == 1 && fsync(file) == 0
-        let code = errno
+        // A write of no bytes sets no errno.
+        let code = errno == 0 ? EIO : errno
         close(file)
         unlink(name)
         return isWritten ? 0 : code
@@ -85,12 +87,21 @@ final class Directory: Sendable {
     enum EntryKind { case file, other }
 
     /// The names in it, without `.` and `..`.
-    func names() -> [String] { entries().map(\.name) }
+    ///
+    /// - Throws: What keeps it from being read: too many open files, for example.
+    func names() throws(TransferError) -> [String] { try entries().map(\.name) }
 
     /// The entries, and whether each is certainly a regular file.
-    func entries() -> [(name: String, kind: EntryKind)] {
+    ///
+    /// - Throws: As `names()`.
+    func entries() throws(TransferError) -> [(name: String, kind: EntryKind)] {
         let copy = openat(descriptor, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-        guard copy >= 0, let stream = fdopendir(copy) else { return [] }
+        guard copy >= 0 else { throw TransferError(file: Self.unreadable, errno) }
+        guard let stream = fdopendir(copy) else {
+            let code = errno
+            close(copy)
+            throw TransferError(file: Self.unreadable, code)
+        }
         defer { closedir(stream) }
         var entries: [(name: String, kind: EntryKind)] = []
         while let entry = readdir(stream) {
@@ -102,4 +113,6 @@ final class Directory: Sendable {
         }
         return entries
     }
+
+    private static let unreadable = "the file's directory cannot be read"
 }

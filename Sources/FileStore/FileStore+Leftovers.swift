@@ -10,8 +10,8 @@ extension FileStore {
         var found: [Leftover] = []
         var pending = [""]
         while let folder = pending.popLast() {
-            guard let here = directory.beneath(folder) else { continue }
-            for (name, kind) in here.entries() {
+            guard let here = directory.beneath(folder), let entries = try? here.entries() else { continue }
+            for (name, kind) in entries {
                 // No status is needed of most files.
                 if kind == .file, !name.hasPrefix(HiddenName.prefix) { continue }
                 guard let status = here.status(of: name) else { continue }
@@ -74,7 +74,7 @@ extension FileStore {
         // Most files were never taken over. So a directory of many files is not read for each of them.
         let first = HiddenName(place.key, place.generation)
         if directory.status(of: first.text) != nil { return [first] }
-        return directory.names().compactMap(HiddenName.init).filter {
+        return ((try? directory.names()) ?? []).compactMap(HiddenName.init).filter {
             $0.key == place.key && $0.generation == place.generation
         }
     }

@@ -16,7 +16,7 @@ extension FileStore: Store {
     package func resume(_ request: FileRequest, from resume: ResumePoint) async throws(TransferError) -> Remains {
         guard let target = try? await target(of: resume.file, for: request) else { return .nothing }
         return try await onDisk { () throws(TransferError) in
-            let left = Inheritance(
+            let left = try Inheritance(
                 of: request.key, in: target.directory, by: request.run, continuing: resume.generation)
             if let placed = left.placed.first(where: { $0.generation == resume.generation }) {
                 // The run that gave the name may have ended before it synced the name.
@@ -39,10 +39,10 @@ extension FileStore: Store {
 
     package func held(_ file: CompletedFile, for request: FileRequest, fencing: Bool) async -> HeldFile? {
         guard let target = try? await target(of: file.file, for: request) else { return nil }
-        return await path.blocking.run {
+        return await path.blocking.run { () -> HeldFile? in
             guard target.isOwn(file, store: self) else { return nil }
             guard fencing else { return HeldFile() }
-            let left = Inheritance(of: request.key, in: target.directory, by: request.run)
+            guard let left = try? Inheritance(of: request.key, in: target.directory, by: request.run) else { return nil }
             return HeldFile(
                 proof: left.placed.first.map { placed in
                     PartialPlace(

@@ -21,7 +21,7 @@ struct HiddenFile: Sendable {
     static func create(
         in directory: Directory, key: String, generation: String, run: String, mode: mode_t, alone: Bool = false
     ) throws(TransferError) -> HiddenFile {
-        if !alone { _ = Inheritance(of: key, in: directory, by: run) }
+        if !alone { _ = try Inheritance(of: key, in: directory, by: run) }
         let hidden = HiddenName(key, generation)
         let descriptor = openat(
             directory.descriptor, hidden.text, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode)
@@ -46,6 +46,6 @@ struct HiddenFile: Sendable {
 
     /// Unlinks what earlier runs left, once this file has its final name.
     func unlinkOthers() {
-        for other in directory.names() where HiddenName(other)?.key == key && other != name { directory.unlink(other) }
+        for other in (try? directory.names()) ?? [] where HiddenName(other)?.key == key && other != name { directory.unlink(other) }
     }
 }

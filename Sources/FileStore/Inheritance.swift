@@ -1,4 +1,5 @@
 import Glibc
+import HaulHTTP
 
 /// What earlier runs of a job have left in its directory, once these runs are fenced: none can give a file its final
 /// name any more.
@@ -23,13 +24,20 @@ struct Inheritance {
 
     /// Takes over everything of the job `key`. Unlinks all but the `generation` to continue and the proofs that a file
     /// is the job's own. Blocks; reads the whole directory.
-    init(of key: String, in directory: Directory, by run: String, continuing generation: String? = nil) {
-        let found = directory.names().compactMap(HiddenName.init).filter { $0.key == key }
+    ///
+    /// - Throws: What keeps the directory from being read or a file from being renamed. Then an earlier run may not be
+    ///   fenced, and this run must not go on.
+    init(
+        of key: String, in directory: Directory, by run: String, continuing generation: String? = nil
+    ) throws(TransferError) {
+        let found = try directory.names().compactMap(HiddenName.init).filter { $0.key == key }
         for name in found where name.kind == .relic { directory.unlink(name.text) }
         var proofs = Set(found.filter { $0.kind == .proof })
         for name in found where name.kind == .partial {
             let own = name.taken(by: run)
-            guard directory.rename(name.text, to: own.text) == 0 else {
+            let code = directory.rename(name.text, to: own.text)
+            guard code == 0 else {
+                guard code == ENOENT else { throw TransferError(file: "an earlier partial file cannot be renamed", code) }
                 // The file got its final name just now.
                 proofs.insert(name.proof)
                 continue
@@ -37,7 +45,7 @@ struct Inheritance {
             // While the partial file exists, its proof is not valid.
             proofs.remove(name.proof)
             directory.unlink(name.proof.text)
-            if let file = Self.placed(own, in: directory) {
+            if let file = try Self.placed(own, in: directory) {
                 placed.append(file)
             } else if name.generation == generation, directory.status(of: own.text).map({ $0.st_nlink < 2 }) == true {
                 partial = own
@@ -46,7 +54,7 @@ struct Inheritance {
             }
         }
         for proof in proofs {
-            if let file = Self.placed(proof, in: directory) {
+            if let file = try Self.placed(proof, in: directory) {
                 placed.append(file)
             } else {
                 directory.unlink(proof.text)
@@ -55,10 +63,10 @@ struct Inheritance {
     }
 
     /// The finished file that a hidden name proves to be the job's own; nil if it proves none.
-    static func placed(_ hidden: HiddenName, in directory: Directory) -> Placed? {
+    static func placed(_ hidden: HiddenName, in directory: Directory) throws(TransferError) -> Placed? {
         guard let proof = directory.status(of: hidden.text) else { return nil }
         if proof.st_nlink > 1 {
-            let twin = directory.names().first { name in
+            let twin = try directory.names().first { name in
                 HiddenName(name)?.key != hidden.key && directory.status(of: name)?.st_ino == proof.st_ino
             }
             return twin.map { Placed(generation: hidden.generation, name: $0, status: proof, hidden: hidden) }

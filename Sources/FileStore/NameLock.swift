@@ -23,7 +23,7 @@ final class NameLock: Sendable {
             let code = clinux_lock_byte(descriptor, position)
             guard code == EAGAIN || code == EACCES else { return }
             guard .now < limit else {
-                close(descriptor)
+                // `deinit` closes the file: all properties are set.
                 throw .failed(
                     Failure(
                         .io,

@@ -56,7 +56,7 @@ struct Target: Sendable {
     func isUnsettled(_ key: String, in store: FileStore) -> Bool {
         guard let status = directory.status(of: name), status.st_nlink > 1 || store.naming(in: directory) != .link
         else { return false }
-        return directory.names().contains { other in
+        return ((try? directory.names()) ?? []).contains { other in
             guard let hidden = HiddenName(other), hidden.key == key else { return false }
             if status.st_nlink > 1 { return directory.status(of: other)?.st_ino == status.st_ino }
             guard hidden.kind == .proof, let note = PlacedNote(at: other, in: directory) else { return false }

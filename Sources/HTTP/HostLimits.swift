@@ -19,6 +19,16 @@ package final class HostLimits: Sendable {
         /// No extra connection is opened before this time, in monotonic nanoseconds.
         var closedUntil: UInt64 = 0
         var waiting: [(id: UInt64, continuation: CheckedContinuation<Bool, Never>)] = []
+
+        /// Counts as many waiting downloads as the limit has room for, and returns them to be resumed.
+        mutating func admit() -> [CheckedContinuation<Bool, Never>] {
+            var next: [CheckedContinuation<Bool, Never>] = []
+            while Double(active + 1) <= limit, !waiting.isEmpty {
+                next.append(waiting.removeFirst().continuation)
+                active += 1
+            }
+            return next
+        }
     }
 
     private struct State {
@@ -27,6 +37,8 @@ package final class HostLimits: Sendable {
         var backoffs: Int64 = 0
         /// The largest number of connections to one host.
         var most: Int
+        /// A task looks every second whether a waiting download may begin.
+        var isWatched = false
     }
 
     /// Figures over all hosts, for the operator.
@@ -60,6 +72,7 @@ package final class HostLimits: Sendable {
                 state.hosts[name]?.limit = Double(state.most)
             }
         }
+        admit()
     }
 
     /// Counts an extra connection of a download. False if the host accepts no more, asked to be left alone, or is
@@ -85,15 +98,18 @@ package final class HostLimits: Sendable {
         }
         return await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
-                let answer: Bool? = state.withLock { state in
-                    if Task.isCancelled { return false }
+                let (answer, mustWatch) = state.withLock { state -> (Bool?, Bool) in
+                    if Task.isCancelled { return (false, false) }
                     var entry = entry(host, state)
                     let isFree = Double(entry.active + 1) <= entry.limit && entry.waiting.isEmpty
                     if isFree { entry.active += 1 } else { entry.waiting.append((id, continuation)) }
                     state.hosts[host] = entry
-                    return isFree ? true : nil
+                    if isFree { return (true, false) }
+                    defer { state.isWatched = true }
+                    return (nil, !state.isWatched)
                 }
                 if let answer { continuation.resume(returning: answer) }
+                if mustWatch { Task { await watch() } }
             }
         } onCancel: {
             state.withLock { state -> CheckedContinuation<Bool, Never>? in
@@ -107,11 +123,7 @@ package final class HostLimits: Sendable {
         let next = state.withLock { state -> [CheckedContinuation<Bool, Never>] in
             var entry = entry(host, state)
             entry.active -= 1
-            var next: [CheckedContinuation<Bool, Never>] = []
-            while Double(entry.active + 1) <= entry.limit, !entry.waiting.isEmpty {
-                next.append(entry.waiting.removeFirst().continuation)
-                entry.active += 1
-            }
+            let next = entry.admit()
             // A host that accepts the maximum needs no entry: it is like an unknown host.
             let isKnown = entry.active > 0 || entry.limit < Double(state.most) || entry.limited < entry.closedUntil
             state.hosts[host] = isKnown ? entry : nil
@@ -120,9 +132,32 @@ package final class HostLimits: Sendable {
         for continuation in next { continuation.resume(returning: true) }
     }
 
-    /// The host asked for less: it answered 429 or 503, or refused to connect. Call this after `leave`, so that the
-    /// connections that remain are those that the host accepts.
-    package func complain(_ host: String, retryAfter: Duration?) {
+    /// Admits waiting downloads whose host accepts more connections by now: a limit recovers with time, also while no
+    /// connection ends. Returns whether others still wait.
+    @discardableResult private func admit() -> Bool {
+        let (next, isAwaited) = state.withLock { state in
+            var next: [CheckedContinuation<Bool, Never>] = []
+            for host in state.hosts.keys where state.hosts[host]?.waiting.isEmpty == false {
+                var entry = entry(host, state)
+                next += entry.admit()
+                state.hosts[host] = entry
+            }
+            state.isWatched = state.isWatched && state.hosts.values.contains { !$0.waiting.isEmpty }
+            return (next, state.isWatched)
+        }
+        for continuation in next { continuation.resume(returning: true) }
+        return isAwaited
+    }
+
+    /// Runs while a download waits.
+    private func watch() async {
+        repeat { try? await Task.sleep(for: .seconds(1)) } while admit()
+    }
+
+    /// The host asked for less: it answered 429 or 503, or refused to connect. It accepts the other connections.
+    ///
+    /// - Parameter isEntered: The refused connection is still counted: `leave` comes later.
+    package func complain(_ host: String, retryAfter: Duration?, isEntered: Bool = false) {
         state.withLock { state in
             var entry = entry(host, state)
             let now = entry.limited
@@ -131,7 +166,7 @@ package final class HostLimits: Sendable {
                 entry.recovery = min(Self.longestRecovery, 4 * entry.recovery)
             }
             entry.refused = now
-            entry.limit = max(1, min(entry.limit, Double(entry.active)))
+            entry.limit = max(1, min(entry.limit, Double(entry.active - (isEntered ? 1 : 0))))
             if let retryAfter {
                 entry.closedUntil = max(entry.closedUntil, now + UInt64(retryAfter.secondsValue * 1e9))
             }

@@ -5,21 +5,17 @@ package enum Password {
     /// - Throws: `ExitStatus.usage` if the two inputs differ; the reason has been printed.
     package static func read(_ prompt: String) throws -> String {
         guard isatty(STDIN_FILENO) == 1 else { return readLine(strippingNewline: true) ?? "" }
-        var before = termios()
-        tcgetattr(STDIN_FILENO, &before)
-        var hidden = before
-        hidden.c_lflag &= ~tcflag_t(ECHO)
-        tcsetattr(STDIN_FILENO, TCSAFLUSH, &hidden)
-        defer { tcsetattr(STDIN_FILENO, TCSAFLUSH, &before) }
         func ask(_ text: String) -> String {
             _ = text.withCString { write(STDERR_FILENO, $0, strlen($0)) }
             defer { Terminal.complain("") }
             return readLine(strippingNewline: true) ?? ""
         }
-        let password = ask(prompt)
-        guard ask("Once more: ") == password else {
-            throw ExitStatus.because(.usage, "the two passwords are not the same")
+        return try HiddenInput.hiding(on: STDIN_FILENO) {
+            let password = ask(prompt)
+            guard ask("Once more: ") == password else {
+                throw ExitStatus.because(.usage, "the two passwords are not the same")
+            }
+            return password
         }
-        return password
     }
 }

@@ -91,7 +91,8 @@ exec 3>&-
 
 say "an upgrade while a file is on its way"
 producer '{"url":"http://127.0.0.1:8080/big","id":"big","connections":4}'
-eventually "a checkpoint" test "$(sleep 2; operator HLEN 'haul:{default}:offsets:big')" -ge 1
+has_checkpoint() { [ "$(operator HLEN 'haul:{default}:offsets:big')" -ge 1 ]; }
+eventually "a checkpoint" has_checkpoint
 before="$(main_process 1) $(main_process 2)"
 cd /root/second && page upgrade | grep -E '^(Unpacking|Setting up|  haul)'
 after="$(main_process 1) $(main_process 2)"

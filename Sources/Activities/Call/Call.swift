@@ -77,13 +77,15 @@ package final class Call: Activity {
             return .answered(response, seconds: (ContinuousClock.now - begun).secondsValue, unchanged: isUnchanged)
         } catch {
             return Answering.outcome(
-                of: error, mayHaveArrived: !isRepeatable && state.withLock { $0.transfer == nil })
+                of: error, mayHaveArrived: !isRepeatable && state.withLock { $0.transfer == nil }, in: context.store)
         }
     }
 
-    /// Whether this is the response to the same request, and no older than the job allows.
+    /// Whether this is a response to the same request that the job expects, and no older than the job allows.
     private func isFresh(_ answered: StoredResponse) -> Bool {
-        guard let freshFor = job.freshFor, answered.question == question.digest else { return false }
+        guard let freshFor = job.freshFor, answered.question == question.digest,
+            job.request.expects(answered.status)
+        else { return false }
         return .milliseconds(assignment.clock.milliseconds - answered.validated) < freshFor
     }
 
@@ -122,7 +124,7 @@ package final class Call: Activity {
             (transfer, _) = try await exchange.ask(url, (hasCoding ? [] : [.identity]) + conditions)
         } catch {
             if case .failed(let failure) = error, failure.code == .connect {
-                context.hosts.complain(host, retryAfter: nil)
+                context.hosts.complain(host, retryAfter: nil, isEntered: true)
             }
             throw error
         }
@@ -142,7 +144,7 @@ package final class Call: Activity {
             state.withLock { $0.response = response }
             let failure = answering.refusal(head)
             if head.status == 429 || head.status == 503 {
-                context.hosts.complain(host, retryAfter: failure.retryAfter)
+                context.hosts.complain(host, retryAfter: failure.retryAfter, isEntered: true)
             }
             throw .failed(failure)
         }

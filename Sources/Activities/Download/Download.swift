@@ -223,8 +223,4 @@ package final class Download: Activity {
 
     /// Whether `source` is one of the job's URLs. The validators of another URL say nothing about this job's entity.
     func isOurs(_ source: String) -> Bool { job.urls.contains { MaskedURL.text($0) == source } }
-
-    func pause(_ duration: Duration) async throws(TransferError) {
-        do { try await Task.sleep(for: duration) } catch { throw .cancelled }
-    }
 }

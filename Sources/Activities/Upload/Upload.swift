@@ -141,7 +141,7 @@ package final class Upload: Activity {
             return .answered(response, seconds: (ContinuousClock.now - begun).secondsValue, unchanged: false)
         } catch {
             if case .failed(let failure) = error, failure.code == .sourceChanged { await terminate() }
-            return Answering.outcome(of: error, mayHaveArrived: !isRepeatable && response == nil)
+            return Answering.outcome(of: error, mayHaveArrived: !isRepeatable && response == nil, in: context.store)
         }
     }
 
@@ -181,12 +181,13 @@ package final class Upload: Activity {
         do throws(TransferError) {
             let (transfer, end) = try await exchange.ask(url, [.identity] + headers, from: landing)
             if [429, 503].contains(transfer.head.status) {
-                context.hosts.complain(url.hostAndPort, retryAfter: answering.refusal(transfer.head).retryAfter)
+                context.hosts.complain(
+                    url.hostAndPort, retryAfter: answering.refusal(transfer.head).retryAfter, isEntered: true)
             }
             return (transfer, end)
         } catch {
             if case .failed(let failure) = error, failure.code == .connect {
-                context.hosts.complain(url.hostAndPort, retryAfter: nil)
+                context.hosts.complain(url.hostAndPort, retryAfter: nil, isEntered: true)
             }
             throw error
         }

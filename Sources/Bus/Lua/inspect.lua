@@ -111,7 +111,7 @@ function INSPECT.times(c)
   local is_final = c.ttl[c.j.state] ~= nil
   for _, name in ipairs(c.keys) do
     local ttl = call('PTTL', name)
-    if is_final and ttl == -1 then c.found('ttl', function() call('PEXPIRE', name, 86400000) end)
+    if is_final and ttl == -1 then c.found('ttl', function() call('PEXPIRE', name, c.ttl[c.j.state]) end)
     elseif not is_final and ttl >= 0 then c.found('unexpected ttl', function() call('PERSIST', name) end) end
   end
   if is_final then return end

@@ -7,7 +7,7 @@
 --       completed                  'replicas' if the event waits until replicas have the job (tell.lua)
 --       failed, cancelled, paused  ''
 --       retry, carry-on            delay (ms), and 'asked' if the host asked to be left alone for that time
---       parked                     delay (ms)
+--       parked                     delay (ms), then what is waited for: 'disk' or 'store'
 --       released                   why
 --       rejected                   reason; its members are the claim's `before`, or ''
 -- Returns names and values: `ends`, with 'done', 'fenced' or an error for each run, and `claims` (take.lua). A settle
@@ -117,7 +117,10 @@ do
 
   function OUTCOMES.retry(run, retention, worker) postpone_run(run, retention, worker, 'retrying') end
   OUTCOMES['carry-on'] = OUTCOMES.retry
-  function OUTCOMES.parked(run, retention, worker) postpone_run(run, retention, worker, 'waiting', 'disk') end
+  function OUTCOMES.parked(run, retention, worker)
+    -- A worker of an earlier version gives the delay alone.
+    postpone_run(run, retention, worker, 'waiting', string.match(run.argument, '%a+$') or 'disk')
+  end
 
   local function end_run(worker, retention, run)
     if not run.is_ours then

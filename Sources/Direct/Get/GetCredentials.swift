@@ -52,19 +52,13 @@ struct GetCredentials: Sendable {
                 .usage, "--user has no password, and there is no terminal to ask for it: give USER:PASSWORD")
         }
         defer { close(terminal) }
-        var before = termios()
-        tcgetattr(terminal, &before)
-        var silent = before
-        silent.c_lflag &= ~tcflag_t(ECHO)
-        tcsetattr(terminal, TCSAFLUSH, &silent)
-        defer {
-            tcsetattr(terminal, TCSAFLUSH, &before)
-            _ = write(terminal, "\n", 1)
+        return HiddenInput.hiding(on: terminal) {
+            defer { _ = write(terminal, "\n", 1) }
+            _ = question.withCString { write(terminal, $0, strlen($0)) }
+            var line: [UInt8] = []
+            var byte: UInt8 = 0
+            while read(terminal, &byte, 1) == 1, byte != 10 { line.append(byte) }
+            return String(decoding: line, as: UTF8.self)
         }
-        _ = question.withCString { write(terminal, $0, strlen($0)) }
-        var line: [UInt8] = []
-        var byte: UInt8 = 0
-        while read(terminal, &byte, 1) == 1, byte != 10 { line.append(byte) }
-        return String(decoding: line, as: UTF8.self)
     }
 }

@@ -130,7 +130,10 @@ final class GetReporter: Sendable {
     /// A line of output that stays.
     func line(_ text: String) {
         let isOutputTaken = isOutputTaken
-        submit { _ in { Self.write(text + "\n", isOutputTaken) } }
+        submit { screen in
+            let lines = screen.clear() + text + "\n" + screen.redraw()
+            return { Self.write(lines, isOutputTaken) }
+        }
     }
 
     private func writeJSON(_ object: JSONObject) { if form == .json { line(object.text) } }

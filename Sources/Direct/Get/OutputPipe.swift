@@ -69,14 +69,20 @@ final class OutputPipe: Sendable {
 
     /// Writes out a whole file.
     ///
-    /// - Throws: The error of opening the file or of a write.
+    /// - Throws: The error of opening or reading the file, or of a write.
     func copy(_ path: String) async throws(TransferError) {
         try await pool.run { () throws(TransferError) in
             let file = open(path, O_RDONLY | O_CLOEXEC)
             guard file >= 0 else { throw Self.broken(errno) }
             defer { close(file) }
             var bytes = [UInt8](repeating: 0, count: 1 << 20)
-            while case let count = read(file, &bytes, bytes.count), count > 0 {
+            while true {
+                let count = read(file, &bytes, bytes.count)
+                if count == 0 { return }
+                if count < 0, errno == EINTR { continue }
+                guard count > 0 else {
+                    throw TransferError(.io, "the file cannot be read: \(String(cString: strerror(errno)))")
+                }
                 let code = self.writeAll(Array(bytes[..<count]))
                 if code != 0 { throw Self.broken(code) }
             }

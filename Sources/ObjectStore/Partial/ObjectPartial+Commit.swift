@@ -82,20 +82,22 @@ extension ObjectPartial {
             let name = chosen.numbered(number)
             state.withLock { $0.name = name }
             guard await mayName() else { return .fenced }
-            do throws(StoreRefusal) {
-                try await client.put(
-                    client.address.key(name.path), body, md5: md5, mark: mark,
-                    ifAbsent: !mayReplace && store.hasConditions)
-                return stored(ObjectHead(size: whole.size, mark: mark), checksum: checksum)
-            } catch {
-                if error.meaning == .unknownRequest, store.hasConditions {
-                    store.lacksConditions()
-                } else if error.meaning != .precondition {
-                    throw error.error
+            // Without If-None-Match, a look comes before the write.
+            if mayReplace || store.hasConditions {
+                do throws(StoreRefusal) {
+                    try await client.put(
+                        client.address.key(name.path), body, md5: md5, mark: mark, ifAbsent: !mayReplace)
+                    return stored(ObjectHead(size: whole.size, mark: mark), checksum: checksum)
+                } catch {
+                    switch error.meaning {
+                    case .precondition: break
+                    case .unknownRequest where store.hasConditions: store.lacksConditions()
+                    default: throw error.error
+                    }
                 }
             }
             guard let head = try await head(name.path) else {
-                // The object that was in the way is gone, or this server does not support If-None-Match.
+                // The object that was in the way is gone. Or nothing was, and this server has no If-None-Match.
                 mayReplace = !store.hasConditions
                 continue
             }

@@ -225,16 +225,23 @@ extension ObjectPartial {
         state.withLock { $0.hasHidden = true }
         let key = client.address.key(hidden.owner)
         let bytes = Array(request.run.utf8)
-        do throws(StoreRefusal) {
-            try await client.put(key, RequestMemory(bytes), md5: Digest.md5(bytes), ifAbsent: true)
-        } catch {
-            switch error.meaning {
-            case .precondition:
-                guard try await isOwner() else { throw Self.fenced }
-            case .unknownRequest: try await client.put(key, text: request.run)
-            default: throw error
+        if store.hasConditions {
+            do throws(StoreRefusal) {
+                try await client.put(key, RequestMemory(bytes), md5: Digest.md5(bytes), ifAbsent: true)
+                return
+            } catch {
+                switch error.meaning {
+                case .precondition: break
+                case .unknownRequest: store.lacksConditions()
+                default: throw error
+                }
             }
         }
+        // Without If-None-Match, a look comes before the write.
+        let owner = try await client.get(key, limit: 4096)
+        if owner == bytes { return }
+        guard owner == nil, !store.hasConditions else { throw Self.fenced }
+        try await client.put(key, text: request.run)
     }
 
     private static let fenced = StoreRefusal(

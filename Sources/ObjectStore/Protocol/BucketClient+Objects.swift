@@ -218,6 +218,8 @@ extension BucketClient {
     }
 
     /// Aborts an upload, up to five times, until it has no parts: a part may still arrive after the first abort.
+    ///
+    /// - Throws: Also if it still has parts then: it is not fenced.
     func abort(_ upload: String, _ key: String) async throws(StoreRefusal) {
         for _ in 0..<5 {
             var request = StoreRequest("DELETE", key)
@@ -234,6 +236,8 @@ extension BucketClient {
             }
             try? await Task.sleep(for: .milliseconds(100))
         }
+        throw StoreRefusal(
+            status: 0, code: "StillThere", message: "an aborted upload still has parts", meaning: .passing)
     }
 
     func uploads(_ prefix: String) async throws(StoreRefusal) -> [ListedUpload] {

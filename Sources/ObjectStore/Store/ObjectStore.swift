@@ -64,7 +64,6 @@ package final class ObjectStore: Sendable {
     }
 
     /// Bytes of memory that parts use now.
-    package var memoryInUse: Int { memory.used }
 
     /// Whether the server supports If-None-Match: true until it answers that it does not.
     var hasConditions: Bool { knowsConditions.withLock { $0 } }

@@ -24,6 +24,9 @@ struct CacheFilter: ParsableArguments {
         }
     }
 
+    /// All responses are selected.
+    var isEmpty: Bool { url == nil && method == nil && older == nil }
+
     struct Response {
         let id: String
         let url: String
@@ -136,12 +139,16 @@ private struct SizeCache: AsyncParsableCommand {
 private struct ClearCache: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "clear", abstract: "Forget responses, and the jobs that brought them.",
-        discussion: "Without an option it forgets all responses.")
+        discussion: "Without --url, --method and --older it forgets all responses, and asks first.")
     @OptionGroup var filter: CacheFilter
+    @Flag(name: .shortAndLong, help: "Do not ask before all responses are forgotten.") var yes = false
 
     func run() async throws {
         let queue = try await filter.common.connect()
         let responses = try await filter.responses(in: queue)
+        if filter.isEmpty, !responses.isEmpty {
+            try Question.confirm("Forget all \(responses.count) responses of \(queue.name)?", isConfirmed: yes)
+        }
         try await reaching { () throws(RedisError) in
             try await queue.request(.removed, of: responses.map(\.id))
         }

@@ -57,6 +57,8 @@ struct CallCommand: AsyncParsableCommand {
         let elements = try urls.map { try element($0, members) }
         var common = CommonOptions()
         (common.redis, common.queue, common.json) = (redis, queue, false)
+        // Before anything is pushed: a response that cannot be written would be lost.
+        let file = try output.map(open)
         let bus = try await common.connect()
         if wait { _ = try await reaching { () throws(RedisError) in try await bus.jobs(elements.map(\.id)) } }
         let pushed = try await reaching { () throws(RedisError) in try await bus.push(now: elements) }
@@ -66,7 +68,7 @@ struct CallCommand: AsyncParsableCommand {
         }
         let ends = try await CallEnds(queue: bus, pushed: pushed).wait()
         var hasFailed = false
-        let file = try output.map(open)
+        if let file { ftruncate(file, 0) }
         for (url, element) in zip(urls, elements) {
             if let end = ends[element.id], try !print(end, of: MaskedURL.text(url), to: file) { hasFailed = true }
         }
@@ -108,7 +110,7 @@ struct CallCommand: AsyncParsableCommand {
     }
 
     private func open(_ path: String) throws -> Int32 {
-        let descriptor = Glibc.open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o666)
+        let descriptor = Glibc.open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0o666)
         guard descriptor >= 0 else {
             throw ExitStatus.because(.usage, "\(path) cannot be written: \(String(cString: strerror(errno)))")
         }
@@ -120,7 +122,12 @@ struct CallCommand: AsyncParsableCommand {
         var rest = bytes[...]
         while !rest.isEmpty {
             let count = rest.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) }
-            if count < 0, errno == EINTR || errno == EAGAIN { continue }
+            if count < 0, errno == EINTR { continue }
+            if count < 0, errno == EAGAIN {
+                var output = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
+                poll(&output, 1, -1)
+                continue
+            }
             guard count > 0 else {
                 throw ExitStatus.because(
                     .jobFailed, "the response cannot be written: \(String(cString: strerror(errno)))")
