@@ -2,16 +2,16 @@ import Glibc
 import Synchronization
 
 /// Threads for calls that may block (pwrite, fdatasync, link, getaddrinfo), so that Swift's cooperative threads and the
-/// event loops never do. Threads start as they are needed, up to `limit`, and stay until the pool is dropped and nothing
-/// is left to do.
+/// event loops never block. The pool starts threads on demand, up to `limit`. The threads end after the pool is
+/// dropped, as soon as no work is left.
 ///
-/// Work is handed to an idle thread directly, the one that slept last first: one wake-up for each piece, and nobody else
-/// wakes to find it gone.
+/// The pool hands each piece of work directly to one idle thread, the one that went idle last. So each piece causes one
+/// wake-up, and no thread wakes up in vain.
 package final class BlockingPool: Sendable {
     package typealias Work = @Sendable () -> Void
 
     private struct State: Sendable {
-        /// What waits for a thread.
+        /// Work for which no thread was idle.
         var waiting = Deque<Work>()
         var idle: [Sleeper] = []
         var threads = 0
@@ -20,12 +20,14 @@ package final class BlockingPool: Sendable {
 
     private let name: String
     private let limit: Int
-    /// A box of its own: the threads hold it, not the pool.
+    /// The threads hold this box and not the pool, so that the pool can be dropped while they run.
     private let state: Box
 
     private typealias Box = UnfairMutex<State>
 
-    /// `limit` is the largest number of threads, and so of calls that run at once.
+    /// - Parameters:
+    ///   - name: The name of the threads in debuggers (15 bytes are shown).
+    ///   - limit: The largest number of threads, and so of calls that run at once.
     package init(name: String, limit: Int) {
         (self.name, self.limit) = (name, limit)
         state = Box(State())
@@ -39,7 +41,9 @@ package final class BlockingPool: Sendable {
         for sleeper in idle { sleeper.wake(nil) }
     }
 
-    /// Runs `body` on one of the pool's threads. Not cancellable: a blocking call cannot be taken back.
+    /// Runs `body` on one of the pool's threads. Cancellation has no effect: a blocking call cannot be interrupted.
+    ///
+    /// - Throws: The error of `body`.
     package func run<T: Sendable, E: Error>(_ body: @escaping @Sendable () throws(E) -> T) async throws(E) -> T {
         let result: Result<T, E> = await withCheckedContinuation { continuation in
             submit { continuation.resume(returning: Result { () throws(E) in try body() }) }
@@ -47,7 +51,7 @@ package final class BlockingPool: Sendable {
         return try result.get()
     }
 
-    /// Runs `work` on one of the pool's threads; with one thread, in the order submitted.
+    /// Runs `work` on one of the pool's threads. A pool with a `limit` of 1 runs its work in the order of submission.
     package func submit(_ work: @escaping Work) {
         let (sleeper, isNew) = state.withLock { state -> (Sleeper?, Bool) in
             if let sleeper = state.idle.popLast() { return (sleeper, false) }
@@ -60,8 +64,8 @@ package final class BlockingPool: Sendable {
         if isNew { startThread(name: name) { [state] in Self.serve(state) } }
     }
 
-    /// Runs all of `bodies` and returns their results in order. The calling thread does what no other has begun, and blocks
-    /// until they are done.
+    /// Runs all of `bodies` and returns their results in order. The calling thread runs bodies as well, and blocks
+    /// until all are done. To be called on a thread that may block.
     package func runAll<T: Sendable>(_ bodies: [@Sendable () -> T]) -> [T] {
         guard !bodies.isEmpty else { return [] }
         let batch = Batch(bodies)
@@ -70,7 +74,8 @@ package final class BlockingPool: Sendable {
         return batch.results()
     }
 
-    /// Runs `work` at once if this is a thread of the pool, and submits it otherwise: for what merely must not run elsewhere.
+    /// Runs `work` at once if the calling thread belongs to the pool, and submits `work` otherwise. For work that must
+    /// run on a thread of the pool, no matter which.
     package func perform(_ work: @escaping Work) {
         if pthread_getspecific(Self.current) == UnsafeMutableRawPointer(Unmanaged.passUnretained(state).toOpaque()) {
             work()
@@ -79,7 +84,7 @@ package final class BlockingPool: Sendable {
         }
     }
 
-    /// Of each thread of a pool: its box.
+    /// A thread-local value: the box of the pool to which the thread belongs.
     private static let current: pthread_key_t = {
         var key = pthread_key_t()
         pthread_key_create(&key, nil)
@@ -89,11 +94,11 @@ package final class BlockingPool: Sendable {
     private static func serve(_ state: Box) {
         pthread_setspecific(current, Unmanaged.passUnretained(state).toOpaque())
         let sleeper = Sleeper()
-        // Nothing of what is done is held while the thread sleeps.
+        // The scope of `work` is the loop's body, so a sleeping thread does not keep the last closure alive.
         while let work = next(state, sleeper) { work() }
     }
 
-    /// What is to be done, once there is something; nil when there will be nothing any more.
+    /// Waits for the next piece of work. nil once the pool is dropped and no work is left: the thread ends.
     private static func next(_ state: Box, _ sleeper: Sleeper) -> Work? {
         let (work, isLast) = state.withLock { state -> (Work?, Bool) in
             if let work = state.waiting.popFirst() { return (work, false) }
@@ -104,7 +109,7 @@ package final class BlockingPool: Sendable {
     }
 }
 
-/// Work of which several threads take their share.
+/// Bodies that several threads share: each thread takes the next body until none is left.
 private final class Batch<T: Sendable>: Sendable {
     private let bodies: [@Sendable () -> T]
     private let state = Mutex((next: 0, values: [Int: T]()))
@@ -128,14 +133,14 @@ private final class Batch<T: Sendable>: Sendable {
         }
     }
 
-    /// Waits for them.
+    /// Blocks until the last body is done. To be called once.
     func results() -> [T] {
         _ = finished.sleep()
         return state.withLock { state in bodies.indices.map { state.values[$0]! } }
     }
 }
 
-/// A thread of the pool that has nothing to do.
+/// A semaphore on which one thread sleeps, and the work with which another thread wakes it.
 private final class Sleeper: @unchecked Sendable {
     private let semaphore = UnsafeMutablePointer<sem_t>.allocate(capacity: 1)
     private var work: BlockingPool.Work?
@@ -147,13 +152,14 @@ private final class Sleeper: @unchecked Sendable {
         semaphore.deallocate()
     }
 
-    /// Called once for each time that it was idle, by who took it from the idle ones.
+    /// Wakes the sleeping thread. Must be called exactly once for each sleep: then `work` needs no lock, because the
+    /// semaphore orders this write before the read.
     func wake(_ work: BlockingPool.Work?) {
         self.work = work
         sem_post(semaphore)
     }
 
-    /// What it was woken with; nil if there is nothing to do any more.
+    /// Blocks until `wake`, and returns the work that was passed to it.
     func sleep() -> BlockingPool.Work? {
         while sem_wait(semaphore) != 0 {}
         return work.take()

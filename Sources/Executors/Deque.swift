@@ -1,6 +1,6 @@
-/// A queue: elements go in at the end and come out at the front, at constant cost on average.
+/// A FIFO queue: append at the end and remove from the front, both at amortized constant cost.
 package struct Deque<Element> {
-    /// From `head` on what is in the queue; before it nil, so that nothing that an element held outlives it here.
+    /// The elements, from `head` on. The slots before `head` are nil, so that removed elements are released at once.
     private var storage: [Element?] = []
     private var head = 0
 
@@ -9,7 +9,7 @@ package struct Deque<Element> {
     package var count: Int { storage.count - head }
     package var isEmpty: Bool { head == storage.count }
 
-    /// The element at a distance from the front.
+    /// The element at `distance` from the front; 0 is the front.
     package subscript(distance: Int) -> Element {
         get { storage[head + distance]! }
         _modify { yield &storage[head + distance]! }
@@ -21,7 +21,8 @@ package struct Deque<Element> {
         guard !isEmpty else { return nil }
         let element = storage[head].take()
         head += 1
-        // Also under a backlog that never runs empty; half at a time, so that the copying stays cheap.
+        // Free the slots before `head` even if the queue never becomes empty. To wait until they are half of the
+        // storage keeps the amortized cost of the move constant.
         if isEmpty {
             storage.removeAll(keepingCapacity: true)
             head = 0

@@ -2,36 +2,37 @@ import CHaulLinux
 import Glibc
 import Synchronization
 
-/// One thread with epoll and timers, as an actor's executor, or a task's.
+/// One thread with epoll and timers. It is an executor for actors and for tasks.
 ///
-/// An actor that names this loop as its `unownedExecutor` runs on the loop's thread: it may own sockets and C libraries
-/// that are not thread-safe, and the handlers that it registers are already isolated to it (`assumeIsolated`). Nothing
-/// that blocks may run here; `BlockingPool` is for that.
+/// An actor that names this loop as its `unownedExecutor` runs on the loop's thread. So the actor may own sockets and C
+/// libraries that are not thread-safe, and the handlers that the actor registers are already isolated to the actor
+/// (`assumeIsolated`). Code on the loop's thread must not block; blocking calls belong on a `BlockingPool`.
 ///
-/// A task that prefers the loop (`withTaskExecutorPreference`) runs here wherever it is not on another actor, so that it
-/// reaches the loop's actors without waking a thread.
+/// A task that prefers the loop (`withTaskExecutorPreference`) runs on the loop's thread wherever it is not isolated to
+/// an actor with another executor. So the task reaches the loop's actors without waking a thread.
 ///
-/// It has more than eight properties because a loop is two descriptors, an inbox that other threads fill, four atomics that
-/// they read, and its thread's own tables.
+/// The class has more than eight properties because a loop has two descriptors, an inbox that other threads fill, four
+/// atomics that other threads read, and the tables of its own thread.
 ///
-/// The loop runs until `stop()`. An actor's deinit is the place to call it: no job can arrive after that.
+/// The loop runs until `stop()`. Call `stop()` in the owning actor's deinit: no job can arrive after that.
 package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable {
-    /// What a file descriptor is ready for, or is asked to be.
+    /// The epoll events for which a file descriptor is watched, or that epoll reports for the descriptor.
     package struct Readiness: OptionSet, Sendable {
         package let rawValue: UInt32
         package init(rawValue: UInt32) { self.rawValue = rawValue }
 
         package static let readable = Readiness(rawValue: EPOLLIN.rawValue)
         package static let writable = Readiness(rawValue: EPOLLOUT.rawValue)
-        /// An error or a hang-up; reported whether asked for or not.
+        /// An error or a hang-up. epoll reports these events without being asked for them.
         package static let failed = Readiness(rawValue: EPOLLERR.rawValue | EPOLLHUP.rawValue)
     }
 
-    /// A timer that has been scheduled; an unknown or fired one may be cancelled without effect.
+    /// A scheduled timer. To cancel a timer that has fired or was cancelled has no effect.
     package struct Timer: Hashable, Sendable { fileprivate let id: UInt64 }
 
     private struct Watch {
-        /// Tells a descriptor from an earlier, closed one of the same number whose event is still in the batch.
+        /// Tells this watch from an earlier watch of the same descriptor number. An event of a descriptor that was
+        /// closed may still be in the current batch after the number has been reused.
         let generation: UInt32
         let handler: (Readiness) -> Void
     }
@@ -40,7 +41,7 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
     private let epoll: Int32
     private let wakeup: Int32
     private let inbox = Mutex<[UnownedJob]>([])
-    /// Whether the loop will look at its inbox before it sleeps: then nobody needs to wake it.
+    /// Whether the loop will read its inbox before it sleeps. If so, a thread that adds a job does not need to wake it.
     private let awake = Atomic(true)
     private let stopped = Atomic(false)
     private let thread = Atomic<UInt>(0)
@@ -51,16 +52,18 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
     private var generation: UInt32 = 0
     private var timers = TimerQueue()
     private var endings: [() -> Void] = []
-    /// The jobs of this turn; changes places with the inbox, so that neither is made anew.
+    /// The jobs of this turn. The array is swapped with the inbox, so that both keep their memory.
     private var batch: [UnownedJob] = []
 
-    /// From so many watches on, an idle loop lets events gather for a moment before it looks at them: a thousand slow
-    /// sockets would wake it ten thousand times a second otherwise. A busy loop never waits, and jobs never do.
+    /// With this many watches or more, an idle loop lets events collect for a few milliseconds before it reads them.
+    /// Otherwise a thousand slow sockets would wake it ten thousand times a second. A loop that finds events ready does
+    /// not wait, and a new job ends the wait.
     private static let gatheringThreshold = 64
     private static let gatheringMilliseconds: Int32 = 5
+    /// How many batches of jobs a turn runs before it reads epoll's events, so that jobs cannot starve descriptors.
     private static let rounds = 16
 
-    /// Starts the loop's thread. `name` is shown by debuggers (15 bytes).
+    /// Starts the loop's thread. Debuggers show `name` (15 bytes).
     package init(name: String) {
         self.name = name
         epoll = epoll_create1(Int32(EPOLL_CLOEXEC))
@@ -76,14 +79,14 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
         close(wakeup)
     }
 
-    /// Ends the loop's thread after the turn that is running. Callable from any thread.
+    /// Ends the loop's thread after the current turn. Callable from any thread.
     package func stop() {
         stopped.store(true, ordering: .sequentiallyConsistent)
         wake()
     }
 
-    /// The monotonic time in nanoseconds at which the loop last turned: its health is how long ago that was while it
-    /// has work, which a ping cannot tell.
+    /// The monotonic time in nanoseconds at which the current or last turn began (`monotonicNanoseconds()`). A loop
+    /// that has work and whose last turn is long ago is stuck. Callable from any thread.
     package var lastTurn: UInt64 { turned.load(ordering: .relaxed) }
 
     // MARK: Executor
@@ -102,7 +105,7 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
 
     // MARK: Descriptors and timers, on the loop's thread only
 
-    /// Calls `handler` whenever `descriptor` is ready (level-triggered). Replaces an earlier watch of it.
+    /// Calls `handler` whenever `descriptor` is ready (level-triggered). Replaces an earlier watch of `descriptor`.
     package func watch(_ descriptor: Int32, for readiness: Readiness, handler: @escaping (Readiness) -> Void) {
         checkIsolated()
         generation &+= 1
@@ -110,14 +113,14 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
         control(known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, descriptor, readiness)
     }
 
-    /// Changes what a watched descriptor is watched for.
+    /// Changes the events for which a descriptor is watched. Ignores a descriptor that is not watched.
     package func change(_ descriptor: Int32, to readiness: Readiness) {
         checkIsolated()
         guard watches[descriptor] != nil else { return }
         control(EPOLL_CTL_MOD, descriptor, readiness)
     }
 
-    /// Ends a watch; must be called before the descriptor is closed. An unwatched descriptor is ignored.
+    /// Ends a watch. Must be called before the descriptor is closed. Ignores a descriptor that is not watched.
     package func unwatch(_ descriptor: Int32) {
         checkIsolated()
         guard watches.removeValue(forKey: descriptor) != nil else { return }
@@ -136,8 +139,8 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
         timers.cancel(timer.id)
     }
 
-    /// Calls `handler` once, when all of this turn's events, jobs and timers are done and before the loop sleeps: what a
-    /// turn gathers can then be done at once.
+    /// Calls `handler` once, after the current batch of jobs or after the turn's events and timers, and always before
+    /// the loop sleeps. So the output of many jobs and events can be written in one system call.
     package func atEndOfTurn(_ handler: @escaping () -> Void) {
         checkIsolated()
         endings.append(handler)
@@ -156,7 +159,7 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
             let count = wait(&events)
             awake.store(true, ordering: .sequentiallyConsistent)
             turned.store(monotonicNanoseconds(), ordering: .relaxed)
-            // EINTR is no failure: there are no events, and the next turn asks again.
+            // -1 is EINTR: there are no events, and the next turn calls epoll_wait again.
             for event in events.prefix(Int(max(count, 0))) { dispatch(event) }
         }
         runJobs()
@@ -188,7 +191,7 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
         watch.handler(Readiness(rawValue: event.events))
     }
 
-    /// Runs what has come in, and what that brings in its turn; after some rounds the descriptors have theirs.
+    /// Runs the jobs of the inbox, and the jobs that these enqueue, for at most `rounds` batches.
     private func runJobs() {
         for _ in 0..<Self.rounds {
             inbox.withLock { swap(&$0, &batch) }
@@ -203,7 +206,7 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
 
     private func runTimers() {
         guard timers.count > 0 else { return }
-        // A handler may schedule for the past: that is for the next turn.
+        // `lastID` leaves a timer that a handler schedules for the past to the next turn.
         let (now, last) = (ContinuousClock.now, timers.lastID)
         while let handler = timers.popDue(at: now, upTo: last) { handler() }
     }
@@ -214,8 +217,8 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
         }
     }
 
-    /// Milliseconds that epoll may sleep: until the next timer, rounded up so that it is due when we wake. To be asked
-    /// after `awake` was cleared: what arrives from then on wakes us.
+    /// Milliseconds for which epoll may sleep, -1 for no limit. The time until the next timer is rounded up, so that
+    /// the timer is due on wake-up. To be called while `awake` is false: then a job that arrives later wakes the loop.
     private func timeout() -> Int32 {
         if stopped.load(ordering: .sequentiallyConsistent) || inbox.withLock({ !$0.isEmpty }) { return 0 }
         guard let nextDeadline = timers.nextDeadline else { return -1 }
@@ -235,7 +238,7 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
         let tag = UInt64(generation) << 32 | UInt64(UInt32(bitPattern: descriptor))
         var event = epoll_event(events: readiness.rawValue, data: epoll_data_t(u64: tag))
         if epoll_ctl(epoll, operation, descriptor, &event) != 0, operation == EPOLL_CTL_MOD, errno == ENOENT {
-            // libcurl closed the descriptor and a new one got its number: the kernel forgot the old watch.
+            // libcurl closed the descriptor, so the kernel removed its watch. A new descriptor got the same number.
             epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event)
         }
     }

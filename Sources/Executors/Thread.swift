@@ -1,7 +1,7 @@
 import CHaulLinux
 import Glibc
 
-/// Starts a detached thread named `name` (15 bytes are shown) that runs `body` and ends.
+/// Starts a detached thread that runs `body` and ends. Debuggers show the first 15 bytes of `name`.
 package func startThread(name: String, _ body: @escaping @Sendable () -> Void) {
     final class Start {
         let name: String
@@ -22,14 +22,14 @@ package func startThread(name: String, _ body: @escaping @Sendable () -> Void) {
     pthread_detach(thread)
 }
 
-/// CLOCK_MONOTONIC in nanoseconds: it never jumps when the wall clock is set.
+/// CLOCK_MONOTONIC in nanoseconds. This clock does not jump when the wall clock is set.
 package func monotonicNanoseconds() -> UInt64 {
     var time = timespec()
     clock_gettime(CLOCK_MONOTONIC, &time)
     return UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec)
 }
 
-/// Seconds since it was made, by CLOCK_MONOTONIC.
+/// Measures the time since its creation, by CLOCK_MONOTONIC.
 package struct Stopwatch: Sendable {
     private let begun = monotonicNanoseconds()
 

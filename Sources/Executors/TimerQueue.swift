@@ -1,7 +1,8 @@
-/// Handlers by deadline: a binary heap.
+/// Timers in the order of their deadlines: a binary heap.
 ///
-/// Cancelling only takes the handler; the entry that it leaves is passed over when it comes up, and all such entries are
-/// thrown out as soon as they are the most. Either costs next to nothing, and most timers are cancelled.
+/// `cancel` removes only the handler and leaves the heap entry. An entry without a handler is skipped when it reaches
+/// the top. All such entries are removed as soon as they are more than half of the heap. So a cancel is cheap, and most
+/// timers are cancelled.
 struct TimerQueue {
     typealias Instant = ContinuousClock.Instant
 
@@ -9,7 +10,7 @@ struct TimerQueue {
         let deadline: Instant
         let id: UInt64
 
-        /// Those of the same deadline in the order in which they were scheduled.
+        /// Timers with the same deadline fire in the order in which they were scheduled.
         func isBefore(_ other: Entry) -> Bool { (deadline, id) < (other.deadline, other.id) }
     }
 
@@ -17,10 +18,10 @@ struct TimerQueue {
     private var handlers: [UInt64: () -> Void] = [:]
     private(set) var lastID: UInt64 = 0
 
-    /// How many are to fire.
+    /// How many timers will still fire.
     var count: Int { handlers.count }
 
-    /// When the next one is due.
+    /// When the next timer is due.
     var nextDeadline: Instant? {
         mutating get {
             dropCancelled()
@@ -38,11 +39,12 @@ struct TimerQueue {
 
     mutating func cancel(_ id: UInt64) {
         guard handlers.removeValue(forKey: id) != nil, heap.count > 64, heap.count > 2 * handlers.count else { return }
-        // What is sorted is a heap.
+        // A sorted array is a valid heap.
         heap = heap.filter { handlers[$0.id] != nil }.sorted { $0.isBefore($1) }
     }
 
-    /// Takes the handler of the next timer that is due at `now`, if it is none later than the timer `last`.
+    /// Removes the next timer that is due at `now`, and returns its handler. nil if no timer is due, or if the next one
+    /// was scheduled after the timer `last`.
     mutating func popDue(at now: Instant, upTo last: UInt64) -> (() -> Void)? {
         dropCancelled()
         guard let first = heap.first, first.deadline <= now, first.id <= last else { return nil }

@@ -1,9 +1,10 @@
 import Glibc
 
-/// A mutex for what many threads want at once.
+/// A mutex for a lock that many threads contend for.
 ///
-/// `Mutex` is handed from its holder to the next that waits (FUTEX_LOCK_PI). Until that one has woken up all others wait too,
-/// each in its turn (a lock convoy), though nobody does anything. This one may be taken by whoever comes.
+/// `Mutex` is fair: its holder hands it to the next waiting thread (FUTEX_LOCK_PI). Until that thread has woken up
+/// nobody runs in the lock, and all others queue behind it (a lock convoy). An `UnfairMutex` goes to any thread that
+/// asks while it is free.
 final class UnfairMutex<Value: Sendable>: @unchecked Sendable {
     private let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
     private var value: Value
