@@ -1,9 +1,9 @@
-/// How long to wait before connecting again.
+/// How long to wait before the next try to connect, or to send a command again.
 enum Backoff {
-    /// Up to 40 ms after the first failure, doubled with each one, at most a second. Full jitter keeps a fleet from knocking
-    /// in step.
+    /// A random time of 5 ms or more: up to 20 ms for 0 failures, doubled with each failure, at most a second. The
+    /// jitter keeps the workers of a fleet from reconnecting all at the same moment.
     ///
-    /// - Parameter failures: In a row, 1 after the first.
+    /// - Parameter failures: The number of failures in a row.
     static func milliseconds(_ failures: Int) -> Int {
         Int.random(in: 5...Swift.max(10, Swift.min(1000, 20 << Swift.min(failures, 6))))
     }

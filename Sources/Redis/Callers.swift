@@ -1,6 +1,6 @@
 import HaulExecutors
 
-/// Who waits for replies on a connection, in the order in which they asked.
+/// The callers that wait for replies on a connection, in the order of their commands.
 struct Callers {
     typealias Answer = Result<[RedisValue], RedisError>
 
@@ -10,7 +10,7 @@ struct Callers {
         let timeout: Duration
         let deadline: ContinuousClock.Instant
         var replies: [RedisValue] = []
-        /// nil once the caller has gone: its replies are read all the same, and dropped.
+        /// nil once the caller was cancelled. Its replies are still read, and dropped.
         var continuation: CheckedContinuation<Answer, Never>?
     }
 
@@ -19,16 +19,16 @@ struct Callers {
 
     var isEmpty: Bool { waiting.isEmpty }
 
-    /// A number for one who is about to come.
+    /// Returns a new number for a caller that will be appended.
     mutating func drawNumber() -> Int {
         lastNumber += 1
         return lastNumber
     }
 
-    /// The first reply to the one who is to be answered next, while more are awaited.
+    /// The first reply of the caller at the front, while that caller waits for more replies. nil if there is none yet.
     var firstReply: RedisValue? { isEmpty ? nil : waiting[0].replies.first }
 
-    /// Adds one who awaits `count` replies, and returns until when.
+    /// Adds a caller that awaits `count` replies. Returns the caller's deadline.
     mutating func append(
         _ continuation: CheckedContinuation<Answer, Never>, as number: Int, awaiting count: Int, for timeout: Duration
     ) -> ContinuousClock.Instant {
@@ -38,25 +38,26 @@ struct Callers {
         return deadline
     }
 
-    /// Lets one go who was cancelled, if it still waits.
+    /// Resumes a cancelled caller with `.cancelled` if that caller still waits. Its place in the queue remains.
     mutating func release(_ number: Int) {
         guard let index = (0..<waiting.count).first(where: { waiting[$0].number == number }) else { return }
         waiting[index].continuation.take()?.resume(returning: .failure(.cancelled))
     }
 
-    /// Gives a reply to the one whose it is; there must be one.
+    /// Gives the next reply to the caller at the front, and resumes that caller after its last reply. Must not be
+    /// called while `isEmpty`.
     mutating func deliver(_ value: RedisValue) {
         waiting[0].replies.append(value)
         guard waiting[0].replies.count == waiting[0].count, let caller = waiting.popFirst() else { return }
         caller.continuation?.resume(returning: .success(caller.replies))
     }
 
-    /// Who has to be answered first, however long the line.
+    /// The earliest deadline of all callers, and the timeout that led to that deadline.
     var mostUrgent: (deadline: ContinuousClock.Instant, timeout: Duration)? {
         (0..<waiting.count).map { (waiting[$0].deadline, waiting[$0].timeout) }.min { $0.0 < $1.0 }
     }
 
-    /// Nobody will be answered any more.
+    /// Resumes all callers with `error`, and removes them.
     mutating func fail(_ error: RedisError) {
         while let caller = waiting.popFirst() {
             caller.continuation?.resume(returning: .failure(error))

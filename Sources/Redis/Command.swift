@@ -1,6 +1,6 @@
-/// What may stand in a command.
+/// A value that may be an argument of a command.
 package protocol RedisArgument: Sendable {
-    /// Appends the argument as a length-prefixed string.
+    /// Appends the argument as a length-prefixed string (a bulk string of RESP).
     func encode(into bytes: inout [UInt8])
 }
 
@@ -32,7 +32,7 @@ extension Collection where Element == UInt8 {
 extension [UInt8] {
     fileprivate mutating func appendHead(_ kind: Unicode.Scalar, _ number: Int) {
         append(UInt8(ascii: kind))
-        // Most are short.
+        // The fast path: most numbers have one digit.
         if number < 10 { append(UInt8(ascii: "0") + UInt8(number)) } else { append(contentsOf: String(number).utf8) }
         append(13)
         append(10)
@@ -57,7 +57,7 @@ package struct Command: Sendable {
 }
 
 extension Command {
-    /// The same command, encoded here and not on the thread that all connections share.
+    /// The same command, encoded by the calling thread and not by the thread that all connections share.
     package var encoded: Command {
         var command = self
         var bytes: [UInt8] = []
@@ -67,15 +67,16 @@ extension Command {
     }
 }
 
-/// Lua functions that Redis keeps by name, with its data and on its replicas.
+/// A library of Lua functions (FUNCTION LOAD). Redis persists and replicates a library together with its data.
 ///
-/// The name has a digest of the source in it: what another version of this program loaded stays what it was, and both work
-/// side by side while a fleet is being replaced.
+/// The library's name contains a digest of its source. So a new version of this program does not replace the library of
+/// an old version, and both versions work side by side during a rolling update.
 package struct Library: Sendable {
     package let name: String
     let source: String
 
-    /// `body` registers its functions under names that begin with the value of `LIBRARY` and "_".
+    /// - Parameter body: Lua that registers functions. Their names must begin with the value of the local `LIBRARY` and
+    ///   "_".
     package init(name: String, body: String) {
         self.name = "\(name)_\(SHA1.hex(body).prefix(12))"
         source = "#!lua name=\(self.name)\nlocal LIBRARY = '\(self.name)'\n\(body)"
@@ -83,7 +84,7 @@ package struct Library: Sendable {
 
     package func function(_ name: String) -> Function { Function(library: self, name: "\(self.name)_\(name)") }
 
-    /// Loads it; no harm is done if somebody else was faster.
+    /// Loads the library. Idempotent: another client may have loaded it already.
     var load: Command { Command("FUNCTION", "LOAD", "REPLACE", source) }
 }
 

@@ -1,25 +1,25 @@
 import Glibc
 import HaulExecutors
 
-/// One connection: a non-blocking socket on the loop of all Redis connections, hiredis' reader, and the callers who
-/// wait for replies, in order. After any error it is closed for good; `Redis` builds a new one.
+/// One connection: a non-blocking socket on the loop of all Redis connections, hiredis' reader, and the callers that
+/// wait for replies, in order. After any error the connection is closed for good, and `Redis` opens a new one.
 ///
-/// What is said during one turn of the loop goes out in one write at its end.
-/// More than eight stored properties: `phase` says where it is; the others are its socket, its buffers and those who wait.
+/// The commands of one turn of the loop are sent in one write at the end of the turn. The actor has more than eight
+/// stored properties: `phase` is its state; the others are its socket, its buffers and the waiting callers.
 actor Connection {
     /// All Redis connections of a process share one thread.
     static let loop = EventLoop(name: "redis")
 
     nonisolated var unownedExecutor: UnownedSerialExecutor { Self.loop.asUnownedSerialExecutor() }
 
-    /// One after the other, and none of them twice.
+    /// The phases follow each other in this order. None comes twice, and any may be skipped for `closed`.
     private enum Phase {
-        /// TCP, then TLS. The waiter is told when both are established, or when that has failed.
+        /// TCP connects, then TLS. The continuation is resumed when both are established, or when one has failed.
         case connecting(CheckedContinuation<Void, Never>?)
         case securing(CheckedContinuation<Void, Never>?)
         case signingIn
         case ready
-        /// Ends when nobody waits for a reply any more.
+        /// The connection closes as soon as no caller waits for a reply.
         case draining
         case closed(RedisError)
     }
@@ -32,14 +32,17 @@ actor Connection {
     private var outbox = Outbox()
     private var inbox = [UInt8](repeating: 0, count: 64 << 10)
     private var callers = Callers()
-    /// One timer for all callers, at the first deadline or before it.
+    /// One timer for all callers. It fires at the earliest deadline, or before that.
     private var watchdog: (timer: EventLoop.Timer, deadline: ContinuousClock.Instant)?
-    /// Takes what no call waits for: a subscription's messages.
+    /// Gets the replies for which no call waits: the messages of subscriptions.
     private var listener: (@Sendable (Result<RedisValue, RedisError>) -> Void)?
-    /// What the server knows of this connection.
+    /// What the handshake has found out about the server.
     private(set) var serverSide = ServerSide()
 
-    /// Connects to `server`, signs in and names the connection. Throws `.unreachable`, `.authentication`, `.timedOut`, …
+    /// Connects to `server`, signs in and names the connection. Tries all addresses of `server` in order.
+    ///
+    /// - Parameter timeout: The limit for each step: to connect to one address, and for the replies of the handshake.
+    /// - Throws: `.unreachable`, `.authentication`, `.timedOut` and other codes, for the last address that was tried.
     static func open(
         _ server: RedisURL.Address, _ login: Login, timeout: Duration
     ) async throws(RedisError) -> Connection {
@@ -70,7 +73,7 @@ actor Connection {
 
     private var failure: RedisError? { if case .closed(let error) = phase { error } else { nil } }
 
-    /// The server has let us in.
+    /// Whether the handshake has been accepted. Also true of a closed connection.
     private var isSignedIn: Bool {
         switch phase {
         case .connecting, .securing, .signingIn: false
@@ -78,10 +81,11 @@ actor Connection {
         }
     }
 
-    /// Sends `commands` and returns their replies in order. At most once: if the connection fails after that, it throws
-    /// `.closed` or `.timedOut`, and the commands may or may not have been done.
+    /// Sends `commands` at most once, and returns their replies in order.
     ///
-    /// A caller who is cancelled leaves at once with `.cancelled`, unless it `hearsOut` the replies.
+    /// - Parameter hearsOut: Whether a cancelled caller still waits for the replies. If not, it returns at once.
+    /// - Throws: `.closed` or `.timedOut` if the connection fails: then Redis may or may not have executed the
+    ///   commands. `.cancelled` if the task was cancelled and `hearsOut` is false.
     func call(
         _ commands: [Command], timeout: Duration, hearsOut: Bool = false
     ) async throws(RedisError) -> [RedisValue] {
@@ -97,7 +101,7 @@ actor Connection {
         _ commands: [Command], as number: Int, _ timeout: Duration, _ hearsOut: Bool
     ) async -> Callers.Answer {
         await withCheckedContinuation { continuation in
-            // Here and not before: each await may let others have a turn, who may end the connection.
+            // Check here and not before: the connection may close during any earlier await.
             if let failure { return continuation.resume(returning: .failure(failure)) }
             if Task.isCancelled, !hearsOut { return continuation.resume(returning: .failure(.cancelled)) }
             watch(until: callers.append(continuation, as: number, awaiting: commands.count, for: timeout))
@@ -107,27 +111,27 @@ actor Connection {
 
     private func release(_ number: Int) { callers.release(number) }
 
-    /// Sends a command; its replies go to the listener if no call waits for them.
+    /// Sends a command without waiting for its reply. The reply goes to the listener if no call waits for replies.
     func tell(_ command: Command) {
         guard failure == nil else { return }
         command.encode(into: &outbox.plain)
         flushSoon()
     }
 
-    /// From now on everything that no call waits for goes to `listener`, and at last the error that ended it all.
+    /// From now on `listener` gets each reply for which no call waits, and at last the error that ends the connection.
     func listen(_ listener: @escaping @Sendable (Result<RedisValue, RedisError>) -> Void) {
         if let failure { return listener(.failure(failure)) }
         self.listener = listener
     }
 
-    /// Ends the connection when nobody waits for a reply any more.
+    /// Closes the connection as soon as no caller waits for a reply.
     func retire() {
         guard failure == nil else { return }
         phase = .draining
         if callers.isEmpty { close() }
     }
 
-    /// Ends the connection; whoever still waits gets `.closed`.
+    /// Closes the connection. Waiting callers get `.closed`.
     func close() { fail(RedisError(.closed, "the connection to Redis was closed")) }
 
     // MARK: Opening
@@ -158,7 +162,7 @@ actor Connection {
         if let failure { throw failure }
     }
 
-    /// The socket is connected, or will never be.
+    /// Called when the socket has connected or has failed to. Starts TLS if the URL asks for TLS.
     private func begin(_ waiter: CheckedContinuation<Void, Never>?) {
         if let reason = Socket.pendingError(of: descriptor) { return fail(RedisError(.unreachable, reason)) }
         Self.loop.change(descriptor, to: .readable)
@@ -166,20 +170,20 @@ actor Connection {
         if let tls { shakeHands(tls) } else { established() }
     }
 
-    /// Whoever opens the connection goes on.
+    /// TCP and TLS are established: `waitUntilConnected` returns.
     private func established() {
         guard case .securing(let waiter) = phase else { return }
         phase = .signingIn
         waiter?.resume()
     }
 
-    /// Begins TLS, or goes on with it.
+    /// Starts or continues the TLS handshake.
     private func shakeHands(_ tls: TLS) {
         do {
             try tls.handshake()
             flushSoon()
         } catch {
-            // It may have an alert to send.
+            // TLS may have an alert for the server.
             flush()
             return fail(error)
         }
@@ -209,7 +213,7 @@ actor Connection {
                 Self.loop.change(descriptor, to: outbox.isFull ? [.readable, .writable] : .readable)
             }
             guard case .failed(let code) = outcome else { return }
-            // What the server said before it closed may tell why.
+            // The server may have sent an error that says why it closed the connection. Read that error first.
             receive()
             fail(RedisError(.closed, "the connection to Redis at \(label) broke: \(Socket.message(code))"))
         } catch {
@@ -230,7 +234,7 @@ actor Connection {
         guard failure == nil, tls.isEstablished else { return }
         do {
             let plain = try tls.input()
-            // A key update has to be answered, for one.
+            // TLS may have to answer, for example to a key update.
             flushSoon()
             plain.withUnsafeBytes { read($0) }
         } catch {
@@ -246,14 +250,14 @@ actor Connection {
         do {
             while failure == nil, let value = try reader.next() { deliver(value) }
         } catch {
-            // At the first word: that is no Redis at all.
+            // Before the handshake is done, bytes that are not RESP mean that the server is not Redis: `.unreachable`.
             fail(RedisError(isSignedIn ? error.code : .unreachable, "\(error.message), at \(label)"))
         }
     }
 
     private func deliver(_ value: RedisValue) {
         guard !callers.isEmpty else {
-            // Nobody asked anything yet: it is why the server will close.
+            // An error before the first command says why the server is about to close the connection.
             if !isSignedIn, case .error(let refusal) = value { return fail(refusal) }
             listener?(.success(value))
             return
@@ -262,7 +266,7 @@ actor Connection {
         if case .draining = phase, callers.isEmpty { close() }
     }
 
-    /// Sees to it that the connection fails if replies are overdue.
+    /// Makes sure that the watchdog fires at `deadline` or before.
     private func watch(until deadline: ContinuousClock.Instant) {
         if let watchdog {
             guard deadline < watchdog.deadline else { return }
@@ -283,11 +287,11 @@ actor Connection {
         let (before, wasSignedIn) = (phase, isSignedIn)
         if case .closed = before { return }
         var error = reason
-        // A server that takes no more clients answers with an error whatever comes first, and closes.
+        // A server that has reached maxclients answers the first command with an error, and closes the connection.
         if !wasSignedIn, case .error(let refusal) = callers.firstReply { error = refusal }
         phase = .closed(error)
         Self.loop.unwatch(descriptor)
-        // While replies are awaited the server may still be at it: what it has not received yet is not to be done.
+        // If callers wait, commands may still be on their way. The server must not execute them later.
         if callers.isEmpty { Glibc.close(descriptor) } else { Socket.abort(descriptor) }
         if let watchdog { Self.loop.cancel(watchdog.timer) }
         switch before {

@@ -1,4 +1,4 @@
-/// The first commands on a connection, and what their replies mean.
+/// The first commands on a connection, and the check of their replies.
 struct Handshake {
     private enum Step { case authenticate, select, role, name, info }
 
@@ -17,19 +17,19 @@ struct Handshake {
         (steps, commands) = (pairs.map(\.0), pairs.map(\.1))
     }
 
-    /// Who the connection is to the server, as far as an ACL lets it be known.
-    /// - Throws: what forbids to use the connection.
+    /// Returns what the replies say about the server. A value that an ACL hides keeps its default.
+    /// - Throws: The error reply of a step that must succeed, or `.readOnly` if a required primary is a replica.
     func read(_ replies: [RedisValue], label: String) throws(RedisError) -> ServerSide {
         var side = ServerSide()
         for (step, reply) in zip(steps, replies) {
             if case .error(let error) = reply {
-                // Names are a comfort, signing in is not.
+                // The connection works without a name and without INFO. An ACL may forbid both.
                 if [.name, .info].contains(step), error.code == .noPermission { continue }
                 throw error
             }
             switch step {
             case .role where reply.array?.first?.string != "master":
-                // Sentinels name it before it knows.
+                // During a failover, sentinels name the new primary before the new primary itself knows its role.
                 throw RedisError(.readOnly, "Redis at \(label) is not the primary yet")
             case .info:
                 let facts = reply.facts
@@ -42,10 +42,10 @@ struct Handshake {
     }
 }
 
-/// A connection as the server knows it.
+/// What the handshake finds out about the server.
 struct ServerSide: Sendable {
-    /// Which run of which server it is, if that was asked for.
+    /// The server's `run_id`, which changes with each start of redis-server. nil unless the login `tracesServer`.
     var run: String?
-    /// The server is a node of a cluster, as far as it was asked.
+    /// Whether the server is a node of a cluster. false unless the login `tracesServer`.
     var isOfCluster = false
 }

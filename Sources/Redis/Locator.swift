@@ -3,10 +3,10 @@
 struct Locator: Sendable {
     let url: RedisURL
     let name: String
-    /// What is asked: addresses of the URL, and other nodes of the cluster as they become known.
+    /// The addresses to try in turn: those of the URL, and the cluster nodes that MOVED replies have named.
     private var addresses: [RedisURL.Address]
     private var next = 0
-    /// Where MOVED said that the slot is.
+    /// The node that the last MOVED reply named.
     private var moved: RedisURL.Address?
 
     init(_ url: RedisURL, name: String) {
@@ -17,36 +17,39 @@ struct Locator: Sendable {
     var login: Login { Login(url, name: name) }
 
     /// The server to connect to now.
+    ///
+    /// - Throws: `.unreachable` if no sentinel names the primary.
     func find(timeout: Duration) async throws(RedisError) -> RedisURL.Address {
         if case .sentinel(let primary) = url.kind { return try await Self.ask(url, for: primary, name, timeout) }
         return moved ?? addresses[next % addresses.count]
     }
 
-    /// What it means that no connection to the server that was found comes about.
+    /// Translates the error of a connection to the server that `find` returned. With sentinels `.unreachable` becomes
+    /// `.noPrimary`.
     func meaning(of error: RedisError) -> RedisError {
         guard case .sentinel(let primary) = url.kind, error.code == .unreachable else { return error }
         return RedisError(.noPrimary, "the sentinels name a primary \(primary) that does not answer: \(error.message)")
     }
 
-    /// Nobody answered there: another node may know more.
+    /// Notes that the server did not answer. `find` goes on to the next known address.
     mutating func failed() {
         moved = nil
         next += 1
     }
 
-    /// Follows a MOVED reply. False if it names no place.
+    /// Follows a MOVED reply. Returns false if `error` is no MOVED reply or names no address.
     mutating func follow(_ error: RedisError, from asked: RedisURL.Address?) -> Bool {
         guard error.code == .moved, let place = error.place, let address = RedisURL.clusterAddress(place, of: asked)
         else {
             return false
         }
         moved = address
-        // What a cluster names may know more when this one is gone.
+        // This node can answer later, when the URL's own nodes are gone.
         if !addresses.contains(address) { addresses.append(address) }
         return true
     }
 
-    /// The primary, as the first sentinel that answers knows it.
+    /// Asks the sentinels in turn. Returns the primary that the first answering sentinel names.
     private static func ask(
         _ url: RedisURL, for primary: String, _ name: String, _ timeout: Duration
     ) async throws(RedisError) -> RedisURL.Address {

@@ -1,14 +1,14 @@
-/// How a connection introduces itself.
+/// The credentials and wishes with which a connection signs in.
 struct Login: Sendable {
-    /// What CLIENT LIST shows.
+    /// The client name in CLIENT LIST.
     var name: String
     var user: String?
     var password: String?
     var database = 0
     var tls: RedisURL.TLSOptions?
-    /// A replica is refused, as long as it is one.
+    /// Whether to refuse a server that is a replica.
     var mustBePrimary = false
-    /// Ask which run of which server this is, and of what kind.
+    /// Whether to ask INFO for the server's `run_id`, and whether the server is a node of a cluster.
     var tracesServer = false
 
     init(_ url: RedisURL, name: String) {
@@ -16,7 +16,7 @@ struct Login: Sendable {
         if case .sentinel = url.kind { mustBePrimary = true }
     }
 
-    /// To a sentinel of `url`.
+    /// The login to a sentinel of `url`.
     init(sentinelOf url: RedisURL, name: String) {
         (self.name, user, password, tls) = (name, url.sentinelUser, url.sentinelPassword, url.tls)
     }

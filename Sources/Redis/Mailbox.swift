@@ -1,17 +1,17 @@
 import HaulExecutors
 import Synchronization
 
-/// What one consumer of messages has not taken yet, of bounded size.
+/// A bounded buffer between the thread of all connections and one consumer of messages.
 ///
-/// The network's thread never waits for a consumer. Where one is so slow that the mailbox is full, all that waits in it goes, and
-/// `.subscribed` takes its place: the consumer catches up as after a lost connection.
+/// The connections' thread never waits for a consumer. If a slow consumer lets the mailbox fill up, all buffered
+/// elements are dropped and replaced by `.subscribed`. The consumer then catches up as after a lost connection.
 final class Mailbox: Sendable {
-    /// At most so many elements wait.
+    /// The largest number of buffered elements.
     static let mostElements = 50_000
-    /// And at most so many bytes of their payloads.
+    /// The number of buffered bytes, of channel names and payloads, above which the next element empties the mailbox.
     static let mostBytes = 16 << 20
 
-    /// One consumer's wait. The number tells it from the waits before it.
+    /// A call of `next` that waits. The number tells it from earlier calls.
     private struct Waiter {
         let number: Int
         let continuation: CheckedContinuation<Subscription.Element?, Never>
@@ -21,19 +21,19 @@ final class Mailbox: Sendable {
         var elements = Deque<Subscription.Element>()
         var bytes = 0
         var waiter: Waiter?
-        /// How many waits there were, with the one under way.
+        /// The number of calls of `next` so far, which is the number of the latest call.
         var waits = 0
-        /// The wait under way was over before it began.
+        /// Whether the latest call was cancelled, or its deadline passed, before it had stored its waiter.
         var isOver = false
         var isFinished = false
     }
 
     private let state = Mutex(State())
 
-    /// How many elements wait.
+    /// The number of buffered elements.
     var count: Int { state.withLock { $0.elements.count } }
 
-    /// Hands an element to who waits, or keeps it.
+    /// Hands an element to the waiting consumer, or buffers the element. Callable from any thread.
     func put(_ element: Subscription.Element) {
         let waiter = state.withLock { state -> Waiter? in
             if state.isFinished { return nil }
@@ -49,7 +49,7 @@ final class Mailbox: Sendable {
         waiter?.continuation.resume(returning: element)
     }
 
-    /// No element comes any more.
+    /// Accepts no more elements. `next` still returns the buffered elements, and then nil.
     func finish() {
         let waiter = state.withLock { state in
             state.isFinished = true
@@ -60,7 +60,8 @@ final class Mailbox: Sendable {
 
     var isFinished: Bool { state.withLock { $0.isFinished && $0.elements.isEmpty } }
 
-    /// The next element; nil at `deadline`, at the end, and once the task is cancelled.
+    /// The next element. nil at `deadline`, after the last element of a finished mailbox, and once the task is
+    /// cancelled. Only one call may wait at a time.
     func next(until deadline: ContinuousClock.Instant? = nil) async -> Subscription.Element? {
         let number = state.withLock { state in
             state.waits += 1
@@ -96,7 +97,7 @@ final class Mailbox: Sendable {
     private func end(wait number: Int) {
         let waiter = state.withLock { state -> Waiter? in
             guard let waiter = state.waiter, waiter.number == number else {
-                // It may not have begun yet. If it is over, the next one begins without this mark.
+                // The call may not have stored its waiter yet. If it has returned, the next call resets `isOver`.
                 if state.waits == number { state.isOver = true }
                 return nil
             }

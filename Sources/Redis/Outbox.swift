@@ -1,29 +1,27 @@
 import Glibc
 
-/// What is to be said on a connection, until the socket has taken it.
-///
-/// What gathers during one turn of the loop goes out in one write at its end.
+/// The send buffer of a connection. The commands of one turn of the loop are sent in one write at the end of the turn.
 struct Outbox {
     enum Outcome: Equatable {
         case sent
-        /// The socket takes no more now, and tells when it does.
+        /// The socket's send buffer is full. epoll reports when the socket is writable again.
         case full
         case failed(errno: Int32)
     }
 
-    /// Not sealed yet, with TLS.
+    /// Commands in plain text. Without TLS, `write` sends these bytes.
     var plain: [UInt8] = []
-    /// With TLS what is to be sent.
+    /// Encrypted bytes. With TLS, `write` sends these bytes.
     private var sealed: [UInt8] = []
-    /// Bytes of what is sent that the socket has taken.
+    /// How many bytes of the buffer that `write` sends the socket has taken.
     private var written = 0
-    /// A write at the end of this turn is asked for.
+    /// Whether a write at the end of this turn is scheduled.
     var isScheduled = false
     private(set) var isFull = false
 
-    /// Writes what the socket takes.
+    /// Writes as much as the socket takes.
     ///
-    /// - Throws: What TLS has against it.
+    /// - Throws: `.certificate` if TLS fails.
     mutating func write(to descriptor: Int32, through tls: TLS?) throws(RedisError) -> Outcome {
         isScheduled = false
         guard let tls else { return Self.write(&plain, from: &written, to: descriptor, isFull: &isFull) }

@@ -1,6 +1,6 @@
 extension Redis {
-    /// Loads a library on every server that functions may be called on: the one that commands go to, or all primaries of its
-    /// cluster. Replicas and the servers' own files get it from them. Returns how many there were.
+    /// Loads a library on every server on which functions may be called: this client's server, or all primaries of its
+    /// cluster. These servers persist and replicate the library. Returns the number of servers.
     @discardableResult
     package func load(_ library: Library) async throws(RedisError) -> Int {
         let servers = try await servers()
@@ -11,7 +11,7 @@ extension Redis {
         return servers.count
     }
 
-    /// This client, or clients of all primaries of its cluster, which the caller closes.
+    /// This client itself, or new clients for all primaries of its cluster. The caller closes the new clients.
     package func servers() async throws(RedisError) -> [Redis] {
         let nodes = try await clusterPrimaries()
         guard !nodes.isEmpty else { return [self] }
@@ -22,18 +22,18 @@ extension Redis {
         }
     }
 
-    /// Those that serve slots; none where the server is no node of a cluster.
+    /// The primaries that serve slots. Empty if the server is no node of a cluster.
     private func clusterPrimaries() async throws(RedisError) -> [RedisURL.Address] {
         let reply = try await pipeline([.command(Command("CLUSTER", "SLOTS"))])[0]
         if case .error(let error) = reply {
-            // It has no cluster, which it says or hides.
+            // The server has cluster mode off, or its ACL forbids CLUSTER.
             if error.code == .reply || error.code == .noPermission && url.kind != .cluster { return [] }
             throw error
         }
         let asked = place
         var nodes: [RedisURL.Address] = []
         for range in reply.array ?? [] {
-            // First slot, last slot, the primary, its replicas.
+            // The elements of a range: first slot, last slot, primary, replicas.
             guard let range = range.array, range.count > 2, let node = range[2].array, node.count > 1,
                 let port = node[1].int,
                 let address = RedisURL.clusterAddress("\(node[0].string ?? ""):\(port)", of: asked),

@@ -1,47 +1,51 @@
 import HaulExecutors
 
-/// A client that keeps one connection: it connects when first used, again after a failure (backoff with jitter, at most
-/// a second), and pipelines the commands of concurrent callers. Blocking commands want a client of their own.
+/// A client that keeps one connection. It connects on first use and after a failure (backoff with jitter, at most a
+/// second). It pipelines the commands of concurrent callers, so a blocking command needs a client of its own.
 ///
-/// A command is written at most once. If the connection fails afterwards the call throws `.closed` or `.timedOut`, and
-/// the caller decides; the bus' functions may all be sent again. Replies that say that nothing was done yet (`LOADING`,
-/// `READONLY` after a failover, …) are waited out up to the call's timeout.
+/// A command is written at most once. If the connection fails after that, the call throws `.closed` or `.timedOut`, and
+/// the caller decides whether to send the command again. All functions of the bus may be sent again. If a reply says
+/// that Redis has not executed the command (`LOADING`, `READONLY` after a failover, …), the client retries up to the
+/// call's timeout.
 ///
-/// It has many properties because a connection has a life between two of them: what leads to the next one, what watches
-/// the present one, and when all of it ends. They change together, so they are one actor.
+/// The actor has many properties: for finding the next connection, for watching the current one, and for the end of the
+/// client. They change together, so they belong to one actor.
 package actor Redis {
-    /// What a client's replies mean to its callers.
+    /// Whether a caller whose task is cancelled still waits for its replies.
     package enum Replies: Sendable {
-        /// They may be done without: a caller who is cancelled leaves at once with `.cancelled`.
+        /// No: a cancelled caller returns at once with `.cancelled`.
         case wanted
-        /// They say what the caller owns: a caller who is cancelled hears them out. After a lost connection the server may
-        /// still do what was sent over it, although nobody hears the replies: the bus' functions refuse what is out of date.
+        /// Yes: the replies say what the caller owns, for example a lease. The client also asks INFO for the server's
+        /// run. After a lost connection the server may still execute commands whose replies nobody gets. The bus'
+        /// functions refuse calls that are out of date.
         case owed
     }
 
     package nonisolated var unownedExecutor: UnownedSerialExecutor { Connection.loop.asUnownedSerialExecutor() }
 
-    /// The thread of all connections, for tasks that mostly talk to Redis: they need no other to do so. They must not block.
+    /// The thread of all connections. A task that mostly calls Redis avoids thread switches there, but must not block.
     package static var executor: any TaskExecutor { Connection.loop }
 
     package nonisolated let url: RedisURL
     private let replies: Replies
     private var locator: Locator
     private var live: Connection?
-    /// Where the live connection leads.
+    /// The server of the live connection, or of the last one.
     private(set) var place: RedisURL.Address?
-    /// Another server may take the place of the one that commands go to: sentinels look after it, or it is of a cluster,
-    /// whatever the URL says.
+    /// Whether another server may replace the current one: the URL names sentinels or a cluster, or the server has
+    /// turned out to be a node of a cluster.
     package private(set) var mayFailOver: Bool
     private var watch: Task<Void, Never>?
     private var connecting: Task<Result<Connection, RedisError>, Never>?
     private var isClosed = false
-    /// When the client closes by itself.
+    /// The deadline that `end(by:)` has set.
     private var end: ContinuousClock.Instant?
     private var failures = 0
     package nonisolated let traffic = Traffic()
 
-    /// `name` is what CLIENT LIST shows.
+    /// Does not connect yet.
+    ///
+    /// - Parameter name: The client name in CLIENT LIST.
     package init(_ url: RedisURL, name: String, replies: Replies = .wanted) {
         (self.url, self.replies) = (url, replies)
         mayFailOver = url.kind != .single
@@ -53,13 +57,17 @@ package actor Redis {
         if let live { Task { await live.close() } }
     }
 
-    /// Sends one command; an error reply is thrown.
+    /// Sends one command.
+    ///
+    /// - Throws: An error reply, and the errors of `pipeline`.
     @discardableResult
     package func send(_ command: Command, timeout: Duration = .seconds(5)) async throws(RedisError) -> RedisValue {
         try await pipeline([.command(command)], timeout: timeout)[0].get()
     }
 
-    /// Runs a function, and loads its library before where the server does not know it.
+    /// Runs a function. Loads the function's library first if the server does not have it.
+    ///
+    /// - Throws: An error reply, and the errors of `pipeline`.
     @discardableResult
     package func run(
         _ function: Function, keys: [String], arguments: [any RedisArgument], timeout: Duration = .seconds(5)
@@ -67,8 +75,14 @@ package actor Redis {
         try await pipeline([.function(function, keys: keys, arguments: arguments)], timeout: timeout)[0].get()
     }
 
-    /// Sends the calls in one write and returns a reply for each; error replies are `.error` elements. `timeout` counts
-    /// the waiting for a connection and for the replies, besides the time for which a call is meant to block.
+    /// Sends the calls in one write, and returns one reply for each. An error reply is an `.error` element.
+    ///
+    /// - Parameters:
+    ///   - timeout: The limit for the wait for a connection and for the replies, without `blocking`.
+    ///   - blocking: For how long the calls may block in Redis.
+    /// - Throws: `.closed` or `.timedOut` if the connection fails: then Redis may or may not have executed the calls.
+    ///   The error of the last try to connect if there was no connection in time. `.cancelled` if the task was
+    ///   cancelled, and `.clientClosed` after `close`.
     package func pipeline(
         _ calls: [Call], timeout: Duration = .seconds(5), blocking: Duration = .zero
     ) async throws(RedisError) -> [RedisValue] {
@@ -84,7 +98,8 @@ package actor Redis {
                     hearsOut: replies == .owed)
                 traffic.noteRoundTrip()
             } catch {
-                // Others can go on behind an answer that is not waited for, but not behind a wait.
+                // After a cancellation the reply still comes, and other callers can use the connection. But a blocking
+                // command would delay their replies.
                 if error.code != .cancelled || blocking > .zero { drop(connection) }
                 throw isClosed && error.code == .closed ? .clientClosed : error
             }
@@ -108,26 +123,30 @@ package actor Redis {
             if ContinuousClock.now + .milliseconds(wait) >= deadline { return answers }
             let isLedOn = locator.follow(error, from: place)
             if isLedOn { mayFailOver = true }
-            // READONLY and its like: perhaps another server is the primary by now.
+            // Find the server again: another one may be the primary by now.
             if isLedOn || [.readOnly, .masterDown, .clusterDown].contains(error.code) { leave(connection) }
             tries += 1
-            // At once, but not for ever: nodes that have not agreed yet send to each other. Whoever is cancelled is led on,
-            // too, but waits for nothing.
+            // Follow the first two MOVED replies at once, even in a cancelled task. After that wait between tries:
+            // nodes that do not agree yet redirect to each other.
             if isLedOn, tries <= 2 { continue }
             if Task.isCancelled { return answers }
             await pause(wait)
         }
     }
 
-    /// Connects if there is no connection: what an earlier one still had to do has then been done, or will not be.
+    /// Connects if there is no connection. After that, commands that were sent over an earlier connection have been
+    /// executed, or never will be.
+    ///
+    /// - Throws: The error of the last try to connect, `.cancelled` or `.clientClosed`.
     package func connect(timeout: Duration = .seconds(5)) async throws(RedisError) {
         _ = try await connection(until: deadline(after: timeout))
     }
 
-    /// Which run of which server the live connection leads to; nil while there is none, or where an ACL forbids to know.
+    /// The `run_id` of the server that the client is connected to. nil without a connection, if an ACL hides the value,
+    /// or unless the client's replies are `owed`.
     package var serverRun: String? { get async { await live?.serverSide.run } }
 
-    /// Closes the client at `deadline`, whoever still waits then, and whatever for: what a Redis that hangs is asked has an end.
+    /// Closes the client at `deadline`, even if callers still wait. So a Redis that hangs cannot delay a shutdown.
     package func end(by deadline: ContinuousClock.Instant) {
         end = min(end ?? deadline, deadline)
         Task {
@@ -168,7 +187,7 @@ package actor Redis {
                     ContinuousClock.now + .milliseconds(wait) < deadline,
                     !Task.isCancelled
                 else {
-                    // Why nobody answers says more than that the time is over.
+                    // The reason why no server answers is more useful than `.timedOut`.
                     throw error.code == .timedOut ? refusal ?? error : error
                 }
                 await pause(wait)
@@ -176,13 +195,13 @@ package actor Redis {
         }
     }
 
-    /// One try to connect, shared by all who wait for it.
+    /// One try to connect. All callers that need a connection share the same try.
     private func connect(within limit: Duration) async throws(RedisError) -> Connection {
         let task = connecting ?? Task { await self.open(within: limit) }
         connecting = task
-        // The try may have been begun by somebody who has more time.
+        // Another caller with a longer limit may have started the try.
         let deadline = ContinuousClock.now + limit
-        // A task of its own hears the reply out, although the one who asks is cancelled.
+        // The new task is not cancelled together with the caller.
         let result =
             replies == .owed
             ? await Task { await task.value(until: deadline) }.value : await task.value(until: deadline)
@@ -224,7 +243,7 @@ package actor Redis {
         Task { await connection.close() }
     }
 
-    /// Others may still wait for its replies, which come.
+    /// Uses `connection` for no further calls. It closes after the replies for which other callers still wait.
     private func leave(_ connection: Connection) {
         leave(live: connection)
         Task { await connection.retire() }
@@ -234,7 +253,8 @@ package actor Redis {
         if live === connection { live = nil }
     }
 
-    /// Asks the sentinels every few seconds, so that nobody works on an old primary that was cut off from the rest.
+    /// Asks the sentinels every two seconds, so that the client does not keep using an old primary that a network
+    /// partition has cut off.
     private func watchSentinels() {
         guard case .sentinel = url.kind, watch == nil else { return }
         watch = Task { [weak self] in
@@ -249,7 +269,7 @@ package actor Redis {
         guard let connection = live, let now = try? await locator.find(timeout: .seconds(1)), now != place,
             live === connection
         else { return }
-        // What the old primary answers from now on would be forgotten.
+        // Close at once: writes that the old primary still accepts will be lost.
         drop(connection)
     }
 

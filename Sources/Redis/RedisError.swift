@@ -1,21 +1,21 @@
-/// Why a command was not answered as hoped: a stable code, and one sentence that says what to do.
+/// Why a command failed: a stable code, and one sentence that says what to do.
 package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible {
     package enum Code: String, Sendable {
-        /// The text is no Redis URL.
+        /// The text is no Redis URL, or a file that the URL names cannot be used.
         case badURL
-        /// Nobody answers at the address, or something that is no Redis, or its name does not resolve.
+        /// The host's name does not resolve, nothing answers at the address, or what answers is not Redis.
         case unreachable
-        /// Sentinels answer, but not the server that they call the primary: a failover may be under way.
+        /// The sentinels answer, but the primary that they name does not. A failover may be in progress.
         case noPrimary
-        /// The connection ended before the reply came: the command may or may not have been done.
+        /// The connection ended before the reply. Redis may or may not have executed the command.
         case closed
-        /// TLS does not come about: the certificate is not trusted, or not the server's.
+        /// TLS failed, for example because the certificate is not trusted or names another host.
         case certificate
-        /// No reply in time: the command may or may not have been done. The connection has been dropped.
+        /// No reply in time. Redis may or may not have executed the command. The connection has been closed.
         case timedOut
         case authentication, noPermission, wrongType, outOfMemory, noFunction, readOnly, loading, moved, ask, tryAgain
         case clusterDown, masterDown, noReplicas, misconfigured, busy, unblocked, tooManyClients
-        /// The caller's task was cancelled: what it had sent may or may not have been done.
+        /// The caller's task was cancelled. Redis may or may not have executed the command.
         case cancelled
         /// Any other error reply.
         case reply
@@ -24,7 +24,7 @@ package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible {
     package var code: Code
     package var message: String
 
-    /// Where a MOVED reply says that the slot is.
+    /// The address in a MOVED reply: the node that serves the slot.
     private(set) var place: Substring?
 
     package init(_ code: Code, _ message: String) { (self.code, self.message) = (code, message) }
@@ -32,10 +32,10 @@ package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible {
     package var description: String { message }
 
     static let cancelled = RedisError(.cancelled, "the task that asked Redis was cancelled")
-    /// What every call gets once its client was closed: no later one will be answered.
+    /// The error of every call of a closed client. It is final: to send the command again is useless.
     package static let clientClosed = RedisError(.closed, "the Redis client was closed")
 
-    /// An error reply: its first word is the code, but for some that only say ERR.
+    /// Reads an error reply. The code follows from the first word, or from the text that follows a generic `ERR`.
     init(reply text: String) {
         let word = text.prefix { $0 != " " }
         let known = Self.replies[String(word)] ?? Self.generic.first { text.hasPrefix("ERR \($0.beginning)") }?.meaning
@@ -44,7 +44,7 @@ package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible {
         if code == .moved { place = text.split(separator: " ").last }
     }
 
-    /// Whether the server certainly did not execute the command, and the same command may succeed in a moment.
+    /// Whether the server has certainly not executed the command, and the same command may succeed soon.
     package var isPassing: Bool {
         switch code {
         case .loading, .masterDown, .clusterDown, .readOnly, .tryAgain, .ask, .moved, .busy, .tooManyClients: true
@@ -52,7 +52,7 @@ package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible {
         }
     }
 
-    /// Whether waiting and asking again makes sense, although an earlier try may have been executed.
+    /// Whether a retry after a while may succeed. The server may have executed the command already.
     package var isTransient: Bool {
         switch code {
         case .unreachable, .noPrimary, .closed, .timedOut, .unblocked, .noReplicas, .misconfigured, .outOfMemory: true
@@ -60,7 +60,7 @@ package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible {
         }
     }
 
-    /// What a refusal to load the bus' functions means.
+    /// This error as the reason why loading the bus' functions failed. Says what to do if the ACL forbids loading.
     var whileLoadingFunctions: RedisError {
         guard code == .noPermission else { return self }
         return RedisError(

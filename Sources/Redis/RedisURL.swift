@@ -1,12 +1,12 @@
-/// Where a Redis is and how to sign in.
+/// The address of a Redis, and the credentials for signing in.
 ///
 ///     redis://[user:password@]host[:port][/db]
 ///     unix:///path[?db=N&user=U&password=P]
 ///     redis+sentinel://[user:password@]host[:port],host[:port]…/name[/db]
 ///     redis+cluster://[user:password@]host[:port],host[:port]…
 ///
-/// `rediss` in place of `redis` is TLS; then `?ca=FILE` adds certificate authorities, `cert=FILE&key=FILE` is the client's
-/// certificate. `sentinel_user` and `sentinel_password` sign in to sentinels.
+/// `rediss` in place of `redis` means TLS. Then `?ca=FILE` adds certificate authorities, and `cert=FILE&key=FILE` names
+/// the client's certificate. `sentinel_user` and `sentinel_password` are the credentials for sentinels.
 package struct RedisURL: Sendable, Equatable {
     package enum Address: Sendable, Equatable, Hashable, CustomStringConvertible {
         case tcp(host: String, port: Int)
@@ -20,25 +20,25 @@ package struct RedisURL: Sendable, Equatable {
         }
     }
 
-    /// How the server that commands go to is found.
+    /// How the client finds the server for its commands.
     package enum Kind: Sendable, Equatable {
-        /// It is always the same one, unless it says that it is part of a cluster.
+        /// The server at the address. If this server is a node of a cluster, the client follows its MOVED replies.
         case single
-        /// The primary of this name, as the sentinels at the addresses know it.
+        /// The primary with this name. The addresses are those of sentinels.
         case sentinel(name: String)
-        /// The node that serves the queue's slot; the addresses are of any nodes.
+        /// The cluster node that serves the queue's slot. The addresses are those of any nodes.
         case cluster
     }
 
+    /// Paths of PEM files.
     package struct TLSOptions: Sendable, Equatable {
-        /// PEM files.
         package var authorities: String?
         package var certificate: String?
         package var key: String?
     }
 
     package var kind = Kind.single
-    /// One, or several for sentinels and clusters.
+    /// Never empty. More than one address only for sentinels and clusters.
     package var addresses = [Address.tcp(host: "127.0.0.1", port: 6379)]
     package var user: String?
     package var password: String?
@@ -47,7 +47,7 @@ package struct RedisURL: Sendable, Equatable {
     package var database = 0
     package var tls: TLSOptions?
 
-    /// The URL without its passwords, for messages.
+    /// The URL without credentials and query, for messages.
     package var redacted: String {
         if case .unix(let path) = addresses[0] { return "unix://\(path)" }
         let scheme = tls == nil ? "redis" : "rediss"
@@ -60,10 +60,10 @@ package struct RedisURL: Sendable, Equatable {
         }
     }
 
-    /// Throws `.badURL` with a sentence that says what is wrong.
+    /// - Throws: `.badURL` with a sentence that says what is wrong.
     package init(_ text: String) throws(RedisError) {
         guard let colon = text.firstRange(of: "://") else {
-            // Not echoed: it may hold a password.
+            // The message does not contain the text, which may hold a password.
             throw RedisError(.badURL, "this is no Redis URL: write redis://host:port or unix:///path/to/socket")
         }
         let (scheme, rest) = (text[..<colon.lowerBound], text[colon.upperBound...])
@@ -112,7 +112,7 @@ package struct RedisURL: Sendable, Equatable {
         if let at = text.lastIndex(of: "@") {
             let credentials = text[..<at].split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
             user = credentials[0].isEmpty ? nil : Self.decode(credentials[0])
-            // As redis-cli reads it: without a colon, what stands there is the password.
+            // Without a colon the whole text is the password, as in redis-cli.
             password = credentials.count > 1 ? Self.decode(credentials[1]) : Self.decode(credentials[0])
             if credentials.count == 1 { user = nil }
             hostAndPath = text[text.index(after: at)...]
@@ -152,11 +152,12 @@ package struct RedisURL: Sendable, Equatable {
         return .tcp(host: host.isEmpty ? "127.0.0.1" : String(host), port: port)
     }
 
-    /// What a cluster calls an address: `host:port`, or with IPv6 without brackets.
+    /// Reads an address as a cluster writes it: `host:port`, with an IPv6 address not in brackets.
+    ///
+    /// - Parameter asked: The node that sent the address. An empty host means the host of this node.
     static func clusterAddress(_ text: Substring, of asked: Address?) -> Address? {
         guard let colon = text.lastIndex(of: ":"), let port = Int(text[text.index(after: colon)...]) else { return nil }
         let host = text[..<colon]
-        // No host: the one that was asked.
         if host.isEmpty, case .tcp(let same, _)? = asked { return .tcp(host: same, port: port) }
         return host.isEmpty ? nil : .tcp(host: String(host), port: port)
     }

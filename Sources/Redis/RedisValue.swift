@@ -9,7 +9,7 @@ package enum RedisValue: Sendable, Equatable {
     case array([RedisValue])
     case error(RedisError)
 
-    /// The text of a bulk, status or integer; invalid UTF-8 is repaired. nil for everything else.
+    /// The text of a bulk, status or integer, with invalid UTF-8 repaired. nil for all other kinds.
     package var string: String? {
         switch self {
         case .bulk(let bytes): String(decoding: bytes, as: UTF8.self)
@@ -21,7 +21,7 @@ package enum RedisValue: Sendable, Equatable {
 
     package var bytes: [UInt8]? { if case .bulk(let bytes) = self { bytes } else { nil } }
 
-    /// An integer, or a text that is one.
+    /// The number of an integer, or of a text that is a decimal number.
     package var int: Int? {
         if case .integer(let number) = self { return number }
         return string.flatMap { Int($0) }
@@ -29,10 +29,10 @@ package enum RedisValue: Sendable, Equatable {
 
     package var array: [RedisValue]? { if case .array(let elements) = self { elements } else { nil } }
 
-    /// The pairs of a reply such as HGETALL's.
+    /// The fields and values of a reply such as that of HGETALL. Leaves out values that are not text.
     package var dictionary: [String: String] { members.compactMapValues(\.string) }
 
-    /// The same for values of any kind.
+    /// The fields and values of a reply such as that of HGETALL, with values of any kind.
     package var members: [String: RedisValue] {
         var result: [String: RedisValue] = [:]
         let elements = array ?? []
@@ -42,7 +42,7 @@ package enum RedisValue: Sendable, Equatable {
         return result
     }
 
-    /// INFO's lines, by name.
+    /// The fields of a reply of INFO.
     package var facts: [String: Substring] {
         let lines = string?.split(whereSeparator: \.isNewline) ?? []
         let pairs = lines.compactMap { line in
@@ -51,7 +51,9 @@ package enum RedisValue: Sendable, Equatable {
         return Dictionary(pairs) { $1 }
     }
 
-    /// This value, or the error that it is.
+    /// Returns this value unless it is an error reply.
+    ///
+    /// - Throws: The error of an error reply.
     package func get() throws(RedisError) -> RedisValue {
         if case .error(let error) = self { throw error }
         return self

@@ -1,18 +1,18 @@
 import CHaulHiredis
 
-/// Replies out of bytes as they arrive, cut anywhere: hiredis' reader.
+/// Parses replies from bytes that arrive in pieces of any size, with hiredis' reader.
 struct ReplyReader: ~Copyable {
     private let reader: UnsafeMutablePointer<redisReader> = redisReaderCreate()
 
     deinit { redisReaderFree(reader) }
 
-    /// Takes bytes; false if there is no memory for them.
+    /// Appends received bytes. Returns false if out of memory.
     func feed(_ bytes: UnsafeRawBufferPointer) -> Bool {
         redisReaderFeed(reader, bytes.baseAddress?.assumingMemoryBound(to: CChar.self), bytes.count) == REDIS_OK
     }
 
-    /// The next whole reply, nil if there is none yet.
-    /// - Throws: `.closed` if the bytes are no replies; nothing more can be read then.
+    /// The next complete reply. nil if there is none yet.
+    /// - Throws: `.closed` if the bytes are not RESP. The reader is unusable after that.
     func next() throws(RedisError) -> RedisValue? {
         var reply: UnsafeMutableRawPointer?
         guard redisReaderGetReply(reader, &reply) == REDIS_OK else {

@@ -1,6 +1,6 @@
 import CHaulOpenSSL
 
-/// SHA-1, which tells versions of a library apart.
+/// SHA-1, for names that follow from a text: versions of a Lua library, job ids, partial files. Not for security.
 package enum SHA1 {
     /// 40 lower-case hexadecimal digits.
     package static func hex(_ text: String) -> String {

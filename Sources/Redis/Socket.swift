@@ -1,11 +1,11 @@
 import Glibc
 import HaulExecutors
 
-/// Non-blocking sockets: connecting them. Names are resolved on a thread that may block.
+/// Opens and closes non-blocking sockets. Host names are resolved on a thread that may block.
 enum Socket {
     private static let resolver = BlockingPool(name: "redis-resolve", limit: 4)
 
-    /// A socket address as the kernel wants it.
+    /// A socket address in the kernel's format.
     struct Address: Sendable {
         let family: Int32
         let bytes: [UInt8]
@@ -19,7 +19,9 @@ enum Socket {
         }
     }
 
-    /// Starts to connect; the socket becomes writable when that has succeeded or failed.
+    /// Starts to connect. The socket becomes writable when the connect has succeeded or failed (see `pendingError`).
+    ///
+    /// - Throws: `.unreachable`.
     static func connect(to address: Address) throws(RedisError) -> Int32 {
         let descriptor = socket(
             address.family, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_NONBLOCK.rawValue) | Int32(SOCK_CLOEXEC.rawValue),
@@ -33,7 +35,7 @@ enum Socket {
         let status = address.bytes.withUnsafeBytes {
             Glibc.connect(descriptor, $0.assumingMemoryBound(to: sockaddr.self).baseAddress, socklen_t($0.count))
         }
-        // A full backlog of a unix socket says EAGAIN; that is a failure to be tried again, not progress.
+        // A unix socket with a full backlog returns EAGAIN. The connect has failed then, and is not in progress.
         guard status == 0 || errno == EINPROGRESS else {
             let reason = message(errno)
             close(descriptor)
@@ -42,15 +44,15 @@ enum Socket {
         return descriptor
     }
 
-    /// Closes a socket so that nothing more of what was written reaches the server: the kernel would go on sending it for
-    /// minutes, and it might be executed after what was sent over another connection since.
+    /// Closes a socket and discards unsent bytes. Otherwise the kernel could go on sending them for minutes, and the
+    /// server might execute these commands after later commands of another connection.
     static func abort(_ descriptor: Int32) {
         var now = linger(l_onoff: 1, l_linger: 0)
         setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &now, socklen_t(MemoryLayout<linger>.size))
         close(descriptor)
     }
 
-    /// The error with which connecting ended, nil if it succeeded.
+    /// The error of the connect. nil if the connect succeeded.
     static func pendingError(of descriptor: Int32) -> String? {
         var code: Int32 = 0
         var size = socklen_t(4)

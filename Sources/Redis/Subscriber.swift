@@ -1,21 +1,21 @@
-/// One connection for any number of subscriptions. It is there while somebody is subscribed, and built anew after every failure.
+/// One connection for any number of subscriptions. It is open while there are subscriptions, and is opened again after
+/// a failure.
 ///
-/// It has many properties: what the members want, what the server has confirmed, and the connection between the two. A member
-/// who leaves changes all three at once.
+/// The actor has many properties: what the members want, what the server has confirmed, and the connection between
+/// both. A member that leaves changes all three at once.
 package actor Subscriber {
-    /// What is subscribed to.
     enum Topic: Hashable, Sendable {
         case channel(String)
         case pattern(String)
     }
 
-    /// Who wants a topic, and what the server knows of that.
+    /// The mailboxes that want a topic, and whether the server has confirmed the subscription.
     private struct Audience {
         var mailboxes: [ObjectIdentifier: Mailbox] = [:]
         var isConfirmed = false
     }
 
-    /// One mailbox, and what it still waits for before all of its topics are subscribed to.
+    /// One mailbox, its topics, and those topics that the server has not confirmed yet.
     private struct Member {
         let mailbox: Mailbox
         let topics: Set<Topic>
@@ -28,25 +28,26 @@ package actor Subscriber {
     private let name: String
     private var members: [ObjectIdentifier: Member] = [:]
     private var audiences: [Topic: Audience] = [:]
-    /// Subscriptions that the server has not confirmed yet. Only the last one of a topic counts: others were taken back.
+    /// How many SUBSCRIBE commands of each topic the server has not confirmed yet. Only the confirmation of the last
+    /// one counts, because an UNSUBSCRIBE may have followed an earlier SUBSCRIBE.
     private var outstanding: [Topic: Int] = [:]
-    /// The connection that listens.
+    /// The connection that receives the messages.
     private var live: Connection?
     private var runner: Task<Void, Never>?
-    /// Which run of the runner counts: one that was cancelled may still have to end.
+    /// The number of the current runner. An earlier runner was cancelled, but may not have ended yet.
     private var generation = 0
     private var isClosed = false
 
-    /// `name` is what CLIENT LIST shows.
+    /// - Parameter name: The client name in CLIENT LIST.
     package init(_ url: RedisURL, name: String) { (self.url, self.name) = (url, name) }
 
-    /// Ends all subscriptions, and the connection.
+    /// Ends all subscriptions, and closes the connection.
     package func close() async {
         isClosed = true
         for member in members.values { member.mailbox.finish() }
         members = [:]
         audiences = [:]
-        await rest()?.close()
+        await stopRunner()?.close()
     }
 
     // MARK: Members
@@ -83,13 +84,13 @@ package actor Subscriber {
             }
         }
         if members.isEmpty {
-            await rest()?.close()
+            await stopRunner()?.close()
             return
         }
         for (verb, names) in Self.commands(gone, "UNSUBSCRIBE") {
             await live?.tell(Command(arguments: [verb] + names))
         }
-        // Who came meanwhile may have been subscribed before that, and is so no more.
+        // A member that joined during the await may have subscribed before this UNSUBSCRIBE. Subscribe again.
         let back = gone.filter { audiences[$0] != nil }
         for topic in back {
             audiences[topic]?.isConfirmed = false
@@ -98,8 +99,9 @@ package actor Subscriber {
         await subscribe(back)
     }
 
-    /// Nobody is subscribed. Returns the connection, which is to be closed. It is done in one go: somebody may come at each await.
-    private func rest() -> Connection? {
+    /// Stops the runner, and returns the connection, which the caller must close. Does not suspend, because a member
+    /// may join during any await.
+    private func stopRunner() -> Connection? {
         runner?.cancel()
         runner = nil
         return live.take()
@@ -112,10 +114,10 @@ package actor Subscriber {
         var locator = Locator(url, name: name)
         while !Task.isCancelled, number == generation {
             do {
-                // Any node of a cluster passes on what is published on any other.
+                // Any node will do: the nodes of a cluster forward published messages to each other.
                 let address = try await locator.find(timeout: .seconds(3))
                 let connection = try await Connection.open(address, locator.login, timeout: .seconds(3))
-                // Not before it is subscribed: an ACL may let us in and forbid the channel.
+                // Only a confirmed subscription resets the backoff: an ACL may allow the login but forbid the channel.
                 let (error, wasSubscribed) = await listen(on: connection, as: number)
                 if wasSubscribed { failures = 0 }
                 await connection.close()
@@ -137,56 +139,57 @@ package actor Subscriber {
         }
     }
 
-    /// Passes messages on until the connection fails, is silent for too long, or the task is cancelled.
+    /// Forwards messages until the connection fails or is silent for too long, or the task is cancelled.
     private func listen(on connection: Connection, as number: Int) async -> (RedisError, wasSubscribed: Bool) {
         guard number == generation, !members.isEmpty else {
             return (RedisError(.closed, "nobody is subscribed any more"), false)
         }
         (live, outstanding) = (connection, [:])
-        // Nothing is handed on while the end is awaited but the error: no message waits anywhere but in the mailboxes.
+        // The stream carries only the final error. Messages are buffered in the mailboxes alone.
         let (ends, end) = AsyncStream<RedisError>.makeStream()
-        let ear = Ear()
+        let reception = Reception()
         let own = ObjectIdentifier(connection)
         await connection.listen { [weak self] reply in
-            // Connections and subscribers share one thread.
+            // `assumeIsolated` is correct: connections and subscribers run on the same thread.
             switch reply {
             case .failure(let error), .success(.error(let error)):
                 end.yield(error)
                 end.finish()
             case .success(let value):
                 self?.assumeIsolated { subscriber in
-                    // One that was left may still have something to say.
+                    // Ignore an earlier connection, which may still deliver messages.
                     guard let live = subscriber.live, ObjectIdentifier(live) == own else { return }
-                    subscriber.receive(value, ear)
+                    subscriber.receive(value, reception)
                 }
             }
         }
         await subscribe(Array(audiences.keys))
-        let pinger = Task { await self.keepAwake(connection, ear) }
+        let pinger = Task { await self.ping(connection, reception) }
         defer { pinger.cancel() }
         var reason = RedisError(.closed, "the subscription ended")
         for await error in ends { reason = error }
         if live === connection { live = nil }
-        return (reason, ear.wasSubscribed)
+        return (reason, reception.wasSubscribed)
     }
 
-    /// What is known of one connection.
-    private final class Ear: @unchecked Sendable {
-        /// Only touched on the thread of all connections.
-        var heard = ContinuousClock.now
+    /// What one connection has received so far.
+    private final class Reception: @unchecked Sendable {
+        /// When the last message arrived. Like `wasSubscribed`, touched on the thread of all connections only.
+        var lastArrival = ContinuousClock.now
         var wasSubscribed = false
     }
 
-    /// A peer that is gone without a word is noticed by its silence.
-    private func keepAwake(_ connection: Connection, _ ear: Ear) async {
+    /// Pings the server every 15 s, and closes the connection if nothing has arrived for 40 s. This detects a server
+    /// that has vanished without closing the connection.
+    private func ping(_ connection: Connection, _ reception: Reception) async {
         while !Task.isCancelled {
             try? await Task.sleep(for: .seconds(15))
-            if ContinuousClock.now - ear.heard > .seconds(40) { return await connection.close() }
+            if ContinuousClock.now - reception.lastArrival > .seconds(40) { return await connection.close() }
             await connection.tell(Command("PING"))
         }
     }
 
-    /// In batches, so that no single command keeps Redis for long.
+    /// Subscribes in batches, so that no single command keeps Redis busy for long.
     private func subscribe(_ topics: [Topic]) async {
         guard let live else { return }
         for (verb, names) in Self.commands(topics, "SUBSCRIBE") {
@@ -211,27 +214,27 @@ package actor Subscriber {
 
     // MARK: Messages
 
-    private func receive(_ value: RedisValue, _ ear: Ear) {
-        ear.heard = .now
+    private func receive(_ value: RedisValue, _ reception: Reception) {
+        reception.lastArrival = .now
         let parts = value.array ?? []
         switch parts.first?.string {
         case "message" where parts.count == 3:
             let channel = parts[1].string ?? ""
-            hand(.message(channel: channel, payload: parts[2].bytes ?? []), to: .channel(channel))
+            deliver(.message(channel: channel, payload: parts[2].bytes ?? []), to: .channel(channel))
         case "pmessage" where parts.count == 4:
             let message = Subscription.Element.message(channel: parts[2].string ?? "", payload: parts[3].bytes ?? [])
-            hand(message, to: .pattern(parts[1].string ?? ""))
+            deliver(message, to: .pattern(parts[1].string ?? ""))
         case "subscribe" where parts.count == 3:
-            ear.wasSubscribed = true
+            reception.wasSubscribed = true
             confirm(.channel(parts[1].string ?? ""))
         case "psubscribe" where parts.count == 3:
-            ear.wasSubscribed = true
+            reception.wasSubscribed = true
             confirm(.pattern(parts[1].string ?? ""))
         default: break
         }
     }
 
-    private func hand(_ message: Subscription.Element, to topic: Topic) {
+    private func deliver(_ message: Subscription.Element, to topic: Topic) {
         for mailbox in audiences[topic]?.mailboxes.values ?? [:].values { mailbox.put(message) }
     }
 

@@ -1,26 +1,27 @@
-/// Messages of channels and patterns.
+/// The messages of channels and patterns.
 ///
-/// Ends when the consuming task is cancelled. Messages that were sent while there was no connection are lost, as pub/sub
-/// goes; `.subscribed` is the moment to catch up from the hashes.
+/// The sequence ends when the consuming task is cancelled or the subscriber is closed. Messages that were published
+/// while there was no connection are lost: Redis does not store them. At each `.subscribed` the consumer must catch up
+/// from the hashes.
 package struct Subscription: AsyncSequence, Sendable {
     package enum Element: Sendable {
-        /// All channels are subscribed to: at first, after every reconnect, and where the consumer was so slow that messages
-        /// had to go.
+        /// All channels are subscribed to. Comes at the start, after each reconnect, and in place of messages that were
+        /// dropped because the consumer was too slow.
         case subscribed
         case message(channel: String, payload: [UInt8])
-        /// The connection failed; another try follows by itself.
+        /// The connection failed. The subscriber reconnects by itself.
         case interrupted(RedisError)
     }
 
     private let subscriber: Subscriber
     private let topics: Set<Subscriber.Topic>
 
-    /// Over a connection of its own, which is built anew after every failure.
+    /// Subscribes over a connection of its own. `name` is the client name in CLIENT LIST.
     package init(_ url: RedisURL, name: String, channels: [String] = [], patterns: [String] = []) {
         self.init(Subscriber(url, name: name), channels: channels, patterns: patterns)
     }
 
-    /// Over the connection of `subscriber`, which others share.
+    /// Subscribes over the connection of `subscriber`, which other subscriptions may share.
     package init(_ subscriber: Subscriber, channels: [String] = [], patterns: [String] = []) {
         self.subscriber = subscriber
         topics = Set(channels.map { .channel($0) } + patterns.map { .pattern($0) })
@@ -28,7 +29,7 @@ package struct Subscription: AsyncSequence, Sendable {
 
     package func makeAsyncIterator() -> Iterator { Iterator(subscriber, topics) }
 
-    /// One consumer. It is subscribed as long as this object lives.
+    /// One consumer. Its subscription lasts as long as this object lives.
     package final class Iterator: AsyncIteratorProtocol, Sendable {
         private let subscriber: Subscriber
         private let mailbox = Mailbox()
@@ -39,23 +40,23 @@ package struct Subscription: AsyncSequence, Sendable {
         }
 
         deinit {
-            // It may come before the addition: a finished mailbox is not added.
+            // This removal may run before `add`. Finish the mailbox first: `add` ignores a finished mailbox.
             mailbox.finish()
             Task { [subscriber, mailbox] in await subscriber.remove(mailbox) }
         }
 
-        /// How many elements wait to be taken.
+        /// The number of buffered elements.
         package var waiting: Int { mailbox.count }
 
-        /// nil at the end, and once the task is cancelled.
+        /// The next element. nil at the end, and once the task is cancelled.
         package func next() async -> Element? { await mailbox.next() }
 
-        /// nil at `deadline` as well.
+        /// The next element. nil at the end, at `deadline`, and once the task is cancelled.
         package func next(until deadline: ContinuousClock.Instant) async -> Element? {
             await mailbox.next(until: deadline)
         }
 
-        /// The subscriber was closed, and all that came before has been taken.
+        /// Whether the subscriber was closed and all buffered elements have been consumed.
         package var isFinished: Bool { mailbox.isFinished }
     }
 }

@@ -1,11 +1,11 @@
 import CHaulOpenSSL
 import Glibc
 
-/// TLS as a transformation of bytes: what is to be sent goes in plain and comes out sealed, what was received the other
-/// way round. It knows no socket, so the connection's own non-blocking reads and writes serve both.
+/// A TLS client session that transforms bytes: `send` encrypts for `output`, and `input` decrypts what `receive` was
+/// given. It uses no socket, so the connection reads and writes the socket in the same way with and without TLS.
 ///
-/// Certificates are always verified, and the name (or address) in them must be the server's. OpenSSL's errors are kept by
-/// thread, and what another session left there would be taken for this one's: each call clears them first.
+/// The server's certificate is always verified, and must contain the server's host name or IP address. OpenSSL keeps
+/// one error queue per thread. Each call clears the queue first, so that it does not read another session's error.
 final class TLS {
     private let context: OpaquePointer
     private let session: OpaquePointer
@@ -54,8 +54,10 @@ final class TLS {
         return nil
     }
 
-    /// Goes on with the handshake: to be called at first, and after each `receive` until it is established. What it has to
-    /// say is in `output()`.
+    /// Starts or continues the handshake. To be called once at the start, and after each `receive` until
+    /// `isEstablished`. The bytes for the server are then in `output()`.
+    ///
+    /// - Throws: `.certificate` if the handshake fails.
     func handshake() throws(RedisError) {
         ERR_clear_error()
         let status = SSL_do_handshake(session)
@@ -66,17 +68,17 @@ final class TLS {
         }
     }
 
-    /// Seals bytes to be sent; they are in `output()`.
+    /// Encrypts bytes for the server. The result is in `output()`.
     func send(_ bytes: [UInt8]) throws(RedisError) {
         guard !bytes.isEmpty else { return }
         ERR_clear_error()
         guard SSL_write(session, bytes, Int32(bytes.count)) == bytes.count else { throw failure() }
     }
 
-    /// Takes what came from the server.
+    /// Takes encrypted bytes from the server.
     func receive(_ bytes: UnsafeRawBufferPointer) { BIO_write(incoming, bytes.baseAddress, Int32(bytes.count)) }
 
-    /// What has been received, in plain.
+    /// The received bytes, decrypted.
     func input() throws(RedisError) -> [UInt8] {
         var plain: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 16 << 10)
@@ -85,7 +87,7 @@ final class TLS {
             let count = SSL_read(session, &buffer, Int32(buffer.count))
             guard count > 0 else {
                 let code = SSL_get_error(session, count)
-                // A closed session is followed by the end of the connection.
+                // ZERO_RETURN: the server closed the session. The end of the connection follows.
                 if code == SSL_ERROR_WANT_READ || code == SSL_ERROR_ZERO_RETURN { return plain }
                 throw failure()
             }
@@ -93,7 +95,7 @@ final class TLS {
         }
     }
 
-    /// What is to be sent to the server, sealed.
+    /// Removes and returns the encrypted bytes for the server.
     func output() -> [UInt8] {
         let count = Int(copenssl_pending(outgoing))
         guard count > 0 else { return [] }
@@ -114,7 +116,7 @@ final class TLS {
         return RedisError(.certificate, "TLS with Redis failed: \(Self.reason(or: "what answers does not speak TLS"))")
     }
 
-    /// What OpenSSL says; it has no words for what the system refused.
+    /// OpenSSL's reason for the error, or `other` if OpenSSL has none, as after a failed system call.
     private static func reason(or other: String) -> String {
         let code = ERR_get_error()
         ERR_clear_error()

@@ -1,13 +1,13 @@
 import Synchronization
 
-/// How much a client has had to do with its server.
+/// Counters of a client, readable from any thread.
 package final class Traffic: Sendable {
     private let answered = Atomic<Int64>(0)
     private let opened = Atomic<Int64>(0)
 
-    /// Pipelines of commands that were sent and answered.
+    /// The number of answered pipelines.
     package var roundTrips: Int64 { answered.load(ordering: .relaxed) }
-    /// Connections that were opened.
+    /// The number of opened connections.
     package var connects: Int64 { opened.load(ordering: .relaxed) }
 
     func noteRoundTrip() { answered.wrappingAdd(1, ordering: .relaxed) }
