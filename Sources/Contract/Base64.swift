@@ -3,7 +3,6 @@ package enum Base64 {
     private static let alphabet = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".utf8)
     private static let padding = UInt8(ascii: "=")
 
-    /// The bytes as text.
     package static func encode(_ bytes: some Collection<UInt8>) -> String {
         var text: [UInt8] = []
         text.reserveCapacity((bytes.count + 2) / 3 * 4)
@@ -25,7 +24,7 @@ package enum Base64 {
         return String(decoding: text, as: UTF8.self)
     }
 
-    /// nil for what no encoder writes: other characters, a wrong length, or padding that hides bits.
+    /// Strict: nil for other characters, a wrong length, or bits under the padding that are not zero.
     package static func decode(_ text: some Collection<UInt8>) -> [UInt8]? {
         guard text.count % 4 == 0 else { return nil }
         let digits = text.reversed().drop { $0 == padding }.reversed()
@@ -44,7 +43,7 @@ package enum Base64 {
                 bits &= (1 << UInt32(count)) - 1
             }
         }
-        // What the padding hides must be none (RFC 4648 section 3.5).
+        // The bits that the padding leaves unused must be zero (RFC 4648 section 3.5).
         return bits == 0 && padded == (count == 0 ? 0 : count / 2) ? bytes : nil
     }
 

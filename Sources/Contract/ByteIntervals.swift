@@ -1,6 +1,6 @@
-/// A set of bytes as sorted, disjoint, non-touching half-open intervals: what is on disk of a file.
+/// A set of byte positions as sorted, disjoint, non-touching half-open intervals: which bytes of a file are on disk.
 ///
-/// It is the value of the bus's `offsets` hash: field = first byte, value = the byte after the last one.
+/// In the bus' hash `offsets` a field is the first byte of an interval, and its value is the byte after the last one.
 package struct ByteIntervals: Sendable, Equatable {
     /// Ascending; neighbours never touch.
     package private(set) var intervals: [Range<Int64>] = []
@@ -12,7 +12,7 @@ package struct ByteIntervals: Sendable, Equatable {
     /// The number of bytes in the set.
     package var count: Int64 { intervals.reduce(0) { $0 + ($1.upperBound - $1.lowerBound) } }
 
-    /// The byte after the highest one, 0 if empty: a file that holds these bytes is at least this long.
+    /// The position after the highest byte, 0 if empty. A file that holds these bytes is at least this long.
     package var end: Int64 { intervals.last?.upperBound ?? 0 }
 
     package var isEmpty: Bool { intervals.isEmpty }
@@ -21,10 +21,10 @@ package struct ByteIntervals: Sendable, Equatable {
         range.isEmpty || intervals.contains { $0.lowerBound <= range.lowerBound && range.upperBound <= $0.upperBound }
     }
 
-    /// Adds the bytes of `range`, merging it with what it overlaps or touches.
+    /// Adds the bytes of `range`. Merges `range` with the intervals that it overlaps or touches.
     package mutating func insert(_ range: Range<Int64>) {
         guard !range.isEmpty else { return }
-        // Bytes mostly arrive in order, so the place is nearly always the end.
+        // The fast path: bytes mostly arrive in order.
         if let last = intervals.last, last.upperBound < range.lowerBound { return intervals.append(range) }
         let first = intervals.firstIndex { $0.upperBound >= range.lowerBound } ?? intervals.endIndex
         let after = intervals[first...].firstIndex { $0.lowerBound > range.upperBound } ?? intervals.endIndex

@@ -1,98 +1,98 @@
 extension Event {
-    /// What an event tells. Open: a newer worker may publish other kinds.
+    /// The kind of an event. A newer worker may publish kinds that are not listed here.
     public struct Kind: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
-        /// As it is on the wire.
+        /// The kind in the wire format.
         public let rawValue: String
         /// Any kind, known to this version or not.
         public init(rawValue: String) { self.rawValue = rawValue }
-        /// The kind as it is on the wire.
+        /// The kind in the wire format.
         public var description: String { rawValue }
 
-        /// A run has its first response from the server.
+        /// A run has received its first response from the server.
         public static let started = Kind(rawValue: "started")
-        /// A run goes on with bytes that are there.
+        /// A run continues a partial file.
         public static let resumed = Kind(rawValue: "resumed")
-        /// Once a second while bytes come.
+        /// Published once a second while bytes arrive.
         public static let progress = Kind(rawValue: "progress")
-        /// The bytes so far were dropped: ``Event/why``.
+        /// The bytes received so far were dropped. The reason is ``Event/why``.
         public static let restarted = Kind(rawValue: "restarted")
-        /// The job waits for a disk or for its host: ``Event/why``.
+        /// The job waits for room in its store, or for its host. The reason is ``Event/why``.
         public static let waiting = Kind(rawValue: "waiting")
-        /// An attempt failed; another follows after ``Event/delay``.
+        /// An attempt failed. Another one follows after ``Event/delay``.
         public static let retrying = Kind(rawValue: "retrying")
-        /// A delay or a wait is over: the job is in line.
+        /// A delay or a wait is over, and the job is in the list of waiting jobs.
         public static let queued = Kind(rawValue: "queued")
-        /// The job went back into the line: ``Event/why``.
+        /// The job was put back into the list of waiting jobs. The reason is ``Event/why``.
         public static let requeued = Kind(rawValue: "requeued")
         /// A request stopped the job.
         public static let paused = Kind(rawValue: "paused")
         /// A request ended the job.
         public static let cancelled = Kind(rawValue: "cancelled")
-        /// The file is there.
+        /// The job succeeded. Its file is complete, or its response is kept.
         public static let completed = Kind(rawValue: "completed")
         /// The job ended with an error.
         public static let failed = Kind(rawValue: "failed")
         /// A push started nothing, because the job is known.
         public static let duplicate = Kind(rawValue: "duplicate")
-        /// Something that a person should know: ``Event/message``.
+        /// A person should know something: ``Event/message``.
         public static let warning = Kind(rawValue: "warning")
-        /// An element was no valid job: ``Event/reason``.
+        /// An element was not a valid job. The reason is ``Event/reason``.
         public static let rejected = Kind(rawValue: "rejected")
         /// All jobs of a batch have ended: ``Event/batch``.
         public static let batchEnded = Kind(rawValue: "batch_ended")
     }
 
-    /// What it tells.
+    /// The kind of this event.
     public var kind: Kind { Kind(rawValue: name) }
 
-    /// The name of the batch, of `batch_ended`. How many jobs have ended in which way are members of ``Event/json``.
+    /// In `batch_ended`: the name of the batch. ``Event/json`` says how many of its jobs ended in which state.
     public var batch: String? { json["batch"]?.string }
-    /// How often the batch has been over, of `batch_ended`.
+    /// In `batch_ended`: how many times the batch has ended, this time included.
     public var round: Int? { json["round"]?.integer.map { Int($0) } }
 
-    /// Bytes that are there, of `progress` and `failed`.
+    /// In `progress` and `failed`: the bytes received so far.
     public var received: Int64? { json["received"]?.integer }
-    /// Bytes of the whole file, if the server told it.
+    /// The bytes of the whole file, if the server gave its size.
     public var total: Int64? { json["total"]?.integer }
-    /// How much is there, from 0 to 1, of `progress` with a known total.
+    /// In `progress` with a known total: the received part of the file, from 0 to 1.
     public var fraction: Double? { json["fraction"]?.double }
-    /// Bytes per second over the last 5 seconds, of `progress`.
+    /// In `progress`: bytes per second over the last 5 seconds.
     public var speed: Int64? { json["speed"]?.integer }
-    /// Bytes per second of this attempt, without resumed bytes, of `progress`.
+    /// In `progress`: bytes per second of this attempt, without resumed bytes.
     public var average: Int64? { json["average"]?.integer }
-    /// Seconds until the end at this speed, of `progress` with a known total.
+    /// In `progress` with a known total: seconds until the end at this speed.
     public var eta: Double? { json["eta"]?.double }
-    /// How many connections fetch the file, of `progress`.
+    /// In `progress`: how many connections fetch the file.
     public var connections: Int? { json["connections"]?.integer.map { Int($0) } }
-    /// Bytes that were there already, of `resumed`.
+    /// In `resumed`: the bytes that the partial file has already.
     public var offset: Int64? { json["offset"]?.integer }
-    /// Which attempt it is, 1 for the first, of `started`.
+    /// In `started`: the number of the attempt, 1 for the first.
     public var attempt: Int? { json["attempt"]?.integer.map { Int($0) } }
-    /// Whether a pause keeps the bytes, of `started`.
+    /// In `started`: whether the bytes survive a pause or the loss of the worker.
     public var isResumable: Bool? { json["resumable"]?.bool }
-    /// The reason, of `restarted`, `waiting` and `requeued`.
+    /// In `restarted`, `waiting` and `requeued`: the reason.
     public var why: String? { json["why"]?.string }
-    /// Seconds until the next attempt, of `retrying`.
+    /// In `retrying`: seconds until the next attempt.
     public var delay: Double? { json["delay"]?.double }
-    /// What went wrong, of `failed` and `retrying`.
+    /// In `failed` and `retrying`: why the job or the attempt failed.
     public var error: ErrorCode? { json["error"]?.string.map(ErrorCode.init(rawValue:)) }
-    /// A sentence for a person, of `failed`, `retrying` and `warning`.
+    /// In `failed`, `retrying` and `warning`: a sentence for a person.
     public var message: String? { json["message"]?.string }
-    /// Whether the same job may succeed later, of `failed`.
+    /// In `failed`: whether the same job may succeed later.
     public var isRetryable: Bool? { json["retryable"]?.bool }
-    /// The file, relative to the workers' root, of `completed`.
+    /// In `completed`: the file, relative to the workers' root.
     public var file: String? { json["file"]?.string }
-    /// The size of the file in bytes, of `completed`.
+    /// In `completed`: the size of the file in bytes.
     public var bytes: Int64? { json["bytes"]?.integer }
-    /// How long the run took, in seconds, of `completed`.
+    /// In `completed`: how long the run took, in seconds.
     public var seconds: Double? { json["seconds"]?.double }
-    /// The digest that the file was checked against, of `completed`.
+    /// In `completed`: the digest that the file was checked against.
     public var checksum: String? { json["checksum"]?.string }
-    /// The ETag of the file, of `completed`.
+    /// In `completed`: the ETag of the file.
     public var etag: String? { json["etag"]?.string }
-    /// The status of a response, of `completed` and `failed` of a request or an upload.
+    /// In `completed` and `failed` of a request or an upload: the status of the response.
     public var status: Int? { json["status"]?.integer.map { Int($0) } }
-    /// The header fields of a response, names in lower case.
+    /// The header fields of a response, with names in lower case.
     public var responseHeaders: [HeaderField]? {
         json["headers"]?.members?.compactMap { member in member.value.string.map { HeaderField(member.name, $0) } }
     }
@@ -100,12 +100,12 @@ extension Event {
     public var responseBody: [UInt8]? {
         json["body_base64"]?.string.flatMap { Base64.decode($0.utf8) } ?? json["body"]?.string.map { Array($0.utf8) }
     }
-    /// What came of each file, of `completed` and `failed` of an upload that sends each by itself.
+    /// In `completed` and `failed` of an upload with ``Job/Upload/isEach``: the result of each file.
     public var files: [SentFile] { SentFile.list(json["files"]) }
-    /// The job's state, of `duplicate`; nil if the job was removed since.
+    /// In `duplicate`: the job's state. nil if the job was removed since.
     public var state: JobState? { json["state"]?.string.flatMap(JobState.init(rawValue:)) }
-    /// Why an element was no job, of `rejected`. It begins with the field's name.
+    /// In `rejected`: why the element is not a valid job. In `duplicate`: why the push started nothing.
     public var reason: String? { json["reason"]?.string }
-    /// What the producer put into the job's `meta`, of all kinds but `progress`.
+    /// The job's `meta`, as the producer wrote it. All kinds of events but `progress` have it.
     public var meta: JSON? { json["meta"] }
 }

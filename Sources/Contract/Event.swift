@@ -1,25 +1,27 @@
-/// What is published of a job, as it comes off the wire: docs/bus.md lists the kinds and their members.
+/// An event of a job or of a batch, as it was published. docs/bus.md lists the kinds of events and their members.
 ///
-/// Open: an event of a newer worker keeps all of its members, known or not.
+/// An event of a newer worker may have members that this version does not know. They are in ``json``.
 public struct Event: Sendable, Equatable {
-    /// As it is on the wire: `progress`, `completed`. ``kind-swift.property`` is the same as a type.
+    /// The kind in the wire format: `progress`, `completed`. ``kind-swift.property`` is the same as a type.
     public let name: String
-    /// The job's id, or `batch/` and the name of a batch; `unknown` if a rejected element has none that is valid.
+    /// The job's id. It is `batch/` and the name of a batch for `batch_ended`, and `unknown` for a rejected element
+    /// that has no valid id.
     public let id: String
     /// The name of the queue.
     public let queue: String
-    /// Grows with every event of the job, as long as no data is lost; nil for events that belong to no job.
+    /// Grows with each event of the job, as long as Redis loses no data. nil for events that belong to no job.
     public let sequence: Int64?
-    /// Grows when data may have been lost, as with a failover; nil for events of earlier versions, and of no job.
+    /// Grows when Redis may have lost data, for example in a failover. nil for events that belong to no job, and for
+    /// events of old versions.
     public let epoch: Int64?
     /// Unix milliseconds, by Redis' clock.
     public let at: Int64
-    /// The name of the worker that tells it, if one does.
+    /// The name of the worker that published the event. nil if no worker did.
     public let worker: String?
-    /// The whole object.
+    /// The whole event: a JSON object.
     public let json: JSON
 
-    /// nil for what is no event.
+    /// Reads a message of an event channel. nil if `payload` is not an event.
     public init?(_ payload: some Collection<UInt8>) {
         guard let json = try? JSON(payload), let name = json["event"]?.string,
             let id = json["id"]?.string ?? json["batch"]?.string.map({ "batch/\($0)" })
@@ -34,12 +36,12 @@ public struct Event: Sendable, Equatable {
         worker = json["worker"]?.string
     }
 
-    /// What orders the events of a job; nil for events that belong to no job.
+    /// The position among the job's events. nil for events that belong to no job.
     public var position: EventPosition? { sequence.map { EventPosition(epoch: epoch ?? 0, sequence: $0) } }
 
-    /// A member of the object, as it came.
+    /// A member of ``json``.
     public subscript(member: String) -> JSON? { json[member] }
 
-    /// The final state that this event announces, if it announces one.
+    /// The final state that this event announces. nil for all other events.
     public var finalState: JobState? { JobState(rawValue: name).flatMap { $0.isFinal ? $0 : nil } }
 }

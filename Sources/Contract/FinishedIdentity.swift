@@ -1,8 +1,8 @@
-/// What tells a finished file from any other that may have taken its place.
+/// Tells a finished file from another file that may have replaced it.
 package struct FinishedIdentity: Sendable, Equatable {
-    /// On a file system without lasting ones what stands for it, made of size and time.
+    /// On a file system without persistent inode numbers a substitute that is made of size and time.
     package var inode: UInt64
-    /// nil if only the inode was noted.
+    /// nil if only the inode is known.
     package var bytes: Int64?
     /// Nanoseconds since 1970.
     package var modified: Int64?

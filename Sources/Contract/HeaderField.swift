@@ -1,10 +1,10 @@
-/// One line of a message's head (RFC 9110 section 5): its name and its value, as they are sent.
+/// A header field of an HTTP message (RFC 9110 section 5).
 public struct HeaderField: Sendable, Equatable {
-    /// As it is sent; names are equal in either case.
+    /// The name as it is sent. HTTP compares names without regard to case, but `==` does not.
     public var name: String
-    /// As it is sent.
+    /// The value as it is sent.
     public var value: String
 
-    /// A field as it is to be sent.
+    /// A field with this name and value.
     public init(_ name: String, _ value: String) { (self.name, self.value) = (name, value) }
 }

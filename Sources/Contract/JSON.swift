@@ -1,71 +1,72 @@
-/// A JSON value as it was written: numbers keep their digits, objects their order, and every value its raw text, so that
-/// nothing a producer wrote is ever re-encoded (RFC 8259).
+/// A JSON value as it was written (RFC 8259): numbers keep their digits, objects their order, and members their raw
+/// text. So what a producer wrote is never re-encoded.
 public enum JSON: Sendable, Equatable {
     /// null.
     case null
     /// true or false.
     case bool(Bool)
-    /// The digits as written.
+    /// The number's text, as written.
     case number(String)
-    /// A text, without its escapes.
+    /// A string, with its escapes decoded.
     case string(String)
     /// A list.
     case array([JSON])
-    /// The members in the order in which they were written.
+    /// The members, in the order in which they were written.
     case object([Member])
 
-    /// A member of an object: its value, and the value's text as written.
+    /// A member of an object.
     public struct Member: Sendable, Equatable {
         /// The member's name.
         public let name: String
-        /// Its value.
+        /// The member's value.
         public let value: JSON
         /// The value's text, as written.
         public let raw: String
     }
 
-    /// How deep values may be nested.
+    /// How deep arrays and objects may be nested.
     package static let deepest = 64
 
-    /// What is wrong with a text that is no JSON.
+    /// Why a text is not valid JSON.
     public struct SyntaxError: Error, Sendable, CustomStringConvertible {
-        /// A sentence about it.
+        /// A sentence with the position of the error.
         public let description: String
     }
 
-    /// Reads one value that fills the whole text.
+    /// Reads a text that is one JSON value. Refuses an object that has two members of the same name, and values that
+    /// are nested deeper than 64 levels.
     public init(_ bytes: some Collection<UInt8>) throws(SyntaxError) {
         var reader = JSONReader(bytes: Array(bytes))
         self = try reader.document()
     }
 
-    /// Reads one value that fills the whole text.
+    /// Reads a text that is one JSON value, as `init` for bytes does.
     public init(_ text: String) throws(SyntaxError) { try self.init(text.utf8) }
 
-    /// The text, if it is one.
+    /// The text of a string, nil for all other values.
     public var string: String? { if case .string(let text) = self { text } else { nil } }
-    /// Whether it is true, if it is true or false.
+    /// The value of `true` or `false`, nil for all other values.
     public var bool: Bool? { if case .bool(let value) = self { value } else { nil } }
-    /// The number, if it is one.
+    /// The value of a number, nil for all other values.
     public var double: Double? { if case .number(let digits) = self { Double(digits) } else { nil } }
-    /// A whole number; `3.0` and `1e3` count as whole.
+    /// The value of a whole number, nil for all other values. `3.0` and `1e3` are whole.
     public var integer: Int64? {
         guard case .number(let digits) = self else { return nil }
         return Int64(digits) ?? Double(digits).flatMap { Int64(exactly: $0) }
     }
-    /// The elements, if it is a list.
+    /// The elements of a list, nil for all other values.
     public var array: [JSON]? { if case .array(let elements) = self { elements } else { nil } }
-    /// The members in their order, if it is an object.
+    /// The members of an object in their order, nil for all other values.
     public var members: [Member]? { if case .object(let members) = self { members } else { nil } }
 
-    /// An object's member. By bytes: Swift takes different texts for the same where they look the same.
+    /// A member of an object. Names are compared by their bytes: Swift's `==` finds canonically equivalent texts equal.
     public subscript(name: String) -> JSON? {
         members?.first { $0.name.utf8.elementsEqual(name.utf8) }?.value
     }
 
-    /// How many bytes a text has when all its strings are emptied.
+    /// The number of bytes of a JSON text without the contents of its strings.
     package static func skeletonCount(_ bytes: some Collection<UInt8>) -> Int {
-        // Each job passes here, and a loop over a buffer is ten times as fast as one over whatever it may be.
+        // Each job passes here, and a loop over a buffer is ten times as fast as a loop over a generic collection.
         bytes.withContiguousStorageIfAvailable(skeletonCount(of:))
             ?? Array(bytes).withUnsafeBufferPointer(skeletonCount(of:))
     }
@@ -91,7 +92,7 @@ public enum JSON: Sendable, Equatable {
 
     /// `text` as a JSON string, with its quotes.
     public static func quoted(_ text: String) -> String {
-        // Most texts have nothing to escape. Bytes of 0x80 and more are parts of other scalars.
+        // The fast path: most texts have nothing to escape. Bytes from 0x80 on belong to scalars that need no escape.
         let isPlain = text.utf8.allSatisfy {
             $0 >= 0x20 && $0 != 0x7F && $0 != UInt8(ascii: "\"") && $0 != UInt8(ascii: "\\")
         }
@@ -127,7 +128,7 @@ public enum JSON: Sendable, Equatable {
     }
 }
 
-/// A recursive descent reader with a bound on depth: what others send may not exhaust the stack.
+/// A recursive descent parser with a limit of depth, so that untrusted text cannot exhaust the stack.
 private struct JSONReader {
     let bytes: [UInt8]
     var position = 0

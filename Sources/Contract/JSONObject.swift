@@ -1,6 +1,6 @@
-/// Writes a JSON object, member by member, in the order in which they are set.
+/// Writes the text of a JSON object. Members appear in the order in which they are set. No name may be set twice.
 package struct JSONObject: Sendable {
-    /// The members without the braces around them.
+    /// The text of the members, without the braces around it.
     package private(set) var members = ""
 
     package init() {}
@@ -8,20 +8,20 @@ package struct JSONObject: Sendable {
     /// The object as JSON text.
     package var text: String { "{\(members)}" }
 
-    /// Sets a member to a text; nil leaves it out.
+    /// Sets a member to a string. nil leaves the member out.
     package mutating func set(_ name: String, _ text: String?) { set(name, json: text.map(JSON.quoted)) }
 
-    /// Sets a member to a whole number; nil leaves it out.
+    /// Sets a member to a whole number. nil leaves the member out.
     package mutating func set(_ name: String, _ number: (some BinaryInteger)?) {
         set(name, json: number.map { "\($0)" })
     }
 
-    /// Sets a member to a number, which must be finite; nil leaves it out.
+    /// Sets a member to a number, which must be finite. nil leaves the member out.
     package mutating func set(_ name: String, _ number: Double?) { set(name, json: number.map { "\($0)" }) }
 
     package mutating func set(_ name: String, _ value: Bool) { set(name, json: value ? "true" : "false") }
 
-    /// Sets a member to what is JSON already; nil leaves it out.
+    /// Sets a member to a JSON text, which is not checked. nil leaves the member out.
     package mutating func set(_ name: String, json: String?) {
         guard let json else { return }
         if !members.isEmpty { members += "," }

@@ -3,12 +3,12 @@ extension Job {
     public struct Batch: Sendable, Equatable {
         /// 1 to 128 of `A-Z a-z 0-9 . _ : -`.
         public var name: String
-        /// How many jobs the batch has. It is over when so many have ended. nil leaves it to other jobs of the batch to say it.
+        /// The number of jobs. The batch ends when so many jobs have ended. nil if another job of the batch gives it.
         public var size: Int?
-        /// The batch's final event is also pushed onto the list `haul:{QUEUE}:reply:<replyTo>`.
+        /// The name of a list `haul:{QUEUE}:reply:<replyTo>` onto which the batch's final event is pushed.
         public var replyTo: String?
 
-        /// A batch by its name; what is said of it besides, any of its jobs may say.
+        /// The batch with this name. Any of its jobs may give its size and add a list for the reply.
         public init(_ name: String, size: Int? = nil, replyTo: String? = nil) {
             (self.name, self.size, self.replyTo) = (name, size, replyTo)
         }
@@ -16,13 +16,13 @@ extension Job {
 }
 
 extension Job.Batch {
-    /// A batch has at most so many jobs.
+    /// The largest number of jobs of a batch.
     package static let largest: Int64 = 100_000
     package static let rule =
         "must be a name of 1 to 128 of the characters A-Z a-z 0-9 . _ : -, or an object of a name, and perhaps size "
         + "(from 1 to \(largest)) and reply_to"
 
-    /// nil for what is no batch.
+    /// Reads the value of a job's field `batch`. nil if the value breaks `rule`.
     init?(_ value: JSON) {
         if let name = value.string {
             guard JobField.isID(name) else { return nil }
@@ -40,7 +40,7 @@ extension Job.Batch {
         }
     }
 
-    /// As a job says it: a text where the name is all.
+    /// The value of a job's field `batch`: a string if there is only a name, else an object.
     var text: String {
         guard size != nil || replyTo != nil else { return JSON.quoted(name) }
         var object = JSONObject()

@@ -1,11 +1,11 @@
-// What a queue gives all of its jobs: docs/bus.md, "Defaults of a queue".
+// The defaults that a queue adds to its jobs: docs/bus.md, "Defaults of a queue".
 
 extension JobField {
-    /// Of one value, in bytes of JSON.
+    /// The largest size of one default, in bytes of JSON.
     package static let largestDefault = 4096
     package static let defaultRule = "must be JSON of at most \(largestDefault) bytes"
 
-    /// What names a job, or says what is to be done once, is each job's own.
+    /// Whether a queue may have a default for this field. Fields that identify a job or its content may have none.
     package var mayHaveDefault: Bool { Self.withDefaults.contains(name) }
 
     private static let withDefaults: Set<String> = [
@@ -14,7 +14,7 @@ extension JobField {
         "deadline", "reply_to", "meta",
     ]
 
-    /// The value that a default's text holds; nil if no job of any kind could have it.
+    /// Reads the text of a default. nil if no kind of job may have this value.
     package func defaultValue(_ text: String) -> JSON? {
         guard mayHaveDefault, text.utf8.count <= Self.largestDefault, let value = try? JSON(text) else { return nil }
         return kinds.contains { accepts(value, raw: text, of: $0) } ? value : nil
@@ -22,8 +22,10 @@ extension JobField {
 }
 
 extension Job {
-    /// Reads an element, and gives it what it lacks. A default that a job of its kind could not have is left out. Of `headers` and
-    /// `query` it gets the names that it lacks.
+    /// Reads an element, and adds the defaults of the fields that it lacks. Leaves out a default that a job of this
+    /// kind may not have. Merges `headers` and `query` by name: the job's own values win.
+    ///
+    /// - Throws: `Invalid` if the element is not a valid job.
     package init(
         element bytes: some Collection<UInt8>, defaults: [(name: String, text: String)]
     ) throws(Invalid) {
@@ -46,7 +48,7 @@ extension Job {
             }
             guard let own = members[index].value.headers, let more = value.headers else { continue }
             let merged = JSON.object(own + more.filter { !Self.has(own, $0.name, isHeader: name == "headers") })
-            // More names than a job may have: it keeps its own.
+            // If the merged object has too many names, the job keeps its own names only.
             if field.accepts(merged, raw: "", of: kind) {
                 members[index] = JSON.Member(name: name, value: merged, raw: members[index].raw)
             }

@@ -1,17 +1,19 @@
 extension Job {
-    /// Why a text is no job. `description` begins with the field's name, or with "element" if there is none to name.
+    /// Why a text is not a valid job.
     public struct Invalid: Error, Sendable, Equatable, CustomStringConvertible {
-        /// The field's name; nil if the whole element is wrong.
+        /// The name of the wrong field. nil if the whole element is wrong.
         public let field: String?
-        /// What the field must be.
+        /// The rule that the field breaks, such as "must be true or false".
         public let reason: String
-        /// The field and the reason.
+        /// The field's name, or "element" without a field, and the reason.
         public var description: String { "\(field ?? "element"): \(reason)" }
 
         package init(field: String?, reason: String) { (self.field, self.reason) = (field, reason) }
     }
 
-    /// Reads an element of the `jobs` list: one JSON object with a `url` or `urls`.
+    /// Reads and checks an element of the `jobs` list: one JSON object with a `url` or `urls`.
+    ///
+    /// - Throws: ``Invalid`` if the element is not a valid job.
     public init(element bytes: some Collection<UInt8>) throws(Invalid) {
         try Self.checkSize(bytes)
         let json: JSON
@@ -19,7 +21,9 @@ extension Job {
         try self.init(json: json)
     }
 
-    /// Refuses what is too large for an element, whatever it says.
+    /// Checks the size limits of an element without parsing it.
+    ///
+    /// - Throws: `Invalid` if the element is too large.
     package static func checkSize(_ bytes: some Collection<UInt8>) throws(Invalid) {
         guard bytes.count <= JobField.largestElement else { throw Invalid(field: nil, reason: JobField.elementRule) }
         guard JSON.skeletonCount(bytes) <= JobField.largestSkeleton else {
@@ -27,7 +31,10 @@ extension Job {
         }
     }
 
-    /// Reads a JSON object. Of several wrong fields the first of the contract's table is told.
+    /// Reads and checks a JSON object.
+    ///
+    /// - Throws: ``Invalid`` if the object is not a valid job. If several fields are wrong, the error names the one
+    ///   that comes first in the contract's table.
     public init(json: JSON) throws(Invalid) {
         guard let members = json.members else { throw Invalid(field: nil, reason: "must be a JSON object") }
         self.init(id: nil, urls: [])
@@ -40,7 +47,7 @@ extension Job {
                 unknownFields.append(member.name)
                 continue
             }
-            // In a job a ticket means nothing.
+            // Only a continuation has a ticket. A job's field of this name is ignored.
             let isIgnored = field.kind == .ticket && (json["url"] ?? json["urls"]) != nil
             if isIgnored || field.kinds.contains(kind) && field.accepts(member.value, raw: member.raw, of: kind) {
                 set(member)
@@ -62,7 +69,7 @@ extension Job {
         let bodies = ["body", "json", "form", "body_base64"].count { json[$0] != nil }
         if bodies > 1 { throw Invalid(field: "body", reason: JobField.bodyRule) }
         if bodies > 0, id == nil { throw Invalid(field: "id", reason: "is required with a body") }
-        // What a request without a method says with a body is to be done, not fetched.
+        // A request with a body is a POST unless it names a method.
         if kind == .request, bodies > 0, json["method"] == nil { method = "POST" }
     }
 
@@ -111,9 +118,9 @@ extension Job {
 }
 
 extension Job.Checksum {
-    /// `sha256:…` in either case; nil if it is not an algorithm that is known and a digest of its length.
+    /// Reads `sha256:…`, with digits in either case. nil if the algorithm is unknown or the digest has another length.
     public init?(_ text: String) {
-        // By bytes: to Swift a ":" beside a combining mark is another character.
+        // Compare bytes: Swift joins ":" and a following combining mark into one character.
         let bytes = text.utf8
         guard let colon = bytes.firstIndex(of: UInt8(ascii: ":")),
             let algorithm = Algorithm(rawValue: String(text[..<colon]))
@@ -125,12 +132,12 @@ extension Job.Checksum {
         self.init(algorithm: algorithm, digest: String(Substring(digest)).lowercased())
     }
 
-    /// As it is on the wire: `sha256:…`.
+    /// The checksum in the wire format: `sha256:…`.
     public var description: String { "\(algorithm.rawValue):\(digest)" }
 }
 
 extension Job.Checksum.Algorithm {
-    /// How long a digest is.
+    /// The number of hexadecimal digits of a digest.
     public var hexadecimalDigits: Int {
         switch self {
         case .md5: 32

@@ -1,38 +1,40 @@
 extension Job {
-    /// A name and a text: of a query or of a form.
+    /// A name and a value of a query or of a form.
     public struct Item: Sendable, Equatable {
-        /// As it is, not encoded.
+        /// The name, not percent-encoded.
         public var name: String
-        /// As it is, not encoded.
+        /// The value, not percent-encoded.
         public var value: String
-        /// Both are encoded when they are sent.
+        /// A pair of plain texts. The worker encodes both when it sends them.
         public init(_ name: String, _ value: String) { (self.name, self.value) = (name, value) }
     }
 
-    /// What a job of the kind ``Kind/request`` or ``Kind/upload`` asks of a server, beside its method, headers and ``Job/body``.
+    /// The fields of a request, for jobs of the kinds ``Kind/request`` and ``Kind/upload``. Its method, its headers and
+    /// a text body are in ``Job/method``, ``Job/headers`` and ``Job/body``.
     public struct Request: Sendable, Equatable {
-        /// Added to the URL's query.
+        /// Items that are added to the URL's query.
         public var query: [Item] = []
-        /// The body as JSON text: never re-encoded.
+        /// The body as JSON text, which is sent byte for byte.
         public var json: String?
         /// The body as a form.
         public var form: [Item] = []
-        /// The body in base 64, for bytes that are no text.
+        /// The body in base 64, for bytes that are not text.
         public var bodyBase64: String?
-        /// Statuses that count as success; none: 200 to 299.
+        /// The statuses that count as success. If empty, 200 to 299.
         public var expect: [ClosedRange<Int>] = []
-        /// A longer response makes the job fail: bytes, 1 MiB at most.
+        /// The largest allowed body of the response in bytes, at most 1 MiB. A longer response makes the job fail.
         public var maxResponse: Int?
-        /// The server knows a repetition by its Idempotency-Key, the job's id: a POST may be sent again.
+        /// Whether the server recognizes a repeated request by its Idempotency-Key, which is the job's id. If so, a
+        /// worker may send even a POST again.
         public var isIdempotent = false
 
-        /// Asks for nothing of its own.
+        /// A request without any of these fields.
         public init() {}
 
-        /// The longest response that is kept.
+        /// The largest value of `maxResponse`, in bytes.
         package static let largestResponse = 1 << 20
 
-        /// Whether a response of this status is a success.
+        /// Whether a response with this status is a success.
         package func expects(_ status: Int) -> Bool {
             expect.isEmpty ? 200...299 ~= status : expect.contains { $0.contains(status) }
         }

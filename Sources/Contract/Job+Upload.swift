@@ -1,56 +1,56 @@
 extension Job {
-    /// What a job of the kind ``Kind/upload`` sends. What the server's answer must be is in ``Job/request``.
+    /// The fields of an upload. What the response must be is in ``Job/request``.
     public struct Upload: Sendable, Equatable {
         /// One of several files.
         public struct File: Sendable, Equatable {
-            /// Relative to the workers' root.
+            /// The path, relative to the workers' root.
             public var file: String
-            /// The name of its field in a form; nil: `file`.
+            /// The name of the file's field in a form. nil means `file`.
             public var name: String?
-            /// Its media type; nil: `application/octet-stream`.
+            /// The media type. nil means `application/octet-stream`.
             public var type: String?
-            /// What the server is told that it is called; nil: the last part of ``file``.
+            /// The file name that is sent to the server. nil means the last part of ``file``.
             public var filename: String?
 
-            /// A file by its path in the workers' root.
+            /// The file with this path in the workers' root.
             public init(_ file: String, name: String? = nil, type: String? = nil, filename: String? = nil) {
                 (self.file, self.name, self.type, self.filename) = (file, name, type, filename)
             }
         }
 
-        /// How bytes are sent that are more than a body.
+        /// A protocol for uploads in more than one request.
         public enum Method: String, Sendable, CaseIterable {
-            /// https://tus.io/protocols/resumable-upload, version 1.0: the server keeps what it has.
+            /// tus 1.0, https://tus.io/protocols/resumable-upload: the server keeps the bytes of an interrupted upload.
             case tus
         }
 
-        /// The digest of the body that the server is told (RFC 9530).
+        /// The algorithm of Content-Digest (RFC 9530).
         public enum Digest: String, Sendable, CaseIterable {
             case sha256 = "sha-256"
             case sha512 = "sha-512"
         }
 
-        /// One file, which is the body. Relative to the workers' root.
+        /// The path of one file, relative to the workers' root. The file is the body of the request.
         public var file: String?
-        /// Several files: the fields of one form, or with ``isEach`` a request for each.
+        /// Several files: the fields of one form, or with ``isEach`` the bodies of several requests.
         public var files: [File] = []
-        /// Each of ``files`` is the body of a request of its own.
+        /// Whether each of ``files`` is the body of a request of its own.
         public var isEach = false
-        /// nil: the body of one request.
+        /// The protocol of a resumable upload. nil sends the file as the body of one request.
         public var method: Method?
-        /// Told with each body in Content-Digest.
+        /// Sends a Content-Digest with each body. nil sends none.
         public var contentDigest: Digest?
 
-        /// Sends nothing yet.
+        /// An upload without files.
         public init() {}
 
         package static let mostFiles = 64
 
-        /// What is not said of the request's method: a form is posted, a file is put.
+        /// The method of an upload that names none: POST for a form, PUT for a file.
         package var usualMethod: String { files.isEmpty || isEach ? "PUT" : "POST" }
     }
 
-    /// A job that sends one file of the workers' root to a URL. To a URL that ends with "/" the file's name is added.
+    /// A job that sends one file of the workers' root. If the URL's path ends with "/", the file's name is appended.
     public static func upload(_ file: String, to url: String, id: String? = nil) -> Job {
         var job = Job(url, id: id)
         (job.kind, job.method) = (.upload, "PUT")
@@ -68,7 +68,8 @@ extension Job {
         return job
     }
 
-    /// A job that sends each of these files of the workers' root by a request of its own. To a URL that ends with "/" a file's name is added.
+    /// A job that sends each of these files of the workers' root in a request of its own. If the URL's path ends with
+    /// "/", the file's name is appended.
     public static func upload(each files: [Upload.File], to url: String, id: String? = nil) -> Job {
         var job = Job(url, id: id)
         (job.kind, job.method) = (.upload, "PUT")
@@ -76,7 +77,7 @@ extension Job {
         return job
     }
 
-    /// A job that sends one file by tus: whoever continues it sends only what the server does not have.
+    /// A job that sends one file by tus. A worker that continues the upload sends only the bytes that the server lacks.
     public static func tus(_ file: String, to url: String, id: String? = nil) -> Job {
         var job = upload(file, to: url, id: id)
         job.upload.method = .tus
@@ -85,7 +86,8 @@ extension Job {
 }
 
 extension Job.Upload {
-    /// Fields that do not go together, as both readers say it: the field, and why. nil if all is well.
+    /// Returns the first field that cannot be combined with the job's other fields, and the reason. nil if there is
+    /// none. Bus/Lua/gate.lua checks the same.
     static func contradiction(in json: JSON) -> (field: String, reason: String)? {
         func has(_ names: String...) -> Bool { names.contains { json[$0] != nil } }
         if has("file") == has("files") { return ("file", fileRule) }
@@ -102,7 +104,7 @@ extension Job.Upload {
     package static let formRule = "goes with files that are sent in one body"
     package static let protocolRule = "goes with file, and without method, expect, idempotent and content_digest"
 
-    /// A list of files, as `files` has it; nil if it is none.
+    /// Reads the value of a job's field `files`. nil if the value is not valid.
     static func files(_ value: JSON) -> [File]? {
         guard let list = value.array, 1...mostFiles ~= list.count else { return nil }
         var files: [File] = []
@@ -130,7 +132,7 @@ extension Job.Upload {
         1...255 ~= text.utf8.count && !text.utf8.contains { $0 < 32 || $0 == 127 }
     }
 
-    /// The member of an element.
+    /// The value of a job's field `files`.
     static func text(_ files: [File]) -> String {
         let objects = files.map { file in
             var object = JSONObject()

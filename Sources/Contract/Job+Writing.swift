@@ -1,9 +1,9 @@
 extension Job {
-    /// The job as an element of the `jobs` list. The same job is always the same text. It is not checked:
-    /// ``init(element:)`` does that.
+    /// The job as an element of the `jobs` list. Equal jobs have equal texts. The text is not checked;
+    /// ``init(element:)`` checks it.
     public var element: String {
         var object = JSONObject()
-        // First, so that even the beginning of a rejected element says which push it was.
+        // `id` and `at` come first, so that even the kept beginning of a rejected element identifies the push.
         object.set("id", id)
         object.set("at", at)
         if kind != .download { object.set("kind", kind.rawValue) }
@@ -42,12 +42,11 @@ extension Job {
         return object.text
     }
 
-    /// The method of a job that names none.
+    /// The method that a job has if its element names none.
     private var usualMethod: String {
         switch kind {
         case .download: return "GET"
         case .request:
-            // With a body it is to be done, not fetched.
             let hasBody = body != nil || request.json != nil || request.bodyBase64 != nil || !request.form.isEmpty
             return hasBody ? "POST" : "GET"
         case .upload: return upload.usualMethod
@@ -80,7 +79,7 @@ extension Job {
 }
 
 extension Duration {
-    /// Seconds as a JSON number, without loss.
+    /// The seconds as a JSON number, without rounding.
     fileprivate var decimalSeconds: String {
         let (seconds, attoseconds) = (components.seconds, components.attoseconds)
         let sign = seconds < 0 || attoseconds < 0 ? "-" : ""

@@ -1,6 +1,6 @@
-/// The fields of a job as the contract has them. One table for two readers: `Job.init(json:)` here, and the gate in the
-/// claim function (Bus/Lua/gate.lua), into which it is rendered; so a raw LPUSH and the client refuse the same things with the
-/// same words.
+/// A field of a job. `all` is the contract's table of fields. `Job.init(json:)` reads the table, and Bus/Gate.swift
+/// renders it into the Lua of the claim function (Bus/Lua/gate.lua). So the client and the claim of an element that was
+/// pushed by a raw LPUSH refuse the same values with the same messages.
 package struct JobField: Sendable {
     package enum Kind: Sendable, Equatable {
         case url, urls, id, path, file, files, checksum, method, headers, meta, mediaType, ticket, items, json, base64,
@@ -8,52 +8,56 @@ package struct JobField: Sendable {
         case choice([String])
         case integer(ClosedRange<Int64>)
         case number(ClosedRange<Double>)
-        /// At most so many bytes.
+        /// A string of at most this many bytes.
         case text(Int)
     }
 
     package let name: String
     package let kind: Kind
-    /// What is said, after the field's name, of a value that is not this.
+    /// The error message for a wrong value, without the field's name.
     package let rule: String
-    /// The kinds of jobs that have it.
+    /// The kinds of jobs that may have this field.
     package let kinds: Set<Job.Kind>
 
     private init(_ name: String, _ kind: Kind, _ rule: String, of kinds: Set<Job.Kind> = Set(Job.Kind.allCases)) {
         (self.name, self.kind, self.rule, self.kinds) = (name, kind, rule, kinds)
     }
 
-    /// What is said, after its name, of a field of another kind of job.
+    /// The error message, without the field's name, for a field that jobs of this kind do not have.
     package static func strangeRule(_ kind: Job.Kind) -> String { "is no field of \(kind.words)" }
-    /// A kind that no version of today knows may be one of tomorrow: such a job is left to others.
+    /// The message for an unknown kind. A claim does not use it for a kind with a valid name: it sets the element aside
+    /// for workers that know this kind (docs/bus.md, "Kinds").
     package static let kindRule = "must be " + Job.Kind.allCases.map(\.rawValue).joined(separator: " or ")
+    /// The kinds of jobs that keep a response.
     private static let answered: Set<Job.Kind> = [.request, .upload]
     package static let bodyRule = "must be the only one of body, json, form and body_base64"
 
-    /// The largest integer that every JSON reader keeps exact.
+    /// The largest integer that every JSON parser keeps exact.
     package static let largest: Int64 = 1 << 53 - 1
-    /// An element of the jobs list has at most this many bytes: none may keep Redis for long.
+    /// The largest size of an element in bytes, so that no element keeps Redis busy for long.
     package static let largestElement = 16 << 10
     package static let elementRule = "must be at most \(largestElement) bytes"
-    /// And at most so many where all its texts are emptied: each of these bytes costs more than one within a text.
+    /// The largest size of an element without the contents of its strings, because such a byte costs Redis more time
+    /// than a byte of a string.
     package static let largestSkeleton = 6 << 10
     package static let skeletonRule = "must be at most \(largestSkeleton) bytes besides its texts"
     package static let mostHeaders = 256
     package static let version: Int64 = 1
-    /// A continuation holds nothing else.
+    /// The fields that a continuation may have.
     package static let continuation: Set<String> = ["id", "v", "at", "t"]
-    /// Headers that are the engine's own (lower case).
+    /// Headers that only the engine may set in a download (lower case).
     package static let forbiddenHeaders: Set<String> = [
         "range", "accept-encoding", "host", "content-length", "transfer-encoding", "connection",
     ]
-    /// And all that begin with this.
+    /// In a download, headers with this prefix are forbidden as well.
     package static let forbiddenBeginning = "if-"
-    /// A request that brings no file may have conditions, ranges and codings of its own.
+    /// Headers that only the engine may set in a request or an upload (lower case). These may have conditions, ranges
+    /// and content codings of their own, because they fetch no file.
     package static let forbiddenInRequests: Set<String> = [
         "host", "content-length", "transfer-encoding", "connection", "expect",
     ]
 
-    /// Unix milliseconds from 2001 to 5138: what is less is seconds, what is more is microseconds or nanoseconds.
+    /// Unix milliseconds from 2001 to 5138. Smaller numbers are seconds, larger ones are microseconds or nanoseconds.
     package static let moments: ClosedRange<Int64> = 1_000_000_000_000...99_999_999_999_999
     package static let momentRule =
         "must be unix milliseconds like 1763712000000, not seconds, microseconds or nanoseconds"
@@ -131,7 +135,7 @@ package struct JobField: Sendable {
 
     package static let byName = Dictionary(uniqueKeysWithValues: all.map { ($0.name, $0) })
 
-    /// Whether `value`, written as `raw`, is what this field may hold.
+    /// Whether the field may have `value` in a job of the kind `job`. `raw` is the value's text.
     func accepts(_ value: JSON, raw: String, of job: Job.Kind) -> Bool {
         switch kind {
         case .url: value.string.map(URLRule.accepts) ?? false
@@ -207,10 +211,10 @@ package struct JobField: Sendable {
 }
 
 extension JSON {
-    /// The members of an object, none for an empty list: so PHP writes an empty object.
+    /// The members of an object. An empty list counts as an empty object, because PHP writes an empty object so.
     var headers: [Member]? { members ?? (array?.isEmpty == true ? [] : nil) }
 
-    /// A status, or a range of them, in either order.
+    /// The range in an element of `expect`: a status, or a string such as "200-299". The ends may be in either order.
     var statuses: ClosedRange<Int>? {
         if let status = integer { return 100...599 ~= status ? Int(status)...Int(status) : nil }
         guard let bytes = string.map({ Array($0.utf8) }), bytes.count == 7, bytes[3] == UInt8(ascii: "-"),
@@ -222,7 +226,7 @@ extension JSON {
 }
 
 extension JSON.Member {
-    /// The value as a query or a form says it.
+    /// The value as the text of a query's or a form's item. nil if an item may not have the value.
     var itemText: String? {
         switch value {
         case .string(let text): text

@@ -1,20 +1,20 @@
-/// Where a job is in its life. The functions of the bus move it from one to another (`Bus/Lua/states.lua`).
+/// The state of a job. Only the functions of the bus change it (`Bus/Lua/states.lua`).
 public enum JobState: String, Sendable, CaseIterable, Codable {
-    /// In the waiting list.
+    /// In the list of waiting jobs.
     case queued
-    /// Waiting for its time: a delay, a retry, or room on the disk.
+    /// Waiting for a certain time: after a delay, before a retry, or for room on the disk.
     case scheduled
-    /// Claimed by a worker that holds its lease.
+    /// Claimed by a worker that holds the lease.
     case running
-    /// Stopped by a request. Its bytes are kept.
+    /// Stopped by a request. The bytes are kept.
     case paused
-    /// Its file is whole, and durable.
+    /// Done. The file is complete and durable.
     case completed
-    /// It ended with an error. Its bytes are kept for a retry.
+    /// Ended with an error. The bytes are kept for a retry.
     case failed
-    /// Ended by a request. Its bytes are removed.
+    /// Ended by a request. The bytes are removed.
     case cancelled
 
-    /// A final state; only a new push or an operator leads out of it.
+    /// Whether the state is final. A job leaves a final state only by a new push or by an operator's request.
     public var isFinal: Bool { self == .completed || self == .failed || self == .cancelled }
 }

@@ -1,8 +1,8 @@
-/// URLs without their secrets, for events, logs and messages.
+/// URLs without secrets, for events, logs and messages.
 package enum MaskedURL {
-    /// `url` without credentials and fragment, its query string replaced.
+    /// `url` without credentials and fragment. `?[masked]` replaces the query.
     package static func text(_ url: String) -> String {
-        // By bytes: to Swift an "@" beside a combining mark is another character.
+        // Compare bytes: Swift joins "@" and a following combining mark into one character.
         var rest = url[...].utf8
         if let fragment = rest.firstIndex(of: UInt8(ascii: "#")) { rest = rest[..<fragment] }
         var suffix = ""

@@ -1,6 +1,6 @@
 /// Media types (RFC 9110 section 8.3.1): `text/html; charset=utf-8`.
 package enum MediaType {
-    /// Whether a header could say it: type and subtype, perhaps with parameters.
+    /// Whether `text` is a type and a subtype, perhaps with parameters, of at most 255 bytes.
     static func isValid(_ text: String) -> Bool {
         let bytes = text.utf8
         guard bytes.count <= 255 else { return false }
@@ -12,13 +12,13 @@ package enum MediaType {
         return parts.count == 2 && parts.allSatisfy { !$0.isEmpty && $0.allSatisfy(isOfToken) }
     }
 
-    /// Type and subtype in lower case, without parameters: what is compared.
+    /// The type and the subtype in lower case, without parameters. Media types are equal if their essences are equal.
     package static func essence(_ text: String) -> String {
         let type = text.unicodeScalars.prefix { $0 != ";" }
         return type.split { $0 == " " || $0 == "\t" }.map(String.init).joined(separator: " ").lowercased()
     }
 
-    /// RFC 9110 section 5.6.2.
+    /// Whether a token may contain `byte` (RFC 9110 section 5.6.2).
     private static func isOfToken(_ byte: UInt8) -> Bool {
         switch byte {
         case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),

@@ -1,27 +1,27 @@
 import Glibc
 
-/// A few bytes that are looked for in very many texts.
+/// A short text to be searched for in very many texts.
 ///
-/// One of them, which has one case only, is looked for first: libc finds it many times faster than a loop that looks at
-/// each byte in both cases.
+/// The search looks for one byte of the needle first, the anchor, with memchr. This is many times faster than a loop
+/// that compares each byte in both cases. The anchor must be the same in both cases.
 package struct Needle: Sendable {
-    /// In lower case, if case is ignored.
+    /// The needle, in lower case if case is ignored.
     private let bytes: [UInt8]
     private let ignoresCase: Bool
-    /// Where that one is; nil if there is none.
+    /// The offset of the anchor in `bytes`. nil if no byte can be the anchor.
     private let anchor: Int?
 
-    /// - Parameter ignoresCase: Whether letters of ASCII match in either case.
+    /// - Parameter ignoresCase: Whether ASCII letters match in either case.
     package init(_ text: String, ignoresCase: Bool = false) {
         bytes = text.utf8.map { ignoresCase ? Self.lowered($0) : $0 }
         self.ignoresCase = ignoresCase
-        // In a URL any digit but these is seldomer than what stands between its parts.
+        // Prefer an anchor that is rare in URLs and JSON: neither punctuation nor one of the most frequent digits.
         let often = Set("/:.?=&-_01\"".utf8)
         let candidates = bytes.indices.filter { [bytes] in !ignoresCase || !(97...122 ~= bytes[$0]) }
         anchor = candidates.last { [bytes] in !often.contains(bytes[$0]) } ?? candidates.last
     }
 
-    /// Whether `text` has these bytes; every text has none of them.
+    /// Whether `text` contains the needle. Each text contains an empty needle.
     package func isIn(_ text: [UInt8]) -> Bool {
         guard text.count >= bytes.count else { return false }
         return text.withUnsafeBytes { text in bytes.withUnsafeBytes { isIn(text, $0) } }

@@ -1,26 +1,28 @@
-/// How far a job has come, as any worker needs it to go on: the remote entity, the partial file and its durable bytes.
+/// A checkpoint from which any worker can resume a download: the remote entity, the partial file and its durable bytes.
 ///
-/// Lives in the job's hash (and `offsets`); written by a tick only after the bytes are synced.
+/// The job's hash and its `offsets` hold the resume point. A tick writes it only after the bytes are synced.
 package struct ResumePoint: Sendable, Equatable {
-    /// Names the partial file: the token of the run that opened it.
+    /// The name of the partial file: the token of the run that opened it.
     package var generation: String
-    /// The id of the store (a worker's root) that holds the bytes; offsets count nowhere else.
+    /// The id of the store that holds the bytes, such as the workers' root. The offsets are valid for this store only.
     package var store: String
-    /// The final path that was chosen, relative to the root; kept so that every worker continues the same file.
+    /// The final path that was chosen, relative to the root. Each worker that resumes keeps this path.
     package var file: String
     package var entity: Entity
-    /// The URL (of `urls`) that the bytes came from, masked: validators differ between mirrors by design, and a newly
-    /// signed query is the same mirror.
+    /// The URL (of `urls`) from which the bytes came, masked. Validators of other mirrors may differ. The query is
+    /// masked because a newly signed query does not make another mirror.
     package var source: String
-    /// Where redirects of `source` led: the rest is asked for there. "" where there were none, and where the URL may be a secret.
+    /// The URL to which redirects of `source` led, from which the rest is requested. "" without redirects, and if the
+    /// URL may be a secret.
     package var landing: String
-    /// Some bytes came from others: only a digest of the whole can prove them right.
+    /// Whether bytes of several mirrors are mixed. If so, only a digest of the whole file can prove that it is right.
     package var isMixed: Bool
-    /// Durable bytes.
+    /// The durable bytes.
     package var offsets: ByteIntervals
-    /// crc32c of each interval's last block (at most 4 KiB), by the interval's end: tells a cloned or restored volume.
+    /// The crc32c of the last block of each interval (at most 4 KiB), by the interval's end. Detects a cloned or
+    /// restored volume.
     package var blockChecks: [Int64: UInt32]
-    /// What else the store that holds the bytes has to know: in its own words, which mean nothing to anybody else.
+    /// Further state of the store that holds the bytes. Only this store understands the text.
     package var journal: String
 
     package init(
@@ -34,21 +36,22 @@ package struct ResumePoint: Sendable, Equatable {
     }
 }
 
-/// What identifies one version of the remote bytes (RFC 9110 section 8.8), as the first response told it.
+/// One version of the remote bytes (RFC 9110 section 8.8), as the first response described it.
 package struct Entity: Sendable, Equatable {
-    /// Opaque and with its quotes, byte for byte as sent; weak ones keep their `W/`.
+    /// The ETag byte for byte as sent, with its quotes, and with `W/` if weak.
     package var etag: String?
-    /// Byte for byte as sent.
+    /// The Last-Modified byte for byte as sent.
     package var lastModified: String?
-    /// Whether `lastModified` is strong: at least 60 s older than the response's Date. False where a strong ETag is better.
+    /// Whether `lastModified` is a strong validator: at least 60 s older than the response's Date. False if there is a
+    /// strong ETag, which is preferred.
     package var lastModifiedIsStrong: Bool
-    /// Bytes; nil if the server did not say.
+    /// The number of bytes. nil if the server did not give it.
     package var total: Int64?
-    /// Content-Encoding as sent, "" if none.
+    /// The Content-Encoding as sent, "" if none.
     package var encoding: String
-    /// What the server says the digest of the whole is: it verifies the file where the job has no checksum.
+    /// The digest of the whole that the server gave. It verifies the file if the job has no checksum.
     package var digest: Job.Checksum?
-    /// Names the resource to which redirects led; "" where there were none. The validators are of that resource alone.
+    /// A name of the resource to which redirects led, "" without redirects. Only this resource has these validators.
     package var resource: String
 
     package init(
@@ -60,24 +63,24 @@ package struct Entity: Sendable, Equatable {
     }
 }
 
-/// What a finished file was, kept in the job's hash: `if_exists: reuse` trusts a file only if it still looks like this.
+/// A finished file as the job's hash describes it. `if_exists: reuse` trusts the file only while this still matches.
 package struct CompletedFile: Sendable, Equatable {
-    /// Relative to the root.
+    /// The path, relative to the root.
     package var file: String
     package var bytes: Int64
     package var store: String
-    /// Its inode; on a file system without lasting ones what stands for it, made of size and time.
+    /// The inode number. On a file system without persistent inode numbers a substitute that is made of size and time.
     package var inode: UInt64
     /// Nanoseconds since 1970.
     package var modified: Int64
     package var entity: Entity
-    /// The URL (of `urls`) that the bytes came from, masked.
+    /// The URL (of `urls`) from which the bytes came, masked.
     package var source: String
-    /// `algorithm:hex` if one was computed.
+    /// `algorithm:hex`, if a digest was computed.
     package var checksum: String?
-    /// The unix ms at which it was last known to be what the server has.
+    /// When the file was last known to be the server's current version, in unix milliseconds.
     package var validated: Int64
-    /// The media type that its job asked for, and the server said it was.
+    /// The media type that the job asked for, and that the server confirmed.
     package var contentType: String?
 
     package init(

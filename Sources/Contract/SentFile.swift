@@ -1,13 +1,13 @@
-/// What came of one file of an upload that sends each of its files by a request of its own.
+/// The result of one file of an upload that sends each of its files in a request of its own (``Job/Upload/isEach``).
 public struct SentFile: Sendable, Equatable {
-    /// Relative to the workers' root.
+    /// The path, relative to the workers' root.
     public let file: String
-    /// What the server answered; nil if it did not.
+    /// The status of the server's response. nil if there was none.
     public let status: Int?
-    /// Why it did not arrive; nil if it did.
+    /// Why the file did not arrive. nil if it did.
     public let error: ErrorCode?
 
-    /// The files that a member `files` of an event, or that field of a job's hash, tells of.
+    /// Reads the member `files` of an event, or the field `files` of a job's hash.
     package static func list(_ json: JSON?) -> [SentFile] {
         (json?.array ?? []).compactMap { entry in
             entry["file"]?.string.map {

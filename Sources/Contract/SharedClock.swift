@@ -1,10 +1,12 @@
-/// The time that all workers agree on: Redis' as a reply told it, carried on by this process' own monotonic clock. A
-/// worker's wall clock may say anything, and jump.
+/// A clock that all workers agree on: the time of Redis from a reply, continued by this process' monotonic clock. A
+/// worker's wall clock may be wrong, and may jump.
 package struct SharedClock: Sendable {
     private let told: Int64
     private let since: ContinuousClock.Instant
 
-    /// `told` are the unix milliseconds that a reply has just said.
+    /// - Parameters:
+    ///   - told: Unix milliseconds, from a reply that has just arrived.
+    ///   - since: When the reply arrived.
     package init(told: Int64, since: ContinuousClock.Instant = .now) { (self.told, self.since) = (told, since) }
 
     /// Unix milliseconds now.

@@ -1,17 +1,17 @@
-/// What a server answered to a request, as the job's hash keeps it.
+/// The response to a request or an upload, as the job's hash keeps it.
 package struct StoredResponse: Sendable, Equatable {
     package var status: Int
-    /// Names in lower case, each once.
+    /// Names are in lower case. Each name occurs once.
     package var headers: [HeaderField]
     package var body: [UInt8]
-    /// What was asked, as a digest: another question is not answered by it.
+    /// A digest of the request. The response may be reused only for a request with the same digest.
     package var question: String
     package var method: String
-    /// Redis' time, unix ms, at which the server gave it or said that it is still right.
+    /// When the server sent the response or confirmed that it is still valid: unix milliseconds by Redis' clock.
     package var validated: Int64
-    /// Bytes that an upload has sent; nil for a request.
+    /// The bytes that an upload has sent. nil for a request.
     package var uploaded: Int64?
-    /// Of an upload in several requests: a JSON list of what came of each file.
+    /// For an upload in several requests: the result of each file, as a JSON list.
     package var files: String?
 
     package init(
@@ -23,18 +23,18 @@ package struct StoredResponse: Sendable, Equatable {
 
     package subscript(header: String) -> String? { headers.first { $0.name == header }?.value }
 
-    /// The body, if it is a text that a hash and an event can have as it is.
+    /// The body as text. nil if the body is not valid UTF-8 or contains a NUL; then it is kept in base 64.
     package var text: String? {
         body.contains(0) ? nil : String(validating: body, as: UTF8.self)
     }
 
-    /// The header fields as a JSON object.
+    /// The header fields as the text of a JSON object.
     package var headersText: String {
         headers.reduce(into: JSONObject()) { $0.set($1.name, $1.value) }.text
     }
 
-    /// Header lines as an object has them: lines of one name are joined by commas (RFC 9110 section 5.3), but those of
-    /// Set-Cookie, which have commas themselves, by line feeds.
+    /// Joins header fields of the same name by commas (RFC 9110 section 5.3), and makes names lower case. Values of
+    /// Set-Cookie may contain commas, so they are joined by line feeds.
     package static func joined(_ lines: [HeaderField]) -> [HeaderField] {
         var result: [HeaderField] = []
         for line in lines {

@@ -1,5 +1,5 @@
 extension String {
-    /// Where `text` stands first. Bytes are compared: a mark that joins the character before it hides nothing.
+    /// The first occurrence of `text`. Compares bytes, so that a combining mark after `text` does not hide it.
     package func byteRange(of text: String) -> Range<Index>? {
         let sought = text.utf8
         return utf8.indices.first { utf8[$0...].starts(with: sought) }

@@ -1,6 +1,6 @@
 /// The `traceparent` of W3C Trace Context: version 00, in lower case.
 package enum TraceParent {
-    /// `text`, if it is one that may be sent on: `00-<32 digits>-<16 digits>-<2 digits>`, in which neither id is all zeros.
+    /// Returns `text` if it is valid: `00-<32 digits>-<16 digits>-<2 digits>`, where neither id is all zeros.
     package static func valid(_ text: String) -> String? {
         let parts = text.utf8.split(separator: UInt8(ascii: "-"), omittingEmptySubsequences: false)
         guard parts.map(\.count) == [2, 32, 16, 2], parts[0].elementsEqual("00".utf8),
@@ -16,16 +16,16 @@ package enum TraceParent {
 }
 
 extension Job {
-    /// The trace that its producer is in: the member `traceparent` of `meta`, if it is a valid one.
+    /// The trace of the job's producer: the member `traceparent` of `meta`, if valid.
     package var traceParent: String? {
-        // Few jobs have one: a meta of 4 KiB need not be read for that.
+        // Few jobs have a trace. The cheap checks come first, to avoid parsing a meta of up to 4 KiB.
         guard let meta, meta.utf8.count >= 70, meta.contains("traceparent"), let object = try? JSON(meta) else {
             return nil
         }
         return object["traceparent"]?.string.flatMap(TraceParent.valid)
     }
 
-    /// The header fields of the requests that do the job: its own, and its producer's `traceparent` if none of them is one.
+    /// The header fields of the job's requests: `headers`, and the producer's `traceparent` unless `headers` has one.
     package var requestHeaders: [HeaderField] {
         guard let traceParent, !headers.contains(where: { $0.name.lowercased() == "traceparent" }) else {
             return headers

@@ -1,11 +1,11 @@
-/// Which URLs a job may have. The claim asks the same of an element in Bus/Lua/url.lua: both are tried with the same cases, and what
-/// changes here changes there.
+/// Checks the URLs of a job. Bus/Lua/url.lua does the same check for the claim. Both must be changed together; the same
+/// test cases cover both.
 package enum URLRule {
     static let text =
         "must be an http or https URL with a host that can be, without spaces or control characters, and without %00 in "
         + "the user or password"
 
-    /// By bytes: to Swift a "/" beside a combining mark is another character.
+    /// Whether a job may have this URL. Compares bytes: Swift joins "/" and a combining mark into one character.
     package static func accepts(_ url: String) -> Bool {
         let bytes = Array(url.utf8)
         guard bytes.count <= 8192, !bytes.contains(where: { $0 <= 32 || $0 == 127 }),
@@ -29,7 +29,7 @@ package enum URLRule {
         return isHost(host) && isPort(place[host.endIndex...])
     }
 
-    /// Nothing, or a colon and perhaps a number from 1 to 65535.
+    /// Accepts nothing, or a colon alone, or a colon and a number from 1 to 65535.
     private static func isPort(_ text: ArraySlice<UInt8>) -> Bool {
         guard let first = text.first else { return true }
         let digits = text.dropFirst()
@@ -37,7 +37,7 @@ package enum URLRule {
         return digits.isEmpty || 1...65535 ~= number(digits)
     }
 
-    /// A name of letters, digits, "-" and "_" between dots, or what is not ASCII; or an IPv4 address in four numbers.
+    /// Accepts an IPv4 address of four numbers, or a name: letters, digits, "-", "_" and non-ASCII bytes between dots.
     private static func isHost(_ host: ArraySlice<UInt8>) -> Bool {
         guard (1...254).contains(host.count),
             host.allSatisfy({ $0 >= 128 || isNameByte($0) || $0 == UInt8(ascii: ".") })
@@ -59,21 +59,21 @@ package enum URLRule {
         let parts = text.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
         return parts.count == 4
             && parts.allSatisfy {
-                // To some a zero at the beginning makes another number.
+                // Some programs read a number with a leading zero as octal.
                 (1...3).contains($0.count) && $0.allSatisfy(isDigit) && number($0) <= 255
                     && ($0.count == 1 || $0.first != UInt8(ascii: "0"))
             }
     }
 
-    /// Eight groups of up to four hexadecimal digits, of which "::" stands for some, and the last two may be an IPv4 address;
-    /// perhaps a zone.
+    /// Accepts an IPv6 address without brackets: eight groups of up to four hexadecimal digits. "::" may replace some
+    /// of them, an IPv4 address may replace the last two, and a zone may follow.
     private static func isIPv6(_ text: ArraySlice<UInt8>) -> Bool {
         let address = text.prefix { $0 != UInt8(ascii: "%") }
         let zone = text[address.endIndex...]
         guard
             zone.isEmpty || zone.count > 1 && zone.dropFirst().allSatisfy({ isNameByte($0) || $0 == UInt8(ascii: ".") })
         else { return false }
-        // As Linux, libcurl knows no longer name of an interface.
+        // Neither Linux nor libcurl accepts a longer name of an interface.
         let name = zone.dropFirst(zone.count > 3 && zone.starts(with: "%25".utf8) ? 3 : 1)
         guard name.count <= 15 else { return false }
         var text = Array(address)
@@ -89,7 +89,7 @@ package enum URLRule {
         if gaps == 0 {
             return groups.count == 8 && text.count { $0 == colon } == 7 && text.first != colon && text.last != colon
         }
-        // One gap, and no lone colon at an end.
+        // There is one gap ("::"), and no single colon at either end.
         return gaps == 1 && groups.count <= 7 && (text.first != colon || text[1] == colon)
             && (text.last != colon || text[text.count - 2] == colon)
     }

@@ -1,6 +1,6 @@
 import Glibc
 
-/// The wall clock, in the contract's unit.
+/// The wall clock of this machine (CLOCK_REALTIME), since 1970.
 package enum UnixTime {
     package static var milliseconds: Int64 {
         var time = timespec()
