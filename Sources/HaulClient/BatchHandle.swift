@@ -1,25 +1,27 @@
 import HaulBus
 import HaulRedis
 
-/// A set of jobs of a queue: those that were pushed with its name in ``Job/batch``.
+/// A batch of a queue: the jobs that were pushed with its name in ``Job/batch``.
 public struct BatchHandle: Sendable, Identifiable {
     /// The batch's name.
     public let id: String
     let queue: HaulQueue
 
-    /// What is counted of the batch; nil while no worker has seen a job of it, and when it is forgotten.
+    /// The current counts of the batch. nil until a worker has seen one of its jobs, and after the batch has expired.
     public func status() async throws(HaulError) -> BatchStatus? {
         try await reaching { () throws(RedisError) in try await queue.queue.batch(id) }.map(BatchStatus.init)
     }
 
-    /// Waits until the batch is over: as many of its jobs have ended as its size says, and none is pending.
+    /// Waits until the batch has ended: as many of its jobs have ended as its size says, and none is pending.
     ///
-    /// Events only wake this call. What is counted is also read every 15 seconds, in case that nothing is heard.
+    /// An event only wakes this call, which then reads the counts. It also reads them every 15 seconds, in case that an
+    /// event is lost.
     ///
     /// - Parameters:
-    ///   - round: Only an end after this one is awaited. So who has retried jobs of the batch awaits the next.
-    ///   - timeout: nil waits for as long as it takes.
-    /// - Throws: ``HaulError/Code-swift.struct/timedOut``. The jobs go on.
+    ///   - round: The round whose end is already known. After a retry of some jobs pass the last ``BatchStatus/round``
+    ///     to wait for the next end. 0 waits for the first end.
+    ///   - timeout: nil waits without a limit.
+    /// - Throws: ``HaulError/Code-swift.struct/timedOut`` if the batch has not ended in time. Its jobs go on.
     public func result(after round: Int = 0, timeout: Duration? = nil) async throws(HaulError) -> BatchStatus {
         let messages = queue.subscription(to: [channel]).makeAsyncIterator()
         let deadline = timeout.map { ContinuousClock.now + $0 }
@@ -40,13 +42,13 @@ public struct BatchHandle: Sendable, Identifiable {
         }
     }
 
-    /// Stops the batch: its jobs are paused, and so are those that come later, until ``resume()``.
+    /// Pauses the batch's jobs, and those that join the batch later, until ``resume()``.
     public func pause() async throws(HaulError) { try await request(.paused) }
-    /// Lets the batch's paused jobs go on.
+    /// Resumes the batch's paused jobs.
     public func resume() async throws(HaulError) { try await request(.running) }
-    /// Runs the batch's failed jobs once more.
+    /// Runs the batch's failed jobs again.
     public func retry() async throws(HaulError) { try await request(.retried) }
-    /// Ends the batch's jobs, also those that were pushed and no worker has seen.
+    /// Cancels the batch's jobs that have not ended, including jobs that were pushed but not yet seen by a worker.
     public func cancel() async throws(HaulError) { try await request(.cancelled) }
 
     private var channel: String { "batch/\(id)" }
@@ -56,7 +58,7 @@ public struct BatchHandle: Sendable, Identifiable {
     }
 }
 
-/// What is counted of a batch. Each job counts once, as it is now.
+/// The counts of a batch. Each job counts once, in its current state.
 public struct BatchStatus: Sendable, Equatable, Identifiable {
     /// The batch's name.
     public let id: String
@@ -68,15 +70,15 @@ public struct BatchStatus: Sendable, Equatable, Identifiable {
     public let failed: Int
     /// Jobs that were cancelled.
     public let cancelled: Int
-    /// Elements that were no valid job.
+    /// Elements that were not valid jobs.
     public let rejected: Int
-    /// How many jobs the batch has; nil if none of them has said it.
+    /// How many jobs the batch has. nil if none of its jobs has given the size.
     public let size: Int?
-    /// How often the batch has been over.
+    /// How many times the batch has ended.
     public let round: Int
-    /// When the batch was over, unix ms by Redis' clock; nil while it is not.
+    /// When the batch ended, in unix milliseconds by Redis' clock. nil if it has not ended.
     public let finished: Int64?
-    /// Whether as many jobs have ended as the size says, and none is pending.
+    /// Whether the batch has ended: as many jobs have ended as the size says, and none is pending.
     public var isOver: Bool { finished != nil }
 
     init(_ record: BatchRecord) {
@@ -89,6 +91,6 @@ public struct BatchStatus: Sendable, Equatable, Identifiable {
 }
 
 extension HaulQueue {
-    /// A batch that is known by its name, whoever pushed its jobs. Nothing is asked of Redis.
+    /// A handle of the batch with this name, no matter which service pushed its jobs. Sends nothing to Redis.
     public func batch(_ name: String) -> BatchHandle { BatchHandle(id: name, queue: self) }
 }

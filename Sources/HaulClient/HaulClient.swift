@@ -1,2 +1,2 @@
-// What a job, its state and its events are is said once, in Contract. A program imports HaulClient alone.
+// Contract defines jobs, their states and their events. The re-export lets a program import HaulClient alone.
 @_exported public import HaulContract

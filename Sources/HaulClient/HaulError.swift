@@ -1,8 +1,8 @@
 import HaulRedis
 
-/// Why a call did not do what was asked: a stable code, and one sentence that says what to do.
+/// Why a call failed: a stable code, and one sentence that says what to do.
 public struct HaulError: Error, Sendable, Equatable, CustomStringConvertible {
-    /// What kind of error it is. Open: later versions may have more.
+    /// The kind of an error. Later versions may have more codes.
     public struct Code: Hashable, Sendable, CustomStringConvertible {
         private enum Name: String {
             case invalidURL, invalidQueueName, invalidJob, invalidSetting, unreachable, refused, redis, timedOut,
@@ -15,47 +15,47 @@ public struct HaulError: Error, Sendable, Equatable, CustomStringConvertible {
         /// The code's name.
         public var description: String { name.rawValue }
 
-        /// The text is no Redis URL.
+        /// The text is not a Redis URL, or a file that the URL names cannot be used.
         public static let invalidURL = Code(.invalidURL)
-        /// The text is no name of a queue.
+        /// The text is not a name of a queue.
         public static let invalidQueueName = Code(.invalidQueueName)
-        /// The job would be rejected. Nothing was pushed. ``HaulError/field`` names what is wrong.
+        /// A job is not valid. Nothing was pushed. ``HaulError/field`` names the wrong field.
         public static let invalidJob = Code(.invalidJob)
-        /// A queue cannot have this setting, default or limit. Nothing was set. ``HaulError/field`` names it.
+        /// A setting, default or limit is not valid. Nothing was set. ``HaulError/field`` names it.
         public static let invalidSetting = Code(.invalidSetting)
-        /// Redis does not answer, or the connection broke. What was sent may or may not have been done: pushes and requests
-        /// may be repeated.
+        /// Redis does not answer, or the connection broke. Redis may or may not have executed the call. Pushes and
+        /// requests may be repeated.
         public static let unreachable = Code(.unreachable)
-        /// Redis refuses the password, or the user lacks a right.
+        /// Redis refuses the password, its certificate is not trusted, or its user lacks a right.
         public static let refused = Code(.refused)
         /// Redis answered with another error.
         public static let redis = Code(.redis)
-        /// The time was over. A job that is awaited goes on.
+        /// The timeout has passed. A job that the call waited for goes on.
         public static let timedOut = Code(.timedOut)
-        /// The task that asked was cancelled. The job goes on.
+        /// The calling task was cancelled. A job that the call waited for goes on.
         public static let cancelled = Code(.cancelled)
-        /// The jobs were pushed, but too few replicas said in time that they have them.
+        /// The jobs were pushed, but too few replicas acknowledged the push in time.
         public static let notReplicated = Code(.notReplicated)
-        /// A worker could not read the push, and changed nothing.
+        /// A worker found that the pushed element is not a valid job. The push changed nothing.
         public static let rejected = Code(.rejected)
-        /// The job ended as failed: ``HaulError/jobError`` says why. Only ``JobResult/get()`` throws it.
+        /// The job failed. ``HaulError/jobError`` says why. Only ``JobResult/get()`` throws this error.
         public static let jobFailed = Code(.jobFailed)
-        /// The job was cancelled or removed. Only ``JobResult/get()`` throws it.
+        /// The job was cancelled or removed. Only ``JobResult/get()`` throws this error.
         public static let jobCancelled = Code(.jobCancelled)
-        /// The queue object was closed.
+        /// ``HaulQueue/close()`` was called.
         public static let closed = Code(.closed)
     }
 
-    /// What kind of error it is.
+    /// The kind of the error.
     public let code: Code
-    /// One sentence that a person can act on. It holds no secret.
+    /// One sentence that says what to do. It contains no secret.
     public let message: String
-    /// The wrong field of an invalid job, or the name of an invalid setting; nil if the whole is wrong.
+    /// The wrong field of an invalid job, or the name of an invalid setting. nil if the error concerns no single field.
     public private(set) var field: String?
-    /// Why the job failed.
+    /// Why the job failed, for ``HaulError/Code-swift.struct/jobFailed``.
     public private(set) var jobError: ErrorCode?
 
-    /// The code and the sentence.
+    /// The code and the message.
     public var description: String { "\(code): \(message)" }
 
     init(_ code: Code, _ message: String) { (self.code, self.message) = (code, message) }
@@ -94,7 +94,7 @@ public struct HaulError: Error, Sendable, Equatable, CustomStringConvertible {
     static let closed = HaulError(.closed, "the queue was closed")
 }
 
-/// Says what Redis says in this library's words.
+/// Translates the errors of `body` into errors of this library.
 func reaching<T>(_ body: () async throws(RedisError) -> T) async throws(HaulError) -> T {
     do { return try await body() } catch { throw HaulError(error) }
 }

@@ -1,38 +1,38 @@
 import HaulBus
 import HaulRedis
 
-/// When a push counts as made.
+/// What a push waits for before it returns.
 public struct Durability: Sendable, Equatable {
     let replicas: Int
     let wait: Duration
 
-    /// When Redis has answered. What Redis keeps over its own crash is its setting `appendfsync`.
+    /// Waits for Redis' reply. Redis' setting `appendfsync` decides what survives a crash of Redis.
     public static let acknowledged = Durability(replicas: 0, wait: .zero)
 
-    /// When so many replicas have said that they have it (`WAIT`): it outlives a failover.
+    /// Waits until this many replicas have acknowledged the push (`WAIT`), so that it survives a failover.
     ///
-    /// If they do not say so in time, ``HaulError/Code-swift.struct/notReplicated`` is thrown, and the jobs are pushed all the same. To push
-    /// them once more with the same ``Job/at`` is safe.
+    /// If they do not acknowledge it in time, the push throws ``HaulError/Code-swift.struct/notReplicated``. The jobs
+    /// are pushed nevertheless. It is safe to push them again with the same ``Job/at``.
     public static func replicas(_ count: Int, within wait: Duration = .seconds(1)) -> Durability {
         Durability(replicas: max(1, count), wait: wait)
     }
 }
 
-/// Where a push joins the line.
+/// The place of a push in the list of waiting jobs.
 public enum PlaceInLine: Sendable {
-    /// Behind all others: LPUSH.
+    /// Behind all other jobs (LPUSH).
     case end
-    /// Before all others: RPUSH. Of several jobs the first one given is the first to run.
+    /// Before all other jobs (RPUSH). Several jobs of one push keep their order.
     case front
 }
 
 extension HaulQueue {
-    /// Puts a job in line.
+    /// Pushes a job.
     ///
-    /// The job is checked first, by the rules of the claim. It is stamped with Redis' time unless it has an ``Job/at``.
+    /// The job is checked first, by the same rules as in the claim. A job without an ``Job/at`` gets Redis' time.
     ///
-    /// - Throws: ``HaulError/Code-swift.struct/invalidJob`` before anything is sent. After any other error the push may be repeated with the
-    ///   same id: a job is done once, however often it is pushed while it is not done.
+    /// - Throws: ``HaulError/Code-swift.struct/invalidJob`` before anything is pushed. After any other error the push
+    ///   may be repeated with the same id: a job that has not ended runs once, however often it is pushed.
     @discardableResult
     public func push(
         _ job: Job, to place: PlaceInLine = .end, _ durability: Durability = .acknowledged
@@ -40,11 +40,11 @@ extension HaulQueue {
         try await push([job], to: place, durability)[0]
     }
 
-    /// Puts jobs in line, in their order, however many there are: one round trip asks for Redis' time, and one
-    /// pushes them all. If one of them is invalid none is pushed.
+    /// Pushes any number of jobs, in their order: one round trip asks for Redis' time, and one pushes all of them. If
+    /// one job is not valid, none is pushed.
     ///
-    /// - Returns: The jobs in the order given.
-    /// - Throws: As for one job.
+    /// - Returns: The handles of the jobs, in the same order.
+    /// - Throws: The same errors as the push of one job.
     @discardableResult
     public func push(
         _ jobs: [Job], to place: PlaceInLine = .end, _ durability: Durability = .acknowledged
@@ -74,24 +74,26 @@ extension HaulQueue {
 }
 
 extension Job {
-    /// The id that the job will have: ``id``, or what follows from the URL and the path, by the rule of docs/bus.md.
+    /// The id that the job will have: ``id``, or an id derived from the URL and the path by the rule of docs/bus.md.
     ///
-    /// - Throws: ``HaulError/Code-swift.struct/invalidJob``.
+    /// - Throws: ``HaulError/Code-swift.struct/invalidJob`` if the job is not valid.
     public var resolvedID: String { get throws(HaulError) { try Element(checking: self).id } }
 
-    /// Sets ``meta`` to a value, written as JSON.
+    /// Sets ``meta`` to the JSON text of a value.
     ///
-    /// - Throws: ``HaulError/Code-swift.struct/invalidJob`` if it cannot be written.
+    /// - Throws: ``HaulError/Code-swift.struct/invalidJob`` if the value cannot be encoded.
     public mutating func setMeta(_ value: some Encodable) throws(HaulError) { meta = try JSON.text(of: value) }
 }
 
 extension Element {
-    /// Written, read again and checked: what the claim would refuse is refused here, with the same words.
+    /// Writes the job, reads it again and checks it: what the claim would reject is refused here with the same message.
+    ///
+    /// - Throws: `.invalidJob`.
     fileprivate init(checking job: Job) throws(HaulError) {
         let text = job.element
         let json: JSON
         do { json = try JSON(text) } catch {
-            // Only raw JSON can be none.
+            // Only a field of raw JSON can break the syntax.
             throw HaulError(Job.Invalid(field: "meta", reason: "must be JSON: \(error)"))
         }
         do { try self.init(json) } catch { throw HaulError(error) }

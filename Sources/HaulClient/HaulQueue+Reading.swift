@@ -1,50 +1,51 @@
 import HaulBus
 import HaulRedis
 
-/// How many jobs are where.
+/// The numbers of jobs and workers of a queue.
 public struct QueueStatistics: Sendable, Equatable {
-    /// Jobs by state; of queued ones, how many elements are in line.
+    /// The number of jobs in each state. For ``JobState/queued`` the number of waiting elements.
     public let counts: [JobState: Int]
-    /// Elements that were no valid job, at most the newest 1000.
+    /// The number of rejected elements that Redis keeps, at most the newest 1000.
     public let rejected: Int
-    /// No more jobs are started.
+    /// Whether the queue is paused: no job starts.
     public let isPaused: Bool
-    /// How many jobs may run at once over all workers; nil for as many as there are slots.
+    /// The largest number of jobs that run at once over all workers. nil if only the workers' slots limit it.
     public let maxRunning: Int?
-    /// How many workers have looked after the queue in the last 10 seconds. 0: what is pushed waits.
+    /// The number of workers that have ticked in the last 10 seconds. If it is 0, pushed jobs wait.
     public let workers: Int
-    /// Jobs of a kind that the workers which took them do not do, by that kind. They wait for a worker that does it.
+    /// The number of jobs by kind that were set aside, because the worker that took them does not run this kind. They
+    /// wait for a worker that does.
     public let setAside: [String: Int]
 }
 
-/// A worker as Redis knows it.
+/// A worker, as it has registered in Redis.
 public struct WorkerStatus: Sendable, Equatable, Identifiable {
-    /// What a worker is at.
+    /// The state of a worker.
     public enum State: String, Sendable {
-        /// It takes jobs.
+        /// The worker takes jobs.
         case working
-        /// It takes no more jobs, because it was asked to, and finishes those that it has.
+        /// The worker drains, because an operator asked for it: it takes no more jobs, and finishes those that it has.
         case quiet
-        /// It puts its jobs back and ends.
+        /// The worker shuts down: it puts its jobs back and ends.
         case ending
-        /// It was not heard of for its lease: its jobs run elsewhere.
+        /// The worker sent no heartbeat for the time of its lease. Other workers run its jobs.
         case lost
     }
     /// The worker's name.
     public let id: String
-    /// What it is at.
+    /// The worker's state.
     public let state: State
-    /// The host that it runs on.
+    /// The name of the worker's host.
     public let host: String?
-    /// Its process there.
+    /// The id of the worker's process on this host.
     public let pid: Int?
-    /// The version of Haul.
+    /// The worker's version of Haul.
     public let version: String?
-    /// How many jobs it runs at once.
+    /// The number of jobs that the worker can run at once.
     public let slots: Int?
-    /// How many it runs now.
+    /// The number of jobs that the worker runs now.
     public let running: Int?
-    /// When it was last heard of, unix ms by Redis' clock.
+    /// The time of the last heartbeat, in unix milliseconds by Redis' clock.
     public let seen: Int64?
 }
 
@@ -61,12 +62,12 @@ extension WorkerStatus.State {
 }
 
 extension HaulQueue {
-    /// The ids in `state`, oldest first. Queued jobs are told by their elements.
+    /// The ids of the jobs in `state`, oldest first. For queued jobs the ids come from the waiting elements.
     ///
     /// - Parameters:
     ///   - state: Any state.
-    ///   - skipping: So many from the beginning are left out.
-    ///   - limit: At most so many are told.
+    ///   - skipping: The number of jobs to skip.
+    ///   - limit: The largest number of ids to return.
     public func ids(
         in state: JobState, skipping: Int = 0, limit: Int = 1000
     ) async throws(HaulError) -> [String] {
@@ -76,15 +77,15 @@ extension HaulQueue {
         }
     }
 
-    /// The jobs in `state`, oldest first, as their hashes tell them. A job in line that no worker has seen has no hash, and is
-    /// not told: ``ids(in:skipping:limit:)`` names it.
+    /// The jobs in `state`, oldest first, as in their hashes. Leaves out a queued job that no worker has seen, because
+    /// it has no hash yet. ``ids(in:skipping:limit:)`` includes it.
     public func list(
         _ state: JobState, skipping: Int = 0, limit: Int = 1000
     ) async throws(HaulError) -> [JobStatus] {
         try await status(of: ids(in: state, skipping: skipping, limit: limit))
     }
 
-    /// What the hashes of jobs say, in the order of `ids`. Those that are not known are left out.
+    /// The jobs with these ids, as in their hashes, in the order of `ids`. Leaves out unknown jobs.
     public func status(of ids: [String]) async throws(HaulError) -> [JobStatus] {
         var result: [JobStatus] = []
         for page in ids.pages(of: 500) {
@@ -94,7 +95,7 @@ extension HaulQueue {
         return result
     }
 
-    /// How many jobs are where, and how many workers serve the queue.
+    /// How many jobs are in each state, and how many workers serve the queue.
     public func stats() async throws(HaulError) -> QueueStatistics {
         let (stats, workers) = try await reaching { () throws(RedisError) in
             (try await queue.stats(), try await queue.workerCount())
@@ -104,7 +105,7 @@ extension HaulQueue {
             workers: workers, setAside: stats.setAside)
     }
 
-    /// The workers that are known, also those that were not heard of for a while.
+    /// The registered workers, including lost ones.
     public func workers() async throws(HaulError) -> [WorkerStatus] {
         let (workers, now) = try await reaching { () throws(RedisError) in
             (try await queue.workers(), try await queue.now())
@@ -118,14 +119,15 @@ extension HaulQueue {
         }
     }
 
-    /// The next final event on the list `haul:{QUEUE}:reply:<name>`, oldest first: jobs that were pushed with that
-    /// ``Job/replyTo`` end there, also while this service is not up. Redis keeps the newest 1000 of a name for a day.
+    /// Removes and returns the oldest final event of the list `haul:{QUEUE}:reply:<name>`. Waits if the list is empty.
     ///
-    /// What was taken is gone: a service that crashes with it in hand reads the job's status.
+    /// The final events of jobs with this ``Job/replyTo`` are pushed onto the list, even while this service is down.
+    /// Redis keeps the newest 1000 of each name for a day. If a service crashes after it has taken an event, the event
+    /// is lost: read the job's status instead.
     ///
-    /// - Returns: nil if none came in time.
+    /// - Returns: nil if no event came in time.
     public func reply(to name: String, timeout: Duration) async throws(HaulError) -> Event? {
-        // Of its own: several names may be waited for.
+        // A connection for this call alone, because calls for several names may wait at the same time.
         let client = Redis(queue.redis.url, name: "haul-client-replies")
         let reply: [UInt8]?
         do { reply = try await queue.reply(to: name, within: timeout, on: client) } catch {

@@ -1,26 +1,26 @@
 import HaulBus
 import HaulRedis
 
-// Requests are written to Redis, and take effect within 3 seconds, in whatever state a job is. A request for a job that nobody
-// knows waits for its push for an hour. docs/bus.md, "Requests in every state", says what each does.
+// Requests are written to Redis, and take effect within 3 seconds in any state of a job. A request for an unknown job
+// waits for an hour for a push of this job. docs/bus.md, "Requests in every state", says what each request does.
 extension HaulQueue {
-    /// Stops jobs. Their bytes are kept.
+    /// Pauses jobs. Their bytes are kept.
     public func pause(_ ids: [String]) async throws(HaulError) { try await request(.paused, ids) }
 
-    /// Lets paused jobs go on, at the front of the line.
+    /// Resumes paused jobs, before all waiting jobs.
     public func resume(_ ids: [String]) async throws(HaulError) { try await request(.running, ids) }
 
-    /// Runs failed jobs once more, from the bytes that are there, at the front of the line.
+    /// Runs failed jobs again, from their last checkpoint, before all waiting jobs.
     public func retry(_ ids: [String]) async throws(HaulError) { try await request(.running, ids) }
 
-    /// Ends jobs, and removes their partial files.
+    /// Cancels jobs, and removes their partial files.
     public func cancel(_ ids: [String]) async throws(HaulError) { try await request(.cancelled, ids) }
 
-    /// Forgets jobs; those that have not ended are cancelled.
+    /// Removes jobs from Redis. Jobs that have not ended are cancelled first.
     ///
     /// - Parameters:
     ///   - ids: Jobs in any state.
-    ///   - files: Whether a finished file is deleted as well.
+    ///   - files: Whether to delete finished files as well.
     public func remove(_ ids: [String], files: Bool = false) async throws(HaulError) {
         try await request(files ? .deleted : .removed, ids)
     }

@@ -1,7 +1,7 @@
 import HaulBus
 import HaulRedis
 
-/// A Haul queue, as a service uses it: push downloads, steer them, follow them, await their ends.
+/// A client of a Haul queue: it pushes jobs, controls them, follows their events, and waits for their results.
 ///
 ///     let queue = try HaulQueue(redis: "redis://127.0.0.1:6379")
 ///     let handle = try await queue.push(Job("https://example.org/a.iso"))
@@ -9,26 +9,26 @@ import HaulRedis
 ///     print(result.file ?? "", result.bytes ?? 0)
 ///     await queue.close()
 ///
-/// One object is enough for a service: it may be shared by any number of tasks, and keeps two connections, one for commands
-/// and one for events, whatever the number of jobs. It connects when first used, and again after a failure.
+/// One object is enough for a service. Any number of tasks may share it. It keeps one connection for commands, one for
+/// events, and one for pushes that wait for replicas. Each connects on first use, and again after a failure.
 ///
-/// Any language does the same with a plain LPUSH; docs/bus.md is the contract.
+/// A program in any language can do the same with a plain LPUSH. docs/bus.md is the contract.
 public struct HaulQueue: Sendable {
     /// The name of the queue.
     public var name: String { queue.name.text }
 
     let queue: Queue
-    /// The connection of all events.
+    /// The connection for all events.
     let subscriber: Subscriber
-    /// For what blocks a connection: what comes behind it would wait as well.
+    /// A connection for WAIT. A command that blocks would delay all later commands of its connection.
     let waiter: Redis
 
-    /// Checks the URL and the name. Connects when first used.
+    /// Checks the URL and the name. Does not connect yet.
     ///
     /// - Parameters:
-    ///   - redis: `redis://[user:password@]host[:port][/db]`, `rediss://…` for TLS, `unix:///path`, or the form of
-    ///     docs/operations.md for sentinels and clusters.
-    ///   - queue: 1 to 64 of `A-Z a-z 0-9 . _ -`.
+    ///   - redis: `redis://[user:password@]host[:port][/db]`, `rediss://…` for TLS, `unix:///path`, or a URL for
+    ///     sentinels or a cluster as in docs/operations.md.
+    ///   - queue: 1 to 64 of the characters `A-Z a-z 0-9 . _ -`.
     /// - Throws: ``HaulError/Code-swift.struct/invalidURL``, ``HaulError/Code-swift.struct/invalidQueueName``.
     public init(redis: String, queue: String = "default") throws(HaulError) {
         guard let name = QueueName(queue) else {
@@ -41,19 +41,19 @@ public struct HaulQueue: Sendable {
         waiter = Redis(url, name: "haul-client-waits")
     }
 
-    /// Ends all connections. Calls that wait, and sequences, end with ``HaulError/Code-swift.struct/closed``; later calls throw it.
+    /// Closes all connections. Waiting calls, sequences and later calls throw ``HaulError/Code-swift.struct/closed``.
     public func close() async {
         await subscriber.close()
         await waiter.close()
         await queue.redis.close()
     }
 
-    /// A job that is known by its id, whoever pushed it. Nothing is asked of Redis.
+    /// A handle of the job with this id, no matter which service pushed the job. Sends nothing to Redis.
     ///
     /// - Parameters:
     ///   - id: The job's id.
-    ///   - moment: The ``Job/at`` of the push whose end is awaited, unix ms; nil takes any end for the end. So a service
-    ///     that was started again goes on waiting for what it pushed before.
+    ///   - moment: The ``Job/at`` of a push, in unix milliseconds. The handle then ignores an end of the job that is
+    ///     older than this push. So a service that restarts can wait for its earlier pushes. nil accepts any end.
     public func job(_ id: String, pushedAt moment: Int64? = nil) -> JobHandle {
         JobHandle(id: id, pushedAt: moment, of: self)
     }

@@ -1,16 +1,17 @@
 import HaulBus
 import HaulRedis
 
-/// What is told of one job until its end: ``JobHandle/events``.
+/// The events of one job until its end: ``JobHandle/events``.
 public struct JobEvents: AsyncSequence, Sendable {
-    /// What is new.
+    /// An event, or the job's status.
     public typealias Element = JobUpdate
-    /// ``HaulError/Code-swift.struct/refused``, ``HaulError/Code-swift.struct/cancelled``, ``HaulError/Code-swift.struct/closed``, …
+    /// Its code is ``HaulError/Code-swift.struct/refused``, ``HaulError/Code-swift.struct/cancelled``,
+    /// ``HaulError/Code-swift.struct/closed``, or another one if Redis fails.
     public typealias Failure = HaulError
 
     let handle: JobHandle
 
-    /// Subscribes.
+    /// Subscribes to the job's events.
     public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(handle) }
 
     /// One consumer.
@@ -25,7 +26,7 @@ public struct JobEvents: AsyncSequence, Sendable {
             messages = handle.queue.subscription(to: [handle.id]).makeAsyncIterator()
         }
 
-        /// Waits for what is new; nil after the job's end.
+        /// Waits for the next update. nil after the job's end.
         public mutating func next(isolation actor: isolated (any Actor)?) async throws(HaulError) -> JobUpdate? {
             while !hasEnded {
                 guard let element = await messages.next() else {
@@ -47,11 +48,11 @@ public struct JobEvents: AsyncSequence, Sendable {
         public mutating func next() async throws(HaulError) -> JobUpdate? { try await next(isolation: nil) }
 
         private mutating func take(_ event: Event) async throws(HaulError) -> JobUpdate? {
-            // What belongs to no job has no place in its order.
+            // An event without a position is not part of the job's order.
             guard let place = event.position else { return .event(event) }
             guard place > position else { return nil }
             guard place.follows(position) || position == .none else {
-                // Events between were missed. The hash tells at least as much as this one.
+                // Events before this one were missed. The hash is at least as new as this event.
                 if let update = try await catchUp() { return update }
                 return try await take(next: event, at: place)
             }
@@ -60,7 +61,7 @@ public struct JobEvents: AsyncSequence, Sendable {
 
         private mutating func take(next event: Event, at place: EventPosition) async throws(HaulError) -> JobUpdate {
             position = place
-            // The end of an earlier push may be told, while this push waits behind it.
+            // The event may announce the end of an earlier push, while this push still waits. The hash decides.
             if event.finalState != nil || event.kind == .duplicate {
                 switch try await handle.look() {
                 case .ended, .removed: hasEnded = true
@@ -70,7 +71,7 @@ public struct JobEvents: AsyncSequence, Sendable {
             return .event(event)
         }
 
-        /// What the hash says, if that is newer than what was told.
+        /// Reads the job's hash. nil if the hash is no newer than the last update.
         private mutating func catchUp() async throws(HaulError) -> JobUpdate? {
             let status: JobStatus
             switch try await handle.look() {
@@ -79,7 +80,7 @@ public struct JobEvents: AsyncSequence, Sendable {
                 return nil
             case .open(nil): return nil
             case .open(let known?) where known.state.isFinal && handle.pushedAt != nil:
-                // The end of an earlier push.
+                // This is the end of an earlier push.
                 position = Swift.max(position, known.position)
                 return nil
             case .open(let known?): status = known

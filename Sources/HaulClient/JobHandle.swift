@@ -1,11 +1,12 @@
 import HaulBus
 import HaulRedis
 
-/// A job of a queue: what `push` returns, or ``HaulQueue/job(_:pushedAt:)`` for a job that somebody else pushed.
+/// A handle of a job. `push` returns it, and ``HaulQueue/job(_:pushedAt:)`` for a job that was pushed elsewhere.
 public struct JobHandle: Sendable, Identifiable {
     /// The job's id.
     public let id: String
-    /// The moment of the push, unix ms by Redis' clock; nil if this handle is of no push. An end that is older is not awaited.
+    /// The ``Job/at`` of the push, in unix milliseconds. The handle ignores an older end of the job. nil if the handle
+    /// belongs to no push.
     public let pushedAt: Int64?
     let queue: HaulQueue
 
@@ -13,53 +14,55 @@ public struct JobHandle: Sendable, Identifiable {
         (self.id, self.pushedAt, self.queue) = (id, pushedAt, queue)
     }
 
-    /// What the hash says; nil while no worker has seen the job, and when it is forgotten.
+    /// The job as in its hash. nil until a worker has seen the job, and after the job was removed or has expired.
     public func status() async throws(HaulError) -> JobStatus? {
         try await reaching { () throws(RedisError) in try await queue.queue.job(id) }.map(JobStatus.init)
     }
 
-    /// What is told of the job until it has ended.
+    /// The events of the job until its end.
     ///
-    /// First comes what is known already, if anything is. Then come events, each once and in their order. Where events were missed
-    /// the hash is read, and its ``JobUpdate/status(_:)`` stands for them. The sequence ends after the job's end, which the last
-    /// element tells unless the job was removed.
+    /// The first element is the job's ``JobUpdate/status(_:)``, if the job is known already. Then follow the events,
+    /// each once and in order. If events were missed, a status read from the hash replaces them. The sequence ends
+    /// after the job's end. The last element announces this end, unless the job was removed.
     ///
-    /// Each iteration is one subscription over the queue's connection of events.
+    /// Each iteration is one subscription over the queue's connection for events.
     public var events: JobEvents { JobEvents(handle: self) }
 
-    /// Waits until the job is completed, failed or cancelled; at once if it is already.
+    /// Waits until the job is completed, failed or cancelled. Returns at once if the job has ended already.
     ///
-    /// Events only wake this call: the hash is the truth. It is also read every 15 seconds, in case that nothing is heard.
+    /// An event only wakes this call, which then reads the job's hash. It also reads the hash every 15 seconds, in case
+    /// that an event is lost.
     ///
-    /// - Parameter timeout: nil waits for as long as it takes.
-    /// - Throws: ``HaulError/Code-swift.struct/timedOut`` with what is known of the job. The job goes on.
-    ///   ``HaulError/Code-swift.struct/rejected`` if a worker could not read the push. A job that failed is a result, and no error:
-    ///   ``JobResult/get()`` makes it one.
+    /// - Parameter timeout: nil waits without a limit.
+    /// - Throws: ``HaulError/Code-swift.struct/timedOut`` if the job has not ended in time. The message gives the job's
+    ///   state, and the job goes on. ``HaulError/Code-swift.struct/rejected`` if a worker found that the pushed element
+    ///   is not valid. A failed job is a result and not an error, unless you call ``JobResult/get()``.
     public func result(timeout: Duration? = nil) async throws(HaulError) -> JobResult {
         try await Outcome(handle: self, deadline: timeout.map { .now + $0 }).result()
     }
 
-    /// Stops the job. Its bytes are kept.
+    /// Pauses the job. Its bytes are kept.
     public func pause() async throws(HaulError) { try await queue.pause([id]) }
-    /// Lets the paused job go on.
+    /// Resumes the paused job.
     public func resume() async throws(HaulError) { try await queue.resume([id]) }
-    /// Runs the failed job once more.
+    /// Runs the failed job again.
     public func retry() async throws(HaulError) { try await queue.retry([id]) }
-    /// Ends the job, and removes its partial file.
+    /// Cancels the job, and removes its partial file.
     public func cancel() async throws(HaulError) { try await queue.cancel([id]) }
-    /// Forgets the job; `files` deletes the finished file as well.
+    /// Removes the job from Redis. `files` deletes the finished file as well.
     public func remove(files: Bool = false) async throws(HaulError) { try await queue.remove([id], files: files) }
 }
 
 extension JobHandle {
-    /// What is known of the job's end.
+    /// Whether the job's end that the handle waits for has come.
     enum Knowledge {
         case ended(JobStatus)
         case removed
-        /// Nothing has ended; the job, if it is known.
+        /// The job has not ended. The status is nil if no worker has seen the job.
         case open(JobStatus?)
     }
 
+    /// Reads the job's hash.
     func look() async throws(HaulError) -> Knowledge {
         let record = try await reaching { () throws(RedisError) in try await queue.queue.job(id) }
         if let record {

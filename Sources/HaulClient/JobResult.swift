@@ -4,47 +4,49 @@ public struct JobResult: Sendable, Equatable, Identifiable {
     public let id: String
     /// `completed`, `failed` or `cancelled`.
     public let state: JobState
-    /// What was to be done.
+    /// The job's kind.
     public let kind: Job.Kind
     /// The finished file, relative to the workers' root.
     public let file: String?
-    /// The size of the finished file, or of the response's body; of an upload the bytes that were sent.
+    /// The size of the finished file or of the response's body. For an upload the number of bytes that were sent.
     public let bytes: Int64?
-    /// How long the run that completed it took; 0 if the file was there and unchanged.
+    /// How long the run that completed the job took. 0 if the file existed already and was unchanged.
     public let seconds: Double?
-    /// The digest that the file was checked against; nil if neither the job nor the server gave one.
+    /// The digest that the file was checked against. nil if neither the job nor the server gave one.
     public let checksum: String?
-    /// The ETag of the file, or of the response.
+    /// The ETag of the file or of the response.
     public let etag: String?
-    /// The file, or the response, was there already, and is what the server has.
+    /// Whether the file or the response existed already and is still what the server has.
     public let isUnchanged: Bool
-    /// Whether the same job may succeed later, if it failed.
+    /// Whether a failed job may succeed later.
     public let isRetryable: Bool
-    /// Why it failed.
+    /// Why the job failed.
     public let error: ErrorCode?
-    /// A sentence about that for a person.
+    /// A sentence about ``error`` for a person.
     public let message: String?
-    /// What a server answered to a request or an upload, if it did.
+    /// The response to a request or an upload, if there was one and it is still kept.
     public let response: Response?
-    /// The job was answered, and the response is no longer kept: the queue has no room for it (``QueueSettings/maxResponsesBytes``).
+    /// Whether there was a response that is no longer kept, because the queue's responses exceeded
+    /// ``QueueSettings/maxResponsesBytes``.
     public let wasResponseDropped: Bool
-    /// What came of each file of an upload with ``Job/Upload/isEach``.
+    /// The result of each file of an upload with ``Job/Upload/isEach``.
     public let files: [SentFile]
-    /// What the producer put into the job's `meta`.
+    /// The job's `meta`, as the producer wrote it.
     public let meta: JSON?
-    /// The job was forgotten since: nothing else is known of it.
+    /// Whether the job was removed from Redis. If so, nothing else is known about it.
     public let wasRemoved: Bool
 
-    /// A server's answer to a job of the kind ``Job/Kind/request`` or ``Job/Kind/upload``.
+    /// The response to a job of the kind ``Job/Kind/request`` or ``Job/Kind/upload``.
     public struct Response: Sendable, Equatable {
-        /// Like 200.
+        /// The status, such as 200.
         public let status: Int
-        /// Names in lower case, each once; values of one name are joined by commas, of `set-cookie` by line feeds.
+        /// Names are in lower case, and each occurs once. Values of the same name are joined by commas, those of
+        /// `set-cookie` by line feeds.
         public let headers: [HeaderField]
-        /// As it came.
+        /// The body, byte for byte.
         public let body: [UInt8]
 
-        /// The first header field of this name, in either case.
+        /// The value of the header field with this name, in upper or lower case.
         public subscript(header: String) -> String? {
             let name = header.lowercased()
             return headers.first { $0.name == name }?.value
@@ -76,9 +78,10 @@ public struct JobResult: Sendable, Equatable, Identifiable {
         message = "the job was removed"
     }
 
-    /// This result if the job is completed.
+    /// Returns this result if the job is completed.
     ///
-    /// - Throws: ``HaulError/Code-swift.struct/jobFailed`` with ``HaulError/jobError``, or ``HaulError/Code-swift.struct/jobCancelled``.
+    /// - Throws: ``HaulError/Code-swift.struct/jobFailed`` with ``HaulError/jobError`` if the job failed.
+    ///   ``HaulError/Code-swift.struct/jobCancelled`` if it was cancelled or removed.
     @discardableResult
     public func get() throws(HaulError) -> JobResult {
         switch state {

@@ -1,9 +1,9 @@
-/// What is new of a job.
+/// An event of a job, or the job's status in place of events.
 public enum JobUpdate: Sendable, Equatable {
-    /// An event, as a worker published it.
+    /// An event, as it was published.
     case event(Event)
-    /// What the hash says: at the beginning, and in place of events that were missed, with a lost connection or because the
-    /// consumer was too slow.
+    /// The job as in its hash. It comes at the beginning, and in place of events that were missed because the
+    /// connection was lost or the consumer was too slow.
     case status(JobStatus)
 
     /// The job's id.
@@ -14,7 +14,7 @@ public enum JobUpdate: Sendable, Equatable {
         }
     }
 
-    /// Bytes that are there, if it tells.
+    /// The bytes received so far, if the update contains them.
     public var received: Int64? {
         switch self {
         case .event(let event): event.received ?? event.bytes ?? event.offset
@@ -22,7 +22,7 @@ public enum JobUpdate: Sendable, Equatable {
         }
     }
 
-    /// Bytes of the whole file, if it tells.
+    /// The bytes of the whole file, if the update contains them.
     public var total: Int64? {
         switch self {
         case .event(let event): event.total ?? event.bytes
@@ -30,7 +30,7 @@ public enum JobUpdate: Sendable, Equatable {
         }
     }
 
-    /// The final state that it tells, if it tells one.
+    /// The final state that the update announces. nil for all other updates.
     public var finalState: JobState? {
         switch self {
         case .event(let event): event.finalState
@@ -38,7 +38,7 @@ public enum JobUpdate: Sendable, Equatable {
         }
     }
 
-    /// Where it stands among what is told of its job.
+    /// The position among the job's events. nil for events that belong to no job.
     public var position: EventPosition? {
         switch self {
         case .event(let event): event.position

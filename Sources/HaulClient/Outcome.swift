@@ -6,13 +6,13 @@ struct Outcome {
     let handle: JobHandle
     let deadline: ContinuousClock.Instant?
 
-    /// How often the hash is read although nothing is heard.
+    /// The interval at which the hash is read even if no event arrives.
     static let patience = Duration.seconds(15)
 
     func result() async throws(HaulError) -> JobResult {
         let messages = handle.queue.subscription(to: [handle.id]).makeAsyncIterator()
         var known: JobStatus?
-        // Before it is subscribed: who has ended already is not waited for.
+        // Look before the subscription is confirmed: a job that has ended already needs no wait.
         switch try await lookAgain() {
         case .ended(let status): return JobResult(status)
         case .removed: return JobResult(removed: handle.id)
@@ -35,7 +35,7 @@ struct Outcome {
         }
     }
 
-    /// Redis may be away for a while: that is waited out, as long as there is time.
+    /// Reads the job's hash. Retries until the deadline while Redis is unreachable.
     private func lookAgain() async throws(HaulError) -> JobHandle.Knowledge {
         while true {
             do throws(HaulError) { return try await handle.look() } catch {
@@ -46,6 +46,9 @@ struct Outcome {
         }
     }
 
+    /// Whether the hash must be read after `element`. nil is the end of the interval.
+    ///
+    /// - Throws: `.rejected` if the job's push was rejected, and `.refused`.
     private func isWorthALook(_ element: Subscription.Element?) throws(HaulError) -> Bool {
         switch element {
         case nil, .subscribed: return true
@@ -60,12 +63,15 @@ struct Outcome {
         }
     }
 
-    /// A push that was rejected before anybody listened. Its element begins with the id and the moment.
+    /// Looks for the push in the list of rejected elements: the event may have been published before the subscription.
+    /// An element that this library wrote begins with `id` and `at`, so the kept beginning contains both.
+    ///
+    /// - Throws: `.rejected` if the push was rejected.
     private func checkRejected() async throws(HaulError) {
         guard let moment = handle.pushedAt else { return }
         let entries: [String]
         do { entries = try await handle.queue.queue.rejected(limit: 20) } catch {
-            // Not everybody may read the list.
+            // An ACL may forbid the list.
             return
         }
         for entry in entries {

@@ -1,32 +1,33 @@
 import HaulBus
 import HaulRedis
 
-/// What is told of all jobs of a queue: ``HaulQueue/events``.
+/// The events of all jobs of a queue: ``HaulQueue/events``.
 public struct QueueEvents: AsyncSequence, Sendable {
-    /// What is new.
+    /// An event, or the status of a job.
     public typealias Element = JobUpdate
-    /// ``HaulError/Code-swift.struct/refused``, ``HaulError/Code-swift.struct/cancelled``, ``HaulError/Code-swift.struct/closed``, …
+    /// Its code is ``HaulError/Code-swift.struct/refused``, ``HaulError/Code-swift.struct/cancelled``,
+    /// ``HaulError/Code-swift.struct/closed``, or another one if Redis fails.
     public typealias Failure = HaulError
 
     let queue: HaulQueue
 
-    /// Subscribes.
+    /// Subscribes to the queue's events.
     public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(queue) }
 
     /// One consumer.
     public struct AsyncIterator: AsyncIteratorProtocol, Sendable {
-        /// So many unfinished jobs are known. Of more than that, gaps are seen for some only.
+        /// The largest number of unfinished jobs whose positions are kept. Gaps in the events of others go unnoticed.
         static let mostKnown = 100_000
-        /// How long ago an event may have been told that is heard now, in ms.
+        /// The longest expected time from an event's publication to its arrival, in milliseconds.
         private static let slack: Int64 = 5000
 
         private let queue: HaulQueue
         private let messages: Subscription.Iterator
-        /// Where each unfinished job stands.
+        /// The position of the last update of each unfinished job.
         private var positions: [String: EventPosition] = [:]
-        /// Of what was read because events were missed, what was not handed out yet.
+        /// Statuses that replace missed events and that `next` has not returned yet, the next one last.
         private var healed: [JobStatus] = []
-        /// The time of the last event that was heard, unix ms by Redis' clock; nil before the first one.
+        /// When the latest event was published, or when `catchUp` last ran: unix milliseconds by Redis' clock.
         private var heard: Int64?
         private let begun = ContinuousClock.now
 
@@ -35,10 +36,10 @@ public struct QueueEvents: AsyncSequence, Sendable {
             messages = queue.subscription(to: nil).makeAsyncIterator()
         }
 
-        /// How many messages have come and were not asked for yet.
+        /// The number of buffered messages.
         package var waiting: Int { messages.waiting }
 
-        /// Waits for what is new. The sequence does not end by itself.
+        /// Waits for the next update. The sequence does not end by itself.
         public mutating func next(isolation actor: isolated (any Actor)?) async throws(HaulError) -> JobUpdate? {
             while true {
                 if let status = healed.popLast() { return .status(status) }
@@ -61,7 +62,7 @@ public struct QueueEvents: AsyncSequence, Sendable {
         public mutating func next() async throws(HaulError) -> JobUpdate? { try await next(isolation: nil) }
 
         private mutating func take(_ event: Event) async throws(HaulError) -> JobUpdate? {
-            // A batch has no hash of a job that could stand for events.
+            // A batch has no job hash that could replace missed events.
             guard let place = event.position, event.kind != .batchEnded else { return .event(event) }
             if let position = positions[event.id] {
                 guard place > position else { return nil }
@@ -79,15 +80,15 @@ public struct QueueEvents: AsyncSequence, Sendable {
         }
 
         private mutating func note(_ id: String, at place: EventPosition, isFinal: Bool) {
-            // Nothing that was told before can come behind its end: a job that runs again begins a new count here.
+            // No event of this run can follow the job's end. If the job runs again, its position is noted anew.
             positions[id] = isFinal ? nil : place
             if positions.count > Self.mostKnown, let some = positions.keys.first { positions[some] = nil }
         }
 
-        /// Reads what has ended or was paused while nobody listened, and the jobs that were under way then.
+        /// Reads the unfinished jobs, and those that ended or were paused while there was no subscription.
         private mutating func catchUp() async throws(HaulError) {
             let now = try await reaching { () throws(RedisError) in try await queue.queue.time() }
-            // At first only what came since the iteration began counts.
+            // The first time, only jobs since the beginning of the iteration count.
             let since = heard.map { $0 - Self.slack } ?? now - Int64((ContinuousClock.now - begun) / .milliseconds(1))
             var ids = Set(positions.keys)
             for state in [JobState.completed, .failed, .cancelled, .paused] {
@@ -101,12 +102,12 @@ public struct QueueEvents: AsyncSequence, Sendable {
                 for status in news { note(status) }
                 healed += news
             }
-            // They are taken from the end.
+            // `next` takes them from the end, so the oldest comes last.
             healed.sort { ($0.updated ?? 0) > ($1.updated ?? 0) }
             heard = now
         }
 
-        /// Those whose hashes tell more than was heard.
+        /// The jobs whose hashes are newer than their last update.
         private func status(
             of ids: [String], after positions: [String: EventPosition]
         ) async throws(HaulError) -> [JobStatus] {
@@ -117,16 +118,16 @@ public struct QueueEvents: AsyncSequence, Sendable {
 }
 
 extension HaulQueue {
-    /// What is told of all jobs of the queue, from now on.
+    /// The events of all jobs of the queue, from now on.
     ///
-    /// Events of a job come in their order. Where events of a job were missed its hash is read, and ``JobUpdate/status(_:)`` stands
-    /// for them. After a lost connection that is done for all jobs that were under way, and for those that ended meanwhile; of
-    /// these some may be told that were told before. A consumer that is too slow misses events in the same way: at most 50,000
-    /// wait for it, and 16 MiB.
+    /// The events of each job come in order. If events of a job were missed, a ``JobUpdate/status(_:)`` read from its
+    /// hash replaces them. After a lost connection this happens for all unfinished jobs, and for jobs that ended in the
+    /// meantime; a status may then repeat what an earlier update has announced. A consumer that is too slow also misses
+    /// events: at most 50,000 messages or about 16 MiB are buffered.
     ///
     /// The sequence does not end by itself.
     public var events: QueueEvents { QueueEvents(queue: self) }
 
-    /// The channels of some jobs, or of all.
+    /// Subscribes to the channels of these jobs, or of all jobs if `ids` is nil.
     func subscription(to ids: [String]?) -> Subscription { queue.events(of: ids, over: subscriber) }
 }

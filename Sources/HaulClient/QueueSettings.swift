@@ -1,30 +1,31 @@
 import HaulBus
 import HaulRedis
 
-/// What is set of a queue: docs/bus.md, "Settings of a queue". nil stands for what is not set, or has no effect.
+/// The settings of a queue: docs/bus.md, "Settings of a queue". nil means that a setting is not set, or that its value
+/// in Redis is not valid and so has no effect.
 public struct QueueSettings: Sendable, Equatable {
-    /// No job begins.
+    /// Whether the queue is paused: no job starts.
     public var isPaused = false
-    /// The most jobs that run at once over all workers.
+    /// The largest number of jobs that run at once, over all workers.
     public var maxRunning: Int?
-    /// Bytes of bodies per second, over all workers.
+    /// The limit of received and sent body bytes per second, over all workers.
     public var rate: Int?
-    /// How many jobs begin in a second, minute or hour over all workers, like `10/s`, `30/min` or `5/h`.
+    /// How many jobs may start per second, minute or hour, over all workers: `10/s`, `30/min` or `5/h`.
     public var starts: String?
-    /// The most jobs that are at work on one host, over all workers.
+    /// The largest number of jobs that run on one host at once, over all workers.
     public var hostConnections: Int?
-    /// The most bytes of responses that are kept; 256 MiB where it is not set.
+    /// The largest number of bytes of responses that Redis keeps. The default is 256 MiB.
     public var maxResponsesBytes: Int?
-    /// For how long completed jobs are known; a day where it is not set.
+    /// For how long Redis keeps completed jobs, in whole seconds. The default is a day.
     public var keepCompleted: Duration?
-    /// For how long failed jobs are known; a week where it is not set.
+    /// For how long Redis keeps failed jobs, in whole seconds. The default is a week.
     public var keepFailed: Duration?
-    /// For how long cancelled jobs are known; a day where it is not set.
+    /// For how long Redis keeps cancelled jobs, in whole seconds. The default is a day.
     public var keepCancelled: Duration?
-    /// The workers that take no more jobs of the queue.
+    /// The names of the workers that take no more jobs of the queue.
     public var quietWorkers: Set<String> = []
 
-    /// Nothing is set.
+    /// No setting is set.
     public init() {}
 
     init(_ fields: [String: String]) {
@@ -48,10 +49,10 @@ public struct QueueSettings: Sendable, Equatable {
         }
     }
 
-    /// The settings and their values; nil for those that are not set.
+    /// The settings and their values in Redis. nil for settings that are not set.
     fileprivate var values: [QueueSetting: String?] {
         func seconds(_ time: Duration?) -> String? {
-            // A fraction of a second is none that can be set.
+            // A time with a fraction of a second becomes a text that the check refuses.
             time.map { $0.components.attoseconds == 0 ? "\($0.components.seconds)" : "\($0)" }
         }
         var values: [QueueSetting: String?] = [
@@ -64,7 +65,7 @@ public struct QueueSettings: Sendable, Equatable {
         return values
     }
 
-    /// What is to be written so that a queue with these settings has `others`.
+    /// The settings to write so that a queue with these settings gets `others`. A value of nil removes the setting.
     fileprivate func changes(to others: QueueSettings) -> [(setting: QueueSetting, value: String?)] {
         let (old, new) = (values, others.values)
         return Set(old.keys).union(new.keys).compactMap { setting in
@@ -74,23 +75,23 @@ public struct QueueSettings: Sendable, Equatable {
     }
 }
 
-/// What the whole fleet keeps to with one host: docs/bus.md, "Limits of hosts".
+/// The limits of the whole fleet for one host: docs/bus.md, "Limits of hosts". nil is no limit.
 public struct HostLimits: Sendable, Equatable {
-    /// The most jobs that are at work on the host.
+    /// The largest number of jobs that run on the host at once.
     public var connections: Int?
-    /// How many jobs begin there in a second, minute or hour, like `10/s`, `30/min` or `5/h`.
+    /// How many jobs may start on the host per second, minute or hour: `10/s`, `30/min` or `5/h`.
     public var starts: String?
-    /// Bytes of bodies per second.
+    /// The limit of received and sent body bytes per second.
     public var rate: Int?
 
-    /// No limit but those that are given.
+    /// The given limits, and no others.
     public init(connections: Int? = nil, starts: String? = nil, rate: Int? = nil) {
         (self.connections, self.starts, self.rate) = (connections, starts, rate)
     }
 
     init(_ value: JSON?) {
         connections = value?["connections"]?.integer.map { Int($0) }
-        // A number is one of jobs per second.
+        // A plain number means jobs per second.
         starts = value?["starts"].flatMap { $0.string ?? $0.integer.map { String($0) } }
         rate = value?["rate"]?.integer.map { Int($0) }
     }
@@ -104,19 +105,20 @@ public struct HostLimits: Sendable, Equatable {
     }
 }
 
-// What an operator sets. Redis' role for services has no right to most of it: `HaulError.Code.refused`.
+// Calls for operators. Redis' role for services has no right to most of them: they throw `HaulError.Code.refused`.
 extension HaulQueue {
     /// The settings of the queue.
     public func settings() async throws(HaulError) -> QueueSettings {
         QueueSettings(try await reaching { () throws(RedisError) in try await queue.settings() })
     }
 
-    /// Changes settings; workers follow within a second. Of all settings only those are written that `change` makes others.
+    /// Changes settings. Workers follow within a second. Writes only the settings that `change` modifies.
     ///
     ///     try await queue.changeSettings { $0.maxRunning = 20 }
     ///
-    /// - Returns: The settings as they are now.
-    /// - Throws: ``HaulError/Code-swift.struct/invalidSetting``, with ``HaulError/field``, before anything is written.
+    /// - Returns: The settings after the change.
+    /// - Throws: ``HaulError/Code-swift.struct/invalidSetting`` with ``HaulError/field`` if a new value is not valid.
+    ///   Then no setting was written.
     @discardableResult
     public func changeSettings(
         _ change: (inout QueueSettings) -> Void
@@ -136,8 +138,8 @@ extension HaulQueue {
         return after
     }
 
-    /// What the queue's jobs have where they do not say it themselves, by the field's name: docs/bus.md, "Defaults of a queue". What has no
-    /// effect is left out. Header fields may be secret.
+    /// The defaults of the queue's jobs by the field's name: docs/bus.md, "Defaults of a queue". Leaves out defaults
+    /// without an effect. The values of header fields may be secret.
     public func defaults() async throws(HaulError) -> [String: JSON] {
         let found = try await reaching { () throws(RedisError) in try await queue.configuration() }.defaults
         var result: [String: JSON] = [:]
@@ -147,22 +149,24 @@ extension HaulQueue {
         return result
     }
 
-    /// Gives a field of a job a default. Jobs that are taken from now on have it.
+    /// Sets the default of a field. It applies to jobs that workers take from now on.
     ///
     ///     try await queue.setDefault("retries", to: 2)
     ///     try await queue.setDefault("headers", to: ["User-Agent": "films/2"])
     ///
-    /// - Throws: ``HaulError/Code-swift.struct/invalidSetting`` if the field can have no default, or not this one.
+    /// - Throws: ``HaulError/Code-swift.struct/invalidSetting`` if the field can have no default, or not this value.
     public func setDefault(_ field: String, to value: some Encodable) async throws(HaulError) {
         try await set(try Self.fieldWithDefault(field), to: try JSON.text(of: value))
     }
 
-    /// Takes a default back.
+    /// Removes the default of a field.
+    ///
+    /// - Throws: ``HaulError/Code-swift.struct/invalidSetting`` if the field can have no default.
     public func removeDefault(_ field: String) async throws(HaulError) {
         try await set(try Self.fieldWithDefault(field), to: nil)
     }
 
-    /// The absolute URL against which a job's relative `url` is resolved, if there is one.
+    /// The absolute URL against which the relative `url` of a job is resolved. nil if none is set.
     public func base() async throws(HaulError) -> String? {
         let found = try await reaching { () throws(RedisError) in try await queue.configuration() }.defaults
         return found[QueueDefault.base.name].flatMap {
@@ -170,13 +174,13 @@ extension HaulQueue {
         }
     }
 
-    /// Sets that URL, or, with nil, takes it back. It is for elements that are pushed with a plain LPUSH: the jobs that this library pushes
-    /// have absolute URLs.
+    /// Sets the URL that ``base()`` returns. nil removes it. It is for elements that are pushed with a plain LPUSH:
+    /// jobs that this library pushes have absolute URLs.
     ///
-    /// - Throws: ``HaulError/Code-swift.struct/invalidSetting`` if it is no absolute http or https URL.
+    /// - Throws: ``HaulError/Code-swift.struct/invalidSetting`` if `url` is not an absolute http or https URL.
     public func setBase(_ url: String?) async throws(HaulError) { try await set(.base, to: url.map(JSON.quoted)) }
 
-    /// The limits of hosts that have some of their own, by host, or by host and port. What has no effect is left out.
+    /// The limits of single hosts, by `host` or `host:port`. Leaves out limits without an effect.
     public func hostLimits() async throws(HaulError) -> [String: HostLimits] {
         let found = try await reaching { () throws(RedisError) in try await queue.configuration() }.limits
         var result: [String: HostLimits] = [:]
@@ -186,12 +190,12 @@ extension HaulQueue {
         return result
     }
 
-    /// Sets what the fleet keeps to with a host, or, with nil, takes it back.
+    /// Sets the limits of the fleet for a host.
     ///
     /// - Parameters:
-    ///   - limits: They take the place of those that the host had.
-    ///   - host: In lower case; `host:port` is for that port alone.
-    /// - Throws: ``HaulError/Code-swift.struct/invalidSetting``.
+    ///   - limits: They replace all limits of the host. nil removes the limits.
+    ///   - host: The host in lower case. `host:port` is for this port only.
+    /// - Throws: ``HaulError/Code-swift.struct/invalidSetting`` if the host or the limits are not valid.
     public func setLimits(_ limits: HostLimits?, of host: String) async throws(HaulError) {
         guard HostLimit.isHost(host) else {
             throw HaulError(setting: "limits", "\(host) is no host in lower case, perhaps with a port")
