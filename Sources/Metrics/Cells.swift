@@ -1,7 +1,7 @@
 import CoreMetrics
 import Synchronization
 
-/// The value of one series. Adding to it takes no lock.
+/// The value of one series. Recording a value takes no lock.
 protocol Cell: AnyObject, Sendable {
     func add(to exposition: inout Exposition, _ metric: Metric, _ labels: Exposition.Labels)
 }
@@ -13,7 +13,7 @@ final class CounterCell: Cell, CounterHandler {
 
     var current: Int64 { value.load(ordering: .relaxed) }
 
-    /// A counter of Prometheus goes back only with its process.
+    /// Does nothing: a Prometheus counter starts again from 0 only with its process.
     func reset() {}
 
     func add(to exposition: inout Exposition, _ metric: Metric, _ labels: Exposition.Labels) {
@@ -21,16 +21,16 @@ final class CounterCell: Cell, CounterHandler {
     }
 }
 
-/// Durations by how long they were.
+/// A histogram of durations.
 final class HistogramCell: Cell, TimerHandler {
-    /// Nanoseconds, in ascending order.
+    /// The upper bounds of the buckets in nanoseconds, ascending.
     private let bounds: [Int64]
-    /// One for each bound, and one for what is beyond.
+    /// One counter for each bound, and one for longer durations.
     private let counts: [CounterCell]
-    /// Nanoseconds.
+    /// In nanoseconds.
     private let sum = CounterCell()
 
-    /// `buckets` are the upper bounds in seconds.
+    /// `buckets` are the upper bounds in seconds, ascending.
     init(buckets: [Double]) {
         bounds = buckets.map { Int64($0 * 1e9) }
         counts = (0...bounds.count).map { _ in CounterCell() }

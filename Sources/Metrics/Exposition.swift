@@ -1,10 +1,10 @@
-/// Samples of one scrape, and the text that Prometheus reads (its text format, version 0.0.4).
+/// The samples of one scrape, and their text in Prometheus' text format, version 0.0.4.
 package struct Exposition: Sendable {
     package static let contentType = "text/plain; version=0.0.4; charset=utf-8"
 
     package typealias Labels = [(name: String, value: String)]
 
-    /// A metric's samples stay together, as the format wants it; the metrics are in the order of their first samples.
+    /// The metrics in the order of their first samples. The format requires that the samples of a metric stay together.
     private var order: [Metric] = []
     private var samples: [Metric: String] = [:]
 
@@ -22,7 +22,8 @@ package struct Exposition: Sendable {
 
     package mutating func add(_ metric: Metric, _ value: Double) { add(metric, [], value) }
 
-    /// A histogram: how many values were in each bucket, not counting those in the ones before, and beyond the last.
+    /// Adds a histogram. `counts` are the numbers of values in each single bucket (not cumulative), the last one for
+    /// values above all bounds.
     mutating func add(_ metric: Metric, _ labels: Labels, counts: [Int64], sum: Double) {
         var total: Int64 = 0
         for (bound, count) in zip(metric.buckets + [.infinity], counts) {
@@ -33,7 +34,7 @@ package struct Exposition: Sendable {
         append(metric, "_count", labels, String(total))
     }
 
-    /// All of it, each metric with its help and type before it.
+    /// The text of all metrics. The help and the type of a metric stand before its samples.
     package var text: String {
         var text = ""
         for metric in order {
@@ -52,7 +53,7 @@ package struct Exposition: Sendable {
         samples[metric, default: ""] += "\(line) \(value)\n"
     }
 
-    /// A label's value may hold anything but a raw backslash, quote or line feed.
+    /// Escapes a label's value. Only backslash, quote and line feed need it.
     private static func escaped(_ value: String) -> String {
         guard value.utf8.contains(where: { $0 == 0x5C || $0 == 0x22 || $0 == 0x0A }) else { return value }
         var result = ""

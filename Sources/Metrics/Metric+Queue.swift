@@ -1,4 +1,4 @@
-// What an exporter tells of a queue.
+// The metrics of a queue, as an exporter reports them.
 extension Metric {
     package static let queueUp = gauge("haul_queue_up", "1 if Redis answered for this page.")
     package static let queueJobs = gauge("haul_queue_jobs", "Jobs by state; ended ones as long as they are kept.")

@@ -1,4 +1,4 @@
-// What a worker tells of itself.
+// The metrics of a worker.
 extension Metric {
     package static let buildInfo = gauge("haul_build_info", "1, with the version.")
     package static let workerInfo = gauge("haul_worker_info", "1, with the worker's name and the id of its store.")

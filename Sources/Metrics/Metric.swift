@@ -1,12 +1,12 @@
-/// The name, type and meaning of one metric, by the conventions of Prometheus: docs/metrics.md has the same.
+/// The name, type and meaning of one metric, by the conventions of Prometheus. docs/metrics.md lists the same.
 package struct Metric: Sendable, Hashable {
     package enum Kind: String, Sendable { case counter, gauge, histogram }
 
     package let name: String
     package let kind: Kind
-    /// One sentence, as scrapers show it.
+    /// One sentence for the HELP line.
     package let help: String
-    /// Upper bounds of a histogram's buckets, in seconds, in ascending order; the one without a bound is not among them.
+    /// The upper bounds of a histogram's buckets in seconds, ascending, without `+Inf`. Empty for all other kinds.
     package let buckets: [Double]
 
     private init(_ name: String, _ kind: Kind, _ help: String, buckets: [Double] = []) {
@@ -19,9 +19,9 @@ package struct Metric: Sendable, Hashable {
         Metric(name, .histogram, help, buckets: buckets)
     }
 
-    /// For round trips and syncs.
+    /// Buckets for round trips and syncs, in seconds.
     static let latencies = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10]
-    /// For whole jobs.
+    /// Buckets for whole jobs, in seconds.
     static let lengths = [0.01, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800, 7200, 43200]
 
     package static func == (one: Metric, other: Metric) -> Bool { one.name == other.name }

@@ -1,12 +1,12 @@
 package import CoreMetrics
 import Synchronization
 
-/// The counters and histograms of a process, and what is asked of it only when somebody scrapes.
+/// The counters and histograms of a process, and the collectors that run only at a scrape.
 ///
-/// It is a factory of swift-metrics, so that code which counts knows nothing of Prometheus. Only metrics that are declared
-/// (`Metric`) can be made.
+/// It is a factory of swift-metrics, so that code which counts does not depend on Prometheus. It makes only metrics
+/// that are declared as a `Metric`.
 package final class MetricsRegistry: MetricsFactory {
-    /// Adds what is known by whoever it belongs to.
+    /// Adds samples that are computed at each scrape.
     package typealias Collector = @Sendable (inout Exposition) async -> Void
 
     private struct Series: Sendable {
@@ -17,7 +17,7 @@ package final class MetricsRegistry: MetricsFactory {
 
     private struct State: Sendable {
         var series: [Series] = []
-        /// Where a series is, by its name and labels.
+        /// The index in `series`, by the series' name and labels.
         var places: [String: Int] = [:]
         var collectors: [Collector] = []
     }
@@ -25,14 +25,15 @@ package final class MetricsRegistry: MetricsFactory {
     private let metrics: [String: Metric]
     private let state = Mutex(State())
 
-    /// `metrics` are all that may be made, in the order in which they are told.
+    /// - Parameter metrics: All metrics that the factory may make. To make another one is a programming error, and
+    ///   traps.
     package init(_ metrics: [Metric]) {
         self.metrics = Dictionary(metrics.map { ($0.name, $0) }) { first, _ in first }
     }
 
     package func collect(_ collector: @escaping Collector) { state.withLock { $0.collectors.append(collector) } }
 
-    /// A scrape.
+    /// Runs all collectors, and adds all counters and histograms: the samples of one scrape.
     package func exposition() async -> Exposition {
         let (series, collectors) = state.withLock { ($0.series, $0.collectors) }
         var exposition = Exposition()
@@ -59,7 +60,7 @@ package final class MetricsRegistry: MetricsFactory {
     package func destroyTimer(_ handler: any TimerHandler) {}
     package func destroyRecorder(_ handler: any RecorderHandler) {}
 
-    /// The cell of a series: one for each set of labels, whoever asks for it.
+    /// The cell of a series. All calls with the same name and labels get the same cell.
     private func cell<C: Cell>(_ name: String, _ labels: [(String, String)], _ make: (Metric) -> C) -> C {
         guard let metric = metrics[name] else { preconditionFailure("the metric \(name) is not declared") }
         let key = ([name] + labels.flatMap { [$0.0, $0.1] }).joined(separator: "\u{0}")

@@ -1,6 +1,6 @@
 import Glibc
 
-/// What every client of Prometheus tells of its process, from /proc/self.
+/// The standard process metrics of Prometheus' client libraries, from /proc/self.
 package enum ProcessFigures {
     package static func add(to exposition: inout Exposition) {
         var usage = rusage()
@@ -18,9 +18,9 @@ package enum ProcessFigures {
         if let start { exposition.add(.processStart, start) }
     }
 
-    /// Unix time in seconds at which the process began.
+    /// When the process started: Unix time in seconds.
     private static let start: Double? = {
-        // Behind the program's name, which may hold anything.
+        // The fields follow the program's name in parentheses. The name may contain blanks and parentheses.
         guard let text = read("/proc/self/stat"), let name = text.lastIndex(of: ")") else { return nil }
         let fields = text[text.index(after: name)...].split(separator: " ")
         guard fields.count > 19, let ticks = Double(fields[19]),
@@ -37,7 +37,7 @@ package enum ProcessFigures {
         while let entry = readdir(folder) {
             if entry.pointee.d_name.0 != CChar(UInt8(ascii: ".")) { count += 1 }
         }
-        // The folder itself is open meanwhile.
+        // Without the descriptor of `folder` itself.
         return count - 1
     }
 

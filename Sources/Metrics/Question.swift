@@ -1,6 +1,7 @@
 import Synchronization
 
-/// Something that is asked of what may hang, like a disk: once at a time, and nobody waits longer than `limit` for the answer.
+/// A query of something that may hang, such as a disk. At most one query runs at a time, and callers share it. No
+/// caller waits longer than `limit`; the query itself goes on.
 package final class Question<Answer: Sendable>: Sendable {
     private let limit: Duration
     private let ask: @Sendable () async -> Answer
@@ -10,7 +11,7 @@ package final class Question<Answer: Sendable>: Sendable {
         (self.limit, self.ask) = (limit, ask)
     }
 
-    /// nil if there is no answer in time.
+    /// The answer of the running query, or of a new one. nil if there is no answer within `limit`.
     package func answer() async -> Answer? {
         let question = current.withLock { current in
             let question = current ?? Task { await self.settle() }

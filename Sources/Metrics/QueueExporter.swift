@@ -2,15 +2,15 @@ package import HaulBus
 import HaulContract
 import HaulRedis
 
-/// The figures of queues, as the whole fleet serves them: docs/metrics.md.
+/// Reports the metrics of queues, over the whole fleet: docs/metrics.md.
 package final class QueueExporter: Sendable {
-    /// Scrapers wait for 10 seconds, and a Redis that hangs must not take the process' own figures from them.
+    /// The limit for reading one queue. A scraper waits for 10 s, and needs the process' metrics even if Redis hangs.
     private static let patience: Duration = .seconds(3)
 
     private let queues: [Queue]
     private let readings: [Question<QueueReading?>]
 
-    /// `queues` have clients of Redis that no scrape may hold up.
+    /// - Parameter queues: Queues with Redis clients of their own, so that a scrape does not delay other calls.
     package init(_ queues: [Queue]) {
         self.queues = queues
         readings = queues.map { queue in
@@ -24,7 +24,7 @@ package final class QueueExporter: Sendable {
         for queue in queues { await queue.redis.close() }
     }
 
-    /// Reads all queues at the same time.
+    /// Reads all queues concurrently, and adds their samples.
     package func add(to exposition: inout Exposition) async {
         let answers = await withTaskGroup(of: (Int, QueueReading?).self) { group in
             for (index, reading) in readings.enumerated() {
@@ -42,24 +42,24 @@ package final class QueueExporter: Sendable {
     }
 }
 
-/// Reads a queue, at most once in a second.
+/// Reads a queue, at most once per second.
 private actor QueueReader {
     private let queue: Queue
     private var last: (reading: QueueReading, at: ContinuousClock.Instant)?
-    /// The hash of the element that is next in line, and since when it was seen there.
+    /// A hash of the next waiting element, and when a reading first found this element there.
     private var head: (hash: Int, since: ContinuousClock.Instant)?
     private var totals = QueueTotals()
 
     init(_ queue: Queue) { self.queue = queue }
 
-    /// nil if Redis does not answer, or refuses.
+    /// nil if Redis does not answer or refuses.
     func read() async -> QueueReading? {
         if let last, .now - last.at < .seconds(1) { return last.reading }
         guard let stats = try? await queue.stats(), let workers = try? await queue.workers(),
             let now = try? await queue.time()
         else { return nil }
         var waited: Double?
-        // Who may not read what waits, or what was counted, may know the rest all the same.
+        // An ACL may forbid the list of waiting jobs or the totals. The rest is reported nevertheless.
         do { waited = wait(of: try await queue.head(), at: now) } catch { head = nil }
         do { totals.take(try await queue.totals()) } catch {
             guard error.code == .noPermission else { return nil }
@@ -71,7 +71,7 @@ private actor QueueReader {
         return reading
     }
 
-    /// Seconds since the element's `at`, or else since it was first seen there.
+    /// The age of the next waiting element in seconds: since its `at`, or since it was first seen, whichever is longer.
     private func wait(of element: [UInt8]?, at now: Int64) -> Double {
         guard let element else {
             head = nil

@@ -1,18 +1,18 @@
 import HaulBus
 import HaulContract
 
-/// What one look at a queue has brought.
+/// The result of reading a queue once.
 struct QueueReading: Sendable {
     let stats: QueueStats
-    /// Of the workers that were seen within `Queue.silence`: how many, their slots, and how many of these are taken.
+    /// The number of workers that were seen within `Queue.silence`, of their slots, and of their taken slots.
     private(set) var workers = 0
     private(set) var slots = 0
     private(set) var taken = 0
-    /// Seconds; nil where it may not be known.
+    /// The age of the next waiting element in seconds. nil if an ACL forbids reading it.
     let waited: Double?
     let totals: QueueTotals
 
-    /// Anybody may write into a hash: a sum of these does not overflow.
+    /// The largest accepted count. Workers' hashes are not trusted, and the sum of their counts must not overflow.
     private static let largest = 1 << 32
 
     init(stats: QueueStats, workers: [[String: String]], waited: Double?, totals: QueueTotals, now: Int64) {

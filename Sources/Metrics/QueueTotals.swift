@@ -1,19 +1,22 @@
-/// What has happened in a queue since it began, as an exporter tells it.
+/// The counters of a queue since its creation, as an exporter reports them.
 struct QueueTotals: Sendable {
-    /// All events that a queue has, but `progress`: Prometheus sees the first one of a kind only if it knows of 0 before it.
+    /// All kinds of events but `progress`. All are reported from 0 on: Prometheus sees the first event of a kind only
+    /// as an increase from 0.
     static let events = [
         "batch_ended", "cancelled", "completed", "duplicate", "failed", "paused", "queued", "rejected", "requeued",
         "restarted",
         "resumed", "retrying", "started", "waiting", "warning",
     ]
-    /// Servers choose codes like `http_599`: so many are told apart.
+    /// The largest number of error codes with a series of their own. Servers choose codes such as `http_599`, so their
+    /// number must be limited.
     private static let mostCodes = 100
 
-    /// By their names in Redis; nil before the first look, and where they may not be read.
+    /// By the counter's name in Redis. nil before the first reading, and if an ACL forbids reading.
     private var counts: [String: Int64]?
 
-    /// Takes what was read. A failover may lose the last seconds: a counter that went back a little would be taken for one that
-    /// began anew, and all of it for new. So it stands still until it is passed. One that lost more than half did begin anew.
+    /// Takes the counters of a new reading. A failover may lose the counts of the last seconds. Prometheus would take a
+    /// smaller value for a counter that restarted from 0, and would count all of it again. So a counter keeps its old
+    /// value until Redis' value passes it. A counter that has lost at least half of its value has really restarted.
     mutating func take(_ new: [String: Int64]) {
         let old = counts ?? [:]
         counts = new.merging(old.filter { $1 / 2 < new[$0] ?? 0 }, uniquingKeysWith: max)
@@ -28,7 +31,7 @@ struct QueueTotals: Sendable {
         exposition.add(.queueReceivedBytes, label, counts["received"] ?? 0)
     }
 
-    /// By code; those that are too many have none of their own.
+    /// The failures by error code, most frequent first. All codes beyond `mostCodes` share the code `other`.
     private func failures(_ counts: [String: Int64]) -> [(code: String, count: Int64)] {
         let all = counts.filter { $0.key.hasPrefix("failed ") }.map {
             (code: String($0.key.dropFirst(7)), count: $0.value)
