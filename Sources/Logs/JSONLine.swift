@@ -1,7 +1,7 @@
 import HaulContract
 import Logging
 
-/// One JSON object a line. What is a number stays one.
+/// Writes one JSON object per line. Numbers and booleans of the metadata stay JSON numbers and booleans.
 enum JSONLine {
     static func line(_ entry: LogFormat.Entry) -> String {
         var object = JSONObject()

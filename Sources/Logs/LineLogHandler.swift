@@ -1,7 +1,7 @@
 import HaulContract
 package import Logging
 
-/// A handler of swift-log that writes one line for each event.
+/// A log handler for swift-log that writes one line per event.
 package struct LineLogHandler: LogHandler {
     private let format: LogFormat
     private let output: LogOutput

@@ -1,13 +1,13 @@
 import Logging
 
-/// How a line of the log is written.
+/// The format of the log's lines.
 package enum LogFormat: String, Sendable, CaseIterable {
     /// `key=value`, for people and machines.
     case logfmt
-    /// One object a line.
+    /// One JSON object per line.
     case json
 
-    /// What a line is made of.
+    /// The parts of a line.
     struct Entry {
         let time: String
         let level: Logger.Level
@@ -23,7 +23,7 @@ package enum LogFormat: String, Sendable, CaseIterable {
         }
     }
 
-    /// These come first, in this order; all others follow by their names.
+    /// These fields come first, in this order. All other fields follow, sorted by name.
     private static let order = [
         "queue", "worker", "id", "attempt", "host", "file", "bytes", "seconds", "error", "reason",
     ]
@@ -37,7 +37,8 @@ package enum LogFormat: String, Sendable, CaseIterable {
 }
 
 extension Unicode.Scalar {
-    /// Whether it would change how others are shown, or is not shown: a log is read in terminals.
+    /// Whether a terminal shows nothing for the scalar, or shows other characters differently because of it (control
+    /// characters and the like). A log must not contain such scalars, because it is read in terminals.
     var isInvisible: Bool {
         if isASCII { return value < 0x20 || value == 0x7F }
         switch properties.generalCategory {
@@ -46,7 +47,7 @@ extension Unicode.Scalar {
         }
     }
 
-    /// `\u001b`, as JSON has it; scalars beyond 16 bits are two of them.
+    /// The escape of JSON, such as `\u001b`. A scalar beyond 16 bits becomes two escapes (a surrogate pair).
     var escaped: String {
         String(self).utf16.map { unit in
             let digits = String(unit, radix: 16)

@@ -2,9 +2,9 @@ import Glibc
 import HaulExecutors
 import Synchronization
 
-/// Where lines go: a descriptor, written by a thread of its own. Whoever logs waits for nobody who reads the log.
+/// Writes lines to a descriptor, on a thread of its own. So code that logs never waits for a slow reader of the log.
 ///
-/// Lines that come while nobody reads are kept up to a bound; then they are dropped, and it is said how many.
+/// While the reader is slow, up to `bound` bytes are buffered. Further lines are dropped, and a line reports how many.
 package final class LogOutput: Sendable {
     private struct State: Sendable {
         var waiting: [UInt8] = []
@@ -20,7 +20,7 @@ package final class LogOutput: Sendable {
     /// `bound` is in bytes.
     package init(descriptor: Int32, bound: Int = 4 << 20) { (self.descriptor, self.bound) = (descriptor, bound) }
 
-    /// Takes a whole line, with its line feed.
+    /// Buffers a whole line, with its line feed. Does not block.
     func write(_ line: String) {
         let begins = state.withLock { state in
             guard state.waiting.count < bound else {
@@ -34,7 +34,7 @@ package final class LogOutput: Sendable {
         if begins { thread.submit { self.drain() } }
     }
 
-    /// Waits until all lines are written, or for `limit`: before the process ends. Blocks.
+    /// Blocks until all lines are written, at most for `limit`. To be called before the process ends.
     package func flush(within limit: Duration = .milliseconds(500)) {
         let end = ContinuousClock.now + limit
         while state.withLock({ $0.isWriting }), .now < end { usleep(1000) }
@@ -55,7 +55,7 @@ package final class LogOutput: Sendable {
         }
     }
 
-    /// What cannot be written is lost: there is nowhere to say so.
+    /// Writes all bytes. Drops them silently if the descriptor fails, because there is nowhere to report the error.
     private func writeAll(_ bytes: [UInt8]) {
         var rest = bytes[...]
         while !rest.isEmpty {

@@ -1,6 +1,7 @@
 import Logging
 
-/// `time=… level=info msg="…" key=value`. A value is quoted where a reader could not tell its end otherwise.
+/// Writes `time=… level=info msg="…" key=value`. A value is quoted if it is empty, or contains blanks, quotes or other
+/// characters that would make its end unclear.
 enum Logfmt {
     static func line(_ entry: LogFormat.Entry) -> String {
         var line = "time=\(entry.time) level=\(entry.level.rawValue) msg=\(value(entry.message))"

@@ -1,6 +1,6 @@
 import Glibc
 
-/// Times as RFC 3339 has them, in UTC.
+/// Times in the format of RFC 3339, in UTC.
 package enum Timestamp {
     /// `2026-11-22T13:45:01.123Z`
     package static func text(_ unixMilliseconds: Int64) -> String {
