@@ -1,10 +1,10 @@
 import Glibc
 import HaulExecutors
 
-// How an answer leaves.
+// Sending responses.
 
 extension HTTPServer {
-    /// Begins a handler's answer.
+    /// Starts to send the handler's response.
     func send(_ response: ServerResponse, to request: ServerRequest, on id: UInt64) {
         guard let connection = connections[id] else { return }
         let isHead = request.method == "HEAD"
@@ -33,7 +33,7 @@ extension HTTPServer {
         let writer = ResponseWriter(server: self, connection: connection.id)
         connection.phase = .streaming(
             Task {
-                // The head goes out at once, whatever the stream waits for.
+                // Send the head at once, before `body` may wait.
                 try? await writer.send("")
                 try? await body(writer)
                 await writer.server.end(writer.connection)
@@ -41,7 +41,9 @@ extension HTTPServer {
         watch(connection)
     }
 
-    /// A stream's next piece. Returns when it has been taken.
+    /// Sends the next piece of a stream. Returns when the socket has taken all of it.
+    ///
+    /// - Throws: `ResponseWriter.Closed` if the connection was closed.
     func send(_ bytes: [UInt8], on id: UInt64) async throws {
         guard let connection = connections[id] else { throw ResponseWriter.Closed() }
         connection.output += bytes
@@ -52,7 +54,7 @@ extension HTTPServer {
         guard !connection.output.isEmpty else { return }
         setDeadline(of: connection, after: limits.writeTime)
         watch(connection)
-        // Whoever is cancelled is so because the connection was closed, which resumes the waiter.
+        // Needs no cancellation handler: only `close` cancels the task, and `close` resumes the waiter.
         let isOpen = await withCheckedContinuation { connection.waiter = $0 }
         if !isOpen { throw ResponseWriter.Closed() }
     }
@@ -62,7 +64,7 @@ extension HTTPServer {
         close(connection)
     }
 
-    /// Sends what is left, and goes on when all of it is gone.
+    /// Continues to send the output. When the socket has taken all of it, goes on with the connection's next phase.
     func wrote(on connection: ServerConnection) {
         guard connection.flush() else { return close(connection) }
         guard connection.output.isEmpty else { return watch(connection) }
@@ -85,7 +87,8 @@ extension HTTPServer {
         }
     }
 
-    /// Closes once the client has had its answer: a close with bytes unread would take it away again.
+    /// Ends a connection that is not kept alive. It reads on for `limits.lingerTime`, because a close with unread bytes
+    /// resets the connection, and the client could lose the response.
     private func leave(_ connection: ServerConnection) {
         shutdown(connection.socket, Int32(SHUT_WR))
         connection.phase = .lingering
@@ -112,7 +115,8 @@ extension HTTPServer {
         connection.deadline = nil
     }
 
-    /// Watches for what the connection waits for: a client that sends ahead is read no further than one request may be long.
+    /// Watches the socket for the events that the connection needs. Stops reading from a client that sends further
+    /// requests before its response, once `limits.head` bytes are buffered (back-pressure).
     func watch(_ connection: ServerConnection) {
         var readiness: EventLoop.Readiness = []
         let isFull = connection.reader.count > limits.head && !connection.isReading

@@ -2,13 +2,13 @@ import CHaulLinux
 import Glibc
 import HaulExecutors
 
-/// A small HTTP/1.1 server, all of whose connections share one thread: what a client may take of it is bounded
-/// (`ServerLimits`), so that no client keeps it from the others.
+/// A small HTTP/1.1 server. All its connections share one thread. `ServerLimits` bounds what each client may use, so
+/// that no client can block the others.
 ///
-/// Handlers run on Swift's threads. A handler whose client is gone is cancelled.
+/// Handlers run on Swift's cooperative threads. If a client disconnects, its handler is cancelled.
 ///
-/// It has many properties because it is the one owner of what its connections share: the loop, the limits, the listening
-/// sockets and the buffer that all of them read into.
+/// The actor has many properties because it owns what its connections share: the loop, the limits, the listening
+/// sockets and the receive buffer.
 package actor HTTPServer {
     package typealias Handler = @Sendable (ServerRequest) async -> ServerResponse
 
@@ -21,7 +21,7 @@ package actor HTTPServer {
     var connections: [UInt64: ServerConnection] = [:]
     private var lastID: UInt64 = 0
     private var inbox = [UInt8](repeating: 0, count: 16 << 10)
-    /// No new connections are taken while the process has no descriptor left for one.
+    /// Whether the server accepts connections. false for a moment after the process has run out of descriptors.
     private var isListening = true
     private var isStopped = false
 
@@ -31,7 +31,9 @@ package actor HTTPServer {
 
     deinit { loop.stop() }
 
-    /// Listens on one more address. Returns where, as the system chose the port.
+    /// Listens on one more address. Returns the address with the actual port, if the system chose the port.
+    ///
+    /// - Throws: `ServerError` if the address cannot be bound.
     @discardableResult
     package func listen(on address: ListenAddress) throws(ServerError) -> ListenAddress {
         let (socket, place) = try address.listen()
@@ -40,7 +42,7 @@ package actor HTTPServer {
         return place
     }
 
-    /// Takes no more connections, and ends those that there are.
+    /// Stops listening, and closes all connections.
     package func stop() {
         isStopped = true
         for listener in listeners {
@@ -51,7 +53,7 @@ package actor HTTPServer {
         for connection in Array(connections.values) { close(connection) }
     }
 
-    /// How many connections there are, and how many of them are streams.
+    /// The number of connections, and how many of them are sending a stream.
     package var load: (connections: Int, streams: Int) {
         (connections.count, connections.values.count { $0.isStreaming })
     }
@@ -63,7 +65,7 @@ package actor HTTPServer {
     }
 
     private func accept(from listener: Int32) {
-        // The others have their turn between two batches.
+        // Accept in batches, so that the open connections are served between two batches.
         for _ in 0..<64 {
             let socket = clinux_accept(listener)
             guard socket >= 0 else {
@@ -78,7 +80,7 @@ package actor HTTPServer {
         }
     }
 
-    /// Closes the connection that has waited longest for a request, if there is one.
+    /// Closes the connection that has been idle for the longest time, if a connection waits for a request.
     private func makeRoom() {
         let waiting = connections.values.filter(\.isReading).min { $0.idleSince < $1.idleSince }
         if let waiting { close(waiting) }
@@ -88,7 +90,7 @@ package actor HTTPServer {
         lastID += 1
         let connection = ServerConnection(id: lastID, socket: socket, limits: limits)
         let hasRoom = connections.count < limits.connections
-        // Refused ones are bounded, too.
+        // The number of connections that get a 503 is limited as well.
         guard connections.count < limits.connections + 64 else {
             Glibc.close(socket)
             return
@@ -105,6 +107,7 @@ package actor HTTPServer {
         }
     }
 
+    /// Stops accepting for 200 ms: the process or the system has run out of descriptors or memory.
     private func restListeners() {
         guard isListening else { return }
         isListening = false
@@ -135,7 +138,7 @@ package actor HTTPServer {
         case .none: return
         case .failed: close(connection)
         case .end:
-            // A client that ends its side while it waits for an answer may still want it; one that hears a stream is gone.
+            // A client may half-close while it waits for its response. During a stream this means that it is gone.
             switch connection.phase {
             case .answering, .writing:
                 connection.isHalfClosed = true
@@ -156,7 +159,7 @@ package actor HTTPServer {
         }
     }
 
-    /// Looks for the next request in what was received.
+    /// Parses the next request from the received bytes.
     func advance(_ connection: ServerConnection) {
         let hadHead = connection.reader.awaitsBody
         switch connection.reader.next() {
@@ -182,7 +185,7 @@ package actor HTTPServer {
         watch(connection)
     }
 
-    /// Says why nothing more is read from this client, and closes.
+    /// Sends an error response, and closes the connection after `limits.lingerTime`.
     private func refuse(_ connection: ServerConnection, _ status: Int, _ reason: String) {
         let response = ServerResponse(status, "text/plain; charset=utf-8", reason + "\n")
         let length = reason.utf8.count + 1

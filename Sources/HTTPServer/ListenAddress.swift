@@ -1,16 +1,16 @@
 import Glibc
 
-/// Where a server listens: an IP address and a port, or a unix socket.
+/// An address on which a server listens: an IP address and a port, or the path of a unix socket.
 package struct ListenAddress: Sendable, CustomStringConvertible {
-    /// In network byte order: 4 or 16 bytes; empty for a unix socket.
+    /// 4 or 16 bytes in network byte order. Empty for a unix socket.
     private let address: [UInt8]
-    /// Of a unix socket.
+    /// The path of a unix socket. nil for an IP address.
     private let path: String?
-    /// 0 lets the system choose.
+    /// 0 lets the system choose a port.
     package let port: UInt16
 
-    /// `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080` (which is 127.0.0.1), `:8080` or a port alone, on 127.0.0.1, or
-    /// `unix:/run/haul.sock`. nil for anything else.
+    /// Reads `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080` (127.0.0.1), `:8080` and `8080` (both on 127.0.0.1), or
+    /// `unix:/run/haul.sock`. nil for any other text.
     package init?(_ text: String) {
         if text.hasPrefix("unix:") {
             let path = String(text.dropFirst(5))
@@ -41,7 +41,7 @@ package struct ListenAddress: Sendable, CustomStringConvertible {
         }
     }
 
-    /// Only this machine reaches it.
+    /// Whether only this machine can connect.
     package var isLoopback: Bool {
         if path != nil { return true }
         return address.count == 4 ? address[0] == 127 : address == [UInt8](repeating: 0, count: 15) + [1]
@@ -56,7 +56,9 @@ package struct ListenAddress: Sendable, CustomStringConvertible {
         return address.count == 4 ? name : "[\(name)]"
     }
 
-    /// A socket that listens here, and where it does, as the system chose the port. Throws the errno.
+    /// Opens a listening socket. Returns the socket, and the address with the port that the system chose, if it did.
+    ///
+    /// - Throws: `ServerError` with the reason of the system.
     func listen() throws(ServerError) -> (socket: Int32, address: ListenAddress) {
         if let path { return (try listen(path), self) }
         let isIPv4 = address.count == 4
@@ -76,7 +78,7 @@ package struct ListenAddress: Sendable, CustomStringConvertible {
 
     private init(address: [UInt8], port: UInt16) { (self.address, self.port, path) = (address, port, nil) }
 
-    /// What an ended process left of its socket goes; a live one's stays.
+    /// Listens on a unix socket. Replaces a socket file on which no process listens any more.
     private func listen(_ path: String) throws(ServerError) -> Int32 {
         var place = sockaddr_un()
         place.sun_family = sa_family_t(AF_UNIX)
@@ -140,7 +142,7 @@ package struct ListenAddress: Sendable, CustomStringConvertible {
         _ = withUnsafeMutablePointer(to: &place) {
             $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { getsockname(socket, $0, &size) }
         }
-        // The port is at the same place in both families.
+        // `sin_port` has the same offset as `sin6_port`.
         return UInt16(bigEndian: place.sin6_port)
     }
 }

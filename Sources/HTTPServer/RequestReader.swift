@@ -1,9 +1,10 @@
-/// Reads requests from a connection's bytes, within bounds. A value without sockets: it is given bytes, and says what it has.
+/// Parses requests from a connection's bytes, within `ServerLimits`. It uses no socket: `add` takes bytes, `next`
+/// returns requests.
 ///
-/// It is stricter than RFC 9112 asks of a server: what two readers could understand differently (a bare LF, a folded line, two
-/// lengths, a space before a colon) is refused, so that no proxy in front of us sees other requests than we do.
+/// It is stricter than RFC 9112 requires. It refuses what two parsers could read differently: a bare LF, a folded line,
+/// two lengths, a space before a colon. So a proxy in front of the server sees the same requests: no request smuggling.
 struct RequestReader {
-    /// Why a request is refused; the connection cannot be used any more.
+    /// Why a request is refused. The connection must be closed after that.
     struct Refusal: Error, Equatable {
         let status: Int
         let reason: String
@@ -11,9 +12,9 @@ struct RequestReader {
     }
 
     enum Step: Equatable {
-        /// There is no whole request yet.
+        /// There is no complete request yet.
         case more
-        /// The head is there, and the client waits for leave to send the body.
+        /// The head is complete, and the client waits for `100 Continue` before it sends the body.
         case mayContinue
         case request(ServerRequest)
         case refused(Refusal)
@@ -21,15 +22,15 @@ struct RequestReader {
 
     private let limits: ServerLimits
     private var buffer: [UInt8] = []
-    /// Up to where there is certainly no end of a head: a client that sends single bytes has nothing read twice.
+    /// The position in `buffer` before which the head does not end. So bytes that arrive singly are not searched twice.
     private var searched = 0
     private var pending: (request: ServerRequest, length: Int)?
 
     init(limits: ServerLimits) { self.limits = limits }
 
-    /// Nothing of a request is there.
+    /// Whether no byte of a request has arrived.
     var isIdle: Bool { buffer.isEmpty && pending == nil }
-    /// A head is there, and its body is awaited.
+    /// Whether a head has arrived whose body is not complete.
     var awaitsBody: Bool { pending != nil }
     var count: Int { buffer.count }
 
@@ -59,9 +60,9 @@ struct RequestReader {
         }
     }
 
-    /// Where the head's last line ends.
+    /// The position at which the head's last line ends. nil if the head is not complete.
     private mutating func endOfHead() throws(Refusal) -> Int? {
-        // Empty lines before a request are left out (RFC 9112, 2.2).
+        // Skip empty lines before a request (RFC 9112 section 2.2).
         while searched == 0, buffer.starts(with: [13, 10]) { buffer.removeFirst(2) }
         var index = searched
         while index + 3 < buffer.count {

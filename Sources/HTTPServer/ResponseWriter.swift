@@ -1,13 +1,15 @@
-/// The client's side of an answer without an end.
+/// Sends the body of a streamed response.
 package struct ResponseWriter: Sendable {
-    /// The client is gone, or too slow, or the server stops.
+    /// The client is gone or too slow, or the server has stopped.
     package struct Closed: Error {}
 
     let server: HTTPServer
     let connection: UInt64
 
-    /// Sends `text` and returns when nearly all of it has been taken, so that a slow client is not sent what is out of date.
-    /// Throws `Closed` if the client is gone or does not take it in time.
+    /// Sends `text`. Returns when the socket has taken all of it (back-pressure), so that the caller does not produce
+    /// text that a slow client would get too late.
+    ///
+    /// - Throws: `Closed` if the client is gone or does not take `text` within `ServerLimits.writeTime`.
     package func send(_ text: String) async throws {
         try await server.send(Array(text.utf8), on: connection)
     }

@@ -1,21 +1,21 @@
 import Glibc
 import HaulExecutors
 
-/// One client's connection, and what it does. Touched on the server's loop only.
+/// One client's connection and its state. Touched on the server's loop only.
 ///
-/// It has many properties. What excludes each other is in `phase`; the others change on their own: the request that comes,
-/// the bytes that leave, who waits for them, and the time.
+/// The class has many properties: states that exclude each other are in `phase`; the others change independently
+/// (input, output, the waiting writer, the deadline).
 final class ServerConnection {
     enum Phase {
-        /// Awaits a request, since then.
+        /// Waiting for a request, or receiving one.
         case reading
-        /// The handler has the request.
+        /// The handler works on the request.
         case answering(Task<Void, Never>)
-        /// An answer is on its way; then the connection is used again, or not.
+        /// Sending a response. After that the connection is used again if `keepsAlive`.
         case writing(keepsAlive: Bool)
-        /// An answer without an end.
+        /// Sending a streamed response.
         case streaming(Task<Void, Never>)
-        /// A refused client's bytes are dropped until it has seen why.
+        /// Closing: received bytes are dropped for a while, so that the client can read the last response.
         case lingering
     }
 
@@ -23,16 +23,16 @@ final class ServerConnection {
     let socket: Int32
     var phase = Phase.reading
     var reader: RequestReader
-    /// What is still to be sent.
+    /// Bytes to send. The socket has taken the first `sent` of them.
     var output: [UInt8] = []
     var sent = 0
-    /// Who waits until `output` has been taken.
+    /// The stream that waits until the socket has taken `output`. Resumed with false if the connection was closed.
     var waiter: CheckedContinuation<Bool, Never>?
     var deadline: EventLoop.Timer?
-    /// Since when it has nothing to do.
+    /// When the connection was opened, or the last response was sent.
     var idleSince = ContinuousClock.now
     var watched: EventLoop.Readiness = .readable
-    /// The client has sent its end.
+    /// Whether the client has half-closed the connection: it sends nothing more.
     var isHalfClosed = false
 
     init(id: UInt64, socket: Int32, limits: ServerLimits) {
@@ -44,7 +44,7 @@ final class ServerConnection {
     var isReading: Bool { if case .reading = phase { true } else { false } }
     var isStreaming: Bool { if case .streaming = phase { true } else { false } }
 
-    /// Sends what it can; false if the client is gone.
+    /// Sends as much of `output` as the socket takes. Returns false if the client is gone.
     func flush() -> Bool {
         while sent < output.count {
             let count = output[sent...].withUnsafeBytes {
@@ -65,7 +65,7 @@ final class ServerConnection {
 
     enum Received { case bytes(ArraySlice<UInt8>), none, end, failed }
 
-    /// Reads what is there, at most as much as fits into `buffer`.
+    /// Reads the bytes that have arrived, at most as many as fit into `buffer`.
     func receive(into buffer: inout [UInt8]) -> Received {
         let count = buffer.withUnsafeMutableBytes { recv(socket, $0.baseAddress!, $0.count, 0) }
         if count > 0 { return .bytes(buffer[..<count]) }

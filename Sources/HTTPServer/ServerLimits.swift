@@ -1,9 +1,9 @@
-/// What one server gives to all of its clients together, and to each of them.
+/// The limits of a server: for all clients together, for each request, and for each phase of a connection.
 package struct ServerLimits: Sendable {
-    /// Connections at once. One more closes the one that has waited longest for its next request; if all of them are being
-    /// answered the new one is told 503.
+    /// Open connections. A further connection replaces the one that has been idle for the longest time. If no
+    /// connection is idle, the new one gets a 503.
     package var connections = 800
-    /// Answers without an end, at once, that a handler may begin (`ResponseWriter`).
+    /// Streamed responses at the same time (`ResponseWriter`). A further one gets a 503.
     package var streams = 256
     /// Bytes of a request's line and header fields.
     package var head = 16 << 10
@@ -11,15 +11,15 @@ package struct ServerLimits: Sendable {
     package var fields = 100
     /// Bytes of a request's body.
     package var body = 1 << 20
-    /// From the first moment of a connection, or from the answer before, until a whole head is there.
+    /// From the opening of a connection, and again from the first byte of each request, until the head is complete.
     package var headTime: Duration = .seconds(10)
-    /// From the end of the head until the whole body is there.
+    /// From the end of the head until the body is complete.
     package var bodyTime: Duration = .seconds(20)
-    /// From the last answer until the next request begins.
+    /// From a response until the first byte of the next request.
     package var idleTime: Duration = .seconds(60)
-    /// Until the client has taken an answer, or the next piece of a stream.
+    /// Until the socket has taken a response, or the next piece of a stream.
     package var writeTime: Duration = .seconds(20)
-    /// For how long what a refused client still sends is read and dropped, so that it sees the refusal.
+    /// For how long a closing connection reads and drops bytes, so that the client can read the last response.
     package var lingerTime: Duration = .seconds(2)
 
     package init() {}

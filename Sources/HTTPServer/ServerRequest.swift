@@ -1,11 +1,11 @@
-/// A request as it was received, whole (RFC 9112).
+/// A complete request, as it was received (RFC 9112).
 package struct ServerRequest: Sendable, Equatable {
     package let method: String
-    /// The target's path, still percent-encoded; begins with "/".
+    /// The path of the target, still percent-encoded. Begins with "/".
     package let path: String
-    /// What follows the first "?" of the target, still percent-encoded; empty if there is none.
+    /// The text after the first "?" of the target, still percent-encoded. Empty if there is none.
     package let query: String
-    /// In the order received; names in lower case.
+    /// In the order received, with names in lower case.
     package let fields: [(name: String, value: String)]
     package internal(set) var body: [UInt8] = []
     let isHTTP10: Bool
@@ -18,7 +18,8 @@ package struct ServerRequest: Sendable, Equatable {
         (self.body, self.isHTTP10) = (body, isHTTP10)
     }
 
-    /// The value of a header field, by its name in lower case. Several of one name are one list, as RFC 9110 has it.
+    /// The value of a header field, by its name in lower case. Values of several fields of this name are joined by
+    /// commas (RFC 9110 section 5.3).
     package subscript(name: String) -> String? {
         let values = fields.filter { $0.name == name }.map(\.value)
         return values.isEmpty ? nil : values.joined(separator: ", ")

@@ -1,13 +1,14 @@
-/// An answer: a status, header fields, and bytes or a stream.
+/// A response: a status, header fields, and bytes or a stream.
 package struct ServerResponse: Sendable {
     package enum Body: Sendable {
         case bytes([UInt8])
-        /// Runs until it returns or the client is gone; then the connection is closed, which is the answer's end.
+        /// Runs until it returns, or until it is cancelled because the client is gone. Then the connection is closed,
+        /// which ends the response.
         case stream(@Sendable (ResponseWriter) async throws -> Void)
     }
 
     package var status: Int
-    /// Without Content-Length, Connection and Date, which the server writes.
+    /// Without Content-Length and Connection, which the server writes.
     package var fields: [(name: String, value: String)]
     package var body: Body
 
@@ -15,12 +16,14 @@ package struct ServerResponse: Sendable {
         (self.status, self.fields, self.body) = (status, fields, body)
     }
 
-    /// A text of `type`.
+    /// A response with a text of the media type `type`.
     package init(_ status: Int, _ type: String, _ text: String) {
         self.init(status, fields: [("Content-Type", type)], body: .bytes(Array(text.utf8)))
     }
 
-    /// The head as it is sent. What would break out of a field's value is left out.
+    /// The bytes of the response's head. Drops control characters in values, so that no value can add a header field.
+    ///
+    /// - Parameter length: The length of the body. nil for a stream, which ends with the connection.
     func head(length: Int?, keepsAlive: Bool) -> [UInt8] {
         var text = "HTTP/1.1 \(status) \(Self.phrases[status] ?? "Status")\r\n"
         for (name, value) in fields {
