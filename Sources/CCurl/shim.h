@@ -1,8 +1,8 @@
 #pragma once
 #include <curl/curl.h>
 
-// Swift cannot call C variadic functions, so each shape of curl_easy_setopt, curl_easy_getinfo, curl_multi_setopt and
-// curl_share_setopt that we use has a typed wrapper here.
+// Swift cannot call variadic C functions. So each argument type of curl_easy_setopt, curl_easy_getinfo,
+// curl_multi_setopt and curl_share_setopt that Haul uses has a typed wrapper here.
 
 static inline CURLcode ccurl_set_long(CURL *easy, CURLoption option, long value) {
     return curl_easy_setopt(easy, option, value);
@@ -17,7 +17,7 @@ static inline CURLcode ccurl_set_pointer(CURL *easy, CURLoption option, void *va
     return curl_easy_setopt(easy, option, value);
 }
 
-/// Every callback of a transfer gets the same context.
+/// All callbacks of a transfer get the same `context`.
 static inline void ccurl_set_callbacks(
     CURL *easy, void *context, curl_write_callback header, curl_write_callback body,
     curl_opensocket_callback open_socket, curl_prereq_callback before_request) {
@@ -32,7 +32,8 @@ static inline void ccurl_set_callbacks(
     curl_easy_setopt(easy, CURLOPT_PREREQDATA, context);
 }
 
-/// Where the body of a request comes from. `seek` begins it anew, where libcurl sends it once more on another connection.
+/// Sets the source of a request's body. libcurl calls `seek` to start the body again when it repeats the request on
+/// another connection.
 static inline void ccurl_set_source(
     CURL *easy, void *context, curl_read_callback read, curl_seek_callback seek) {
     curl_easy_setopt(easy, CURLOPT_READFUNCTION, read);
@@ -41,7 +42,8 @@ static inline void ccurl_set_source(
     curl_easy_setopt(easy, CURLOPT_SEEKDATA, context);
 }
 
-/// A connection outlives the transfer that opened it: its close is told to whom its opener named.
+/// Sets who is notified when a connection that this transfer opens is closed. The connection may outlive the transfer,
+/// so `context` must as well.
 static inline void ccurl_set_close_callback(CURL *easy, void *context, curl_closesocket_callback close_socket) {
     curl_easy_setopt(easy, CURLOPT_CLOSESOCKETFUNCTION, close_socket);
     curl_easy_setopt(easy, CURLOPT_CLOSESOCKETDATA, context);

@@ -33,7 +33,7 @@ int clinux_open_beneath(int directory, const char *path, int flags, mode_t mode)
         .mode = (flags & O_CREAT) ? mode : 0,
         .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS,
     };
-    // EAGAIN: a rename raced with the look-up; the kernel asks to try again.
+    // EAGAIN means that a rename raced with the look-up. The kernel expects a retry.
     for (int tries = 0;; tries++) {
         long result = syscall(SYS_openat2, directory, path, &how, sizeof how);
         if (result >= 0 || errno != EAGAIN || tries == 32) return (int)result;

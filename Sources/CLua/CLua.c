@@ -1,5 +1,5 @@
-// The files of Sources/Bus/Lua, embedded: this is the one list of them. As an array of bytes in Swift they took the compiler
-// longer than the rest of Bus.
+// Embeds the files of Sources/Bus/Lua. This is the only list of them. C embeds them because an array of bytes in Swift
+// took the compiler longer than the rest of Bus.
 
 #include "CLua.h"
 
@@ -8,7 +8,7 @@ static const char prelude[] = {
     , 0
 };
 
-// Lua must meet a local function before its first use.
+// The order matters: Lua must see a local function before its first use.
 static const char functions[] = {
 #embed "../Bus/Lua/isolate.lua" suffix(, '\n', )
 #embed "../Bus/Lua/states.lua" suffix(, '\n', )

@@ -1,5 +1,5 @@
-// The files of Sources/Web/Page, embedded, and the names under which they are served: this is the one list of them. All are text. As
-// arrays of bytes in Swift they took the compiler longer than the rest of Web.
+// Embeds the files of Sources/Web/Page, with the names under which they are served. This is the only list of them. All
+// are text. C embeds them because arrays of bytes in Swift took the compiler longer than the rest of Web.
 
 #include "CPage.h"
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// What only Linux has, or what Swift's Glibc module does not show. A port replaces this target.
+// Functions that only Linux has, or that Swift's Glibc module does not import. A port replaces this target.
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -8,76 +8,77 @@
 #include <sys/eventfd.h>
 #include <sys/types.h>
 
-/// A thread's name as `ps -L` and debuggers show it; at most 15 bytes are kept.
+/// Names the calling thread for `ps -L` and debuggers. Keeps at most 15 bytes.
 void clinux_name_thread(const char *name);
 
-/// openat2(2) with RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS: nothing above `directory` is reached, whatever links lie on
-/// the way. -1 and errno on failure; ENOSYS where the kernel has no openat2.
+/// openat2(2) with RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS: the path cannot leave `directory`, not even by symbolic
+/// links. Returns -1 and sets errno on failure: ENOSYS if the kernel has no openat2.
 int clinux_open_beneath(int directory, const char *path, int flags, mode_t mode);
 
-/// Opens the file behind `descriptor` once more, for writing past the page cache; -1 where that is not possible.
+/// Opens the file of `descriptor` again with O_DIRECT, to write past the page cache. -1 if that is not possible.
 int clinux_reopen_direct(int descriptor);
 
-/// fallocate(2) with KEEP_SIZE for the first `size` bytes; 0 or errno.
+/// fallocate(2) with KEEP_SIZE for the first `size` bytes. Returns 0 or an errno.
 int clinux_reserve(int descriptor, off_t size);
 
-/// posix_spawn_file_actions_addclosefrom_np(3): the child inherits no descriptor from `first` on; 0 or an error.
-/// `actions` is a posix_spawn_file_actions_t: to include spawn.h here would make its types this module's.
+/// posix_spawn_file_actions_addclosefrom_np(3): the child inherits no descriptor from `first` on. Returns 0 or an
+/// errno. `actions` is a posix_spawn_file_actions_t. It is untyped because including spawn.h here would put its types
+/// into this module.
 int clinux_close_from(void *actions, int first);
 
-/// renameat2(2) with RENAME_NOREPLACE, within one directory; 0 or errno.
+/// renameat2(2) with RENAME_NOREPLACE, within one directory. Returns 0 or an errno.
 int clinux_rename_exclusive(int directory, const char *from, const char *to);
 
-/// Locks a byte of the file for this open description (F_OFD_SETLK), until that is closed; 0 or errno, without a wait.
+/// Locks a byte of the file until this open file description is closed (F_OFD_SETLK). Returns 0 or an errno, at once.
 int clinux_lock_byte(int descriptor, off_t position);
 
-/// Ends all locks of this open description (F_OFD_SETLK); 0 or errno. To close the descriptor is not enough: a child of
-/// this process shares the description between its fork and its exec.
+/// Releases all locks of this open file description (F_OFD_SETLK). Returns 0 or an errno. Closing the descriptor is not
+/// enough: between fork and exec a child of this process shares the open file description.
 int clinux_unlock_bytes(int descriptor);
 
-/// accept4(2): a connection that no child inherits; -1 and errno on failure.
+/// accept4(2) with SOCK_CLOEXEC: no child inherits the connection. Returns -1 and sets errno on failure.
 int clinux_accept(int listener);
 
-/// The kind of file system that `descriptor` is on, as in statfs(2); 0 on failure.
+/// The type of the file system of `descriptor`, as in statfs(2). 0 on failure.
 long clinux_file_system(int descriptor);
 
-/// syncfs(2); 0 or errno.
+/// syncfs(2). Returns 0 or an errno.
 int clinux_sync_file_system(int descriptor);
 
-/// Where the first hole of a file is, which may be its end (lseek(2), SEEK_HOLE). The largest number where nobody can say.
+/// The offset of the first hole of a file, which may be its end (lseek(2), SEEK_HOLE). INT64_MAX if lseek fails.
 int64_t clinux_first_hole(int descriptor);
 
-/// Waits for what is being written of a file. 0, or the errno of what of it has been lost since it was opened, unless this
-/// descriptor has told of it.
+/// Waits for write-back of the file that is in progress (sync_file_range(2)). Returns 0, or the errno of a write-back
+/// error since the file was opened that this descriptor has not reported yet.
 int clinux_wait_for_writeback(int descriptor);
 
-/// What TCP_INFO tells of a connection's way: microseconds, 0 if unknown, and packets that came out of order.
+/// Properties of a connection's network path, from TCP_INFO.
 struct clinux_path {
-    /// The least that was seen.
+    /// The smallest round trip so far, in microseconds. 0 if unknown.
     uint32_t round_trip;
-    /// As the other side's data shows it now, with the queues that it meets.
+    /// The current round trip as estimated from received data, including queues, in microseconds. 0 if unknown.
     uint32_t received_round_trip;
+    /// The number of packets received out of order.
     uint32_t out_of_order;
-    /// Bytes that the other side may send before it hears from us again.
+    /// The current limit of the receive window, in bytes (tcpi_rcv_ssthresh).
     uint32_t window;
 };
 
-/// 0, or -1 where `socket` is no TCP connection or the kernel is too old (before 5.4) to tell all of it.
+/// Returns 0, or -1 if `socket` is not a TCP connection or the kernel is too old to report all values (before 5.4).
 int clinux_look_at_path(int socket, struct clinux_path *path);
 
-/// SO_RCVBUF: bytes of the socket's receive buffer; 0 on failure.
+/// SO_RCVBUF: the size of the socket's receive buffer in bytes. 0 on failure.
 int clinux_receive_buffer(int socket);
 
-/// SO_BUF_LOCK (Linux 5.15): the kernel does not let the receive buffer grow while `is_held`.
+/// SO_BUF_LOCK (Linux 5.15): the kernel does not grow the receive buffer while `is_held`.
 void clinux_hold_receive_buffer(int socket, bool is_held);
 
-/// TCP_WINDOW_CLAMP: the other side may send no more than so many bytes beyond those that were read, as soon as it has sent
-/// what it was allowed before.
+/// TCP_WINDOW_CLAMP: limits the receive window to `bytes`. A larger window that was advertised before remains valid.
 void clinux_bound_window(int socket, int bytes);
 
-/// Bytes that wait in the socket to be read.
+/// FIONREAD: the number of received bytes that wait in the socket to be read. 0 on failure.
 int clinux_waiting(int socket);
 
-/// wcwidth(3) of a Unicode scalar, whatever the user's locale is: 2 for a wide character, 0 for a mark that joins the one before
-/// it, -1 for what has no glyph; 1 on a system without the locale C.UTF-8.
+/// wcwidth(3) of a Unicode scalar, independent of the user's locale: 2 for a wide character, 0 for a combining mark, -1
+/// for a scalar that is not printable. Always 1 on a system without the locale C.UTF-8.
 int clinux_columns(uint32_t scalar);

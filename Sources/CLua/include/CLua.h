@@ -1,7 +1,7 @@
 #pragma once
 
-/// The Lua that defines what the functions share. It ends with a zero.
+/// The Lua code that all functions share, zero-terminated.
 const char *chaul_lua_prelude(void);
 
-/// All other Lua of the functions, in the order in which Redis reads it. It ends with a zero.
+/// The rest of the functions' Lua code in its order of definition, zero-terminated.
 const char *chaul_lua_functions(void);

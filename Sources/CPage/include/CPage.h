@@ -1,12 +1,12 @@
 #pragma once
 
-/// A file of the page.
+/// A file of the web page.
 struct chaul_page_file {
-    /// The name under which it is served; NULL behind the last file.
+    /// The path under which the file is served. NULL marks the end of the list.
     const char *name;
-    /// Its text, which ends with a zero.
+    /// The file's text, zero-terminated.
     const char *text;
 };
 
-/// The first of the page's files; the others follow it.
+/// The list of the page's files.
 const struct chaul_page_file *chaul_page_files(void);
