@@ -8,22 +8,22 @@ let settings: [SwiftSetting] = [
     .treatAllWarnings(as: .error),
 ]
 
-/// Optimized for size: these build faster, and run as fast (docs/architecture.md). What HaulClient is made of has none of
-/// this: who depends on a package by its version may not take such flags in.
+/// Optimized for size: such targets build faster, and run as fast (docs/architecture.md). HaulClient and its
+/// dependencies must not use unsafe flags: SwiftPM refuses them in a package that is required by version.
 let small: [SwiftSetting] = [.unsafeFlags(["-Osize"], .when(configuration: .release))]
 
-/// Not optimized: the command reads options and prints. It is compiled last, and alone.
+/// Not optimized: the command only parses options and prints. It is compiled last and alone, so its build time counts.
 let plain: [SwiftSetting] = [.unsafeFlags(["-Onone"], .when(configuration: .release))]
 
-/// Files that are compiled into the program, and written in another language: a C target embeds them, and lists them.
+/// A C target that embeds files of another language into the program. Its source lists the files.
 func embedded(_ folder: String) -> Target {
-    // `#embed` is C23. Clang has it in every language mode, and says so.
+    // `#embed` is C23. Clang supports it in every language mode, with a warning.
     .target(
         name: "CHaul\(folder.dropFirst())", path: "Sources/\(folder)",
         cSettings: [.treatAllWarnings(as: .error), .disableWarning("c23-extensions")])
 }
 
-/// A room of the house: the target `Haul<folder>`, so that no module of ours is called as another package's may be.
+/// A room: the target `Haul<folder>` in `Sources/<folder>`. The prefix avoids clashes with modules of other packages.
 func room(
     _ folder: String, _ dependencies: [Target.Dependency], exclude: [String] = [], isSmall: Bool = false
 ) -> Target {
@@ -32,7 +32,7 @@ func room(
         swiftSettings: settings + (isSmall ? small : []))
 }
 
-/// The tests of one room, and what they share.
+/// The tests of one room. They share HaulTestSupport.
 func tests(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
     .testTarget(name: name, dependencies: dependencies + ["HaulTestSupport"], swiftSettings: settings)
 }
@@ -53,7 +53,7 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-metrics", from: "2.13.0"),
     ],
     targets: [
-        // C libraries: each is met in exactly one target.
+        // C libraries: one target imports each library's headers.
         .systemLibrary(
             name: "CHaulCurl", path: "Sources/CCurl", providers: [.apt(["libcurl4-openssl-dev"]), .brew(["curl"])]),
         .systemLibrary(
@@ -64,10 +64,10 @@ let package = Package(
             name: "CHaulExpat", path: "Sources/CExpat", providers: [.apt(["libexpat1-dev"]), .brew(["expat"])]),
         .target(name: "CHaulLinux", path: "Sources/CLinux"),
 
-        // Threads that may block or poll, so that Swift's cooperative ones never do.
+        // Threads that may block or poll, so that Swift's cooperative threads never do.
         room("Executors", ["CHaulLinux"]),
 
-        // The bus: what a job is, and how it moves through Redis.
+        // The bus: the contract of jobs, and the queue in Redis.
         room("Contract", []),
         room("Redis", ["CHaulHiredis", "CHaulOpenSSL", "HaulExecutors"]),
         embedded("CLua"),
@@ -75,7 +75,7 @@ let package = Package(
         .target(
             name: "HaulClient", dependencies: ["HaulBus", "HaulContract", "HaulRedis"], swiftSettings: settings),
 
-        // The engine: bytes from HTTP to a store, and what is done with both.
+        // The engine: HTTP, stores, and the activities that move bytes between the two.
         room("HTTP", ["CHaulCurl", "CHaulOpenSSL", "CHaulLinux", "HaulContract", "HaulExecutors"]),
         room("Storage", ["HaulContract", "HaulHTTP"]),
         room(
@@ -87,13 +87,13 @@ let package = Package(
             isSmall: true),
         room("Activities", ["HaulContract", "HaulExecutors", "HaulHTTP", "HaulStorage"]),
 
-        // Lines of a log.
+        // The log's lines.
         room("Logs", ["HaulContract", "HaulExecutors", logging]),
 
-        // Counters and histograms, the text in which Prometheus reads them, and the figures of queues.
+        // Counters and histograms in Prometheus' text format, and the metrics of queues.
         room("Metrics", ["HaulBus", "HaulContract", "HaulRedis", metrics]),
 
-        // A page and an API for browsers, over the bus.
+        // The web page and the HTTP API.
         room("HTTPServer", ["CHaulLinux", "HaulExecutors"]),
         embedded("CPage"),
         room(
@@ -104,14 +104,14 @@ let package = Package(
             ],
             exclude: ["Page"], isSmall: true),
 
-        // Where bus and engine meet.
+        // The worker, which connects the bus with the engine.
         room(
             "Worker",
             [
                 "HaulActivities", "HaulBus", "HaulContract", "HaulExecutors", "HaulFileStore", "HaulHTTP",
                 "HaulMetrics", "HaulObjectStore", "HaulRedis", "HaulStorage", logging, metrics,
             ], isSmall: true),
-        // What every command prints with and reads; get and put, which need no Redis.
+        // Input and output of all commands (Terminal); the commands get and put, which need no Redis (Direct).
         room("Terminal", ["CHaulLinux", "HaulContract", argumentParser], isSmall: true),
         room(
             "Direct",
@@ -127,19 +127,19 @@ let package = Package(
             ],
             swiftSettings: settings + plain),
 
-        // Measure HTTP alone beside curl, and Redis alone beside redis-benchmark; no products.
+        // Benchmarks: HTTP alone against curl, and Redis alone against redis-benchmark. They are no products.
         .executableTarget(
             name: "http-bench", dependencies: ["HaulContract", "HaulFileStore", "HaulHTTP"], path: "Tests/bench/http",
             swiftSettings: settings),
         .executableTarget(
             name: "redis-bench", dependencies: ["HaulRedis"], path: "Tests/bench/redis", swiftSettings: settings),
 
-        // The Swift program of docs/producers.md, as it stands there.
+        // The Swift program of docs/producers.md.
         .executableTarget(
             name: "producer-example", dependencies: ["HaulClient"], path: "Tests/examples/producer",
             swiftSettings: settings),
 
-        // Tests: one target for each room, and what they share.
+        // Tests: one target for each room, and a target that they share.
         .target(
             name: "HaulTestSupport",
             dependencies: [
