@@ -270,6 +270,24 @@ struct SimulatedFetch {
         #expect(hosts.tryEnter("h") && !hosts.tryEnter("h"))
     }
 
+    @Test("a refused connection that is still counted is none that the host accepts") func enteredComplaint() {
+        let hosts = HostLimits(most: 8)
+        for _ in 0..<3 { #expect(hosts.tryEnter("h")) }
+        hosts.complain("h", retryAfter: nil, isEntered: true)
+        hosts.leave("h")
+        #expect(hosts.figures.limits.map(\.limit.rounded()) == [2])
+        #expect(!hosts.tryEnter("h"))
+    }
+
+    @Test("a download that waits begins when the limit rises, while no connection ends") func risenLimit() async throws {
+        let hosts = HostLimits(most: 1)
+        #expect(await hosts.enter("h"))
+        async let second = hosts.enter("h")
+        try await eventually("one to wait") { hosts.figures.waiting == 1 }
+        hosts.setMost(2)
+        #expect(await second)
+    }
+
     @Test("a refusal does not shorten the time that the host has asked for") func longestComplaint() {
         let hosts = HostLimits(most: 8)
         for _ in 0..<4 { #expect(hosts.tryEnter("h")) }

@@ -124,6 +124,27 @@ struct WholeObjectTests: FilmTests {
         #expect(try await bucket.everything() == (paths, 0))
     }
 
+    @Test(
+        "without If-None-Match an object in the way is looked for, and stays", arguments: ObjectServer.installed)
+    func withoutConditions(_ kind: ObjectServer.Kind) async throws {
+        let bucket = try await Bucket(kind)
+        await bucket.write("films/film", [1, 2, 3])
+        bucket.store.lacksConditions()
+        let bytes = [UInt8](repeating: 7, count: 1000)
+        let whole = WholeFile(size: 1000, checksum: nil, authority: "the job", lastModified: nil)
+        let partial = bucket.store.begin(request("1", ifExists: .fail), generation: "1", suggested: "x")
+        let error = await thrown { () throws(TransferError) in try await partial.put(bytes, whole) }
+        #expect(error?.code == .fileExists)
+        #expect(await bucket.read("films/film") == [1, 2, 3])
+        let numbered = bucket.store.begin(request("2", ifExists: .rename), generation: "2", suggested: "x")
+        guard case .stored(let file) = try await numbered.put(bytes, whole) else {
+            Issue.record("it has no name")
+            return
+        }
+        #expect(file.file != "films/film")
+        #expect(await bucket.read(file.file) == bytes)
+    }
+
     @Test("a gateway that is killed in the middle, and comes back, costs nothing", arguments: ObjectServer.installed)
     func killedGateway(_ kind: ObjectServer.Kind) async throws {
         let server = try await ObjectServer(kind)

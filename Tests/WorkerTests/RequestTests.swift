@@ -217,6 +217,23 @@ struct RequestTests {
         }
     }
 
+    @Test("fresh_for never answers from a response that the job does not expect") func unexpectedIsNeverFresh() async throws {
+        let origin = try OriginServer { request in
+            var reply = OriginReply(body: Array("v\(request.number)".utf8))
+            if request.number == 1 { reply.status = 404 }
+            return reply
+        }
+        let fleet = try await Fleet()
+        try await fleet.withWorker("w") {
+            let element = #"{"kind":"request","id":"c","url":"\#(origin.url("/a"))","fresh_for":100,"retries":0}"#
+            try await fleet.push(element)
+            try await fleet.wait("c", for: .failed)
+            try await fleet.queue.request(.retried, of: ["c"])
+            try await fleet.wait("c", for: .completed)
+            #expect(try await fleet.queue.job("c")?["body"] == "v2")
+        }
+    }
+
     @Test("a pause and a cancel reach it, and a POST that was cut is not sent again") func stopped() async throws {
         let latch = Latch()
         defer { latch.open() }

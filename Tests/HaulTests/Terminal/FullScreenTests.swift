@@ -44,6 +44,22 @@ import Testing
         expectRestored(terminal)
     }
 
+    @Test("a signal at the question for a password leaves a terminal that shows what is typed")
+    func password() async throws {
+        let terminal = try PseudoTerminal(rows: 24, columns: 80)
+        let process = try ChildProcess(
+            "/bin/sh",
+            [
+                "-c", "exec \"$0\" web hash-password alice <\(terminal.path) 2>\(terminal.path)",
+                try #require(ChildProcess.path(of: "haul")),
+            ])
+        try await eventually("the question") { terminal.text.contains("Password for alice") }
+        #expect(!terminal.echoes)
+        process.kill(SIGINT)
+        #expect(try await process.wait() == 130)
+        #expect(terminal.echoes)
+    }
+
     @Test(
         "the terminal is restored when a signal ends it, and after a crash",
         arguments: [SIGTERM, SIGINT, SIGHUP, SIGSEGV])

@@ -47,6 +47,13 @@ final class PseudoTerminal: @unchecked Sendable {
         output = []
     }
 
+    /// What is typed is shown.
+    var echoes: Bool {
+        var state = termios()
+        tcgetattr(other, &state)
+        return state.c_lflag & tcflag_t(ECHO) != 0
+    }
+
     /// The flags that a program in raw mode has changed.
     var isRaw: Bool {
         var state = termios()
