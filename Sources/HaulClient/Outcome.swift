@@ -37,8 +37,15 @@ struct Outcome {
 
     /// Reads the job's hash. Retries until the deadline while Redis is unreachable.
     private func lookAgain() async throws(HaulError) -> JobHandle.Knowledge {
+        try await Self.outlasting(until: deadline, handle.look)
+    }
+
+    /// Calls `look`, and retries until the deadline while Redis is unreachable.
+    static func outlasting<T>(
+        until deadline: ContinuousClock.Instant?, _ look: () async throws(HaulError) -> T
+    ) async throws(HaulError) -> T {
         while true {
-            do throws(HaulError) { return try await handle.look() } catch {
+            do throws(HaulError) { return try await look() } catch {
                 guard error.code == .unreachable || error.code == .timedOut, !Task.isCancelled else { throw error }
                 if let deadline, deadline <= .now { throw error }
                 try? await Task.sleep(for: .milliseconds(100))

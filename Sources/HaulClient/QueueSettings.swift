@@ -156,7 +156,12 @@ extension HaulQueue {
     ///
     /// - Throws: ``HaulError/Code-swift.struct/invalidSetting`` if the field can have no default, or not this value.
     public func setDefault(_ field: String, to value: some Encodable) async throws(HaulError) {
-        try await set(try Self.fieldWithDefault(field), to: try JSON.text(of: value))
+        let setting = try Self.fieldWithDefault(field)
+        let text: String
+        do throws(HaulError) { text = try JSON.text(of: value) } catch {
+            throw HaulError(setting: field, "the default of \(field) cannot be written as JSON")
+        }
+        try await set(setting, to: text)
     }
 
     /// Removes the default of a field.
