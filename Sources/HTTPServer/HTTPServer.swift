@@ -23,7 +23,6 @@ package actor HTTPServer {
     private var inbox = [UInt8](repeating: 0, count: 16 << 10)
     /// Whether the server accepts connections. false for a moment after the process has run out of descriptors.
     private var isListening = true
-    private var isStopped = false
 
     package init(limits: ServerLimits = ServerLimits(), handler: @escaping Handler) {
         (self.limits, self.handler) = (limits, handler)
@@ -44,7 +43,6 @@ package actor HTTPServer {
 
     /// Stops listening, and closes all connections.
     package func stop() {
-        isStopped = true
         for listener in listeners {
             loop.unwatch(listener)
             Glibc.close(listener)

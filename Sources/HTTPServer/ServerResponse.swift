@@ -1,3 +1,5 @@
+import Glibc
+
 /// A response: a status, header fields, and bytes or a stream.
 package struct ServerResponse: Sendable {
     package enum Body: Sendable {
@@ -31,10 +33,25 @@ package struct ServerResponse: Sendable {
             text.unicodeScalars.append(contentsOf: value.unicodeScalars.filter { $0.value >= 32 && $0.value != 127 })
             text += "\r\n"
         }
-        if let length, status != 304 { text += "Content-Length: \(length)\r\n" }
+        text += "Date: \(Self.date(time(nil)))\r\n"
+        if let length, status != 304, status != 204 { text += "Content-Length: \(length)\r\n" }
         text += "Connection: \(keepsAlive ? "keep-alive" : "close")\r\n\r\n"
         return Array(text.utf8)
     }
+
+    /// The date in the format of RFC 9110 section 5.6.7.
+    static func date(_ seconds: time_t) -> String {
+        var (seconds, parts) = (seconds, tm())
+        gmtime_r(&seconds, &parts)
+        func two(_ number: Int32) -> String { number < 10 ? "0\(number)" : "\(number)" }
+        return "\(days[Int(parts.tm_wday)]), \(two(parts.tm_mday)) \(months[Int(parts.tm_mon)]) \(1900 + parts.tm_year) "
+            + "\(two(parts.tm_hour)):\(two(parts.tm_min)):\(two(parts.tm_sec)) GMT"
+    }
+
+    private static let days = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"]
+    private static let months = [
+        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+    ]
 
     private static let phrases = [
         200: "OK", 201: "Created", 202: "Accepted", 204: "No Content", 304: "Not Modified", 308: "Permanent Redirect",

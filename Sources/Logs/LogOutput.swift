@@ -1,5 +1,7 @@
 import Glibc
+import HaulContract
 import HaulExecutors
+import Logging
 import Synchronization
 
 /// Writes lines to a descriptor, on a thread of its own. So code that logs never waits for a slow reader of the log.
@@ -13,12 +15,17 @@ package final class LogOutput: Sendable {
     }
 
     private let descriptor: Int32
+    private let format: LogFormat
     private let bound: Int
     private let thread = BlockingPool(name: "log", limit: 1)
     private let state = Mutex(State())
 
-    /// `bound` is in bytes.
-    package init(descriptor: Int32, bound: Int = 4 << 20) { (self.descriptor, self.bound) = (descriptor, bound) }
+    /// - Parameters:
+    ///   - format: Of the line that reports dropped lines.
+    ///   - bound: In bytes.
+    package init(descriptor: Int32, format: LogFormat, bound: Int = 4 << 20) {
+        (self.descriptor, self.format, self.bound) = (descriptor, format, bound)
+    }
 
     /// Buffers a whole line, with its line feed. Does not block.
     func write(_ line: String) {
@@ -50,7 +57,11 @@ package final class LogOutput: Sendable {
             if lines.isEmpty { return }
             writeAll(lines)
             if dropped > 0 {
-                writeAll(Array("haul: \(dropped) lines of the log were dropped: nobody read them\n".utf8))
+                let line = format.line(
+                    LogFormat.Entry(
+                        time: Timestamp.text(UnixTime.milliseconds), level: .warning,
+                        message: "lines of the log were dropped: nobody read them", fields: [("lines", "\(dropped)")]))
+                writeAll(Array(line.utf8))
             }
         }
     }

@@ -71,8 +71,8 @@ struct WorkerCommand: AsyncParsableCommand {
         let configuration = try configured()
         let address = try address()
         if printConfig { return try printSettings() }
-        let output = LogOutput(descriptor: STDERR_FILENO)
         let format = logFormat
+        let output = LogOutput(descriptor: STDERR_FILENO, format: format)
         var log = Logger(label: "haul", factory: { _ in LineLogHandler(format, to: output) })
         guard let level = Logger.Level(rawValue: logLevel) else {
             throw ExitStatus.because(.usage, "--log-level must be trace, debug, info, notice, warning or error")

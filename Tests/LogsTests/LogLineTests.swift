@@ -14,7 +14,7 @@ import Testing
         let directory = TemporaryDirectory()
         let descriptor = open(directory.file("log"), O_WRONLY | O_CREAT, 0o600)
         defer { close(descriptor) }
-        let output = LogOutput(descriptor: descriptor)
+        let output = LogOutput(descriptor: descriptor, format: format)
         var logger = Logger(label: "test", factory: { _ in LineLogHandler(format, to: output) })
         logger.logLevel = level
         logger[metadataKey: "queue"] = "default"
@@ -86,7 +86,7 @@ import Testing
     @Test func whoeverLogsDoesNotWaitForTheReader() async throws {
         var ends: [Int32] = [0, 0]
         #expect(pipe(&ends) == 0)
-        let output = LogOutput(descriptor: ends[1], bound: 100_000)
+        let output = LogOutput(descriptor: ends[1], format: .logfmt, bound: 100_000)
         let log = Logger(label: "test", factory: { _ in LineLogHandler(.logfmt, to: output) })
         // A pipe takes 64 KiB, and nobody reads it.
         for number in 0..<5_000 { log.info("line", metadata: ["number": "\(number)"]) }
@@ -103,6 +103,6 @@ import Testing
         close(ends[0])
         #expect(text.contains("number=0\n"))
         #expect(text.contains("number=999\n"))
-        #expect(text.contains(#/haul: \d+ lines of the log were dropped: nobody read them\n/#))
+        #expect(text.contains(#/level=warning msg="lines of the log were dropped: nobody read them" lines=\d+\n/#))
     }
 }

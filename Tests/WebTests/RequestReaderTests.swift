@@ -45,6 +45,10 @@ import Testing
         #expect(status(text) == code)
     }
 
+    @Test func datesAreInTheFormatOfHTTP() {
+        #expect(ServerResponse.date(784_111_777) == "Sun, 06 Nov 1994 08:49:37 GMT")
+    }
+
     @Test func headsAreBounded() {
         var limits = ServerLimits()
         limits.head = 1000
