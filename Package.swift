@@ -8,12 +8,24 @@ let settings: [SwiftSetting] = [
     .treatAllWarnings(as: .error),
 ]
 
-/// Optimized for size: such targets build faster, and run as fast (docs/architecture.md). HaulClient and its
-/// dependencies must not use unsafe flags: SwiftPM refuses them in a package that is required by version.
-let small: [SwiftSetting] = [.unsafeFlags(["-Osize"], .when(configuration: .release))]
+/// How a release build optimizes a target.
+enum Optimization {
+    case speed
+    /// Builds faster than `speed`, and runs as fast where no byte passes through a loop (docs/architecture.md).
+    case size
+    /// Builds in a quarter of the time. For what runs once per command or request of a person, never once per job.
+    case none
 
-/// Not optimized: the command only parses options and prints. It is compiled last and alone, so its build time counts.
-let plain: [SwiftSetting] = [.unsafeFlags(["-Onone"], .when(configuration: .release))]
+    /// HaulClient and its dependencies must not use unsafe flags: SwiftPM refuses them in a package that is required by
+    /// version. So they are optimized for speed.
+    var settings: [SwiftSetting] {
+        switch self {
+        case .speed: []
+        case .size: [.unsafeFlags(["-Osize"], .when(configuration: .release))]
+        case .none: [.unsafeFlags(["-Onone"], .when(configuration: .release))]
+        }
+    }
+}
 
 /// A C target that embeds files of another language into the program. Its source lists the files.
 func embedded(_ folder: String) -> Target {
@@ -25,11 +37,11 @@ func embedded(_ folder: String) -> Target {
 
 /// A room: the target `Haul<folder>` in `Sources/<folder>`. The prefix avoids clashes with modules of other packages.
 func room(
-    _ folder: String, _ dependencies: [Target.Dependency], exclude: [String] = [], isSmall: Bool = false
+    _ folder: String, _ dependencies: [Target.Dependency], exclude: [String] = [], _ optimization: Optimization = .speed
 ) -> Target {
     .target(
         name: "Haul\(folder)", dependencies: dependencies, path: "Sources/\(folder)", exclude: exclude,
-        swiftSettings: settings + (isSmall ? small : []))
+        swiftSettings: settings + optimization.settings)
 }
 
 /// The tests of one room. They share HaulTestSupport.
@@ -84,17 +96,17 @@ let package = Package(
         room(
             "ObjectStore",
             ["CHaulExpat", "CHaulOpenSSL", "HaulContract", "HaulExecutors", "HaulHTTP", "HaulStorage"],
-            isSmall: true),
+            .size),
         room("Activities", ["HaulContract", "HaulExecutors", "HaulHTTP", "HaulStorage"]),
 
         // The log's lines.
-        room("Logs", ["HaulContract", "HaulExecutors", logging]),
+        room("Logs", ["HaulContract", "HaulExecutors", logging], .size),
 
         // Counters and histograms in Prometheus' text format, and the metrics of queues.
-        room("Metrics", ["HaulBus", "HaulContract", "HaulRedis", metrics]),
+        room("Metrics", ["HaulBus", "HaulContract", "HaulRedis", metrics], .none),
 
         // The web page and the HTTP API.
-        room("HTTPServer", ["CHaulLinux", "HaulExecutors"]),
+        room("HTTPServer", ["CHaulLinux", "HaulExecutors"], .none),
         embedded("CPage"),
         room(
             "Web",
@@ -102,7 +114,7 @@ let package = Package(
                 "CHaulOpenSSL", "CHaulPage", "HaulBus", "HaulContract", "HaulExecutors", "HaulHTTPServer",
                 "HaulMetrics", "HaulRedis",
             ],
-            exclude: ["Page"], isSmall: true),
+            exclude: ["Page"], .none),
 
         // The worker, which connects the bus with the engine.
         room(
@@ -110,22 +122,22 @@ let package = Package(
             [
                 "HaulActivities", "HaulBus", "HaulContract", "HaulExecutors", "HaulFileStore", "HaulHTTP",
                 "HaulMetrics", "HaulObjectStore", "HaulRedis", "HaulStorage", logging, metrics,
-            ], isSmall: true),
+            ], .size),
         // Input and output of all commands (Terminal); the commands get and put, which need no Redis (Direct).
-        room("Terminal", ["CHaulLinux", "HaulContract", argumentParser], isSmall: true),
+        room("Terminal", ["CHaulLinux", "HaulContract", argumentParser], .none),
         room(
             "Direct",
             [
                 "CHaulExpat", "CHaulLinux", "HaulActivities", "HaulBus", "HaulContract", "HaulExecutors",
                 "HaulFileStore", "HaulHTTP", "HaulObjectStore", "HaulStorage", "HaulTerminal", argumentParser,
-            ], isSmall: true),
+            ], .size),
         .executableTarget(
             name: "haul",
             dependencies: [
                 "HaulBus", "HaulContract", "HaulDirect", "HaulFileStore", "HaulHTTP", "HaulHTTPServer", "HaulLogs",
                 "HaulObjectStore", "HaulRedis", "HaulTerminal", "HaulWeb", "HaulWorker", argumentParser, logging,
             ],
-            swiftSettings: settings + plain),
+            swiftSettings: settings + Optimization.none.settings),
 
         // Benchmarks: HTTP alone against curl, and Redis alone against redis-benchmark. They are no products.
         .executableTarget(
