@@ -42,7 +42,9 @@ extension FileStore: Store {
         return await path.blocking.run { () -> HeldFile? in
             guard target.isOwn(file, store: self) else { return nil }
             guard fencing else { return HeldFile() }
-            guard let left = try? Inheritance(of: request.key, in: target.directory, by: request.run) else { return nil }
+            guard let left = try? Inheritance(of: request.key, in: target.directory, by: request.run) else {
+                return nil
+            }
             return HeldFile(
                 proof: left.placed.first.map { placed in
                     PartialPlace(

@@ -46,6 +46,8 @@ struct HiddenFile: Sendable {
 
     /// Unlinks what earlier runs left, once this file has its final name.
     func unlinkOthers() {
-        for other in (try? directory.names()) ?? [] where HiddenName(other)?.key == key && other != name { directory.unlink(other) }
+        for other in (try? directory.names()) ?? [] where HiddenName(other)?.key == key && other != name {
+            directory.unlink(other)
+        }
     }
 }

@@ -37,7 +37,9 @@ struct Inheritance {
             let own = name.taken(by: run)
             let code = directory.rename(name.text, to: own.text)
             guard code == 0 else {
-                guard code == ENOENT else { throw TransferError(file: "an earlier partial file cannot be renamed", code) }
+                guard code == ENOENT else {
+                    throw TransferError(file: "an earlier partial file cannot be renamed", code)
+                }
                 // The file got its final name just now.
                 proofs.insert(name.proof)
                 continue

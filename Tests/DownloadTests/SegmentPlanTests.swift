@@ -275,11 +275,12 @@ struct SimulatedFetch {
         for _ in 0..<3 { #expect(hosts.tryEnter("h")) }
         hosts.complain("h", retryAfter: nil, isEntered: true)
         hosts.leave("h")
-        #expect(hosts.figures.limits.map(\.limit.rounded()) == [2])
+        #expect(hosts.figures.limits.map { $0.limit.rounded() } == [2])
         #expect(!hosts.tryEnter("h"))
     }
 
-    @Test("a download that waits begins when the limit rises, while no connection ends") func risenLimit() async throws {
+    @Test("a download that waits begins when the limit rises, while no connection ends") func risenLimit() async throws
+    {
         let hosts = HostLimits(most: 1)
         #expect(await hosts.enter("h"))
         async let second = hosts.enter("h")

@@ -217,7 +217,9 @@ struct RequestTests {
         }
     }
 
-    @Test("fresh_for never answers from a response that the job does not expect") func unexpectedIsNeverFresh() async throws {
+    @Test("fresh_for never answers from a response that the job does not expect") func unexpectedIsNeverFresh()
+        async throws
+    {
         let origin = try OriginServer { request in
             var reply = OriginReply(body: Array("v\(request.number)".utf8))
             if request.number == 1 { reply.status = 404 }
