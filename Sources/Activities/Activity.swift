@@ -18,6 +18,9 @@ package protocol Activity: AnyObject, Sendable {
     /// Bytes that this run has received or sent so far, repeated ones included.
     var moved: Int64 { get }
 
+    /// Whether `moved` counts what is sent, not what is received.
+    var isSending: Bool { get }
+
     /// Whether the run has waited for a connection to its host for a second or longer.
     var isWaitingForHost: Bool { get }
 
@@ -65,6 +68,7 @@ package protocol Activity: AnyObject, Sendable {
 
 // The defaults, for an activity that keeps no file.
 extension Activity {
+    package var isSending: Bool { false }
     package var mustGoOn: Bool { false }
     package var response: StoredResponse? { nil }
     package var hasMadeHeadway: Bool { false }

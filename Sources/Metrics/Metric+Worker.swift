@@ -18,7 +18,8 @@ extension Metric {
         "haul_fenced_total", "Runs that were taken from the worker because its lease was over.")
 
     package static let receivedBytes = counter(
-        "haul_received_bytes_total", "Bytes of bodies that have arrived for files.")
+        "haul_received_bytes_total", "Bytes of bodies that have arrived for downloads and requests.")
+    package static let sentBytes = counter("haul_sent_bytes_total", "Bytes of files that uploads have sent.")
     package static let refetchedBytes = counter(
         "haul_refetched_bytes_total", "Bytes that made no file longer: dropped at a restart, or fetched twice.")
     package static let transfers = gauge("haul_transfers", "HTTP exchanges under way.")
@@ -67,7 +68,8 @@ extension Metric {
     /// In the order of docs/metrics.md.
     package static let ofWorker = [
         buildInfo, workerInfo, slots, slotsTaken, accepting, claims, takeovers, resumes, restarts, runsEnded,
-        runDuration, fenced, receivedBytes, refetchedBytes, transfers, connections, connectionsWaiting, hostBackoffs,
+        runDuration, fenced, receivedBytes, sentBytes, refetchedBytes, transfers, connections, connectionsWaiting,
+        hostBackoffs,
         hostsBackedOff, hostConnectionLimit, claimDuration, settleDuration, tickDuration, checkpointDuration,
         commitDuration, loopDelay, redisRoundTrips, redisConnects, redisFailures, lastTick, storeFree, storeSize,
         poolBytes, processCPU, processMemory, processDescriptors, processDescriptorLimit, processStart,

@@ -39,10 +39,9 @@ extension QueueAttendant {
 
     /// The run has ended. Its claim is ours until it is settled or forgotten.
     func leave(_ running: RunningJob, _ activity: any Activity) {
-        let moved = activity.moved
         state.withLock { state in
             state.ledger.leave(running.run.token)
-            state.moved += moved
+            state.bytes.add(activity)
         }
     }
 

@@ -149,7 +149,7 @@ extension QueueAttendant {
             return (state.ledger.gate == .full, extent == .queue ? state.gone : [])
         }
         // `received` is only for ticks of the whole queue, which add what is new of it to the queue's total.
-        let received = extent == .queue ? [("received", String(moved))] : []
+        let received = extent == .queue ? [("received", String(bytes.received))] : []
         var tick = Tick(
             identity, extent, runs: Array(zip(runs.map(\.run), reports)), fields: record(fields) + received,
             isHeld: isHeld, gone: gone)

@@ -36,8 +36,8 @@ final class QueueAttendant: Sendable {
         var aside: Set<String> = []
         /// What was last logged as without effect.
         var ignored: Set<String> = []
-        /// Bytes that ended runs have moved.
-        var moved: Int64 = 0
+        /// Of ended runs.
+        var bytes = BodyBytes()
     }
 
     /// Which ticks are requested.
@@ -201,7 +201,7 @@ final class QueueAttendant: Sendable {
     func close() async {
         // First put back claims that Redis counts as ours but whose replies were lost.
         if state.withLock({ $0.ledger.isInDoubt }), !isOutOfTime { try? await register([]) }
-        try? await queue.leave(identity, received: moved)
+        try? await queue.leave(identity, received: bytes.received)
         await queue.redis.close()
     }
 
@@ -243,10 +243,10 @@ final class QueueAttendant: Sendable {
 
     var figures: QueueFigures { journal.figures }
 
-    /// Bytes that this queue's jobs have received or sent since the worker began.
-    var moved: Int64 {
-        let (ended, running) = state.withLock { ($0.moved, $0.ledger.runs.values.map(\.activity)) }
-        return running.reduce(ended) { $0 + $1.moved }
+    /// Of this queue's jobs, since the worker began.
+    var bytes: BodyBytes {
+        let (ended, running) = state.withLock { ($0.bytes, $0.ledger.runs.values.map(\.activity)) }
+        return running.reduce(into: ended) { $0.add($1) }
     }
 
     private func tellWrongTypes() async {

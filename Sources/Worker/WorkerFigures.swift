@@ -88,7 +88,9 @@ final class WorkerFigures: Sendable {
         exposition.add(.accepting, phase == .working && !slots.isShut ? 1 : 0)
         for attendant in attendants {
             let queue = [(name: "queue", value: "\(attendant.queue.name)")]
-            exposition.add(.receivedBytes, queue, attendant.moved)
+            let bytes = attendant.bytes
+            exposition.add(.receivedBytes, queue, bytes.received)
+            exposition.add(.sentBytes, queue, bytes.sent)
             if let moment = attendant.figures.lastAnswer { exposition.add(.lastTick, queue, Double(moment) / 1000) }
         }
         exposition.add(.transfers, await engine.count)

@@ -66,6 +66,8 @@ package final class Upload: Activity {
 
     package var moved: Int64 { state.withLock { $0.sentBefore + ($0.sending?.sentInAll ?? 0) } }
 
+    package var isSending: Bool { true }
+
     package var isWaitingForHost: Bool { turn.isAwaitedLong }
     package var isAtWork: Bool { !turn.isAwaited }
     package var isRepeatable: Bool {
