@@ -38,6 +38,16 @@ import Testing
         #expect(reserve(memory, second) != nil, "who waited is awake, and has not asked again")
     }
 
+    @Test("who tries again by itself waits once, however often it tries") func polling() throws {
+        let memory = PartMemory(limit: 10, share: 100)
+        let (first, second) = (memory.newOwner(), memory.newOwner())
+        let held = try #require(reserve(memory, first))
+        for _ in 0..<100 { #expect(memory.reserve(10, for: second, spill: {}, orCall: nil) == nil) }
+        #expect(memory.waiters == 1)
+        memory.give(held)
+        #expect(memory.waiters == 0 && memory.reserve(10, for: second, spill: {}, orCall: nil) != nil)
+    }
+
     @Test("a file that waits for its own share keeps nobody from memory") func ownShare() throws {
         let memory = PartMemory(limit: 30, share: 10)
         let (first, second) = (memory.newOwner(), memory.newOwner())

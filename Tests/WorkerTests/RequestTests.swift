@@ -230,7 +230,7 @@ struct RequestTests {
             let element = #"{"kind":"request","id":"c","url":"\#(origin.url("/a"))","fresh_for":100,"retries":0}"#
             try await fleet.push(element)
             try await fleet.wait("c", for: .failed)
-            try await fleet.queue.request(.retried, of: ["c"])
+            try await fleet.queue.request(.running, of: ["c"])
             try await fleet.wait("c", for: .completed)
             #expect(try await fleet.queue.job("c")?["body"] == "v2")
         }

@@ -50,10 +50,10 @@ extension ObjectPartial {
     /// Makes sure that a part has a buffer that takes bytes. False if there is no memory now, or if the part's buffer
     /// is closed because its bytes are on their way to the store. Then `wake` is called later.
     private func makeBuffer(
-        _ number: Int, _ state: inout State, _ wake: @escaping @Sendable () async -> Bool
+        _ number: Int, _ state: inout State, _ wake: (@Sendable () async -> Bool)?
     ) -> Bool {
         if let buffer = state.buffers[number] {
-            if buffer.isClosed { store.memory.wait(wake) }
+            if buffer.isClosed, let wake { store.memory.wait(wake) }
             return !buffer.isClosed
         }
         let range = state.journal.formula.range(of: number)
@@ -68,7 +68,7 @@ extension ObjectPartial {
     func buffer(for number: Int) async throws(TransferError) -> PartBuffer {
         while true {
             let buffer = state.withLock { state in
-                makeBuffer(number, &state, { true }) ? state.buffers[number] : nil
+                makeBuffer(number, &state, nil) ? state.buffers[number] : nil
             }
             if let buffer { return buffer }
             do { try await Task.sleep(for: .milliseconds(20)) } catch { throw .cancelled }

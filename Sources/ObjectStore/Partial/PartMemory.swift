@@ -25,7 +25,8 @@ final class PartMemory: Sendable {
     private struct Waiter {
         /// The file that waits for any memory; nil if it waits for its own (share used up, or part leaving).
         let owner: UInt64?
-        let wake: @Sendable () async -> Bool
+        /// nil if the file tries again by itself.
+        let wake: (@Sendable () async -> Bool)?
     }
 
     private struct State {
@@ -55,6 +56,7 @@ final class PartMemory: Sendable {
     }
 
     var used: Int { state.withLock { $0.used } }
+    var waiters: Int { state.withLock { $0.waiting.count } }
 
     /// A new number, for a partial file that reserves memory.
     func newOwner() -> UInt64 {
@@ -64,11 +66,12 @@ final class PartMemory: Sendable {
         }
     }
 
-    /// Reserves memory for a part; nil if there is no room. Then `wake` is called when another try makes sense. While
-    /// nobody holds memory, any part gets it, even one larger than the bound.
+    /// Reserves memory for a part; nil if there is no room. Then `wake` is called when another try makes sense. Without
+    /// `wake` the caller tries again by itself. While nobody holds memory, any part gets it, even one larger than the
+    /// bound.
     func reserve(
         _ bytes: Int, for owner: UInt64, spill: @escaping @Sendable () -> Void,
-        orCall wake: @escaping @Sendable () async -> Bool
+        orCall wake: (@Sendable () async -> Bool)?
     ) -> Reservation? {
         let (reservation, mustWatch) = state.withLock { state -> (Reservation?, Bool) in
             let mine = state.owned[owner] ?? 0
@@ -76,7 +79,10 @@ final class PartMemory: Sendable {
             let isFree = state.used == 0 || state.used + bytes <= limit
             let isTurn = mine > 0 || state.used == 0 || !state.waiting.contains(where: state.hasBegun)
             guard isWithinShare, isFree, isTurn else {
-                state.waiting.append(Waiter(owner: isWithinShare ? owner : nil, wake: wake))
+                let waiter = Waiter(owner: isWithinShare ? owner : nil, wake: wake)
+                // One that tries again and again waits once.
+                let isKnown = wake == nil && state.waiting.contains { $0.wake == nil && $0.owner == waiter.owner }
+                if !isKnown { state.waiting.append(waiter) }
                 defer { state.isWatched = true }
                 return (nil, !state.isWatched)
             }
@@ -111,7 +117,7 @@ final class PartMemory: Sendable {
         }
         guard !waiting.isEmpty else { return }
         // A waiter that finds no memory waits again. Waiters are few: mostly one for each connection.
-        Task { for waiter in waiting { _ = await waiter.wake() } }
+        Task { for waiter in waiting { _ = await waiter.wake?() } }
     }
 
     /// Runs while somebody waits, and spills the part that has been held longest, one in each interval.
