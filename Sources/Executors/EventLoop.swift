@@ -11,7 +11,7 @@ import Synchronization
 /// A task that prefers the loop (`withTaskExecutorPreference`) runs on the loop's thread wherever it is not isolated to
 /// an actor with another executor. So the task reaches the loop's actors without waking a thread.
 ///
-/// The class has more than eight properties because a loop has two descriptors, an inbox that other threads fill, four
+/// The class has more than eight properties because a loop has two descriptors, an inbox that other threads fill, three
 /// atomics that other threads read, and the tables of its own thread.
 ///
 /// The loop runs until `stop()`. Call `stop()` in the owning actor's deinit: no job can arrive after that.
@@ -45,7 +45,6 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
     private let awake = Atomic(true)
     private let stopped = Atomic(false)
     private let thread = Atomic<UInt>(0)
-    private let turned = Atomic<UInt64>(0)
 
     // Touched on the loop's thread only.
     private var watches: [Int32: Watch] = [:]
@@ -84,10 +83,6 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
         stopped.store(true, ordering: .sequentiallyConsistent)
         wake()
     }
-
-    /// The monotonic time in nanoseconds at which the current or last turn began (`monotonicNanoseconds()`). A loop
-    /// that has work and whose last turn is long ago is stuck. Callable from any thread.
-    package var lastTurn: UInt64 { turned.load(ordering: .relaxed) }
 
     // MARK: Executor
 
@@ -158,7 +153,6 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
             awake.store(false, ordering: .sequentiallyConsistent)
             let count = wait(&events)
             awake.store(true, ordering: .sequentiallyConsistent)
-            turned.store(monotonicNanoseconds(), ordering: .relaxed)
             // -1 is EINTR: there are no events, and the next turn calls epoll_wait again.
             for event in events.prefix(Int(max(count, 0))) { dispatch(event) }
         }

@@ -72,9 +72,6 @@ package actor TransferEngine {
         loop.stop()
     }
 
-    /// When the loop last turned: monotonic nanoseconds.
-    package nonisolated var lastTurn: UInt64 { loop.lastTurn }
-
     /// Sets the certificates. Connections that are made from now on read them again.
     package func trust(_ authorities: String?, showing certificate: ClientCertificate?) {
         configuration.certificateAuthorities = authorities

@@ -1,4 +1,5 @@
 import HaulContract
+import HaulTestSupport
 import Testing
 
 @testable import HaulActivities

@@ -8,7 +8,7 @@ local function watch(tick)
   local last, grace, heard = string.match(call('GET', TICK) or '', '^(%d+) (%d+) ?(%d*)$')
   last, grace = tonumber(last or now), tonumber(grace or 0)
   if now - last > math.max(1000, math.min(2500, tick.lease / 2)) then grace = now + tick.lease end
-  tick.last, tick.grace, tick.heard = last, grace, tonumber(heard) or last
+  tick.grace, tick.heard = grace, tonumber(heard) or last
   tick.wanted = call('HLEN', WANT)
   tick.are_many = tick.wanted > share(tick)
   call('SET', TICK, NOW .. ' ' .. whole(grace) .. ' ' .. whole(tick.are_many and tick.heard or now))

@@ -38,7 +38,7 @@ struct JobLister {
                 } else if filter.accepts(row, now: now) {
                     // One job beyond the limit shows that there are more.
                     guard found.rows.count < limit else {
-                        found.left = try await left(of: state, behind: start + page.count, known, found)
+                        found.left = try await left(of: state, found)
                         return found
                     }
                     found.rows.append(row)
@@ -114,7 +114,7 @@ struct JobLister {
     }
 
     private func left(
-        of state: JobState, behind start: Int, _ known: Set<String>, _ found: Found
+        of state: JobState, _ found: Found
     ) async throws(RedisError) -> Int? {
         guard filter.isEmpty, after == nil else { return nil }
         return max(1, try await queue.count(in: state) - found.rows.count)
