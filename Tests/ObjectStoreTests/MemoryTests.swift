@@ -64,28 +64,36 @@ import Testing
     @Test("the pages of a finished part serve the next one") func reuse() {
         let pool = PagePool(limit: 4 * Self.part)
         let (first, second) = (pool.take(Self.part), pool.take(Self.part))
-        pool.give(first, Self.part)
+        pool.give(first, Self.part, isFast: true)
         #expect(pool.take(Self.part) == first)
-        pool.give(first, Self.part)
-        pool.give(second, Self.part)
+        pool.give(first, Self.part, isFast: true)
+        pool.give(second, Self.part, isFast: true)
     }
 
     @Test("nothing stays mapped when no part holds any memory") func idle() {
         let pool = PagePool(limit: 4 * Self.part)
         let all = (0..<3).map { _ in pool.take(Self.part) }
         #expect(pool.mapped == 3 * Self.part)
-        for pages in all { pool.give(pages, Self.part) }
+        for pages in all { pool.give(pages, Self.part, isFast: true) }
         #expect(pool.mapped == 0)
+    }
+
+    @Test("the pages of a slow part are not kept") func slow() {
+        let pool = PagePool(limit: 4 * Self.part)
+        let (first, second) = (pool.take(Self.part), pool.take(Self.part))
+        pool.give(first, Self.part, isFast: false)
+        #expect(pool.mapped == Self.part)
+        pool.give(second, Self.part, isFast: true)
     }
 
     @Test("free pages of one size give way to parts of another") func otherSize() {
         let pool = PagePool(limit: 4 * Self.part)
         let all = (0..<4).map { _ in pool.take(Self.part) }
-        for pages in all.dropFirst() { pool.give(pages, Self.part) }
+        for pages in all.dropFirst() { pool.give(pages, Self.part, isFast: true) }
         let large = pool.take(3 * Self.part)
         #expect(pool.mapped == 4 * Self.part)
-        pool.give(large, 3 * Self.part)
-        pool.give(all[0], Self.part)
+        pool.give(large, 3 * Self.part, isFast: true)
+        pool.give(all[0], Self.part, isFast: true)
         #expect(pool.mapped == 0)
     }
 }

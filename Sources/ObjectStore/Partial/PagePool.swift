@@ -12,7 +12,10 @@ final class PagePool: Sendable {
         var freeBytes: Int { free.reduce(0) { $0 + $1.key * $1.value.count } }
     }
 
-    private typealias Pages = (start: UnsafeMutableRawPointer, bytes: Int)
+    private struct Pages: @unchecked Sendable {
+        let start: UnsafeMutableRawPointer
+        let bytes: Int
+    }
 
     /// The most bytes, held and free, while any are free.
     private let limit: Int
@@ -41,10 +44,14 @@ final class PagePool: Sendable {
     }
 
     /// Gives back what `take` has returned for as many bytes.
-    func give(_ memory: UnsafeMutableRawPointer, _ bytes: Int) {
+    ///
+    /// - Parameter isFast: The part was filled and sent quickly. The pages of a slow part go back to the kernel: in their
+    ///   next use they would take memory long before they have bytes.
+    func give(_ memory: UnsafeMutableRawPointer, _ bytes: Int, isFast: Bool) {
         guard bytes >= Self.least else { return memory.deallocate() }
         let outdated = state.withLock { state -> [Pages] in
             state.held -= bytes
+            guard isFast else { return [Pages(start: memory, bytes: bytes)] }
             state.free[bytes, default: []].append(memory)
             return state.held == 0 || state.held + state.freeBytes > limit ? Self.removeFree(&state) : []
         }
@@ -53,8 +60,8 @@ final class PagePool: Sendable {
 
     private static func removeFree(_ state: inout State) -> [Pages] {
         defer { state.free = [:] }
-        return state.free.flatMap { bytes, all in all.map { ($0, bytes) } }
+        return state.free.flatMap { bytes, all in all.map { Pages(start: $0, bytes: bytes) } }
     }
 
-    private static func unmap(_ pages: [Pages]) { for (start, bytes) in pages { munmap(start, bytes) } }
+    private static func unmap(_ pages: [Pages]) { for one in pages { munmap(one.start, one.bytes) } }
 }

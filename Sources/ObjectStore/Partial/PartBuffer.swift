@@ -14,6 +14,7 @@ final class PartBuffer: @unchecked Sendable {
     var present = ByteIntervals()
     /// The present bytes that a tail has as well.
     var saved = ByteIntervals()
+    private let begun = ContinuousClock.now
     /// When the buffer was made or last saved.
     var since = ContinuousClock.now
     /// The buffer takes no more bytes, because it is being uploaded or saved.
@@ -24,7 +25,7 @@ final class PartBuffer: @unchecked Sendable {
         memory = pages.take(range.count)
     }
 
-    deinit { pages.give(memory, range.count) }
+    deinit { pages.give(memory, range.count, isFast: ContinuousClock.now - begun < .seconds(1)) }
 
     /// The present bytes that no tail has.
     var fresh: ByteIntervals { ByteIntervals(present.intervals.flatMap { saved.missing(in: $0) }) }
