@@ -3,34 +3,35 @@ import HaulTestSupport
 import Testing
 
 @Suite struct JSONTests {
-    @Test("values keep their raw text") func rawText() throws {
+    @Test("JSON values keep their raw text") func rawText() throws {
         let json = try JSON(#"{"meta": {"a":[ ],"n":12345678901234567890} , "x":1e3}"#)
         #expect(json.members?.first?.raw == #"{"a":[ ],"n":12345678901234567890}"#)
         #expect(json["x"]?.integer == 1000)
     }
 
-    @Test("strings are read with all escapes, and written safely") func strings() throws {
+    @Test("strings are read with all escapes, and written with the escapes that they need") func strings() throws {
         #expect(try JSON(#""\u00e9\ud83d\ude00\n""#).string == "é😀\n")
         #expect(try JSON(JSON.quoted("a\"\\\u{1}\n")).string == "a\"\\\u{1}\n")
     }
 
     @Test(
-        "what is no JSON is refused",
+        "text that is not valid JSON is refused",
         arguments: ["", "{", "[1,]", "{\"a\" 1}", "01", "1.", "nul", "\"\u{1}\"", "\"\\ud800\"", "{} x"])
     func refused(_ text: String) { #expect(throws: JSON.SyntaxError.self) { try JSON(text) } }
 
-    @Test("deep nesting is refused, not followed") func depth() {
+    @Test("deeply nested JSON is refused and does not overflow the stack") func depth() {
         #expect(throws: JSON.SyntaxError.self) { try JSON(String(repeating: "[", count: 100_000)) }
     }
 }
 
 @Suite struct JobTests {
-    @Test("what is written oddly is read", arguments: ValidElements.all) func odd(_ element: String) throws {
+    @Test("valid elements in unusual notation are read", arguments: ValidElements.all)
+    func odd(_ element: String) throws {
         let job = try Job(element: element.utf8)
         #expect(job.urls.first?.lowercased().hasPrefix("http") == true)
     }
 
-    @Test("a whole job is read") func whole() throws {
+    @Test("the fields of an element are read, and unknown fields are listed") func whole() throws {
         let job = try Job(
             element:
                 #"{"url":"https://a/b","id":"x","path":"d/","checksum":"md5:0123456789ABCDEF0123456789abcdef","headers":{"A":"b"},"meta":[ ],"retries":2,"nice":1}"#
@@ -42,12 +43,12 @@ import Testing
         #expect(job.unknownFields == ["nice"])
     }
 
-    @Test("each wrong value is refused with its field's name", arguments: InvalidElements.all)
+    @Test("an invalid element is refused, and the error names the field", arguments: InvalidElements.all)
     func invalid(_ vector: InvalidElements) {
         #expect { try Job(element: vector.element) } throws: { ($0 as? Job.Invalid)?.field == vector.field }
     }
 
-    @Test("secrets of a URL are masked") func masked() {
+    @Test("credentials, query and fragment of a URL are masked") func masked() {
         #expect(MaskedURL.text("https://u:p@h/a?sig=1#f") == "https://h/a?[masked]")
         #expect(MaskedURL.text("http://h/a@b") == "http://h/a@b")
         #expect(MaskedURL.text("http://u@\u{301}:p@h/a@b") == "http://h/a@b")
@@ -56,13 +57,13 @@ import Testing
 }
 
 @Suite struct ByteIntervalsTests {
-    @Test("intervals merge where they touch or overlap, in any order") func merge() {
+    @Test("intervals that touch or overlap are merged, in whatever order they come") func merge() {
         let set = ByteIntervals([10..<20, 0..<5, 30..<40, 5..<10, 15..<32])
         #expect(set.intervals == [0..<40])
         #expect(set.count == 40)
     }
 
-    @Test("random insertions equal a set of bytes") func random() {
+    @Test("intervals and gaps after random insertions match a set of single bytes") func random() {
         var generator = SystemRandomNumberGenerator()
         for _ in 0..<200 {
             var set = ByteIntervals()

@@ -4,7 +4,8 @@ import Testing
 @testable import HaulContract
 
 @Suite struct JobWritingTests {
-    @Test("what is written is what was read", arguments: ValidElements.all) func roundTrip(_ element: String) throws {
+    @Test("a job that is written and read again is the same job", arguments: ValidElements.all)
+    func roundTrip(_ element: String) throws {
         var job = try Job(element: element.utf8)
         let again = try Job(element: job.element.utf8)
         job.unknownFields = []
@@ -12,7 +13,7 @@ import Testing
         #expect(again.element == job.element)
     }
 
-    @Test("every field of the contract can be written") func everyField() throws {
+    @Test("every field of downloads and requests can be written") func everyField() throws {
         var job = Job("https://h/a", id: "x")
         (job.path, job.ifExists, job.freshFor) = ("d/", .fail, .seconds(60))
         job.checksum = Job.Checksum("md5:0123456789abcdef0123456789abcdef")
@@ -25,11 +26,11 @@ import Testing
         job.batch = Job.Batch("b", size: 7, replyTo: "r")
         #expect(try Job(element: job.element.utf8) == job)
         let written = Set(try JSON(job.element).members!.map(\.name))
-        // A ticket is Redis' own, 1 is the only version, and several URLs take the place of one.
+        // `t` is Redis' own ticket, `v` can only be 1, and `urls` replaces `url`.
         func fields(_ kind: Job.Kind) -> Set<String> {
             Set(JobField.all.filter { $0.kinds.contains(kind) }.map(\.name)).subtracting(["t", "v", "urls"])
         }
-        // A download is what a job is that names no kind.
+        // A job without `kind` is a download, so `kind` is not written.
         #expect(written == fields(.download).subtracting(["kind"]))
         job.urls.append("https://g/a")
         #expect(try Job(element: job.element.utf8) == job)
@@ -44,7 +45,7 @@ import Testing
         request.request.query = [Job.Item("a b", "\u{0}")]
         (request.request.expect, request.request.maxResponse) = ([200...200, 400...499], 7)
         request.request.isIdempotent = true
-        var told: Set<String> = []
+        var names: Set<String> = []
         for body in ["body", "json", "form", "body_base64"] {
             var job = request
             switch body {
@@ -54,9 +55,9 @@ import Testing
             default: job.request.bodyBase64 = "AA=="
             }
             #expect(try Job(element: job.element.utf8) == job)
-            told.formUnion(try JSON(job.element).members!.map(\.name))
+            names.formUnion(try JSON(job.element).members!.map(\.name))
         }
-        #expect(told == fields(.request))
+        #expect(names == fields(.request))
     }
 
     @Test("every field of an upload can be written") func everyFieldOfUploads() throws {
@@ -74,7 +75,7 @@ import Testing
         #expect(try Job(element: job.element.utf8) == job)
         job = Job.tus("a", to: "https://h/")
         #expect(try Job(element: job.element.utf8) == job && job.upload.method == .tus)
-        // Nothing of it is in jobs of other kinds.
+        // Five fields belong to uploads alone.
         #expect(JobField.all.filter { $0.kinds == [.upload] }.count == 5)
     }
 }

@@ -2,13 +2,13 @@ import HaulContract
 import Testing
 
 @Suite struct NeedleTests {
-    @Test("a needle is in a text where a slow search finds it, whatever the lengths and the places")
+    @Test("a needle is found exactly when a simple search finds it, at any length and position")
     func likeASlowSearch() {
         var random = SystemRandomNumberGenerator()
         let letters: [Character] = ["a", "A", "b", "@", "`", "é", "1"]
         for round in 0..<4000 {
             let text = String((0..<Int.random(in: 0...70, using: &random)).map { _ in letters.randomElement()! })
-            // Half of them are parts of the text.
+            // Half of the needles are parts of the text.
             var sought = String((0..<Int.random(in: 0...4, using: &random)).map { _ in letters.randomElement()! })
             if round.isMultiple(of: 2), !text.isEmpty {
                 sought = String(text.dropFirst(Int.random(in: 0..<text.count)).prefix(Int.random(in: 1...30)))
