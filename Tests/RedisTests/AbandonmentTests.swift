@@ -3,16 +3,15 @@ import HaulRedis
 import HaulTestSupport
 import Testing
 
-/// Callers who leave before their replies come, and connections of which only one side knows the end.
+/// Callers that are cancelled before their replies arrive.
 @Suite struct AbandonmentTests {
     private func code(_ body: () async throws -> Void) async -> RedisError.Code? {
         do { try await body() } catch { return (error as? RedisError)?.code }
         return nil
     }
 
-    @Test("a cancelled caller leaves at once, and the others still get their own replies") func cancelled()
-        async throws
-    {
+    @Test("a cancelled caller returns at once, and the others still get their own replies")
+    func cancelled() async throws {
         let server = try await RedisServer()
         let redis = Redis(try RedisURL(server.url), name: "t")
         let id = try await redis.send(Command("CLIENT", "ID")).int
@@ -23,16 +22,16 @@ import Testing
             Task { try await redis.send(Command("ECHO", number), timeout: .seconds(60)).int }
         }
         leaving.cancel()
-        // The server stands still: no reply can have ended it.
+        // The server is stopped, so no reply can have ended the call.
         #expect(await leaving.value == .cancelled)
         server.signal(SIGCONT)
         for (number, task) in zip(1..., staying) { #expect(try await task.value == number) }
-        // Its reply was read, on the same connection.
+        // The cancelled call's reply was read, and the connection is still the same.
         #expect(try await redis.send(Command("CLIENT", "ID")).int == id)
         #expect(try await server.statistic("total_reads_processed") > reads)
     }
 
-    @Test("a caller who was cancelled before sends nothing") func early() async throws {
+    @Test("a caller that was cancelled before its call sends nothing") func early() async throws {
         let server = try await RedisServer()
         let redis = Redis(try RedisURL(server.url), name: "t")
         let task = Task {
@@ -44,7 +43,7 @@ import Testing
         #expect(try await server.cli("EXISTS", "n") == "0")
     }
 
-    @Test("a caller who is cancelled while the connection is made leaves at once") func connecting() async throws {
+    @Test("a caller that is cancelled while the connection is opened returns at once") func connecting() async throws {
         let server = try await RedisServer()
         server.signal(SIGSTOP)
         let redis = Redis(try RedisURL(server.url), name: "t")
@@ -56,7 +55,7 @@ import Testing
         #expect(try await redis.send(Command("PING")) == .status("PONG"))
     }
 
-    @Test("whose wait is cancelled leaves no connection that others would wait behind") func wait() async throws {
+    @Test("a cancelled blocking call does not hold up later calls") func wait() async throws {
         let server = try await RedisServer()
         let redis = Redis(try RedisURL(server.url), name: "t")
         let leaving = Task {
@@ -70,7 +69,7 @@ import Testing
         #expect(try await redis.send(Command("PING")) == .status("PONG"))
     }
 
-    @Test("a caller who is owed the reply hears it although it is cancelled") func owed() async throws {
+    @Test("a cancelled caller still gets its reply if the client's replies are `.owed`") func owed() async throws {
         let server = try await RedisServer()
         let redis = Redis(try RedisURL(server.url), name: "t", replies: .owed)
         let task = Task {

@@ -4,10 +4,10 @@ import Testing
 
 @testable import HaulRedis
 
-/// Error replies are normal life: each has its meaning, and what passes is waited out.
+/// How the client classifies Redis' error replies, and that it waits while an error is temporary.
 @Suite struct ErrorReplyTests {
-    /// What is to be made of a reply. `passes`: it was certainly not done and may be in a moment. `returns`: it may be
-    /// asked again later.
+    /// How an error reply is classified. `passes`: the command was certainly not executed, and may succeed in a moment.
+    /// `returns`: it makes sense to send the command again later.
     struct Meaning: Sendable {
         let text: String
         let code: RedisError.Code
@@ -42,7 +42,7 @@ import Testing
         Meaning(text: "", code: .reply),
     ]
 
-    @Test("each reply has its meaning, and quotes Redis", arguments: meanings)
+    @Test("each error reply has its code, and the message quotes Redis", arguments: meanings)
     func classification(_ meaning: Meaning) {
         let error = RedisError(reply: meaning.text)
         #expect(error.code == meaning.code)
@@ -52,20 +52,20 @@ import Testing
         #expect((error.place == nil) == (meaning.code != .moved))
     }
 
-    // MARK: What is told at once
+    // MARK: Errors that are thrown at once
 
     private func code(_ body: () async throws -> Void) async -> RedisError.Code? {
         do { try await body() } catch { return (error as? RedisError)?.code }
         return nil
     }
 
-    /// A client of `server`, and what a small write over it comes to.
+    /// Sends a small write with a new client of `server`. Returns the code of the error, if there is one.
     private func write(to server: RedisServer, _ credentials: String = "") async throws -> RedisError.Code? {
         let redis = Redis(try RedisURL(server.url + credentials), name: "t")
         return await code { try await redis.send(Command("SET", "k", "v")) }
     }
 
-    @Test("NOAUTH, WRONGPASS and a password that nobody asked for") func signingIn() async throws {
+    @Test("a missing, a wrong and a superfluous password are authentication errors") func signingIn() async throws {
         let server = try await RedisServer(["--requirepass", "secret"])
         #expect(try await write(to: server) == .authentication)
         #expect(try await write(to: server, "?password=wrong") == .authentication)
@@ -74,7 +74,7 @@ import Testing
         #expect(try await write(to: try await RedisServer(), "?password=secret") == .authentication)
     }
 
-    @Test("NOPERM and WRONGTYPE") func rights() async throws {
+    @Test("NOPERM and WRONGTYPE have codes of their own") func rights() async throws {
         let server = try await RedisServer()
         try await server.cli("ACL", "SETUSER", "poor", "on", ">pw", "~k", "+get", "+client")
         #expect(try await write(to: server, "?user=poor&password=pw") == .noPermission)
@@ -83,7 +83,8 @@ import Testing
         #expect(await code { try await redis.send(Command("GET", "list")) } == .wrongType)
     }
 
-    @Test("UNBLOCKED ends a wait, and what was pipelined behind it is done") func unblocked() async throws {
+    @Test("UNBLOCKED ends a blocking command, and the command pipelined behind it is executed")
+    func unblocked() async throws {
         let server = try await RedisServer()
         let redis = Redis(try RedisURL(server.url), name: "t")
         let id = try #require(try await redis.send(Command("CLIENT", "ID")).int)
@@ -96,7 +97,7 @@ import Testing
         #expect(try await replies[1].string == "behind")
     }
 
-    @Test("NOREPLICAS, MISCONF and OOM, and no more when their cause is gone") func refused() async throws {
+    @Test("NOREPLICAS, MISCONF and OOM are thrown as long as their cause lasts") func refused() async throws {
         let server = try await RedisServer(["--save", "3600 1", "--dbfilename", "d.rdb"])
         let redis = Redis(try RedisURL(server.url), name: "t")
         let write = { await code { try await redis.send(Command("SET", "k", "v")) } }
@@ -114,32 +115,32 @@ import Testing
         #expect(await write() == nil)
     }
 
-    // MARK: What is waited out
+    // MARK: Errors that are waited out
 
-    /// Asks while `server` refuses, sees that the call waits without knocking too often, ends the trouble, and sees
-    /// that the same call succeeds.
+    /// Makes a call while `server` refuses it. Checks that the call waits, that it does not retry too often, and that
+    /// it succeeds once `end` has removed the cause.
     private func expectWait(
         _ redis: Redis, on server: RedisServer, for word: String, command: Command = Command("SET", "k", "v"),
         ending end: () async throws -> Void
     ) async throws {
         let start = ContinuousClock.now
         async let waiting = code { try await redis.send(command, timeout: .seconds(30)) }
-        try await eventually("\(word) to be answered some times") { try await server.errors(word) >= 3 }
+        try await eventually("three replies with \(word)") { try await server.errors(word) >= 3 }
         try await end()
         #expect(await waiting == nil)
         let seconds = Int((ContinuousClock.now - start).components.seconds) + 1
-        // It starts with a few tries in quick succession, and slows down to some two a second.
+        // The client starts with a few retries in quick succession, and slows down to about two a second.
         #expect(try await server.errors(word) <= 20 + 5 * seconds)
     }
 
-    @Test("BUSY: until the script ends") func busy() async throws {
+    @Test("BUSY is waited out until the script ends") func busy() async throws {
         let server = try await RedisServer(["--busy-reply-threshold", "10"])
         let redis = Redis(try RedisURL(server.url), name: "t")
         try await redis.connect()
         let script = try ChildProcess("redis-cli", ["-s", server.socket, "EVAL", "while true do end", "0"])
-        // Redis answers nothing but SCRIPT KILL.
+        // Redis now executes only SCRIPT KILL.
         try await eventually { try await server.cli("PING").hasPrefix("BUSY") }
-        try await eventually("it to be said") {
+        try await eventually("the error to be thrown") {
             await code { try await redis.send(Command("PING"), timeout: .milliseconds(500)) } == .busy
         }
         let call = Task { await code { try await redis.send(Command("SET", "k", "v"), timeout: .seconds(30)) } }
@@ -148,7 +149,7 @@ import Testing
         _ = try await script.wait()
     }
 
-    @Test("LOADING: until the data are there") func loading() async throws {
+    @Test("LOADING is waited out until the data is loaded") func loading() async throws {
         let server = try await RedisServer(RedisServer.slowLoading)
         let redis = Redis(try RedisURL(server.url), name: "t")
         try await server.beginLoading()
@@ -156,25 +157,27 @@ import Testing
         #expect(try await server.cli("DBSIZE") == "15001")
     }
 
-    @Test("READONLY and MASTERDOWN: until the replica is the primary", arguments: ["READONLY", "MASTERDOWN"])
+    @Test(
+        "READONLY and MASTERDOWN are waited out until the replica is the primary",
+        arguments: ["READONLY", "MASTERDOWN"])
     func replica(_ word: String) async throws {
         let server = try await RedisServer(["--replica-serve-stale-data", word == "READONLY" ? "yes" : "no"])
         let redis = Redis(try RedisURL(server.url), name: "t")
         try await server.cli("REPLICAOF", "127.0.0.1", "\(FreePort.next())")
-        // A replica refuses what writes by one word, and what reads by the other.
+        // A replica refuses a write with READONLY. If it must not serve stale data, it refuses a read with MASTERDOWN.
         let command = word == "READONLY" ? Command("SET", "k", "v") : Command("GET", "k")
         try await expectWait(redis, on: server, for: word, command: command) {
             try await server.cli("REPLICAOF", "NO", "ONE")
         }
     }
 
-    @Test("CLUSTERDOWN: until the slot is served") func clusterDown() async throws {
+    @Test("CLUSTERDOWN is waited out until the slot is served") func clusterDown() async throws {
         let server = try await RedisServer(RedisServer.clusterOfOne)
         let redis = Redis(try RedisURL(server.url), name: "t")
         try await expectWait(redis, on: server, for: "CLUSTERDOWN") { try await server.serveAllSlots() }
     }
 
-    @Test("ASK and TRYAGAIN are waited out and never followed, MOVED is", arguments: ["ASK", "TRYAGAIN"])
+    @Test("ASK and TRYAGAIN are waited out and never followed, and MOVED is followed", arguments: ["ASK", "TRYAGAIN"])
     func moving(_ word: String) async throws {
         let cluster = try await RedisCluster()
         let slot = try await cluster.slot(of: "{a}")
@@ -186,7 +189,8 @@ import Testing
         try await target.cli("CLUSTER", "SETSLOT", "\(slot)", "IMPORTING", try await source.cli("CLUSTER", "MYID"))
         let targetID = try await target.cli("CLUSTER", "MYID")
         try await source.cli("CLUSTER", "SETSLOT", "\(slot)", "MIGRATING", targetID)
-        // One of two keys has gone: TRYAGAIN for both; ASK for that one alone.
+        // One of the two keys has moved. A command for both keys gets TRYAGAIN, a command for the moved key alone gets
+        // ASK.
         try await source.cli("MIGRATE", "127.0.0.1", "\(port)", "{a}1", "0", "5000")
         let call = Task {
             await code {
@@ -194,7 +198,7 @@ import Testing
                 try await redis.send(Command(arguments: ["MGET"] + keys), timeout: .seconds(30))
             }
         }
-        try await eventually("\(word) to be answered some times") { try await source.errors(word) >= 3 }
+        try await eventually("three replies with \(word)") { try await source.errors(word) >= 3 }
         let asked = try await target.cli("INFO", "commandstats")
         #expect(!asked.contains("cmdstat_mget") && !asked.contains("cmdstat_asking"))
         try await source.cli("MIGRATE", "127.0.0.1", "\(port)", "{a}2", "0", "5000")
@@ -203,14 +207,15 @@ import Testing
         #expect(try await source.errors("MOVED") >= 1)
     }
 
-    @Test("too many clients: until one of them has left") func tooManyClients() async throws {
+    @Test("a server with too many clients is waited out until one of them disconnects")
+    func tooManyClients() async throws {
         let server = try await RedisServer()
         let (first, second) = (
             Redis(try RedisURL(server.url), name: "t"), Redis(try RedisURL(server.url), name: "t")
         )
         try await first.connect()
         try await server.cli("CONFIG", "SET", "maxclients", "1")
-        try await eventually("it to be said") {
+        try await eventually("the error to be thrown") {
             await code { try await second.send(Command("PING"), timeout: .seconds(1)) } == .tooManyClients
         }
         async let waiting = code { try await second.send(Command("PING"), timeout: .seconds(30)) }

@@ -4,7 +4,7 @@ import Testing
 
 @testable import HaulRedis
 
-/// Many callers on the loop itself: all of them come in one turn.
+/// Calls from tasks that start on the connections' event loop, so that all calls are made in one turn of the loop.
 private actor Callers {
     nonisolated var unownedExecutor: UnownedSerialExecutor { Connection.loop.asUnownedSerialExecutor() }
 
@@ -15,14 +15,14 @@ private actor Callers {
         return sum
     }
 
-    /// Isolated to the loop, so that the tasks begin there.
+    /// Isolated to the loop, so that the tasks start on the loop.
     private func ask(_ redis: Redis, _ number: Int) async -> Int {
         (try? await redis.send(Command("ECHO", number)).int) ?? 0
     }
 }
 
 @Suite struct RedisURLTests {
-    @Test("the forms of a URL") func forms() throws {
+    @Test("all forms of URLs are read") func forms() throws {
         #expect(try RedisURL("redis://").addresses.first == .tcp(host: "127.0.0.1", port: 6379))
         let full = try RedisURL("redis://u:p%40@h:1234/5")
         #expect(full.addresses.first == .tcp(host: "h", port: 1234))
@@ -34,13 +34,13 @@ private actor Callers {
     }
 
     @Test(
-        "a wrong URL says what is wrong",
+        "a wrong URL is refused as `badURL`",
         arguments: ["localhost", "http://h", "redis://h:99999", "redis://h/x", "unix://rel"])
     func wrong(_ text: String) { #expect { try RedisURL(text) } throws: { ($0 as? RedisError)?.code == .badURL } }
 }
 
 @Suite struct RedisClientTests {
-    @Test("values are binary, replies in order, under many callers at once") func order() async throws {
+    @Test("values are binary, and each of many concurrent callers gets its own reply") func order() async throws {
         let server = try await RedisServer()
         let redis = Redis(try RedisURL(server.url), name: "t")
         let bytes: [UInt8] = [0, 13, 10, 255]
@@ -52,19 +52,19 @@ private actor Callers {
         }
     }
 
-    @Test("what many callers ask for in one turn of the loop is one write") func batch() async throws {
+    @Test("the commands of many callers in one turn of the loop are sent in one write") func batch() async throws {
         let server = try await RedisServer()
         let redis = Redis(try RedisURL(server.url), name: "t")
         try await redis.send(Command("PING"))
         let before = try await server.statistic("total_reads_processed")
         let callers = Callers()
         #expect(await callers.sum(of: 1000, asking: redis) == 1000 * 999 / 2)
-        // Redis reads 16 KiB at a time, and what asks it for the statistic takes a read, too.
+        // Redis reads 16 KiB at a time, and the query for the statistic is a read, too.
         let reads = try await server.statistic("total_reads_processed") - before
         #expect(reads < 10)
     }
 
-    @Test("a wrong password is said at once, a right one signs in") func password() async throws {
+    @Test("a missing password is an error at once, and the right password signs in") func password() async throws {
         let server = try await RedisServer(["--requirepass", "secret"])
         await #expect { try await Redis(try RedisURL(server.url), name: "t").send(Command("PING")) } throws: {
             ($0 as? RedisError)?.code == .authentication
@@ -74,7 +74,7 @@ private actor Callers {
                 == .status("PONG"))
     }
 
-    @Test("nobody there: unreachable, with a sentence") func unreachable() async throws {
+    @Test("a server that does not run is `unreachable`, and the message gives advice") func unreachable() async throws {
         await #expect {
             try await Redis(try RedisURL("unix:///tmp/no-such"), name: "t").send(
                 Command("PING"), timeout: .seconds(2))
@@ -83,7 +83,7 @@ private actor Callers {
         }
     }
 
-    @Test("a killed connection fails its callers and the next call connects again") func killed() async throws {
+    @Test("a killed connection fails its pending calls, and the next call reconnects") func killed() async throws {
         let server = try await RedisServer()
         let redis = Redis(try RedisURL(server.url), name: "t")
         let other = Redis(try RedisURL(server.url), name: "o")
@@ -91,13 +91,13 @@ private actor Callers {
         async let blocked = redis.pipeline([.command(Command("BLPOP", "none", "30"))], timeout: .seconds(31))
         try await eventually { try await other.send(Command("CLIENT", "LIST")).string?.contains("cmd=blpop") == true }
         try await other.send(Command("CLIENT", "KILL", "ID", id))
-        do { _ = try await blocked; Issue.record("the call outlived its connection") } catch {
+        do { _ = try await blocked; Issue.record("the call succeeded although its connection was killed") } catch {
             #expect((error as? RedisError)?.code == .closed)
         }
         #expect(try await redis.send(Command("PING")) == .status("PONG"))
     }
 
-    @Test("a server that stands still is given up after the call's timeout") func watchdog() async throws {
+    @Test("a call to a server that hangs times out") func watchdog() async throws {
         let server = try await RedisServer()
         let redis = Redis(try RedisURL(server.url), name: "t")
         try await redis.send(Command("PING"))
@@ -108,7 +108,7 @@ private actor Callers {
         }
     }
 
-    @Test("functions are loaded when the server does not know them, beside those of other versions")
+    @Test("functions that the server lacks are loaded, beside the functions of other versions")
     func functions() async throws {
         let server = try await RedisServer()
         let redis = Redis(try RedisURL(server.url), name: "t")
@@ -130,7 +130,7 @@ private actor Callers {
         }
     }
 
-    @Test("a subscription comes back after the server was restarted") func subscription() async throws {
+    @Test("a subscription is restored after a restart of the server") func subscription() async throws {
         let server = try await RedisServer()
         let url = try RedisURL(server.url)
         var subscriptions = 0

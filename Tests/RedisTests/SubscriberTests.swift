@@ -4,25 +4,25 @@ import Testing
 @testable import HaulRedis
 
 @Suite struct SubscriberTests {
-    @Test("whoever comes while the last one leaves is subscribed all the same") func turns() async throws {
+    @Test("a subscription that begins while the last one ends is established") func turns() async throws {
         let server = try await RedisServer()
         let subscriber = Subscriber(try RedisURL(server.url), name: "t")
         for turn in 0..<100 {
             let messages = Subscription(subscriber, channels: ["c"], patterns: turn % 2 == 0 ? ["p*"] : [])
                 .makeAsyncIterator()
             guard case .subscribed? = await messages.next(until: .now + .seconds(20)) else {
-                Issue.record("turn \(turn)")
+                Issue.record("turn \(turn): not subscribed")
                 return
             }
         }
-        // The last one takes the connection with it.
-        try await eventually("nobody to be subscribed") {
+        // The connection is closed with the last subscription.
+        try await eventually("the connection to be closed") {
             try await server.cli("CLIENT", "LIST", "TYPE", "pubsub").isEmpty
         }
         await subscriber.close()
     }
 
-    @Test("what a consumer does not take is bounded, and makes place for one word to catch up") func bounds() async {
+    @Test("a full mailbox drops its messages, and tells its consumer to catch up") func bounds() async {
         let mailbox = Mailbox()
         for number in 0..<Mailbox.mostElements + 10 {
             mailbox.put(.message(channel: "c", payload: Array("\(number)".utf8)))

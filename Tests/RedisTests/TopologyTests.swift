@@ -25,7 +25,8 @@ import Testing
         }
     }
 
-    @Test("a trusted server is spoken to, at any size; others are refused with a sentence") func trust() async throws {
+    @Test("a trusted server accepts large values, and other servers are refused with advice")
+    func trust() async throws {
         let certificates = try await Certificates()
         let (server, port) = try await server(certificates)
         let ca = certificates.file("ca.pem")
@@ -33,7 +34,7 @@ import Testing
         let untrusted = await ping("rediss://127.0.0.1:\(port)")
         #expect(
             untrusted?.code == .certificate && untrusted?.message.contains("?ca=FILE") == true, "\(untrusted as Any)")
-        // The certificate is not for this name.
+        // The certificate is for another name.
         #expect(await ping("rediss://localhost:\(port)?ca=\(ca)")?.code == .certificate)
         #expect(await ping("rediss://127.0.0.1:\(port)?ca=/no/such")?.code == .badURL)
         let redis = Redis(try RedisURL("rediss://127.0.0.1:\(port)?ca=\(ca)"), name: "test")
@@ -43,7 +44,7 @@ import Testing
         #expect(try await server.cli("STRLEN", "k") == "3000000")
     }
 
-    @Test("a plain server is no TLS server") func plain() async throws {
+    @Test("a TLS connection to a server without TLS fails") func plain() async throws {
         let port = FreePort.next()
         let server = try await RedisServer(["--port", "\(port)", "--bind", "127.0.0.1"])
         let error = await ping("rediss://127.0.0.1:\(port)", timeout: .seconds(1))
@@ -51,7 +52,7 @@ import Testing
         withExtendedLifetime(server) {}
     }
 
-    @Test("a server may want a client's certificate") func client() async throws {
+    @Test("a client certificate is sent to a server that requires one") func client() async throws {
         let certificates = try await Certificates()
         let (server, port) = try await server(certificates, clients: true)
         let url = "rediss://127.0.0.1:\(port)?ca=\(certificates.file("ca.pem"))"
@@ -64,7 +65,8 @@ import Testing
 }
 
 @Suite struct FailoverTests {
-    @Test("the primary that sentinels name is used, and the next one after a failover") func sentinels() async throws {
+    @Test("the client uses the primary that sentinels name, and its successor after a failover")
+    func sentinels() async throws {
         let topology = try await RedisWithSentinels()
         let redis = Redis(try RedisURL(topology.url), name: "test")
         try await redis.send(Command("SET", "k", "1"))
@@ -78,11 +80,11 @@ import Testing
         #expect(try await topology.primary() !== old)
     }
 
-    @Test("nobody stays on a primary that was demoted behind the client's back") func demoted() async throws {
+    @Test("the client leaves a primary that was replaced while it hung") func demoted() async throws {
         let topology = try await RedisWithSentinels()
         let redis = Redis(try RedisURL(topology.url), name: "test")
         try await redis.send(Command("SET", "k", "1"))
-        // It hangs, is replaced, and comes back as what it was.
+        // The primary hangs and is replaced. When it resumes, it still takes itself for the primary.
         let old = try await topology.primary()
         old.signal(SIGSTOP)
         try await eventually("a failover", within: .seconds(30)) { try await topology.primary() !== old }
@@ -93,7 +95,8 @@ import Testing
         #expect(try await (topology.primary()).cli("GET", "new") == "1")
     }
 
-    @Test("each queue's commands reach the node of its slot, also while the slot moves") func cluster() async throws {
+    @Test("each queue's commands reach the node that serves its slot, also while the slot moves")
+    func cluster() async throws {
         let cluster = try await RedisCluster()
         let library = Library(
             name: "test",
@@ -104,7 +107,7 @@ import Testing
                 end)
                 """)
         let count = library.function("count")
-        // The tags of three queues, each on another node.
+        // The hash tags of three queues, each of which is on another node.
         for tag in ["{a}", "{b}", "{c}"] {
             for url in [cluster.url, "redis://127.0.0.1:\(cluster.ports[0])"] {
                 let redis = Redis(try RedisURL(url), name: "test")
@@ -133,11 +136,12 @@ import Testing
         isEnough.value = true
         await counting.value
         #expect(failed.value == 0)
-        // Two were counted at the start.
+        // The loop at the start counted `{a}n` twice.
         #expect(try await redis.send(Command("GET", "{a}n")).string == String(done.value + 2))
     }
 
-    @Test("nodes that send to each other are asked ever more rarely, until they agree") func undecided() async throws {
+    @Test("nodes that redirect to each other are asked more and more rarely, until they agree")
+    func undecided() async throws {
         let cluster = try await RedisCluster()
         let slot = try await cluster.slot(of: "{a}n")
         let number = try await cluster.owner(of: slot)
@@ -153,7 +157,7 @@ import Testing
         try await redis.send(Command("GET", "{a}n"), timeout: .seconds(10))
     }
 
-    @Test("a cancelled caller who is owed the reply is led to where the slot has gone") func cancelled() async throws {
+    @Test("a cancelled caller follows a moved slot if the client's replies are `.owed`") func cancelled() async throws {
         let cluster = try await RedisCluster()
         let redis = Redis(try RedisURL(cluster.url), name: "test", replies: .owed)
         try await redis.send(Command("SET", "{a}n", "1"))
