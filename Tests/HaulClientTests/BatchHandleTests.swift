@@ -4,7 +4,8 @@ import HaulTestSupport
 import Testing
 
 @Suite("Batches in the client") struct BatchHandleTests {
-    @Test("a batch is counted, awaited, answered and retried") func ends() async throws {
+    @Test("a batch has a status, a result, an event and a reply, and its failed jobs can be retried")
+    func ends() async throws {
         let bench = try await ClientBench()
         let queue = try bench.queue()
         let batch = queue.batch("night")
@@ -14,13 +15,13 @@ import Testing
             job.batch = Job.Batch("night", size: 3, replyTo: "me")
             return job
         }
-        let told = Task<Event?, any Error> {
+        let ended = Task<Event?, any Error> {
             for try await update in queue.events {
                 if case .event(let event) = update, event.kind == .batchEnded { return event }
             }
             return nil
         }
-        try await eventually("it to listen") { try await bench.server.cli("PUBSUB", "NUMPAT") == "1" }
+        try await eventually("the subscription to all events") { try await bench.server.cli("PUBSUB", "NUMPAT") == "1" }
         try await queue.push(jobs)
         async let before = batch.result(timeout: .seconds(60))
         let worker = try bench.worker()
@@ -28,7 +29,7 @@ import Testing
         #expect(status.isOver && status.round == 1 && status.size == 3)
         #expect((status.pending, status.completed, status.failed, status.cancelled, status.rejected) == (0, 2, 1, 0, 0))
         #expect(try await batch.status() == status)
-        let event = try #require(try await value(of: told))
+        let event = try #require(try await value(of: ended))
         #expect(event.batch == "night" && event.round == 1 && event.json["failed"]?.integer == 1)
         #expect(try await queue.reply(to: "me", timeout: .seconds(5))?.json == event.json)
         try await batch.retry()
@@ -42,7 +43,8 @@ import Testing
         _ = try await worker.wait()
     }
 
-    @Test("a batch is paused with what comes later, resumed and cancelled") func steering() async throws {
+    @Test("a paused batch also pauses members that come later, and can be resumed and cancelled")
+    func steering() async throws {
         let bench = try await ClientBench()
         let queue = try bench.queue()
         let batch = queue.batch("night")

@@ -1,13 +1,13 @@
 import HaulClient
 import HaulTestSupport
 
-/// A Redis, an origin and real workers.
+/// A Redis server, an origin and real workers.
 struct ClientBench {
     static let bytes = FileBytes(seed: 91, count: 1_200_000)
 
     let server: RedisServer
     let root = TemporaryDirectory()
-    /// Until it is opened, what lies beneath /held stops after its first 600,000 bytes.
+    /// Until this is opened, files beneath /held stop after their first 600,000 bytes.
     let gate = Latch()
     let origin: OriginServer
 
@@ -42,14 +42,14 @@ struct ClientBench {
         return job
     }
 
-    /// Who listens to a channel.
+    /// The number of subscribers to a job's channel; -1 if Redis does not say it.
     func listeners(_ id: String) async throws -> Int {
         let lines = try await server.cli("PUBSUB", "NUMSUB", "haul:{default}:events:\(id)").split(separator: "\n")
         return lines.last.flatMap { Int($0) } ?? -1
     }
 
     func waitForListener(_ id: String) async throws {
-        try await eventually("somebody to listen to \(id)") { try await listeners(id) > 0 }
+        try await eventually("a subscriber to the events of \(id)") { try await listeners(id) > 0 }
     }
 
     func wait(_ id: String, for state: String) async throws {
@@ -59,7 +59,7 @@ struct ClientBench {
     }
 }
 
-/// All that is told of a job until its end.
+/// All updates of a job until its end.
 func collect(_ events: JobEvents) async throws -> [JobUpdate] {
     var updates: [JobUpdate] = []
     for try await update in events { updates.append(update) }
@@ -67,7 +67,7 @@ func collect(_ events: JobEvents) async throws -> [JobUpdate] {
 }
 
 extension JobUpdate {
-    /// The kind of event, or what the hash says.
+    /// The name of the event, or "is" and the state that the hash has.
     var name: String {
         switch self {
         case .event(let event): event.name
@@ -76,7 +76,7 @@ extension JobUpdate {
     }
 }
 
-/// What a task comes to, if it does so within a minute: it is cancelled then.
+/// The value of a task. The task is cancelled after a minute.
 func value<T: Sendable>(of task: Task<T, any Error>) async throws -> T {
     let alarm = Task {
         try await Task.sleep(for: .seconds(60))

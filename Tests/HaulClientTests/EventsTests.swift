@@ -5,7 +5,7 @@ import HaulTestSupport
 import Testing
 
 @Suite struct EventsTests {
-    @Test("events come in their order, each once, and end with the job") func order() async throws {
+    @Test("events come in order and once each, and end with the job") func order() async throws {
         let bench = try await ClientBench()
         let queue = try bench.queue()
         let handle = try await queue.push(bench.job("/held", id: "a"))
@@ -14,7 +14,7 @@ import Testing
         let worker = try bench.worker()
         try await bench.wait("a", for: "running")
         let late = Task { try await collect(queue.job("a").events) }
-        try await eventually("two to listen") {
+        try await eventually("the connection for events") {
             try await bench.server.cli("CLIENT", "LIST").contains("haul-client-events")
         }
         bench.gate.open()
@@ -23,11 +23,11 @@ import Testing
         #expect(updates.last?.finalState == .completed && updates.last?.received == ClientBench.bytes.count)
         let places = updates.compactMap(\.position)
         #expect(places.count == updates.count && places == Array(Set(places)).sorted())
-        // Who comes late is told first what is known.
+        // A consumer that starts late gets the job's status first.
         let lateUpdates = try await value(of: late)
         #expect(lateUpdates.last?.finalState == .completed)
         #expect(lateUpdates.first?.name.hasPrefix("is ") == true)
-        // And who comes after the end hears of it at once.
+        // A consumer that starts after the end gets the final status at once.
         let after = Task { try await collect(handle.events) }
         #expect(try await value(of: after).map(\.name) == ["is completed"])
         await queue.close()
@@ -35,10 +35,11 @@ import Testing
         _ = try await worker.wait()
     }
 
-    @Test("what is missed while no connection listens is made good from the hashes", .timeLimit(.minutes(2)))
+    @Test(
+        "events that are missed while the connection is lost are made up for from the hashes", .timeLimit(.minutes(2)))
     func lostConnections() async throws {
         let bench = try await ClientBench()
-        // New connections come about only while there is a link.
+        // New connections can be opened only while this link exists.
         let link = bench.server.directory.file("link")
         try FileManager.default.createSymbolicLink(atPath: link, withDestinationPath: bench.server.socket)
         let queue = try HaulQueue(redis: "unix://\(link)")
@@ -56,7 +57,7 @@ import Testing
         let result = Task { try await handles[1].result(timeout: .seconds(60)) }
         for handle in handles { try await bench.wait(handle.id, for: "running") }
         for id in ["a", "b"] { try await bench.waitForListener(id) }
-        try await eventually("a listener to all") { try await bench.server.cli("PUBSUB", "NUMPAT") == "1" }
+        try await eventually("the subscription to all events") { try await bench.server.cli("PUBSUB", "NUMPAT") == "1" }
         try FileManager.default.removeItem(atPath: link)
         #expect(try await bench.server.cli("CLIENT", "KILL", "TYPE", "pubsub") == "2")
         bench.gate.open()
@@ -73,7 +74,7 @@ import Testing
         _ = try await worker.wait()
     }
 
-    @Test("a restart of Redis is waited out", .timeLimit(.minutes(2))) func restart() async throws {
+    @Test("a result and events outlast a restart of Redis", .timeLimit(.minutes(2))) func restart() async throws {
         let bench = try await ClientBench(["--appendonly", "yes", "--appendfsync", "always"])
         let queue = try bench.queue()
         let worker = try bench.worker()
@@ -100,9 +101,9 @@ import Testing
         return (pages?.dropFirst().first.flatMap { Int($0) } ?? 0) * Int(getpagesize())
     }
 
-    /// HAUL_BURST says how many events there are.
+    /// The environment variable HAUL_BURST sets the number of events.
     @Test(
-        "a consumer that stands still bounds what waits for it, and hears of the end all the same",
+        "the buffer of a consumer that stands still is bounded, and the consumer still gets the end",
         .timeLimit(.minutes(3)))
     func burst() async throws {
         let wanted = ProcessInfo.processInfo.environment["HAUL_BURST"].flatMap { Int($0) }
@@ -110,9 +111,9 @@ import Testing
         let server = try await RedisServer()
         let queue = try HaulQueue(redis: server.url)
         var events = queue.events.makeAsyncIterator()
-        try await eventually("a listener to all") { try await server.cli("PUBSUB", "NUMPAT") == "1" }
+        try await eventually("the subscription to all events") { try await server.cli("PUBSUB", "NUMPAT") == "1" }
         let before = Self.residentBytes
-        // A job as a worker tells it, at a pace that Redis' own buffer for a client bears.
+        // Events like those of a worker, at a pace that Redis' output buffer for a client can take.
         let script = """
             local id, from, to = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
             local pad = string.rep('x', 300)
@@ -125,19 +126,20 @@ import Testing
             let end = min(start + 9_999, count)
             #expect(try await server.cli("EVAL", script, "0", "big", "\(start)", "\(end)") == "")
         }
-        // Its end, of which nobody tells it: what it missed before has it look.
+        // The end of the job, without an event. The consumer has missed messages, so it reads the hashes and finds the
+        // end.
         let end = """
             local now = redis.call('TIME')
             redis.call('HSET', 'haul:{default}:job:big', 'state', 'completed', 'epoch', 1, 'seq', ARGV[1], 'file', 'f')
             redis.call('ZADD', 'haul:{default}:completed', now[1] * 1000 + math.floor(now[2] / 1000), 'big')
             """
         #expect(try await server.cli("EVAL", end, "0", "\(count + 1)") == "")
-        try await eventually("all to be read", within: .seconds(120)) {
+        try await eventually("all messages to be read", within: .seconds(120)) {
             let line = try await server.cli("CLIENT", "LIST", "TYPE", "pubsub")
             return line.contains(" omem=0 ")
         }
         #expect(events.waiting <= 50_001)
-        // Other suites are at work in this process, unless somebody asked for this one alone.
+        // Other suites run in this process as well, unless HAUL_BURST asks for this test alone.
         if wanted != nil {
             let grown = Self.residentBytes - before
             print("\(count) events: \(events.waiting) wait, and memory has grown by \(grown >> 20) MiB")

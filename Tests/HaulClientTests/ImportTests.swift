@@ -1,8 +1,8 @@
 import HaulClient
 import Testing
 
-/// What a service writes that imports HaulClient and nothing else of Haul. This file has no other import of ours: that it compiles
-/// is most of the test.
+/// The code of a service that imports HaulClient and nothing else of Haul. This file has no other import of ours, so
+/// that it compiles is most of the test.
 @Suite struct ImportTests {
     private struct Order: Codable, Equatable { var customer: Int }
 
@@ -13,7 +13,7 @@ import Testing
         }
     }
 
-    @Test("every type that a service meets can be named, with its members") func names() throws {
+    @Test("every type that a service needs can be named, and so can its members") func names() throws {
         var job: Job = Job("https://example.org/a")
         job.ifExists = Job.IfExists.overwrite
         job.checksum = Job.Checksum(algorithm: Job.Checksum.Algorithm.md5, digest: String(repeating: "0", count: 32))
@@ -38,7 +38,7 @@ import Testing
         do { _ = try Job("ftp://h/").resolvedID } catch {
             #expect(error.code == code && error.field == "url" && error.message.hasPrefix("url: "))
         }
-        // Their members are named where they are used: ClientTests, EventsTests.
+        // The other tests of this target use the members of these types.
         _ =
             [
                 JobHandle.self, JobStatus.self, JobResult.self, QueueStatistics.self, WorkerStatus.self, JobEvents.self,

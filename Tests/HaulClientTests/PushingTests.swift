@@ -3,7 +3,7 @@ import HaulTestSupport
 import Testing
 
 @Suite struct PushingTests {
-    @Test("an id is known before the push, and is the one that Redis sees") func ids() async throws {
+    @Test("a job's id is known before the push, and the queue lists the same id") func ids() async throws {
         let server = try await RedisServer()
         let queue = try HaulQueue(redis: server.url)
         var jobs = [Job("http://h/a"), Job("http://h/a", id: "own"), Job(urls: ["http://h/a", "http://g/a"])]
@@ -18,7 +18,8 @@ import Testing
         await queue.close()
     }
 
-    @Test("many jobs are one write, stamped with one moment; a given moment stays") func many() async throws {
+    @Test("many jobs are pushed with few commands and one common `at`, and an `at` of a job is kept")
+    func many() async throws {
         let server = try await RedisServer()
         let queue = try HaulQueue(redis: server.url)
         try await queue.push(Job("http://h/first"))
@@ -26,7 +27,7 @@ import Testing
         var jobs = (0..<1200).map { Job("http://h/\($0)") }
         jobs[7].at = 1_700_000_000_007
         let handles = try await queue.push(jobs)
-        // TIME, three times LPUSH, and the question itself.
+        // TIME, LPUSH three times, and the query for the statistic.
         #expect(try await server.statistic("total_commands_processed") - before == 5)
         #expect(handles.count == 1200 && handles[7].pushedAt == 1_700_000_000_007)
         #expect(Set(handles.map(\.pushedAt)).count == 2)
@@ -37,7 +38,7 @@ import Testing
         await queue.close()
     }
 
-    @Test("mistakes are told before anything is sent") func mistakes() async throws {
+    @Test("mistakes are refused before anything is sent") func mistakes() async throws {
         let server = try await RedisServer()
         let queue = try HaulQueue(redis: server.url)
         var bodiless = Job("http://h/")
@@ -70,7 +71,8 @@ import Testing
         }
     }
 
-    @Test("a durable push says how many replicas have it, and is there all the same") func durable() async throws {
+    @Test("a durable push that too few replicas confirm throws, and is in line all the same")
+    func durable() async throws {
         let server = try await RedisServer()
         let queue = try HaulQueue(redis: server.url)
         await #expect { try await queue.push(Job("http://h/a"), .replicas(1, within: .milliseconds(50))) } throws: {

@@ -4,7 +4,7 @@ import HaulTestSupport
 import Testing
 
 @Suite struct ResultTests {
-    @Test("a result is awaited before the end and after it, with all that is known") func ends() async throws {
+    @Test("a result can be awaited before and after the end, and has all details") func ends() async throws {
         let bench = try await ClientBench()
         let queue = try bench.queue()
         var job = bench.job("/held", id: "a")
@@ -22,7 +22,7 @@ import Testing
         #expect((result.seconds ?? -1) > 0 && result.error == nil && !result.wasRemoved)
         #expect(try await handle.result(timeout: .seconds(5)) == result)
         #expect(try await queue.job("a").result() == result)
-        // A second push is awaited to its own end, although the job had ended before.
+        // The result of a second push is the end of that push, although the job had ended before.
         let again = try await queue.push(job).result(timeout: .seconds(30))
         #expect(again.state == .completed && again.seconds == 0)
         let failed = try await queue.push(bench.job("/missing", id: "b")).result(timeout: .seconds(30))
@@ -41,9 +41,8 @@ import Testing
         _ = try await worker.wait()
     }
 
-    @Test("jobs are paused, resumed, cancelled and removed in lists, and those who wait are told") func steering()
-        async throws
-    {
+    @Test("lists of jobs are paused, resumed, cancelled and removed, and waiting callers get results")
+    func steering() async throws {
         let bench = try await ClientBench()
         let queue = try bench.queue()
         let worker = try bench.worker()
@@ -68,9 +67,8 @@ import Testing
         _ = try await worker.wait()
     }
 
-    @Test("a wait ends with its time, with its task, and with the queue, and says what is wrong") func waits()
-        async throws
-    {
+    @Test("a wait ends at its timeout, with its task and with the queue, and its error says why")
+    func waits() async throws {
         let bench = try await ClientBench()
         let queue = try bench.queue()
         let handle = try await queue.push(bench.job("/held", id: "a"))
@@ -82,7 +80,7 @@ import Testing
         try await bench.waitForListener("a")
         waiting.cancel()
         await #expect { try await waiting.value } throws: { ($0 as? HaulError)?.code == .cancelled }
-        try await eventually("nobody to listen") { try await bench.listeners("a") == 0 }
+        try await eventually("the subscription to end") { try await bench.listeners("a") == 0 }
         let following = Task { try await collect(handle.events) }
         try await bench.waitForListener("a")
         following.cancel()
@@ -91,20 +89,21 @@ import Testing
         try await bench.waitForListener("a")
         await queue.close()
         await #expect { try await last.value } throws: { ($0 as? HaulError)?.code == .closed }
-        // Nothing is waited for that cannot come any more.
+        // After `close` every call fails at once.
         await #expect { try await handle.result() } throws: { ($0 as? HaulError)?.code == .closed }
         await #expect { try await handle.status() } throws: { ($0 as? HaulError)?.code == .closed }
         await #expect { try await queue.push(bench.job("/b", id: "b")) } throws: { ($0 as? HaulError)?.code == .closed }
     }
 
-    @Test("a push that a worker cannot read is told, also to who comes late") func rejected() async throws {
+    @Test("a push that a worker cannot read is reported as rejected, also to a late caller")
+    func rejected() async throws {
         let bench = try await ClientBench()
         let queue = try bench.queue()
         let worker = try bench.worker()
-        // The job is known, or it would fail in place of being given back.
+        // The job must be known. An unknown job would fail and not return to its earlier state.
         #expect(try await queue.push(bench.job("/a", id: "a")).result(timeout: .seconds(30)).state == .completed)
         let handle = try await queue.push(Job("http://\u{2100}.invalid/", id: "a"))
-        try await eventually("it to be rejected") {
+        try await eventually("the push to be rejected") {
             try await bench.server.cli("LLEN", "haul:{default}:rejected") == "1"
         }
         await #expect { try await handle.result(timeout: .seconds(30)) } throws: {
@@ -116,7 +115,7 @@ import Testing
         _ = try await worker.wait()
     }
 
-    @Test("a reply waits for a service that was away") func replies() async throws {
+    @Test("a reply stays on its list until the service takes it") func replies() async throws {
         let bench = try await ClientBench()
         let queue = try bench.queue()
         var job = bench.job("/missing", id: "a")

@@ -5,7 +5,7 @@ import HaulTestSupport
 import Testing
 
 @Suite struct SettingsTests {
-    @Test("settings are read and changed, and a wrong one changes nothing") func settings() async throws {
+    @Test("settings are read and changed, and a change with a wrong value sets nothing") func settings() async throws {
         let bench = try await ClientBench()
         let queue = try bench.queue()
         #expect(try await queue.settings() == QueueSettings())
@@ -22,7 +22,7 @@ import Testing
         #expect(
             try await bench.server.cli("HMGET", "haul:{default}:settings", "paused", "max_running", "quiet:w")
                 == "1\n3\n1")
-        // Somebody else's setting stays.
+        // A setting of somebody else is kept.
         try await bench.server.cli("HSET", "haul:{default}:settings", "keep_completed", "7200")
         let now = try await queue.changeSettings {
             $0.isPaused = false
@@ -50,9 +50,8 @@ import Testing
         await queue.close()
     }
 
-    @Test("defaults, the base and limits of hosts are set, obeyed by a worker, and taken back") func defaults()
-        async throws
-    {
+    @Test("defaults, the base and limits of hosts are set, obeyed by a worker, and removed")
+    func defaults() async throws {
         let bench = try await ClientBench()
         let queue = try bench.queue()
         try await queue.setDefault("path", to: "in/")
@@ -90,15 +89,14 @@ import Testing
         _ = try await worker.wait()
     }
 
-    @Test("responses are results: of requests, of uploads, of each file, and of what was dropped") func responses()
-        async throws
-    {
+    @Test("results have the responses of requests, of uploads and of each file, unless they were dropped")
+    func responses() async throws {
         let bench = try await ClientBench()
         let queue = try bench.queue()
         let worker = try bench.worker()
         var request = Job.request("GET", bench.origin.url("/small"), id: "r")
         request.request.maxResponse = 1 << 20
-        // Longer than a response may be.
+        // The file is longer than a response may be.
         let long = try await queue.push(request).result(timeout: .seconds(30))
         #expect(long.kind == .request && long.error == .tooLarge && long.response == nil && !long.wasResponseDropped)
         let missing = try await queue.push(.request("GET", bench.origin.url("/missing"), id: "m")).result(

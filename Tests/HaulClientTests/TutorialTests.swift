@@ -4,9 +4,9 @@ import HaulClient
 import HaulTestSupport
 import Testing
 
-/// The steps of the tutorial, as they stand there: that they compile is half of the test.
+/// The steps of the tutorial, word for word. That they compile is half of the test.
 @Suite struct TutorialTests {
-    @Test("the tutorial's steps are the ones that are compiled here, and they work") func tutorial() async throws {
+    @Test("the tutorial's steps are the code of this file, and they work") func tutorial() async throws {
         let catalogue = SchemaValidator.repository.appending(path: "Sources/HaulClient/HaulClient.docc/A-service.md")
         let page = try String(contentsOf: catalogue, encoding: .utf8)
         let own = try String(contentsOf: URL(filePath: #filePath), encoding: .utf8)
@@ -24,7 +24,7 @@ import Testing
         #expect(try await file(of: handles[0]) == "orders/7/a")
         #expect(try await file(of: handles[1]) == nil)
         try await retryWhatFailed(on: queue)
-        try await eventually("the failed one to be forgotten") { try await queue.list(.failed).isEmpty }
+        try await eventually("the failed job to be removed") { try await queue.list(.failed).isEmpty }
         let moment = try #require(handles[0].pushedAt)
         #expect(try await goOn(handles[0].id, pushedAt: moment, on: queue).state == .completed)
         await #expect(throws: HaulError.self) { try await push(["ftp://h"], for: 1, on: queue) }
