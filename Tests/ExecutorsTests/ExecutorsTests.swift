@@ -28,7 +28,7 @@ private actor OnLoop {
         loop.cancel(cancelled)
     }
 
-    /// Puts three jobs in line, the first of which asks for the end of its turn.
+    /// Enqueues three jobs on the loop. The first one adds a handler for the end of its turn.
     func gather() {
         Task {
             note(1)
@@ -53,7 +53,7 @@ private actor OnLoop {
 }
 
 @Suite struct EventLoopTests {
-    @Test("jobs of many tasks all run, one at a time") func jobs() async {
+    @Test("all jobs of many tasks run, one at a time") func jobs() async {
         let actor = OnLoop()
         await withTaskGroup(of: Void.self) { group in
             for index in 0..<1000 { group.addTask { await actor.note(index) } }
@@ -61,7 +61,7 @@ private actor OnLoop {
         #expect(await Set(actor.seen) == Set(0..<1000))
     }
 
-    @Test("a task that prefers a loop stays on its thread, on the loop's actor and off it; others leave it")
+    @Test("a task that prefers a loop stays on the loop's thread, and other tasks leave it")
     func preference() async {
         let actor = OnLoop()
         let here = await actor.thread
@@ -81,14 +81,15 @@ private actor OnLoop {
         #expect(OnLoop.currentThread != here)
     }
 
-    @Test("timers fire in their order, cancelled ones never") func timers() async throws {
+    @Test("timers fire in the order of their deadlines, and cancelled timers never") func timers() async throws {
         let actor = OnLoop()
         await actor.schedule()
         try await eventually { await actor.seen.count == 3 }
         #expect(await actor.seen == [1, 2, 3])
     }
 
-    @Test("the end of a turn comes when its jobs are done, and is the last of it") func endOfTurn() async throws {
+    @Test("a handler for the end of a turn runs after the turn's jobs, and before new jobs")
+    func endOfTurn() async throws {
         let actor = OnLoop()
         await actor.gather()
         try await eventually { await actor.seen.count == 5 }
@@ -109,7 +110,7 @@ private actor OnLoop {
 }
 
 @Suite struct BlockingPoolTests {
-    @Test("never more calls at once than the limit, and all are done") func limit() async {
+    @Test("a pool never runs more calls at once than its limit") func limit() async {
         let pool = BlockingPool(name: "test", limit: 3)
         let running = Shared(0)
         let most = Shared(0)
@@ -131,12 +132,12 @@ private actor OnLoop {
     }
 
     @Test(
-        "work that several threads share is done once, in time even where all threads are busy", .timeLimit(.minutes(1))
-    )
+        "each piece of shared work is done once, and nothing deadlocks when all threads are busy",
+        .timeLimit(.minutes(1)))
     func shared() async throws {
         let pool = BlockingPool(name: "test", limit: 2)
         let counts = Shared([Int](repeating: 0, count: 100))
-        // Both threads wait for all of theirs: each must be able to do it alone.
+        // Both threads wait for their own 50 pieces, so each thread must be able to do them alone.
         async let first = pool.run {
             pool.runAll(
                 (0..<50).map { index in
@@ -158,7 +159,7 @@ private actor OnLoop {
         #expect(await pool.run { pool.runAll([@Sendable () -> Int]()) } == [])
     }
 
-    @Test("what a finished call held is let go although more calls wait") func release() async {
+    @Test("what a finished call held is released although more calls wait") func release() async {
         final class Held: Sendable {
             let gone: Shared<Bool>
             init(_ gone: Shared<Bool>) { self.gone = gone }
@@ -167,7 +168,8 @@ private actor OnLoop {
         let pool = BlockingPool(name: "test", limit: 1)
         let gone = Shared(false)
         let wasGone = await withCheckedContinuation { continuation in
-            // From the pool's only thread, so that the last one waits while the one before it looks.
+            // Submitted from the pool's only thread, so that the last call still waits when the call before it reads
+            // `gone`.
             pool.submit {
                 pool.submit { [held = Held(gone)] in withExtendedLifetime(held) {} }
                 pool.submit { continuation.resume(returning: gone.value) }

@@ -4,7 +4,7 @@ import Testing
 @testable import HaulExecutors
 
 @Suite struct DequeTests {
-    @Test("first in, first out, however it grows and shrinks") func order() {
+    @Test("a deque is first in, first out while it grows and shrinks") func order() {
         var generator = SystemRandomNumberGenerator()
         var deque = Deque<Int>()
         var model: [Int] = []
@@ -20,7 +20,7 @@ import Testing
         }
     }
 
-    @Test("what has left is let go") func release() {
+    @Test("an element that was popped is released") func release() {
         final class Held {}
         var deque = Deque<Held>()
         weak var first: Held?
@@ -36,7 +36,7 @@ import Testing
 }
 
 @Suite struct TimerQueueTests {
-    @Test("timers come up by their deadlines, those of the same one as scheduled, cancelled ones never")
+    @Test("timers are due by deadline, then by order of scheduling, and cancelled timers never")
     func order() {
         let start = ContinuousClock.now
         var queue = TimerQueue()
@@ -57,7 +57,7 @@ import Testing
         #expect(queue.count == expected.count - due.count)
     }
 
-    @Test("cancelled timers do not pile up until their deadline") func piles() {
+    @Test("cancelled timers do not accumulate until their deadlines") func piles() {
         var queue = TimerQueue()
         let far = ContinuousClock.now + .seconds(3600)
         _ = queue.schedule(at: far) {}
@@ -66,7 +66,7 @@ import Testing
         #expect(queue.heap.count < 100)
     }
 
-    @Test("a timer scheduled for the past by a timer is for the next turn") func past() {
+    @Test("a timer that a handler schedules for the past is due only in the next turn") func past() {
         var queue = TimerQueue()
         let now = ContinuousClock.now
         _ = queue.schedule(at: now) {}
