@@ -7,7 +7,7 @@ import Logging
 import Testing
 
 @Suite struct LogLineTests {
-    /// What a logger writes, without the time.
+    /// The lines that a logger writes.
     private func lines(
         _ format: LogFormat, level: Logger.Level = .trace, _ log: (Logger) -> Void
     ) throws -> [String] {
@@ -88,7 +88,7 @@ import Testing
         #expect(pipe(&ends) == 0)
         let output = LogOutput(descriptor: ends[1], format: .logfmt, bound: 100_000)
         let log = Logger(label: "test", factory: { _ in LineLogHandler(.logfmt, to: output) })
-        // A pipe takes 64 KiB, and nobody reads it.
+        // The pipe holds 64 KiB, and nobody reads it yet.
         for number in 0..<5_000 { log.info("line", metadata: ["number": "\(number)"]) }
         let reader = Task.detached { [ends] in
             var (text, bytes) = ("", [UInt8](repeating: 0, count: 65_536))
