@@ -3,7 +3,7 @@ import HaulMetrics
 import Testing
 
 @Suite struct MetricsPageTests {
-    /// docs/metrics.md is what alerts and dashboards are written by.
+    /// Operators write alerts and dashboards by docs/metrics.md.
     @Test func thePageNamesEveryMetricAndNoOther() throws {
         let page = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../../docs/metrics.md")
         let text = try String(contentsOf: page, encoding: .utf8)

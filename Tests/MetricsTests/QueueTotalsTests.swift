@@ -3,7 +3,7 @@ import Testing
 @testable import HaulMetrics
 
 @Suite struct QueueTotalsTests {
-    private func told(_ totals: QueueTotals, _ event: String) -> String? {
+    private func sample(_ totals: QueueTotals, _ event: String) -> String? {
         var exposition = Exposition()
         totals.add(to: &exposition, [("queue", "q")])
         let name = "haul_queue_events_total{queue=\"q\",event=\"\(event)\"} "
@@ -12,23 +12,22 @@ import Testing
         }
     }
 
-    @Test(
-        "a counter that a failover took back a little stands still until it is passed; one that began anew is believed")
+    @Test("a total that a failover took back a little stands still; a total that began anew is followed")
     func takenBack() {
         var totals = QueueTotals()
-        #expect(told(totals, "completed") == nil)
+        #expect(sample(totals, "completed") == nil)
         totals.take([:])
-        #expect(told(totals, "completed") == "0")
-        for (read, told) in [(1000, "1000"), (997, "1000"), (999, "1000"), (1001, "1001"), (400, "400"), (0, "0")] {
+        #expect(sample(totals, "completed") == "0")
+        for (read, expected) in [(1000, "1000"), (997, "1000"), (999, "1000"), (1001, "1001"), (400, "400"), (0, "0")] {
             totals.take(["completed": Int64(read)])
-            #expect(self.told(totals, "completed") == told, "\(read)")
+            #expect(sample(totals, "completed") == expected, "\(read)")
         }
         totals.take(["completed": 8])
         totals.take([:])
-        #expect(told(totals, "completed") == "0")
+        #expect(sample(totals, "completed") == "0")
     }
 
-    @Test("of many codes the most frequent are told apart, and no failure is left out") func codes() {
+    @Test("only the most frequent error codes get labels of their own, and every failure is counted") func codes() {
         var totals = QueueTotals()
         var counts: [String: Int64] = ["failed": 0]
         for number in 0..<150 { counts["failed http_\(number)"] = Int64(number + 1) }
