@@ -32,7 +32,7 @@ import Testing
 
         #expect(await fixture.ask("POST", WebFixture.control, #"{"action":"remove","ids":["film"]}"#).status == 202)
         try await fixture.tick()
-        try await eventually("the job to be forgotten") {
+        try await eventually("the job to be removed") {
             await fixture.get(WebFixture.jobs + "/film").status == 404
         }
     }
@@ -48,7 +48,7 @@ import Testing
         #expect(try await fixture.queue.count(in: .queued) == 0)
     }
 
-    @Test("a search finds what waits in line, however its element is written", arguments: [false, true])
+    @Test("a search finds jobs in line, however their elements are written", arguments: [false, true])
     func searchInLine(isSeen: Bool) async throws {
         let fixture = try await WebFixture()
         let elements = [
@@ -122,7 +122,7 @@ import Testing
         let jobs = (0..<1200).map { #"{"url":"http://a.example/f\#($0)","id":"j\#($0)","path":"Ärger/Film-\#($0)"}"# }
         for part in [jobs[..<1000], jobs[1000...]] { _ = await fixture.push("[\(part.joined(separator: ","))]") }
         for _ in 0..<1200 { _ = try await fixture.claim() }
-        // A call looks on for a moment only.
+        // One call searches only for a short time. The next one continues at `next`.
         func found(_ query: String) async -> [String] {
             var (ids, examined, next): ([String], Int64, Int64?) = ([], 0, 0)
             while let from = next {
@@ -171,7 +171,7 @@ import Testing
         let days = try await history("?minutes=2880&step=30")
         #expect(numbers(days, "completed").count == 96 && numbers(days, "completed").reduce(0, +) == 53)
         #expect(numbers(days, "failed").reduce(0, +) == 9 && days["step"]?.integer == 1_800_000)
-        // An hour that is over is read once.
+        // An hour that is over is read from Redis only once.
         try await write(200, "completed", 1)
         #expect(numbers(try await history("?minutes=600&step=60"), "completed").reduce(0, +) == 53)
         for wrong in ["?minutes=0", "?minutes=2881", "?step=61", "?step=x"] {
@@ -239,16 +239,16 @@ import Testing
         let none =
             #"{"rate":null,"starts":null,"keep_failed":null,"base":null,"defaults":{"retries":null,"headers":null},"limits":{"slow.example:8080":null}}"#
         #expect(await fixture.ask("PATCH", path, none).text == #"{"paused":false}"#)
-        // What somebody has written by hand, and has no effect.
+        // Values that somebody has written by hand, which have no effect.
         try await fixture.server.cli("HSET", "haul:{default}:settings", "rate", "x", "quiet:w", "1")
         try await fixture.server.cli("HSET", "haul:{default}:defaults", "retries", "x")
         try await fixture.server.cli("HSET", "haul:{default}:limits", "h", "x")
-        try await eventually("what is read to be new") {
+        try await eventually("the settings to be read again") {
             await fixture.get(path).text == #"{"paused":false,"ignored":["defaults.retries","limits.h","rate"]}"#
         }
     }
 
-    @Test("a viewer is not told what default header fields and queries hold, nor the secrets of a base")
+    @Test("a viewer sees no values of default header fields and queries, and no secrets of the base")
     func maskedDefaults() async throws {
         let hash = PasswordHash(password: "p", cost: 4).text
         let accounts = try Accounts("v viewer \(hash)\no operator \(hash)")
@@ -269,7 +269,7 @@ import Testing
         #expect(whole.json?.at("defaults", "headers", "X-Key")?.string == "planted")
     }
 
-    @Test("the description of the API names every field of a job, every setting, and what is told of them")
+    @Test("the API's description names every field of a job, every setting, and the fields of a response")
     func described() async throws {
         let schemas = try #require(
             try JSON(PageFiles.all.first { $0.name.hasSuffix("openapi.json") }!.bytes).at("components", "schemas"))
@@ -288,7 +288,7 @@ import Testing
     }
 
     @Test(
-        "a viewer is told the status of a request, and neither header fields nor the body of its response",
+        "a viewer sees the status of a request, but neither header fields nor body of its response",
         arguments: ["body", "body_base64"])
     func responses(body: String) async throws {
         let hash = PasswordHash(password: "p", cost: 4).text
@@ -374,7 +374,7 @@ import Testing
         _ = await fixture.get("/api/queues/default")
         #expect(await fixture.get("/readyz").status == 200)
         fixture.server.signal(9)
-        try await eventually("the answer to say so") { await fixture.get("/readyz").status == 503 }
+        try await eventually("the health check to report it") { await fixture.get("/readyz").status == 503 }
         let answer = await fixture.get(WebFixture.jobs + "?state=paused")
         #expect(answer.status == 503 && answer.json?["error"]?.string == "redis")
     }

@@ -5,7 +5,7 @@ import Testing
 @Suite struct AccountsTests {
     private func basic(_ credentials: String) -> String { "Basic " + credentials }
 
-    /// name:password of alice (operator), and of bob (viewer), in base64.
+    /// name:password in base64: of alice, of alice with a wrong password, and of carol, who has no account.
     private let alice = "YWxpY2U6b3BlbiBzZXNhbWU="
     private let wrong = "YWxpY2U6b3BlbiBzZXNhbQ=="
     private let nobody = "Y2Fyb2w6b3BlbiBzZXNhbWU="

@@ -8,7 +8,8 @@ import Testing
 @Suite struct BatchAPITests {
     private static let batches = "/api/queues/default/batches"
 
-    /// Three jobs of the batch `night`, of which one is at work, one has failed, and one waits and has not been seen; and one of no batch.
+    /// Three jobs of the batch `night`: one has failed, one runs, and one is still in line. A further job in line has
+    /// no batch.
     private func fixture() async throws -> WebFixture {
         let fixture = try await WebFixture()
         for job in [
@@ -22,7 +23,7 @@ import Testing
         return fixture
     }
 
-    @Test("batches are listed with their counts, and one is told by its name")
+    @Test("batches are listed with their counts, and a single batch is found by its name")
     func listed() async throws {
         let fixture = try await fixture()
         #expect(await fixture.push(#"{"url":"http://h/4","id":"d1","batch":"day"}"#).status == 202)
@@ -42,7 +43,7 @@ import Testing
         #expect(await fixture.get(Self.batches + "?limit=501").status == 400)
     }
 
-    @Test("the jobs of a batch are found in each state, and jobs tell their batch")
+    @Test("the jobs of a batch are found in each state, and each job names its batch")
     func jobs() async throws {
         let fixture = try await fixture()
         func found(_ state: JobState, _ batch: String) async -> [String]? {
@@ -52,7 +53,7 @@ import Testing
         }
         #expect(await found(.failed, "night") == ["n1"])
         #expect(await found(.running, "night") == ["n2"])
-        // No worker has seen it: its element tells its batch.
+        // No worker has taken this job yet. The batch comes from its element.
         #expect(await found(.queued, "night") == ["n3"])
         #expect(await found(.queued, "nigh") == [])
         #expect(await found(.failed, "nigh") == [])
@@ -64,7 +65,7 @@ import Testing
         #expect(try await fixture.queue.job("n1")?.state == .queued)
     }
 
-    @Test("a whole batch is paused, resumed, retried and cancelled, with what still comes of it")
+    @Test("a whole batch is paused, resumed, retried and cancelled, also for later members")
     func steered() async throws {
         let fixture = try await fixture()
         func ask(_ action: String) async throws -> Int64? {
@@ -91,7 +92,7 @@ import Testing
         ] { #expect(await fixture.ask("POST", WebFixture.control, body).status == 422, "\(body)") }
     }
 
-    @Test("a job is found in line by its id alone, among many, however its element is written")
+    @Test("a job among many in line is found by its id, however its element is written")
     func inLine() async throws {
         let fixture = try await WebFixture()
         let url = "http://h/unnamed"

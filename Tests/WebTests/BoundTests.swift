@@ -3,7 +3,7 @@ import HaulHTTPServer
 import HaulTestSupport
 import Testing
 
-/// What clients may take of the server, on real sockets.
+/// What the server limits for its clients, over real sockets.
 @Suite struct BoundTests {
     private static let request = "GET /hello HTTP/1.1\r\nHost: h\r\n\r\n"
 
@@ -47,7 +47,7 @@ import Testing
         await client.send("GET / HTTP/1.1\r\nHost: h\r\nA: ")
         await client.send([UInt8](repeating: 97, count: 10 << 20))
         #expect(await client.read().hasPrefix("HTTP/1.1 431 "))
-        try await eventually("the connection to go") { await server.load.connections == 0 }
+        try await eventually("the connection to be closed") { await server.load.connections == 0 }
         await server.stop()
     }
 
@@ -68,11 +68,11 @@ import Testing
         var slow: [RawClient] = []
         for _ in 0..<500 { slow.append(try RawClient(address)) }
         for client in slow { await client.send("GET /slow HTTP/1.1\r\nHo") }
-        try await eventually("all of them to be there") { await server.load.connections >= 500 }
+        try await eventually("all slow clients to be connected") { await server.load.connections >= 500 }
         let client = try RawClient(address)
         await client.send(Self.request)
         #expect(await client.read(until: "/hello").hasPrefix("HTTP/1.1 200 "))
-        try await eventually("the slow ones to be gone") { slow.allSatisfy(\.isClosed) }
+        try await eventually("the slow clients to be disconnected") { slow.allSatisfy(\.isClosed) }
         await client.send(Self.request)
         #expect(await client.read(until: "/hello").hasPrefix("HTTP/1.1 200 "))
         await server.stop()
@@ -104,7 +104,7 @@ import Testing
         let client = try RawClient(address)
         await client.send(Self.request)
         try await eventually("the answer to begin") { await server.load.connections == 1 }
-        try await eventually("the client to be left") { await server.load.connections == 0 }
+        try await eventually("the client to be disconnected") { await server.load.connections == 0 }
         await server.stop()
     }
 
@@ -146,7 +146,7 @@ import Testing
         }
         var client: RawClient? = try RawClient(address)
         await client?.send(Self.request)
-        // A reset takes away what was not read yet.
+        // A reset discards what the server has not read yet.
         try await eventually("the handler to have the request") { wasAsked.value }
         client?.reset()
         client = nil

@@ -17,7 +17,7 @@ import Testing
             #expect(policy.contains("default-src 'none'") && !policy.contains("unsafe"))
             let tag = try #require(answer["ETag"])
             #expect(await fixture.ask("GET", "/" + name, fields: [("if-none-match", tag)]).status == 304)
-            // What comes from elsewhere would be named by its address.
+            // A file of another server would be named by its URL.
             if !name.hasSuffix("json") { #expect(!answer.text.contains("https://"), "\(name)") }
         }
         #expect(await fixture.get("/").text.contains("<html lang=\"en\">"))
@@ -25,7 +25,7 @@ import Testing
         #expect(await fixture.get("/main.js.map").status == 404)
     }
 
-    /// A file that CPage does not list would be answered with 404, and only a browser would say so.
+    /// The server would answer 404 for a file that CPage does not list, and only a browser would show it.
     @Test func eachFileIsServedAsItIs() throws {
         let folder = SchemaValidator.repository.appending(path: "Sources/Web/Page")
         let names = try FileManager.default.contentsOfDirectory(atPath: folder.path)

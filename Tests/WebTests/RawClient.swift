@@ -3,7 +3,7 @@ import HaulExecutors
 import HaulHTTPServer
 import HaulTestSupport
 
-/// A client that sends what it likes, over a socket of its own.
+/// A client that can send any bytes, over a socket of its own.
 final class RawClient: Sendable {
     private static let pool = BlockingPool(name: "raw clients", limit: 32)
     private let socket: Int32
@@ -18,7 +18,8 @@ final class RawClient: Sendable {
 
     deinit { close(socket) }
 
-    /// Sends all of `bytes`, as far as the server takes it; returns how many it took.
+    /// Sends `bytes`, until the connection breaks or makes no progress for 15 seconds. Returns how many bytes were
+    /// sent.
     @discardableResult
     func send(_ bytes: [UInt8]) async -> Int {
         await Self.pool.run { [socket] in
@@ -37,7 +38,7 @@ final class RawClient: Sendable {
     @discardableResult
     func send(_ text: String) async -> Int { await send(Array(text.utf8)) }
 
-    /// Reads until `text` has come, or the end; what was read.
+    /// Reads until `text` has come, the connection ends, or nothing comes for 15 seconds. Returns what was read.
     func read(until text: String? = nil) async -> String {
         await Self.pool.run { [socket] in
             var bytes: [UInt8] = []
@@ -52,13 +53,13 @@ final class RawClient: Sendable {
         }
     }
 
-    /// Ends the connection without a goodbye.
+    /// Lets the client reset its connection, and not close it in order, when the client goes.
     func reset() {
         var none = linger(l_onoff: 1, l_linger: 0)
         setsockopt(socket, SOL_SOCKET, SO_LINGER, &none, socklen_t(MemoryLayout<linger>.size))
     }
 
-    /// Whether the server has closed its side, without waiting.
+    /// Whether the server has closed the connection. This does not wait.
     var isClosed: Bool {
         var byte: UInt8 = 0
         let count = recv(socket, &byte, 1, Int32(MSG_DONTWAIT) | Int32(MSG_PEEK))

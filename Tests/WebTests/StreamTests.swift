@@ -5,7 +5,7 @@ import Testing
 
 @testable import HaulWeb
 
-/// Server-sent events, on real sockets.
+/// Server-sent events, over real sockets.
 @Suite struct StreamTests {
     private func serve(_ fixture: WebFixture) async throws -> (HTTPServer, ListenAddress) {
         let server = HTTPServer { await fixture.web.respond($0) }

@@ -7,7 +7,7 @@ import Testing
 
 @testable import HaulWeb
 
-/// A web server without sockets, on a Redis of its own, and a worker that does nothing by itself.
+/// A web server without sockets, with a Redis server of its own, and a worker whose calls the test makes.
 struct WebFixture {
     let server: RedisServer
     let queue: Queue
@@ -34,7 +34,7 @@ struct WebFixture {
         subscript(field: String) -> String? { fields.first { $0.name == field }?.value }
     }
 
-    /// Asks as a program on this machine does; a body makes it a change.
+    /// Sends a request as a program on this machine does. Every method but GET gets the content type of JSON.
     func ask(
         _ method: String, _ target: String, _ body: String? = nil, fields: [(name: String, value: String)] = []
     ) async -> Answer {
@@ -62,7 +62,7 @@ struct WebFixture {
 
     func push(_ body: String) async -> Answer { await ask("POST", Self.jobs, body) }
 
-    /// Takes the job that is next.
+    /// Claims the next job.
     func claim() async throws -> Claim? {
         if case .job(let claim) = try await queue.claim(worker, tokens: [Token.make()]).first { return claim }
         return nil
@@ -73,7 +73,7 @@ struct WebFixture {
         _ = try await queue.settle([end], worker: worker, next: [])
     }
 
-    /// Requests are heard.
+    /// Makes a tick, which applies requests.
     func tick(_ claims: [Claim] = []) async throws {
         var tick = Tick(worker, runs: claims.map { ($0.run, RunReport()) })
         try await queue.perform(&tick)
@@ -86,6 +86,6 @@ struct WebFixture {
 }
 
 extension JSON {
-    /// A member of a member.
+    /// The member at the end of a path of names.
     func at(_ path: String...) -> JSON? { path.reduce(self as JSON?) { $0?[$1] } }
 }
