@@ -8,7 +8,7 @@ import Testing
 
 /// Batches with real workers.
 @Suite("A batch's jobs on several workers") struct BatchRunTests {
-    @Test("many jobs on workers that come and go end in one answer, and failed ones in the next after a retry")
+    @Test("a batch on workers that come and go is answered once, and again after its failed jobs are retried")
     func answered() async throws {
         let fleet = try await Fleet()
         let bytes = FileBytes(seed: 9, count: 3000)
@@ -28,9 +28,9 @@ import Testing
                 try await fleet.queue.redis.send(Command("LRANGE", fleet.queue.keys.reply("r"), 0, -1)).array ?? []
             return try list.reversed().map { try JSON($0.bytes ?? []) }
         }
-        // One that ends in the middle puts its jobs back.
+        // A worker that ends in the middle puts its jobs back in line.
         try await fleet.withWorker("one", isOrderly: false) {
-            try await eventually("some to end") { try await fleet.queue.batch("b")?.counts[.completed] ?? 0 > 5 }
+            try await eventually("some jobs to end") { try await fleet.queue.batch("b")?.counts[.completed] ?? 0 > 5 }
         }
         try await fleet.withWorker("two") {
             try await fleet.withWorker("three", isOrderly: false) {
@@ -48,7 +48,7 @@ import Testing
                 try await fleet.queue.batch("b")?.counts[.completed] == count
             }
         }
-        // Members that are retried one after the other may end before the next one begins.
+        // A retried member may end before the next one is queued. So there may be several rounds.
         let all = try await told()
         #expect(all.map { $0["round"]?.integer } == (1...all.count).map { Int64($0) })
         #expect(all.last?["completed"]?.integer == 60 && all.last?["failed"]?.integer == 0)

@@ -8,12 +8,13 @@ import Testing
 
 @testable import HaulWorker
 
-/// Workers that share a Redis and a bucket, and nothing else.
+/// Workers that share a Redis server and a bucket, and nothing else.
 @Suite(
     .disabled(
         if: ObjectServer.installed.isEmpty, "neither radosgw nor SeaweedFS is installed: deploy/test.sh does that"))
 struct BucketTests {
-    /// The keys are the test servers' own, for all of this process.
+    /// Returns a change that configures a bucket of `server`. The server's keys are set in the environment of this
+    /// process.
     private func change(_ server: ObjectServer, _ prefix: String) throws -> (inout WorkerConfiguration) -> Void {
         for (name, value) in server.environment { setenv(name, value, 1) }
         let bucket = try BucketAddress("s3://\(server.bucket)/\(prefix)", endpoint: server.endpoint)
@@ -24,7 +25,7 @@ struct BucketTests {
     }
 
     @Test(
-        "a paused job goes on with another worker, to the byte, and nothing is fetched twice",
+        "a paused job continues on another worker where it stopped, and its object is right",
         arguments: ObjectServer.installed)
     func handedOver(_ kind: ObjectServer.Kind) async throws {
         let server = try await ObjectServer.shared(kind)
@@ -41,7 +42,7 @@ struct BucketTests {
         try await fleet.withWorker("one", change) {
             try await fleet.push(
                 #"{"url":"\#(origin.url("/film"))","id":"film","path":"films/film.bin","connections":1}"#)
-            try await eventually("bytes of the first run", within: .seconds(30)) {
+            try await eventually("16 MiB of the first run", within: .seconds(30)) {
                 let held = try await fleet.queue.job("film")?.offsets.count ?? 0
                 return held >= 16 << 20
             }
@@ -62,7 +63,7 @@ struct BucketTests {
         #expect(job["file"] == "films/film.bin" && job["journal"] == nil && job["worker"] == "two")
     }
 
-    @Test("small files need a request each, and a push again finds them unchanged", arguments: ObjectServer.installed)
+    @Test("small files are stored, and another push finds them unchanged", arguments: ObjectServer.installed)
     func small(_ kind: ObjectServer.Kind) async throws {
         let server = try await ObjectServer.shared(kind)
         let fleet = try await Fleet()
@@ -78,14 +79,16 @@ struct BucketTests {
             for number in 0..<20 { try await fleet.wait("j\(number)", for: .completed) }
             #expect(try await server.object("\(prefix)/s/7") == file.all)
             try await fleet.push(#"{"url":"\#(origin.url("/7"))","id":"j7","path":"s/7"}"#)
-            try await eventually("j7 to be told unchanged") {
+            try await eventually("j7 to end as unchanged") {
                 let job = try await fleet.queue.job("j7")
                 return job?.state == .completed && job?["unchanged"] == "1"
             }
         }
     }
 
-    @Test("objects are sent, with their digests, one by one, and of any size", arguments: ObjectServer.installed)
+    @Test(
+        "objects of any size are uploaded, with their digests, and each in its own request",
+        arguments: ObjectServer.installed)
     func sent(_ kind: ObjectServer.Kind) async throws {
         let server = try await ObjectServer.shared(kind)
         let fleet = try await Fleet()

@@ -7,9 +7,9 @@ import Testing
 
 @testable import HaulWorker
 
-/// When a run tells how far it is.
+/// When a run reports how far it is.
 @Suite struct CheckpointTests {
-    @Test("what is worth much is told at once, the rest waits for its second, or its turn") func due() {
+    @Test("a checkpoint of many bytes is urgent, and a smaller one waits for its interval or its turn") func due() {
         var pace = CheckpointPace()
         let never = Duration.seconds(3600)
         #expect(pace.next(arrived: 0, interval: .zero) == nil)
@@ -24,7 +24,7 @@ import Testing
         #expect(pace.next(arrived: 64 << 20, interval: never) == .urgent)
     }
 
-    @Test("two hundred fast runs keep none of a thousand slow ones from its turn") func turns() {
+    @Test("two hundred fast runs do not take the turns of a thousand slow runs") func turns() {
         let start = ContinuousClock.now
         var fast = Array(repeating: CheckpointPace(), count: 200)
         var slow = Array(repeating: (pace: CheckpointPace(), last: 0), count: 1000)
@@ -41,13 +41,11 @@ import Testing
                 if due != nil { slow[index].last = second }
             }
         }
-        // Twelve seconds after the last one it is due, and others may have come first for as long again.
+        // A checkpoint is due 12 seconds after the last one, and others may go first for another 12 seconds.
         #expect(slow.allSatisfy { $0.last >= 76 })
     }
 
-    @Test(
-        "a small file that is slow has checkpoints like any other, so that lost workers bring it no nearer to crash_loop"
-    )
+    @Test("a slow small file has checkpoints, so that lost workers do not bring it nearer to crash_loop")
     func slowAndSmall() async throws {
         let fleet = try await Fleet()
         let bytes = FileBytes(seed: 82, count: 40_000)
@@ -71,14 +69,14 @@ import Testing
         #expect(origin.requests.map { $0.headers["range"] } == [nil, "bytes=10000-"])
     }
 
-    @Test("progress is told once a second, however often it is asked for") func progress() async throws {
+    @Test("a progress event is due once a second, however often a run is asked") func progress() async throws {
         let fleet = try await Fleet()
         try await fleet.push(#"{"url":"http://h/","id":"j"}"#)
         let worker = WorkerIdentity(name: "w", store: "s")
         _ = try await fleet.queue.register(worker, fields: [], known: [])
         let replies = try await fleet.queue.claim(worker, tokens: [Token.make()])
         guard case .job(let claim)? = replies.first else {
-            Issue.record("no job")
+            Issue.record("no job was claimed")
             return
         }
         let job = Job(id: "j", urls: ["http://h/"])

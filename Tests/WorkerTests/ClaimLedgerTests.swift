@@ -12,7 +12,7 @@ import Testing
         return ledger
     }
 
-    @Test("nothing is claimed before the worker is registered, nor while it registers anew") func registration() {
+    @Test("a worker claims nothing before it is registered, nor while it registers again") func registration() {
         var ledger = ClaimLedger<Int>()
         #expect(ledger.needsRegistration && !ledger.mayClaim)
         let known = ledger.beginRegistration()
@@ -25,12 +25,12 @@ import Testing
         _ = ledger.beginRegistration()
         _ = ledger.beginRegistration()
         ledger.endRegistration(succeeded: true)
-        #expect(!ledger.mayClaim, "another one is under way")
+        #expect(!ledger.mayClaim, "another registration is in progress")
         ledger.endRegistration(succeeded: true)
         #expect(ledger.mayClaim && ledger.session == 4)
     }
 
-    @Test("a registration names what is asked for, what runs and what is being settled") func known() {
+    @Test("a registration names the claims that are requested, that run and that are being settled") func known() {
         var ledger = registered()
         let mayBegin = ledger.begin(["asked", "running", "settling", "empty"])
         #expect(mayBegin)
@@ -45,7 +45,7 @@ import Testing
         #expect(known == ["asked", "running"])
     }
 
-    @Test("a claim whose answer was lost is not named, and no other is made before the next registration") func lost() {
+    @Test("a claim whose reply was lost is not named, and no other is made before the next registration") func lost() {
         var ledger = registered()
         _ = ledger.begin(["a"])
         ledger.lose(["a"])
@@ -57,7 +57,7 @@ import Testing
         #expect(ledger.mayClaim)
     }
 
-    @Test("a doubt that comes while the worker registers outlasts that registration") func doubt() {
+    @Test("a doubt that arises during a registration outlasts the registration") func doubt() {
         var ledger = registered()
         _ = ledger.beginRegistration()
         ledger.doubt()
@@ -65,7 +65,7 @@ import Testing
         #expect(!ledger.mayClaim && ledger.needsRegistration)
     }
 
-    @Test("a paused queue gives nothing, a full one may") func gate() {
+    @Test("nothing is claimed from a paused queue, but a full queue is asked") func gate() {
         var ledger = registered()
         ledger.note(.paused)
         #expect(!ledger.mayClaim)
@@ -73,7 +73,7 @@ import Testing
         #expect(ledger.mayClaim)
     }
 
-    @Test("the same trouble is told once in ten seconds, another one once in one") func trouble() {
+    @Test("the same error is logged once in ten seconds, another error after one second") func trouble() {
         var note = TroubleNote()
         let now = ContinuousClock.now
         let looks: [(String, Duration)] = [

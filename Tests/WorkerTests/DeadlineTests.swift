@@ -12,7 +12,9 @@ struct DeadlineTests {
 
     enum Hold: String, CaseIterable { case origin, host, rate }
 
-    @Test("a job that is claimed at once ends at its deadline, whatever it waits for", arguments: Hold.allCases)
+    @Test(
+        "a job that was claimed before its deadline ends at the deadline, whatever it waits for",
+        arguments: Hold.allCases)
     func running(_ hold: Hold) async throws {
         let fleet = try await Fleet()
         let latch = Latch()

@@ -8,7 +8,7 @@ import Testing
 
 @testable import HaulWorker
 
-/// Workers in this process, on a Redis of their own, that share a directory.
+/// Workers in this process that share a Redis server of their own and a root.
 final class Fleet: Sendable {
     let server: RedisServer
     let queue: Queue
@@ -19,7 +19,8 @@ final class Fleet: Sendable {
         queue = Queue(.default, redis: Redis(try RedisURL(server.url), name: "test"))
     }
 
-    /// Runs a worker while `body` runs, then shuts it down, and looks whether all is in order.
+    /// Runs a worker while `body` runs, then shuts it down. With `isOrderly` the rules of the bus are checked at the
+    /// end.
     func withWorker<T: Sendable>(
         _ name: String, slots: Int? = 3, isOrderly: Bool = true,
         _ change: (inout WorkerConfiguration) -> Void = { _ in },
@@ -43,7 +44,7 @@ final class Fleet: Sendable {
         }
     }
 
-    /// One that is not started yet; `url` is of another Redis than the fleet's.
+    /// A worker that is not started yet. `url` is that of another Redis server than the fleet's.
     func worker(
         _ name: String, url: String? = nil, log: Logger = Fleet.errors,
         _ change: (inout WorkerConfiguration) -> Void = { _ in }
@@ -68,7 +69,7 @@ final class Fleet: Sendable {
         try await eventually("\(id) to be \(state)", within: .seconds(30)) { try await self.state(id) == state }
     }
 
-    /// The rules of the bus hold for every key.
+    /// Checks that the rules of the bus hold for every key.
     func expectOrder() async throws {
         let findings = try await Inspection(queue).run()
         #expect(findings.isEmpty, "\(findings.map { "\($0.subject): \($0.problem)" })")

@@ -10,7 +10,7 @@ import Testing
 @Suite struct HealthTests {
     private func status(_ worker: Worker, _ path: String) async -> Int { await worker.page.answer(path)?.status ?? 0 }
 
-    @Test("a worker is ready while Redis and its store answer") func ready() async throws {
+    @Test("a worker is ready while Redis answers, and healthy also without Redis") func ready() async throws {
         let fleet = try await Fleet()
         let worker = try fleet.worker("w")
         #expect(await status(worker, "/healthz") == 200)
@@ -21,29 +21,32 @@ import Testing
         #expect(await worker.page.answer("/elsewhere")?.status == nil)
 
         fleet.server.signal(SIGKILL)
-        try await eventually("Redis to be missed", within: .seconds(30)) { await status(worker, "/readyz") == 503 }
+        try await eventually("the worker to be not ready without Redis", within: .seconds(30)) {
+            await status(worker, "/readyz") == 503
+        }
         #expect(await worker.page.answer("/readyz")?.text == "Redis does not answer for the queue default\n")
-        // A restart would not help: the process itself is well.
+        // The process itself is well, and a restart would not help.
         #expect(await status(worker, "/healthz") == 200)
         running.cancel()
         try await running.value
         #expect(await worker.page.answer("/readyz")?.text == "the worker is ending\n")
     }
 
-    @Test("a store that is gone is told before any job finds out") func store() async throws {
+    @Test("a worker whose store is gone is not ready, also if no job has noticed it") func store() async throws {
         let fleet = try await Fleet()
         let worker = try fleet.worker("w")
         let running = Task { try await worker.run() }
         try await eventually { await status(worker, "/readyz") == 200 }
         try FileManager.default.removeItem(atPath: fleet.root.path)
-        try await eventually("the store to be missed") { await status(worker, "/readyz") == 503 }
+        try await eventually("the worker to be not ready without its store") { await status(worker, "/readyz") == 503 }
         let answer = try #require(await worker.page.answer("/readyz"))
         #expect(answer.text.contains("the store cannot be used"), "\(answer.text)")
         running.cancel()
         try await running.value
     }
 
-    @Test("nobody waits for what hangs") func hanging() async throws {
+    @Test("a question that hangs has no answer after its time limit, and is asked only once meanwhile")
+    func hanging() async throws {
         let (asked, latch) = (Shared(0), Latch())
         let question = Question(limit: .milliseconds(50)) {
             asked.change { $0 += 1 }
@@ -57,7 +60,7 @@ import Testing
         try await eventually { await question.answer() == 7 }
     }
 
-    @Test("that Redis is back is told once, when all of it works") func back() {
+    @Test("the end of an outage is reported once, when all operations work again") func back() {
         var outage = Outage()
         let now = ContinuousClock.now
         #expect(outage.worked("one", at: now) == nil)

@@ -9,7 +9,7 @@ import Testing
 
 @Suite("A host's limit of rate over a fleet")
 struct HostRateTests {
-    @Test("two workers together get a host's rate and no more, and another host's jobs are not slowed")
+    @Test("two workers together keep a host's rate, and jobs of another host are not slowed")
     func rate() async throws {
         let fleet = try await Fleet()
         let bytes = FileBytes(seed: 9, count: 6_000_000)
@@ -24,14 +24,14 @@ struct HostRateTests {
                 let elsewhere = origin.url("/fast").replacing("127.0.0.1", with: "localhost")
                 try await fleet.push(#"{"url":"\#(elsewhere)","id":"fast"}"#)
                 try await fleet.wait("fast", for: .completed)
-                try await eventually("some of it to come", within: .seconds(30)) {
+                try await eventually("4 MB to arrive", within: .seconds(30)) {
                     try await self.received(fleet) > 4_000_000
                 }
                 let seconds = (ContinuousClock.now - begun).secondsValue
-                // A tenth of a second's bytes come at once, and looks at Redis are late.
+                // The bytes of a tenth of a second may come at once, and the values in Redis are a little late.
                 #expect(Double(try await self.received(fleet)) < 1_050_000 * seconds + 300_000)
                 #expect(seconds < 15)
-                // They follow a change of the limit while they run.
+                // Running jobs follow a change of the limit.
                 try await fleet.queue.setLimit(of: "127.0.0.1", to: nil)
                 for number in 0..<4 { try await fleet.wait("\(number)", for: .completed) }
             }

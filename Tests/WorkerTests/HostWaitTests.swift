@@ -10,7 +10,8 @@ import Testing
 struct HostWaitTests {
     private static let bytes = FileBytes(seed: 61, count: 300_000)
 
-    @Test("a running job that has to wait says so, once, and no more when it goes on", arguments: [true, false])
+    @Test(
+        "a running job that waits for its host says so once, and no longer when it continues", arguments: [true, false])
     func waiting(_ isSeenToGoOn: Bool) async throws {
         let fleet = try await Fleet()
         let (first, second) = (Latch(), Latch())

@@ -7,10 +7,10 @@ import Testing
 
 @testable import HaulWorker
 
-/// What a worker says to Redis between two looks after the queue.
+/// What a worker reports to Redis between two ticks for the whole queue.
 @Suite struct HurriedTickTests {
-    @Test("a message that a request waits brings a call for that run, and not for the others") func hint() async throws
-    {
+    @Test("a message about a pending request causes a call for that run, and not for the others")
+    func hint() async throws {
         let fleet = try await Fleet()
         let latch = Latch()
         defer { latch.open() }
@@ -25,15 +25,15 @@ import Testing
             for id in ids { try await fleet.wait(id, for: .running) }
             let monitor = try ChildProcess("redis-cli", ["-s", fleet.server.socket, "monitor"])
             try await eventually { monitor.standardOutput.hasPrefix("OK") }
-            /// The ids of the runs that each call tells of.
+            /// The ids of the runs that each call reports.
             func calls(_ function: String) -> [[String]] {
                 let lines = monitor.standardOutput.split(separator: "\n").filter { $0.contains("_\(function)\"") }
                 return lines.map { line in ids.filter { line.contains("\"\($0)\"") } }
             }
-            try await eventually("a look, which tells of all in two calls") {
+            try await eventually("a tick that reports all runs in two calls") {
                 calls("tick").contains { $0.count == Tick.mostRuns } && calls("tick").contains { $0.count == 8 }
             }
-            // A look that comes at the same moment has told of it already.
+            // A full tick at the same moment may have reported the run already.
             var isAlone = false
             for id in ids.prefix(10) where !isAlone {
                 try await fleet.queue.redis.send(Command("PUBLISH", fleet.queue.keys.control, id))

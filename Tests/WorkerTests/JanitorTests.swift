@@ -13,7 +13,7 @@ import Testing
 
 @testable import HaulWorker
 
-/// What is swept, and above all what is not.
+/// What the janitor removes, and above all what it does not remove.
 @Suite struct JanitorTests {
     private let warnings = Shared<[String]>([])
 
@@ -38,7 +38,7 @@ import Testing
 
     private static func generation(_ digit: Int) -> String { String(repeating: "\(digit)", count: 32) }
 
-    /// Puts one job into each state, named by it, of generation 1, which run 2 has ended or still runs.
+    /// Puts one job into each state. Its id is the name of the state, its generation is 1, and its token is 2.
     private func putJobs(_ queue: Queue) async throws {
         for state in JobState.allCases {
             let id = state.rawValue
@@ -52,14 +52,13 @@ import Testing
 
     private static let unfinished = [JobState.queued, .scheduled, .running, .paused, .failed].map(\.rawValue)
 
-    @Test("what runs of completed and cancelled jobs left goes, and nothing that may be wanted") func settled()
-        async throws
-    {
+    @Test("leftovers of completed and cancelled jobs are removed, and nothing that may be wanted")
+    func settled() async throws {
         let fleet = try await Fleet()
         let root = fleet.root
         try await putJobs(fleet.queue)
         let wanted = Self.unfinished.flatMap { [root.leave($0), root.leave($0, "3")] }
-        // Others share the root: queues that are not served here, and queues of the same name on another Redis.
+        // Others share the root: queues that are not served here, and queues of the same name on another Redis server.
         let foreign = [
             root.leave("unknown"), root.leave("unknown", "2", as: "u"), root.leave("completed", queue: "other"),
             root.leave("completed", "3"), root.leave("cancelled", "3"),
@@ -68,7 +67,7 @@ import Testing
             root.leave("completed"), root.leave("cancelled"), root.leave("completed", "2", as: "c"),
             root.leave("cancelled", "4", as: "d"), root.leave("cancelled", "2.1f"),
         ]
-        // As of a worker that was killed while it looked whether it can write.
+        // The file of a worker that was killed while it tested whether it can write.
         let probe = ".haul-probe-1-2"
         close(open(root.file(probe), O_CREAT | O_WRONLY, 0o600))
         var janitor = try janitor(fleet)
@@ -80,9 +79,8 @@ import Testing
         #expect(Set(root.names) == Set(wanted + foreign + ["c", "d", "u"]))
     }
 
-    @Test("what lost runs of cancelled and of removed jobs left goes, whatever had been told of it") func lost()
-        async throws
-    {
+    @Test("leftovers of lost runs of cancelled and removed jobs are removed, also if no run reported them")
+    func lost() async throws {
         let fleet = try await Fleet()
         let queue = fleet.queue
         try await put("c", in: .cancelled, queue)
@@ -106,7 +104,7 @@ import Testing
         #expect(Set(fleet.root.names) == Set(wanted))
     }
 
-    @Test("an old file of a job that nobody knows goes, and none that may be continued") func old() async throws {
+    @Test("an old file of an unknown job is removed, and none that may be continued") func old() async throws {
         let fleet = try await Fleet()
         try await putJobs(fleet.queue)
         let wanted = Self.unfinished.map { fleet.root.leave($0) }
@@ -117,7 +115,7 @@ import Testing
         #expect(Set(fleet.root.names) == Set(wanted))
     }
 
-    @Test("what is settled is known however many jobs there are") func many() async throws {
+    @Test("leftovers of settled jobs are found however many jobs there are") func many() async throws {
         let fleet = try await Fleet()
         let fill = """
             for n = 1, 2500 do
@@ -135,9 +133,8 @@ import Testing
         #expect(fleet.root.names == [])
     }
 
-    @Test("while there are too many jobs to know them all no old file goes, which is said once") func tooMany()
-        async throws
-    {
+    @Test("no old file is removed while there are too many jobs to read, and one warning says so")
+    func tooMany() async throws {
         let fleet = try await Fleet()
         for id in ["a", "b", "c"] { try await put(id, in: .paused, fleet.queue) }
         let (known, unknown) = (fleet.root.leave("c"), fleet.root.leave("unknown"))
@@ -152,7 +149,7 @@ import Testing
         #expect(fleet.root.names == [known])
     }
 
-    @Test("between full looks only what is new is asked about") func lookedAt() async throws {
+    @Test("between full sweeps Redis is asked only about new files") func lookedAt() async throws {
         let fleet = try await Fleet()
         let queue = fleet.queue
         func set(_ id: String, _ state: JobState) async throws {
@@ -165,7 +162,7 @@ import Testing
         var janitor = try janitor(fleet)
         await janitor.sweep()
         let asked = try await fleet.server.statistic("total_commands_processed")
-        // The first question is one of INFO's.
+        // The one command that is counted is the first INFO.
         await janitor.sweep(isFull: false)
         #expect(try await fleet.server.statistic("total_commands_processed") == asked + 1)
         try await set("c", .completed)
@@ -180,14 +177,15 @@ import Testing
         #expect(fleet.root.names == [])
     }
 
-    @Test("a look at a root tells of what jobs have left, and repairs it on request") func inspection() async throws {
+    @Test("an inspection of a root finds what jobs have left, and removes it on request")
+    func inspection() async throws {
         let fleet = try await Fleet()
         _ = try FileStore(root: fleet.root.path)
         try await putJobs(fleet.queue)
         let left = [fleet.root.leave("completed"), fleet.root.leave("cancelled")]
         let wanted = [fleet.root.leave("paused"), fleet.root.leave("unknown")]
         var inspection = try RootInspection(root: fleet.root.path, of: fleet.queue)
-        #expect(await inspection.run(repairing: true).isEmpty, "they are young")
+        #expect(await inspection.run(repairing: true).isEmpty, "they are too young")
         inspection.age = -1
         let findings = await inspection.run(repairing: false)
         #expect(Set(findings.map(\.subject)) == Set(left.map(fleet.root.file)))
@@ -197,7 +195,7 @@ import Testing
         #expect(throws: Failure.self) { try RootInspection(root: "/tmp", of: fleet.queue) }
     }
 
-    @Test("a file that is written to after it was found stays") func changed() async throws {
+    @Test("a file that is written to after it was found is kept") func changed() async throws {
         let fleet = try await Fleet()
         let partial = fleet.root.leave("j")
         let store = try FileStore(root: fleet.root.path)
@@ -211,8 +209,8 @@ import Testing
             return status.st_ctim.tv_nsec
         }
         let before = changed()
-        // The clock of the file system ticks some hundred times a second.
-        try await eventually("it to be changed") { write(file, "x", 1) == 1 && changed() != before }
+        // The clock of the file system advances some hundred times a second.
+        try await eventually("the file's change time to advance") { write(file, "x", 1) == 1 && changed() != before }
         #expect(await store.remove(found).isEmpty)
         #expect(fleet.root.names == [partial])
     }
@@ -221,7 +219,7 @@ import Testing
 extension TemporaryDirectory {
     static let generation = String(repeating: "1", count: 32)
 
-    /// A partial file of a job, and its second link if `name` is given. Returns the partial file's name.
+    /// Makes a partial file of a job, and a second link to it if `name` is given. Returns the partial file's name.
     func leave(_ id: String, _ generation: String = "1", as name: String? = nil, queue: String = "default") -> String {
         let key = PartialKey.of(id, in: QueueName(queue)!)
         let partial = ".haul-\(key)-\(String(repeating: generation.first!, count: 32))\(generation.dropFirst())"

@@ -10,9 +10,9 @@ import Testing
 
 @testable import HaulWorker
 
-/// Partial files that nobody goes on with.
+/// Partial files that no run will continue.
 @Suite struct LeftoverTests {
-    @Test("a fenced run unlinks its partial file if nobody can go on with it", arguments: [true, false])
+    @Test("a fenced run removes its partial file if no other run can continue it", arguments: [true, false])
     func fenced(isKnown: Bool) async throws {
         let fleet = try await Fleet()
         let gate = Latch()
@@ -25,7 +25,7 @@ import Testing
         let partial = try await fleet.withWorker("w", isOrderly: false) {
             try await fleet.push(#"{"url":"\#(origin.url("/a"))","id":"j","path":"a"}"#)
             try await eventually { try await fleet.queue.job("j")?.offsets.isEmpty == false }
-            // Another worker has it, and has begun anew, or not.
+            // Another worker has the job. It continues this generation, or has begun another one.
             let fields = ["token", "another"] + (isKnown ? [] : ["generation", "another"])
             try await fleet.queue.redis.send(Command(arguments: ["HSET", fleet.queue.keys.job("j")] + fields))
             try await eventually("the run to end") {
@@ -36,7 +36,7 @@ import Testing
         #expect(fleet.root.names == (isKnown ? [partial] : []))
     }
 
-    @Test("a failed job's partial file goes at once if nobody can go on with it", arguments: [true, false])
+    @Test("a failed job's partial file is removed at once if no run can continue it", arguments: [true, false])
     func failed(isContinuable: Bool) async throws {
         let fleet = try await Fleet()
         let gate = Latch()
@@ -66,7 +66,8 @@ import Testing
         }
     }
 
-    /// A file that was finished by a worker of `server`, and what keeps its partial file. Returns that file's name.
+    /// A finished file of a job on `server`, and the `Leftovers` that keep its partial file. Returns the partial file's
+    /// name.
     private func settle(
         on server: RedisServer, in root: TemporaryDirectory, after prepare: (Queue) async throws -> Void = { _ in }
     ) async throws -> (Leftovers, queue: Queue, partial: String) {
@@ -82,10 +83,10 @@ import Testing
         return (leftovers, queue, partial)
     }
 
-    /// A write, as every second brings one.
+    /// A write, as ticks make one every second.
     private func tick(_ queue: Queue) async throws { try await queue.redis.send(Command("SET", queue.keys.tick, "1")) }
 
-    @Test("where a failover may undo a settling, the partial file stays until a replica has heard of it")
+    @Test("a partial file is kept until a replica has the settle, if a failover may undo the settle")
     func replicated() async throws {
         let (port, root) = (FreePort.next(), TemporaryDirectory())
         let server = try await RedisServer([
@@ -95,21 +96,21 @@ import Testing
         #expect(await !leftovers.sweep(olderThan: .zero))
         #expect(root.names == [partial, "a"])
         let replica = try await RedisServer(["--replicaof", "127.0.0.1 \(port)"])
-        try await eventually("the replica to have said something") {
+        try await eventually("the replica to acknowledge something") {
             try await tick(queue)
             return await leftovers.sweep(olderThan: .seconds(3600))
         }
         #expect(root.names == [partial, "a"])
-        try await eventually("the partial file to go") {
+        try await eventually("the partial file to be removed") {
             await leftovers.sweep(olderThan: .zero)
             return root.names == ["a"]
         }
-        // What asks holds up nobody's work.
+        // The sweep does not use WAIT, which would hold up other commands.
         #expect(try await server.cli("INFO", "commandstats").contains("cmdstat_wait:") == false)
         withExtendedLifetime(replica) {}
     }
 
-    @Test("a replica that lags has not heard, and what an earlier run of the server was told is left to the janitor")
+    @Test("a replica that lags does not count, and settles from before a restart are left to the janitor")
     func unheard() async throws {
         let (port, root) = (FreePort.next(), TemporaryDirectory())
         let server = try await RedisServer([
@@ -128,7 +129,7 @@ import Testing
         let mark = try #require(await queue.replication()).offset
         try await server.restart(by: SIGKILL)
         replica.signal(SIGCONT)
-        try await eventually("the replica to have heard of more than that") {
+        try await eventually("the replica to acknowledge a later offset") {
             try await tick(queue)
             return await queue.replication()?.acknowledged ?? 0 > mark
         }
@@ -136,14 +137,13 @@ import Testing
         #expect(root.names == [partial, "a"])
     }
 
-    @Test(
-        "where no replica tells, it goes once it is old enough and Redis still knows the job as completed by this run")
+    @Test("without a replica an old partial file is removed if Redis still has the settle of its run")
     func untold() async throws {
         let (server, root) = (try await RedisServer(), TemporaryDirectory())
         let (leftovers, queue, partial) = try await settle(on: server, in: root)
         await leftovers.sweep(olderThan: .zero)
         #expect(root.names == [partial, "a"])
-        // Another run has the job.
+        // Another run has completed the job.
         try await queue.redis.send(Command("HSET", queue.keys.job("j"), "state", "completed", "token", "another"))
         await leftovers.sweep(olderThan: .zero, patience: .zero)
         #expect(root.names == [partial, "a"])
@@ -155,7 +155,8 @@ import Testing
         #expect(root.names == ["a"])
     }
 
-    @Test("a Redis that was started again is asked what it still knows") func restarted() async throws {
+    @Test("after a restart of Redis a partial file is removed if Redis still has the settle")
+    func restarted() async throws {
         let (server, root) = (try await RedisServer(["--appendonly", "yes"]), TemporaryDirectory())
         let (leftovers, queue, partial) = try await settle(on: server, in: root) { queue in
             try await queue.redis.send(Command("HSET", queue.keys.job("j"), "state", "completed", "token", "t"))
@@ -163,13 +164,13 @@ import Testing
         try await server.restart()
         try await tick(queue)
         #expect(root.names == [partial, "a"])
-        try await eventually("the partial file to go") {
+        try await eventually("the partial file to be removed") {
             await leftovers.sweep(olderThan: .zero, patience: .zero)
             return root.names == ["a"]
         }
     }
 
-    @Test("a plain URL that leads to a cluster is treated as one") func cluster() async throws {
+    @Test("a partial file is kept on a cluster also if the worker's URL is a plain one") func cluster() async throws {
         let fleet = try await Fleet(RedisServer.clusterOfOne)
         try await fleet.server.serveAllSlots()
         let origin = try OriginServer { _ in OriginReply(body: [1, 2, 3]) }
@@ -177,7 +178,7 @@ import Testing
             try await fleet.push(#"{"url":"\#(origin.url("/a"))","id":"j","path":"a"}"#)
             try await fleet.wait("j", for: .completed)
         }
-        // No replica has heard of it.
+        // No replica has the settle.
         #expect(fleet.root.names.count == 2 && fleet.root.names[0].contains(PartialKey.of("j", in: .default)))
     }
 }

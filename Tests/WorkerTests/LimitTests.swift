@@ -8,7 +8,7 @@ import Testing
 
 @Suite("max_running over a fleet")
 struct LimitTests {
-    @Test("as many run as may, without a tick or another worker's call between them") func busy() async throws {
+    @Test("a free place is taken at once, without a tick or another worker's call") func busy() async throws {
         let fleet = try await Fleet()
         let jobs = 200
         let bytes = FileBytes(seed: 5, count: 1000)
@@ -18,7 +18,7 @@ struct LimitTests {
         try await fleet.queue.redis.send(Command("CONFIG", "RESETSTAT"))
         try await fleet.withWorker("one") {
             try await fleet.withWorker("two") {
-                // At a tick for each of them it would take more than a minute.
+                // With a tick for each job this would take more than a minute.
                 try await eventually("all to be completed", within: .seconds(25), every: .milliseconds(100)) {
                     try await fleet.queue.stats().counts[.completed] == jobs
                 }
@@ -27,11 +27,11 @@ struct LimitTests {
         let text = try await fleet.queue.redis.send(Command("INFO", "commandstats")).string ?? ""
         let line = try #require(text.split(separator: "\r\n").first { $0.hasPrefix("cmdstat_fcall:calls=") })
         let calls = try #require(Int(line.dropFirst(20).prefix { $0 != "," }))
-        // A call for each job, and those of 25 seconds' ticks and waits at most.
+        // One call for each job, and the ticks and waits of at most 25 seconds.
         #expect(calls < jobs + 150)
     }
 
-    @Test("a place that one worker leaves is another's at once", arguments: [true, false])
+    @Test("a place that one worker frees is taken by another worker at once", arguments: [true, false])
     func handedOn(_ isCancelled: Bool) async throws {
         let fleet = try await Fleet()
         let latch = Latch()
@@ -56,7 +56,7 @@ struct LimitTests {
                 try await fleet.wait("second", for: .completed)
             }
         }
-        // The first worker has ended, and put its job back.
+        // The first worker has ended, and has put its job back if that still ran.
         latch.open()
         try await fleet.wait("second", for: .completed)
         try await fleet.wait("first", for: isCancelled ? .cancelled : .completed)

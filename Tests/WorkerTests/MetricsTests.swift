@@ -6,7 +6,7 @@ import Testing
 
 @testable import HaulWorker
 
-/// A worker's figures beside what is known to have happened.
+/// A worker's metrics, compared with what is known to have happened.
 @Suite struct MetricsTests {
     /// The samples of a page by their names and labels.
     private struct Samples {
@@ -31,7 +31,7 @@ import Testing
 
     private static let queue = "{queue=\"default\"}"
 
-    @Test("each counter is what the load did") func load() async throws {
+    @Test("each metric shows what the load did") func load() async throws {
         let fleet = try await Fleet()
         let asked = Shared(0)
         let bytes = FileBytes(seed: 1, count: 100_000)
@@ -55,7 +55,7 @@ import Testing
         try await fleet.push(#"{"url":"\#(origin.url("/flaky"))","id":"flaky"}"#)
         for id in files + ["flaky"] { try await fleet.wait(id, for: .completed) }
         try await fleet.wait("missing", for: .failed)
-        // One that is there already, and is asked for again.
+        // A file that is there already is pushed again.
         try await fleet.push(#"{"url":"\#(origin.url("/file0"))","id":"file0","fresh_for":3600}"#)
         try await eventually { try await Samples(worker).ends("unchanged") == 1 }
 
@@ -85,9 +85,8 @@ import Testing
         #expect(try await Samples(worker).values["haul_accepting"] == 0)
     }
 
-    @Test("bytes that are dropped because the file has changed are counted as fetched again") func refetched()
-        async throws
-    {
+    @Test("bytes that are dropped because the file has changed are counted as refetched")
+    func refetched() async throws {
         let fleet = try await Fleet()
         let (old, new) = (FileBytes(seed: 1, count: 3_000_000), FileBytes(seed: 2, count: 2_000_000))
         let latch = Latch()
@@ -118,7 +117,7 @@ import Testing
         try await running.value
     }
 
-    @Test("a server's codes make no more labels than are borne") func labels() async throws {
+    @Test("error codes get at most 100 labels, and the others are counted together") func labels() async throws {
         let registry = MetricsRegistry(Metric.ofWorker)
         let figures = QueueFigures(queue: "default", in: registry)
         for status in 1...500 { figures.ended("failed", code: .http(status)) }

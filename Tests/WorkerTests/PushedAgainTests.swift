@@ -7,12 +7,13 @@ import Testing
 
 @testable import HaulWorker
 
-/// Jobs that were known before, with files that were finished before.
+/// Pushes of jobs that are known, and whose files were finished before.
 @Suite struct PushedAgainTests {
     private static let bytes = FileBytes(seed: 91, count: 3000)
 
     @Test(
-        "what is removed with its file and pushed at once gets a new file, and the old one goes", arguments: ["a", "b"])
+        "a job that is deleted and pushed again at once gets a new file, and the old one is removed",
+        arguments: ["a", "b"])
     func removed(_ path: String) async throws {
         let fleet = try await Fleet()
         let origin = try OriginServer { .file(Self.bytes, to: $0) }
@@ -30,14 +31,14 @@ import Testing
                 }
                 let job = try await fleet.queue.job(id)
                 #expect(job?.state == .completed && job?["file"] == "\(n)/\(path)", "\(job?.fields ?? [:])")
-                try await eventually("the old file to go") { fleet.root.contents("\(n)/a") == nil || path == "a" }
+                try await eventually("the old file to be gone") { fleet.root.contents("\(n)/a") == nil || path == "a" }
                 #expect(fleet.root.contents("\(n)/\(path)")?.count == 3000)
             }
         }
         #expect(origin.requests.count == 16)
     }
 
-    @Test("a file that was changed since is not deleted with its job") func edited() async throws {
+    @Test("a file that was changed since its download is not deleted with its job") func edited() async throws {
         let fleet = try await Fleet()
         let origin = try OriginServer { .file(Self.bytes, to: $0) }
         try await fleet.withWorker("w") {
@@ -56,7 +57,7 @@ import Testing
         #expect(fleet.root.names == ["edited", "replaced"])
     }
 
-    @Test("a changed file that was fetched in two goes takes the place of the one before") func paused() async throws {
+    @Test("a changed file that is fetched in two runs replaces the earlier one") func paused() async throws {
         let fleet = try await Fleet()
         let (latch, version) = (Latch(), Shared(1))
         defer { latch.open() }
@@ -81,7 +82,7 @@ import Testing
             try await fleet.wait("j", for: .paused)
             latch.open()
             try await fleet.push(#"{"id":"j"}"#)
-            try await eventually("its end", within: .seconds(30)) { try await fleet.queue.job("j")?.hasEnded == true }
+            try await eventually("the end", within: .seconds(30)) { try await fleet.queue.job("j")?.hasEnded == true }
             let job = try await fleet.queue.job("j")
             #expect(job?.state == .completed, "\(job?.fields ?? [:])")
         }
@@ -90,7 +91,7 @@ import Testing
     }
 
     @Test(
-        "a URL that no worker can read changes nothing of a job",
+        "a push with a URL that no worker can read changes nothing of its job",
         arguments: ["paused", "completed", "scheduled", "queued"])
     func unreadable(_ state: String) async throws {
         let fleet = try await Fleet()
@@ -129,7 +130,7 @@ import Testing
         #expect(fleet.root.holds("a", FileBytes(seed: 9, count: 1_000_000)))
     }
 
-    @Test("a worker says which key is of a wrong type") func wrongType() async throws {
+    @Test("a worker logs which key has a wrong type") func wrongType() async throws {
         let fleet = try await Fleet()
         let said = Shared<[String]>([])
         let worker = try fleet.worker("w", log: Warnings.log(to: said))

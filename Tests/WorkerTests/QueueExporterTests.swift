@@ -6,7 +6,7 @@ import Testing
 
 @testable import HaulWorker
 
-/// The figures of queues beside what is known to be in Redis.
+/// Metrics of queues, compared with what is known to be in Redis.
 @Suite struct QueueExporterTests {
     private static func page(_ worker: Worker) async throws -> String {
         try #require(await worker.page.answer("/metrics")).text
@@ -21,8 +21,7 @@ import Testing
             .flatMap { Double($0.split(separator: " ").last ?? "") }
     }
 
-    @Test("a queue's figures are what is in Redis, and other workers' slots are among them") func figures() async throws
-    {
+    @Test("a queue's metrics show what is in Redis, also the slots of other workers") func figures() async throws {
         let fleet = try await Fleet()
         let (queue, redis) = (fleet.queue, fleet.queue.redis)
         let other = WorkerIdentity(name: "other", store: "s")
@@ -31,13 +30,13 @@ import Testing
         for (number, pushed) in [(1, now - 90_000), (2, now - 50_000), (3, now)] {
             try await fleet.push(#"{"url":"http://h/","id":"j\#(number)","at":\#(pushed)}"#)
         }
-        // The oldest one runs, the next one is what waits longest.
+        // The oldest job runs. So the next one has waited longest.
         _ = try await queue.claim(other, tokens: [Token.make()])
         try await fleet.push(#"{"url":"http://h/","id":"last"}"#)
         try await redis.send(Command("HSET", queue.keys.settings, "max_running", "9", "paused", "1"))
         var tick = Tick(other, runs: [], fields: [("slots", "4"), ("running", "1")])
         try await queue.perform(&tick)
-        // One that was not heard of lately, and one whose hash anybody has written.
+        // A worker that was not seen lately, and a worker whose hash holds nonsense.
         try await redis.send(Command("ZADD", queue.keys.workers, 1, "lost", now, "strange"))
         try await redis.send(Command("HSET", queue.keys.worker("lost"), "seen", "1", "slots", "64", "running", "64"))
         try await redis.send(
@@ -59,7 +58,7 @@ import Testing
         #expect((50...80).contains(waited), "\(waited)")
         #expect(text.contains("\nhaul_queue_last_tick_timestamp_seconds{queue=\"default\"} 1"))
 
-        // What changed is told by a later look; many who ask at once cost one look.
+        // A later page shows the change. Many pages at the same time cost Redis one read.
         try await redis.send(Command("DEL", queue.keys.jobs))
         try await redis.send(Command("HDEL", queue.keys.settings, "max_running", "paused"))
         try await eventually { try await Self.waited(Self.page(worker)) == 0 }
@@ -74,7 +73,7 @@ import Testing
         #expect(!later.contains("haul_queue_max_running{"))
     }
 
-    @Test("a queue that cannot be asked is told as down, without any other figure of it") func down() async throws {
+    @Test("a queue whose Redis does not answer is shown as down, without its other metrics") func down() async throws {
         let fleet = try await Fleet()
         let lost = try fleet.worker("w", url: "unix:///no/such/socket") { $0.exportsQueues = true }
         let text = try await Self.page(lost)
@@ -83,7 +82,7 @@ import Testing
         #expect(text.contains("haul_build_info"))
     }
 
-    @Test("a worker that was not told to tells of no queue") func silent() async throws {
+    @Test("a worker that is not configured to export queues shows no metrics of queues") func silent() async throws {
         let fleet = try await Fleet()
         #expect(try await !Self.page(try fleet.worker("w")).contains("haul_queue_"))
     }

@@ -7,7 +7,7 @@ import Testing
 @testable import HaulWorker
 
 @Suite struct QuietTests {
-    @Test("a worker that is told to be quiet finishes its jobs and takes no more, until it is told to go on")
+    @Test("a quiet worker finishes its jobs and takes no more, until it is no longer quiet")
     func quiet() async throws {
         let fleet = try await Fleet()
         let latch = Latch()
@@ -27,22 +27,22 @@ import Testing
         try await fleet.withWorker("one") {
             try await push("first")
             try await fleet.wait("first", for: .running)
-            try await eventually("its record to say that it works") { try await record()["state"] == "working" }
+            try await eventually("the worker to be recorded as working") { try await record()["state"] == "working" }
             try await fleet.queue.setQuiet("one", true)
             try await push("second")
-            try await eventually("its record to say that it is quiet") {
+            try await eventually("the worker to be recorded as quiet") {
                 let record = try await record()
                 return record["state"] == "quiet" && record["running"] == "1"
             }
             latch.open()
             try await fleet.wait("first", for: .completed)
-            try await eventually("it to run nothing") { try await record()["running"] == "0" }
+            try await eventually("the worker to run nothing") { try await record()["running"] == "0" }
             #expect(try await fleet.queue.job("second") == nil)
             try await fleet.withWorker("two") { try await fleet.wait("second", for: .completed) }
             try await push("third")
             try await fleet.queue.setQuiet("one", false)
             try await fleet.wait("third", for: .completed)
-            try await eventually("its record to say that it works") { try await record()["state"] == "working" }
+            try await eventually("the worker to be recorded as working") { try await record()["state"] == "working" }
         }
         #expect(try await fleet.queue.stats().workers == 0)
     }

@@ -7,9 +7,9 @@ import Testing
 @testable import HaulBus
 @testable import HaulWorker
 
-/// A worker that tells of completed jobs when replicas have them.
+/// A worker that announces completed jobs when replicas have them.
 @Suite struct ReplicaTests {
-    @Test("that a job is completed is told when a replica has it, and not before") func waits() async throws {
+    @Test("a completed job is announced when a replica has it, and not before") func waits() async throws {
         let ports = [FreePort.next(), FreePort.next()]
         let fleet = try await Fleet(["--bind", "127.0.0.1", "--port", "\(ports[0])", "--repl-diskless-sync-delay", "0"])
         let replica = try await RedisServer(
@@ -28,19 +28,19 @@ import Testing
         let worker = try fleet.worker("w", log: Warnings.log(to: said)) { $0.settleReplicas = 1 }
         let running = Task { try await worker.run() }
         try await push("a")
-        try await eventually("a to be told of") { try await told() == 1 }
+        try await eventually("the reply for a") { try await told() == 1 }
         #expect(try await replica.cli("HGET", fleet.queue.keys.job("a"), "state") == "completed")
 
         replica.signal(SIGSTOP)
         try await push("b")
         try await fleet.wait("b", for: .completed)
-        try await eventually("the worker to say that it waits", within: .seconds(20)) {
+        try await eventually("the worker to log that it waits", within: .seconds(20)) {
             said.value.contains { $0.contains("too few replicas") }
         }
         #expect(try await told() == 1)
         #expect(try await fleet.queue.job("b")?.hasEnded == false)
         replica.signal(SIGCONT)
-        try await eventually("b to be told of", within: .seconds(20)) { try await told() == 2 }
+        try await eventually("the reply for b", within: .seconds(20)) { try await told() == 2 }
         #expect(try await fleet.queue.job("b")?.hasEnded == true)
         let event = try await fleet.queue.redis.send(Command("LINDEX", fleet.queue.keys.reply("me"), 0)).bytes
         #expect(event.flatMap { Event($0) }?["unreplicated"] == nil)

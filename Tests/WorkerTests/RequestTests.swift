@@ -60,9 +60,7 @@ struct RequestTests {
         }
     }
 
-    @Test("a status that is not expected fails with its response; a long response is too large") func expected()
-        async throws
-    {
+    @Test("an unexpected status fails with its response; a long response is too large") func expected() async throws {
         let origin = try OriginServer { request in
             switch request.path {
             case "/404": return OriginReply(404, body: Array("gone".utf8))
@@ -91,9 +89,8 @@ struct RequestTests {
         }
     }
 
-    @Test("redirects keep or drop the body as the RFC says", arguments: [301, 303, 307, 308]) func redirects(
-        _ status: Int
-    ) async throws {
+    @Test("redirects keep or drop the body as RFC 9110 allows", arguments: [301, 303, 307, 308])
+    func redirects(_ status: Int) async throws {
         let other = try OriginServer { _ in OriginReply(body: Array("there".utf8)) }
         let origin = try OriginServer { _ in OriginReply(status, headers: [("Location", other.url("/b"))]) }
         let fleet = try await Fleet()
@@ -111,7 +108,7 @@ struct RequestTests {
     }
 
     @Test(
-        "what may be repeated is tried again, and a POST is sent once",
+        "a request that may be repeated is retried, and a POST is sent once",
         arguments: ["POST", "PATCH", "PURGE", "PUT", "GET", "leave", "key"])
     func once(_ method: String) async throws {
         let origin = try OriginServer { request in
@@ -124,7 +121,7 @@ struct RequestTests {
             }
             return reply
         }
-        // Takes the request, and ends the connection without a word.
+        // Takes the first request, and closes the connection without a response.
         let count = Mutex(0)
         let mute = RawServer { connection in
             guard connection.readRequest() != nil else { return }
@@ -163,7 +160,7 @@ struct RequestTests {
         }
     }
 
-    @Test("a POST that nobody can have heard of is tried again") func unsent() async throws {
+    @Test("a POST that was certainly not sent is retried") func unsent() async throws {
         let listener = try LoopbackListener()
         let port = listener.port
         listener.stop()
@@ -179,7 +176,7 @@ struct RequestTests {
         }
     }
 
-    @Test("fresh_for answers from what is there, and asks the server after that") func fresh() async throws {
+    @Test("fresh_for reuses a kept response while it is fresh, and then asks the server") func fresh() async throws {
         let version = Mutex("\"1\"")
         let origin = try OriginServer { request in
             let etag = version.withLock { $0 }
@@ -194,7 +191,7 @@ struct RequestTests {
             func ask(_ more: String) async throws -> JobRecord {
                 let before = try await fleet.queue.job("c")?.integer("finished") ?? 0
                 try await fleet.push(#"{"kind":"request","id":"c","url":"\#(origin.url("/a"))"\#(more)}"#)
-                try await eventually("another end") {
+                try await eventually("the next end of the job") {
                     let record = try await fleet.queue.job("c")
                     return record?.hasEnded == true && record?.integer("finished") ?? 0 > before
                 }
@@ -203,23 +200,21 @@ struct RequestTests {
             #expect(try await ask(#","fresh_for":100"#)["body"] == "v1")
             let cached = try await ask(#","fresh_for":100"#)
             #expect(cached["body"] == "v1" && cached["unchanged"] == "1" && origin.requests.count == 1)
-            // Older than it may be: the server says that nothing has changed.
+            // The response is older than it may be. The server says that nothing has changed.
             let asked = try await ask(#","fresh_for":0"#)
             #expect(asked["body"] == "v1" && asked["unchanged"] == "1" && origin.requests.count == 2)
-            // Another question is not answered by it.
+            // A request with other header fields is not answered by it.
             let other = try await ask(#","fresh_for":100,"headers":{"Accept":"x/y"}"#)
             #expect(other["body"] == "v3" && other["unchanged"] == nil)
             version.withLock { $0 = "\"2\"" }
             #expect(try await ask(#","fresh_for":0,"headers":{"Accept":"x/y"}"#)["body"] == "v4")
-            // Without it nothing is asked with a condition.
+            // Without `fresh_for` the request has no condition.
             _ = try await ask("")
             #expect(origin.requests.last?.headers["if-none-match"] == nil)
         }
     }
 
-    @Test("fresh_for never answers from a response that the job does not expect") func unexpectedIsNeverFresh()
-        async throws
-    {
+    @Test("fresh_for never reuses a response that the job does not expect") func unexpectedIsNeverFresh() async throws {
         let origin = try OriginServer { request in
             var reply = OriginReply(body: Array("v\(request.number)".utf8))
             if request.number == 1 { reply.status = 404 }
@@ -236,7 +231,8 @@ struct RequestTests {
         }
     }
 
-    @Test("a pause and a cancel reach it, and a POST that was cut is not sent again") func stopped() async throws {
+    @Test("pause and cancel stop a request, and a POST that was stopped is not sent again")
+    func stopped() async throws {
         let latch = Latch()
         defer { latch.open() }
         let origin = try OriginServer { request in
@@ -249,7 +245,7 @@ struct RequestTests {
                 try await fleet.push(
                     #"{"kind":"request","id":"\#(id)","url":"\#(origin.url("/" + id))","method":"\#(method)"}"#)
             }
-            try await eventually("all to be asked") { origin.requests.count == 3 }
+            try await eventually("all requests to arrive") { origin.requests.count == 3 }
             let begun = ContinuousClock.now
             try await fleet.queue.request(.paused, of: ["get", "post"])
             try await fleet.queue.request(.cancelled, of: ["cancelled"])
@@ -261,14 +257,14 @@ struct RequestTests {
             #expect(try await end(fleet, "get")["body"] == "late")
             #expect(try await end(fleet, "post")["error"] == "outcome_unknown")
             #expect(origin.requests.filter { $0.path == "/post" }.count == 1)
-            // Who retries it gives leave.
+            // A retry by a user permits a second POST.
             try await fleet.queue.request(.running, of: ["post"])
             try await fleet.wait("post", for: .completed)
             #expect(origin.requests.filter { $0.path == "/post" }.count == 2)
         }
     }
 
-    @Test("a worker that is told to end lets a POST come to its end") func shutdown() async throws {
+    @Test("a worker that shuts down finishes a POST, and puts a GET back in line") func shutdown() async throws {
         let latch = Latch()
         let origin = try OriginServer { _ in
             latch.wait()
@@ -279,7 +275,7 @@ struct RequestTests {
         let running = Task { try await worker.run() }
         try await fleet.push(#"{"kind":"request","id":"p","url":"\#(origin.url("/p"))","method":"POST"}"#)
         try await fleet.push(#"{"kind":"request","id":"g","url":"\#(origin.url("/g"))"}"#)
-        try await eventually("both to be asked") { origin.requests.count == 2 }
+        try await eventually("both requests to arrive") { origin.requests.count == 2 }
         running.cancel()
         try await eventually("the GET to be put back") { try await fleet.state("g") == .queued }
         latch.open()
@@ -289,7 +285,7 @@ struct RequestTests {
         try await fleet.expectOrder()
     }
 
-    @Test("a worker that does not do requests leaves them") func kinds() async throws {
+    @Test("a worker that does not do requests leaves them to other workers") func kinds() async throws {
         let origin = try OriginServer { _ in OriginReply(body: Array("x".utf8)) }
         let fleet = try await Fleet()
         try await fleet.withWorker("old", { $0.kinds = [.download] }) {

@@ -6,7 +6,7 @@ import Testing
 @testable import HaulWorker
 
 @Suite struct RunPhaseTests {
-    @Test("a run begins, is told to stop, and ends; its activity is cancelled once") func stopped() {
+    @Test("a run that is stopped twice keeps the first reason, and cancels its activity once") func stopped() {
         var phase = RunPhase.claimed
         let found1 = phase.begin()
         #expect(found1 == .none)
@@ -19,7 +19,7 @@ import Testing
         #expect(phase == .ended(.paused))
     }
 
-    @Test("a run that is told to stop before its activity begins is cancelled as soon as it does") func early() {
+    @Test("a run that is stopped before its activity begins cancels it as soon as it begins") func early() {
         var phase = RunPhase.claimed
         let found2 = phase.stop(.cancelled)
         #expect(found2.isNew)
@@ -28,7 +28,7 @@ import Testing
         #expect(phase.stopReason == .cancelled)
     }
 
-    @Test("to be fenced overrules every other reason, also after the end, and counts once")
+    @Test("`fenced` overrules every other reason, also after the end, and counts once")
     func fenced() {
         for reason in [RunPhase.StopReason.paused, .cancelled, .shutdown, .deadline] {
             var phase = RunPhase.working
@@ -54,7 +54,7 @@ import Testing
         generation: "g", store: "s", file: "f", entity: Entity(etag: "\"e\"", total: 9), source: "u",
         offsets: ByteIntervals([0..<4]))
 
-    @Test("what Redis was not told is told again, but for what was of the moment") func putBack() {
+    @Test("a report that failed is sent again, without its progress events") func putBack() {
         var news = RunNews(resume: nil, isAtWork: false)
         #expect(!news.isAny && news.since == nil)
         news.note(Self.point)
@@ -73,7 +73,7 @@ import Testing
         report.set(isAtWork: true, of: Self.run)
         news.announce(Announcement("warning"))
         news.putBack(report)
-        // As if it had not been told.
+        // Neither counts as reported.
         let found9 = news.note(isWaiting: true)
         #expect(found9)
         let found10 = news.note(isAtWork: true)
@@ -83,7 +83,7 @@ import Testing
         #expect(again.offsets == Self.point.offsets)
     }
 
-    @Test("a request that waits is news until the next tick") func asked() {
+    @Test("a pending request is news until the next tick") func asked() {
         var news = RunNews(resume: nil, isAtWork: false)
         news.noteRequest()
         #expect(news.isAny)
@@ -91,7 +91,7 @@ import Testing
         #expect(!news.isAny)
     }
 
-    @Test("bytes that are gone are told of if Redis may know them, and only then") func forgotten() {
+    @Test("the loss of bytes is reported if Redis may know of them, and only then") func forgotten() {
         var known = RunNews(resume: Self.point, isAtWork: true)
         known.forgetBytes()
         let found11 = known.take()
@@ -104,7 +104,7 @@ import Testing
         #expect(found12.offsets == nil)
     }
 
-    @Test("a place counts only for the generation that it was asked for") func place() {
+    @Test("the place of a partial file counts only if it replaces the expected generation") func place() {
         var news = RunNews(resume: Self.point, isAtWork: true)
         var place = Self.point
         place.generation = "h"
@@ -116,7 +116,7 @@ import Testing
         #expect(news.resume?.generation == "h")
     }
 
-    @Test("progress is told once a second") func progress() {
+    @Test("a progress event is due about once a second") func progress() {
         let begun = ContinuousClock.now
         var news = RunNews(resume: nil, isAtWork: false, now: begun)
         var due: [Int] = []

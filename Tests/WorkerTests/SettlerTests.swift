@@ -52,7 +52,8 @@ import Testing
         }
     }
 
-    @Test("are told with few commands, and each gets a job as long as there are any") func together() async throws {
+    @Test("runs that end together are settled with few calls, and get a next job as long as there is one")
+    func together() async throws {
         let waiting = Self.running / 2
         for index in 0..<waiting { try await fleet.push(#"{"url":"http://h/\#(index)","id":"w\#(index)"}"#) }
         try await fleet.queue.redis.send(Command("CONFIG", "RESETSTAT"))
@@ -63,12 +64,12 @@ import Testing
         #expect(Set(next.map(\.token)).count == waiting)
         let statistics = try await fleet.server.cli("INFO", "commandstats")
         let calls = try #require(statistics.firstMatch(of: /cmdstat_fcall:calls=(\d+)/).flatMap { Int($0.1) })
-        // Two may go out before there is anything to gather.
+        // Two calls may be sent before there is anything to collect.
         #expect(calls <= 2 + Self.running / 8, "\(calls)")
         for run in runs { #expect(try await fleet.queue.job(run.id)?["state"] == "completed") }
     }
 
-    @Test("do not keep Redis from hearing of each other where it refuses one") func refused() async throws {
+    @Test("runs that end together are settled although Redis refuses one of them") func refused() async throws {
         try await fleet.queue.redis.send(Command("SET", fleet.queue.keys.rejected, "no list"))
         let ends = runs.enumerated().map { index, run in
             RunEnd(run, index == 50 ? .rejected(reason: "test") : Self.done)
@@ -81,7 +82,7 @@ import Testing
         }
     }
 
-    @Test("learn all at once that Redis can do nothing for them") func ailing() async throws {
+    @Test("runs that end together fail together when Redis can settle none of them") func ailing() async throws {
         try await fleet.server.cli("CLIENT", "PAUSE", "600000", "WRITE")
         let settler = Settler(fleet.queue)
         let many = Array(repeatElement(runs, count: 3).joined())
@@ -100,7 +101,7 @@ import Testing
             }
             return await group.reduce(into: []) { $0.append($1) }
         }
-        try await eventually("all to be told") { begun.value == many.count }
+        try await eventually("all runs to be sent") { begun.value == many.count }
         try await fleet.server.cli("CONFIG", "SET", "min-replicas-to-write", "1")
         try await fleet.server.cli("CONFIG", "RESETSTAT")
         try await fleet.server.cli("CLIENT", "UNPAUSE")
@@ -108,7 +109,7 @@ import Testing
         let statistics = try await fleet.server.cli("INFO", "commandstats")
         let calls = try #require(
             statistics.firstMatch(of: /cmdstat_fcall:.*rejected_calls=(\d+)/).flatMap { Int($0.1) })
-        // One after another they would be ten or more.
+        // One batch after another would be ten calls or more.
         #expect(calls <= 5, "\(calls)")
     }
 }

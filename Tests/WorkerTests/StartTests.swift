@@ -9,13 +9,12 @@ import Testing
 
 @testable import HaulWorker
 
-/// A worker's first words with Redis.
+/// A worker's start on Redis.
 @Suite struct StartTests {
-    @Test("a worker whose connection is killed whenever it registers tries again until it is known") func killed()
-        async throws
-    {
+    @Test("a worker whose connection is killed while it registers tries again until it is registered")
+    func killed() async throws {
         let fleet = try await Fleet()
-        // Functions stand still, commands that read do not.
+        // Functions are held up, commands that read are not.
         try await fleet.server.cli("CLIENT", "PAUSE", "600000", "WRITE")
         let origin = try OriginServer { _ in OriginReply(body: [1]) }
         try await fleet.withWorker("w") {
@@ -35,9 +34,8 @@ import Testing
         }
     }
 
-    @Test("what was paused or cancelled while no worker was there does not run when one comes") func requested()
-        async throws
-    {
+    @Test("a job that was paused or cancelled while no worker ran is not started by the next worker")
+    func requested() async throws {
         let fleet = try await Fleet()
         let origin = try OriginServer { _ in OriginReply(body: [1]) }
         for id in ["a", "b"] { try await fleet.push(#"{"url":"\#(origin.url("/a"))","id":"\#(id)"}"#) }
@@ -50,16 +48,15 @@ import Testing
         #expect(origin.requests.isEmpty)
     }
 
-    @Test("a Redis that takes no more clients when a worker starts is waited for, which is said") func refused()
-        async throws
-    {
+    @Test("a starting worker waits for a Redis that accepts no more clients, and logs why")
+    func refused() async throws {
         let fleet = try await Fleet()
         let said = Shared<[String]>([])
         let origin = try OriginServer { _ in OriginReply(body: [1]) }
         try await fleet.queue.redis.send(Command("CONFIG", "SET", "maxclients", 1))
         let worker = try fleet.worker("w", log: Warnings.log(to: said))
         let running = Task { try await worker.run() }
-        try await eventually("the worker to say why it waits") { !said.value.isEmpty }
+        try await eventually("the worker to log why it waits") { !said.value.isEmpty }
         #expect(said.value.filter { !$0.contains("raise maxclients") } == [])
         try await fleet.queue.redis.send(Command("CONFIG", "SET", "maxclients", 100))
         try await fleet.push(#"{"url":"\#(origin.url("/a"))","id":"a"}"#)
@@ -68,9 +65,7 @@ import Testing
         try await running.value
     }
 
-    @Test("a primary that sentinels name and that does not answer is waited for, which is said") func failover()
-        async throws
-    {
+    @Test("a starting worker waits for a primary that does not answer, and logs why") func failover() async throws {
         let (port, sentinelPort) = (FreePort.next(), FreePort.next())
         let directory = TemporaryDirectory()
         let settings = "port \(sentinelPort)\nbind 127.0.0.1\nsentinel monitor main 127.0.0.1 \(port) 1\n"
@@ -90,13 +85,13 @@ import Testing
         let worker = try fleet.worker("w", url: url, log: Warnings.log(to: said))
         let running = Task { try await worker.run() }
         // On a busy machine the sentinel itself may be late at first.
-        try await eventually("the worker to say why it waits", within: .seconds(20)) {
+        try await eventually("the worker to log why it waits", within: .seconds(20)) {
             said.value.contains { $0.contains("the sentinels name a primary main that does not answer") }
         }
         #expect(said.value.allSatisfy { $0.contains("primary main") || $0.contains("no connection to Redis within") })
         let server = try await RedisServer(["--bind", "127.0.0.1", "--port", "\(port)"])
         let queue = Queue(.default, redis: Redis(try RedisURL(url), name: "test"))
-        try await eventually("the worker to work", within: .seconds(20)) {
+        try await eventually("the worker to register", within: .seconds(20)) {
             (try? await queue.workers())?.isEmpty == false
         }
         running.cancel()
@@ -104,9 +99,8 @@ import Testing
         withExtendedLifetime(server) {}
     }
 
-    @Test("a primary that no sentinel knows by its name ends a worker", .timeLimit(.minutes(1))) func unnamed()
-        async throws
-    {
+    @Test("a worker ends if no sentinel knows the name of its primary", .timeLimit(.minutes(1)))
+    func unnamed() async throws {
         let port = FreePort.next()
         let directory = TemporaryDirectory()
         try "port \(port)\nbind 127.0.0.1\n".write(
@@ -120,7 +114,7 @@ import Testing
     }
 
     @Test(
-        "a Redis that was never reachable, that is none, or that refuses the password ends a worker",
+        "a worker ends if Redis was never reachable, is another server, or refuses the password",
         .timeLimit(.minutes(1)))
     func final() async throws {
         let fleet = try await Fleet(["--requirepass", "right"])

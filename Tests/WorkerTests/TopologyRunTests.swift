@@ -8,11 +8,11 @@ import Testing
 
 @testable import HaulWorker
 
-/// Workers on a Redis Cluster, and behind sentinels.
+/// Workers on a Redis Cluster, and with sentinels.
 @Suite struct TopologyRunTests {
     static let bytes = FileBytes(seed: 61, count: 1_500_000)
 
-    /// Of each response it holds all but the beginning.
+    /// An origin that holds each response after its first 100,000 bytes.
     private func origin(until gate: Latch) throws -> OriginServer {
         try OriginServer { request in
             var reply = OriginReply.file(Self.bytes, to: request)
@@ -32,8 +32,8 @@ import Testing
         return try Worker(configuration, log: log)
     }
 
-    @Test("queues on three shards are served, and one whose slot moves while its jobs run") func cluster() async throws
-    {
+    @Test("queues on three shards are served, also one whose slot moves while its jobs run")
+    func cluster() async throws {
         let cluster = try await RedisCluster()
         let url = try RedisURL(cluster.url)
         let root = TemporaryDirectory()
@@ -51,7 +51,7 @@ import Testing
                 try await queue.redis.send(Command("LPUSH", queue.keys.jobs, element))
             }
         }
-        try await eventually("all to run") {
+        try await eventually("all jobs to run") {
             for queue in queues where (try? await queue.stats())?.counts[.running] != 3 { return false }
             return true
         }
@@ -65,7 +65,7 @@ import Testing
             return true
         }
         for name in names {
-            // One who has asked nothing yet, and begins at a node that another queue is on.
+            // A new client begins at a node that may serve another queue.
             try await Queue(name, redis: Redis(url, name: "new")).request(.removed, of: ["0"])
         }
         try await eventually("all requests to be applied") {
@@ -75,10 +75,10 @@ import Testing
         running.cancel()
         try await running.value
         for name in names { for number in 0..<3 { #expect(root.holds("\(name)\(number)", Self.bytes)) } }
-        try await eventually("the worker to be forgotten") { (try? await queues[0].workers())?.isEmpty == true }
+        try await eventually("the worker to be gone") { (try? await queues[0].workers())?.isEmpty == true }
     }
 
-    @Test("a failover in the middle loses no job that a replica had") func failover() async throws {
+    @Test("a failover loses no job that a replica had") func failover() async throws {
         let topology = try await RedisWithSentinels()
         let url = try RedisURL(topology.url)
         let root = TemporaryDirectory()
@@ -91,7 +91,7 @@ import Testing
             try await queue.redis.send(Command("LPUSH", queue.keys.jobs, element))
         }
         #expect(try await queue.redis.send(Command("WAIT", 1, 5000)).int == 1)
-        try await eventually("some to run") { try await queue.stats().counts[.running] ?? 0 > 3 }
+        try await eventually("some jobs to run") { try await queue.stats().counts[.running] ?? 0 > 3 }
         try await topology.primary().signal(9)
         gate.open()
         try await eventually("all to be completed", within: .seconds(60)) {

@@ -19,7 +19,7 @@ struct TusTests {
         return fleet
     }
 
-    /// Takes what came before a cut, as tus servers do.
+    /// An origin that answers as `server` says, and keeps what came before a cut, as tus servers do.
     private func origin(
         _ server: TusScript, intake: @escaping @Sendable (OriginRequest) -> OriginIntake = { _ in OriginIntake() }
     )
@@ -28,7 +28,8 @@ struct TusTests {
         try OriginServer(intake: intake) { server.answer($0) }
     }
 
-    @Test("a file of any size arrives by tus, with checksums where the server has them", arguments: [0, 3_000_000])
+    @Test(
+        "a file of any size is uploaded by tus, with checksums if the server supports them", arguments: [0, 3_000_000])
     func whole(_ count: Int) async throws {
         let bytes = Array(bytes.prefix(count))
         for extensions in ["creation,termination", "creation,checksum", ""] {
@@ -39,7 +40,7 @@ struct TusTests {
                 let record = try await fleet.upload(
                     "t", origin.url("/files"), #""file":"f","protocol":"tus","headers":{"Authorization":"Bearer x"}"#)
                 #expect(record.state == .completed && record["received"] == "\(count)", "\(record["message"] ?? "")")
-                // What a run goes on with is of no use any more.
+                // What a later run would continue with is removed.
                 #expect(record["journal"] == nil && record["generation"] == nil)
             }
             #expect(server.finished == [bytes])
@@ -54,7 +55,7 @@ struct TusTests {
     }
 
     @Test(
-        "a server that lies is not believed, and the file that it has in the end is right",
+        "a server that gives wrong answers has the right file in the end",
         arguments: [
             "409", "413", "423", "460", "404", "410", "head-404", "head-423", "backwards", "ahead", "length",
         ])
@@ -78,7 +79,7 @@ struct TusTests {
         }
     }
 
-    @Test("a server that lies for ever makes the job fail", arguments: ["409", "404", "423", "413"])
+    @Test("a server that gives wrong answers for ever makes the job fail", arguments: ["409", "404", "423", "413"])
     func forever(_ lie: String) async throws {
         var lies = TusScript.Lies()
         lies.patch = Array(repeating: Int(lie)!, count: 1000)

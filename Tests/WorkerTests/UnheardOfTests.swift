@@ -8,11 +8,11 @@ import Testing
 
 @testable import HaulWorker
 
-/// What neither side has heard of: claims and settlings around a connection that dies, files placed by the dead.
+/// Claims and settles over connections that die, and files of runs that ended without a settle.
 @Suite struct UnheardOfTests {
     static let bytes = FileBytes(seed: 5, count: 3000)
 
-    @Test("a worker whose connections die again and again loses none of its runs to its own registration")
+    @Test("a worker whose connections are killed again and again keeps its runs when it registers")
     func registration() async throws {
         let fleet = try await Fleet()
         let origin = try OriginServer { _ in
@@ -25,7 +25,7 @@ import Testing
         try await fleet.withWorker("w", slots: 8) {
             var settled = 0
             while settled < count {
-                // One is killed at work, and one that comes back.
+                // The first kill hits a connection at work, the second one a new connection.
                 for _ in 1...2 {
                     try await eventually("a connection to be killed", within: .seconds(60)) {
                         try await fleet.queue.redis.send(
@@ -44,9 +44,7 @@ import Testing
         #expect(origin.requests.count == count)
     }
 
-    @Test("what comes in the moment a worker is told to end is put back in line, or done") func lastMoment()
-        async throws
-    {
+    @Test("a job that comes at the moment of a shutdown is put back in line, or done") func lastMoment() async throws {
         let fleet = try await Fleet()
         let origin = try OriginServer { _ in OriginReply(body: Array("small".utf8)) }
         for round in 0..<40 {
@@ -68,7 +66,7 @@ import Testing
         try await fleet.expectOrder()
     }
 
-    @Test("a run that was settled while a tick for it was held up is not called fenced") func settled() async throws {
+    @Test("a run that is settled while a tick for it is held up is not logged as fenced") func settled() async throws {
         let fleet = try await Fleet()
         let gate = Latch()
         let origin = try OriginServer { request in
@@ -81,7 +79,7 @@ import Testing
         let running = Task { try await worker.run() }
         try await fleet.push(#"{"url":"\#(origin.url("/a"))","id":"a","path":"a"}"#)
         try await fleet.wait("a", for: .running)
-        /// Its line in CLIENT LIST while a function of it is held up.
+        /// The worker's line in CLIENT LIST while a function that it called is held up.
         func heldUp() async throws -> Substring? {
             try await fleet.server.cli("CLIENT", "LIST").split(separator: "\n")
                 .first { $0.contains("name=haul-w ") && $0.contains("cmd=fcall") }
@@ -93,10 +91,10 @@ import Testing
             return lost != nil
         }
         try await fleet.server.cli("CLIENT", "KILL", "ID", String(lost!.dropFirst("id=".count)))
-        // The next tick registers the worker anew before anything else.
+        // The next tick registers the worker again before anything else.
         try await eventually("the registration") { try await heldUp().map { !$0.hasPrefix("\(lost!) ") } ?? false }
         gate.open()
-        try await eventually("the settling behind it") { try await heldUp().map { !$0.contains(" qbuf=0 ") } ?? false }
+        try await eventually("the settle behind it") { try await heldUp().map { !$0.contains(" qbuf=0 ") } ?? false }
         try await fleet.server.cli("CLIENT", "UNPAUSE")
         try await fleet.wait("a", for: .completed)
         try await waitForTicks(of: fleet.queue)
@@ -105,7 +103,8 @@ import Testing
         try await running.value
     }
 
-    /// Until a worker that has lost its connections has registered anew: the second tick from here on comes after that.
+    /// Waits until a worker that has lost its connections has registered again, which comes before its second tick from
+    /// now.
     private func waitForTicks(of queue: Queue) async throws {
         for _ in 1...2 {
             let tick = try await queue.redis.send(Command("GET", queue.keys.tick)).string
@@ -115,13 +114,13 @@ import Testing
         }
     }
 
-    @Test("a wait that only the worker knows to be lost takes no job for nobody") func lostWait() async throws {
+    @Test("a blocking wait that only the worker knows to be lost takes no job away") func lostWait() async throws {
         let fleet = try await Fleet()
         let origin = try OriginServer { .file(Self.bytes, to: $0) }
         try await fleet.queue.redis.send(Command("PING"))
         let own = LostConnections.sockets(to: fleet.server.socket)
         try await fleet.withWorker("w") {
-            // From now on the server knows the functions: the claim behind the lost wait would be done, too.
+            // From now on the server knows the functions. So the claim behind the lost wait would be executed, too.
             try await fleet.push(#"{"url":"\#(origin.url("/a"))","id":"i"}"#)
             try await fleet.wait("i", for: .completed)
             try await eventually { try await fleet.server.statistic("blocked_clients") == 1 }
@@ -130,14 +129,14 @@ import Testing
             try await eventually { try await fleet.server.statistic("blocked_clients") >= 1 }
             try await fleet.push(#"{"url":"\#(origin.url("/b"))","id":"j"}"#)
             try await fleet.wait("j", for: .completed)
-            // Nobody had to wait for a lease to lapse.
+            // No lease had to lapse.
             #expect(try await fleet.queue.job("j")?.integer("crashes") ?? 0 == 0)
             #expect(origin.requests.map(\.path) == ["/a", "/b"])
             withExtendedLifetime(connections) {}
         }
     }
 
-    @Test("a wait that is lost while no slot is free, and so is not taken up again, takes no job either")
+    @Test("a blocking wait that is lost while no slot is free takes no job away either")
     func lostIdleWait() async throws {
         let fleet = try await Fleet()
         let latch = Latch()
@@ -164,10 +163,10 @@ import Testing
         }
     }
 
-    @Test("a file that was placed by a run whose end nobody heard of is the job's own") func unsettled() async throws {
+    @Test("a file that was placed by a run without a settle counts as the job's own") func unsettled() async throws {
         let fleet = try await Fleet()
         let origin = try OriginServer { .file(Self.bytes, to: $0) }
-        // As after a kill between the link and the settling, before the first checkpoint.
+        // As after a kill between the link and the settle, before the first checkpoint.
         let partial = ".haul-\(PartialKey.of("j", in: .default))-\(String(repeating: "0", count: 32))"
         let file = try #require(fopen(fleet.root.file(partial), "w"))
         fclose(file)
@@ -175,12 +174,12 @@ import Testing
         try await fleet.withWorker("w") {
             try await fleet.push(#"{"url":"\#(origin.url("/a"))","id":"j","path":"a.bin"}"#)
             try await fleet.wait("j", for: .completed)
-            try await eventually("partial files to go") { fleet.root.names == ["a.bin"] }
+            try await eventually("partial files to be removed") { fleet.root.names == ["a.bin"] }
         }
         #expect(fleet.root.holds("a.bin", Self.bytes))
     }
 
-    @Test("a worker that dies before its first tick leaves no key for ever") func firstTick() async throws {
+    @Test("the hash of a worker that dies before its first tick expires") func firstTick() async throws {
         let fleet = try await Fleet()
         let identity = WorkerIdentity(name: "brief", store: "s")
         #expect(try await fleet.queue.register(identity, fields: [], known: []))
@@ -188,9 +187,8 @@ import Testing
         #expect(try #require(left) > 0)
     }
 
-    @Test("a file that a lost run had placed when its job was cancelled is the job's own") func placedAndCancelled()
-        async throws
-    {
+    @Test("a file that a lost run had placed before its job was cancelled counts as the job's own")
+    func placedAndCancelled() async throws {
         let fleet = try await Fleet()
         let gate = Latch()
         let bytes = FileBytes(seed: 6, count: 2_000_000)
@@ -205,7 +203,7 @@ import Testing
             try await eventually { try await fleet.queue.job("j")?.offsets.isEmpty == false }
             try await fleet.queue.request(.paused, of: ["j"])
             try await fleet.wait("j", for: .paused)
-            // As if the run had gone on to its end and placed it, and nobody had heard.
+            // As if the run had continued to its end and placed the file, and its settle had been lost.
             let partial = try #require(fleet.root.names.first { $0.hasPrefix(".haul-") })
             try Data(bytes.all).write(to: URL(filePath: fleet.root.file(partial)))
             #expect(link(fleet.root.file(partial), fleet.root.file("a.bin")) == 0)
@@ -214,7 +212,7 @@ import Testing
             gate.open()
             try await fleet.push(element)
             try await fleet.wait("j", for: .completed)
-            try await eventually("partial files to go") { fleet.root.names == ["a.bin"] }
+            try await eventually("partial files to be removed") { fleet.root.names == ["a.bin"] }
         }
         #expect(fleet.root.holds("a.bin", bytes))
     }

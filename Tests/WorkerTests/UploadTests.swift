@@ -8,9 +8,9 @@ import Testing
 
 @testable import HaulWorker
 
-/// What the tests of uploads have in common.
+/// Helpers for the tests of uploads.
 extension Fleet {
-    /// A file in the root.
+    /// Writes a file into the root.
     func place(_ name: String, _ bytes: [UInt8]) throws {
         let url = URL(filePath: root.path).appending(path: name)
         try FileManager.default.createDirectory(at: url.deletingLastPathComponent(), withIntermediateDirectories: true)
@@ -37,7 +37,7 @@ struct UploadTests {
     private static let big = FileBytes(seed: 3, count: 24 << 20).all
     private let bytes = Array(UploadTests.big.prefix(3_000_000))
 
-    @Test("a file is the body, of any size, with its digest where that is asked for, and the response is kept")
+    @Test("a file of any size is sent as the body, with its digest if asked for, and the response is kept")
     func file() async throws {
         let origin = try OriginServer {
             OriginReply(201, headers: [("ETag", "\"7\"")], body: Array("got \($0.path)".utf8))
@@ -66,7 +66,7 @@ struct UploadTests {
         }
     }
 
-    @Test("several files are one form, with its fields, streamed") func form() async throws {
+    @Test("several files are sent as one multipart form, with its fields") func form() async throws {
         let origin = try OriginServer { _ in OriginReply() }
         let fleet = try await Fleet()
         try fleet.place("a.bin", bytes)
@@ -94,9 +94,7 @@ struct UploadTests {
         #expect(request.body.bytes == expected && request.headers["content-length"] == "\(expected.count)")
     }
 
-    @Test("of files in requests of their own those that failed are named, and only they are sent again") func each()
-        async throws
-    {
+    @Test("with `each` the files that failed are named, and only they are sent again") func each() async throws {
         let origin = try OriginServer { request in
             OriginReply(request.path == "/b" && request.number == 1 ? 503 : request.path == "/c" ? 404 : 200)
         }
@@ -118,7 +116,7 @@ struct UploadTests {
                 all["files"]
                     == #"[{"file":"a","status":200},{"file":"c","status":404,"error":"http_404"},{"file":"d","status":200}]"#
             )
-            // Who retries it sends what is missing.
+            // A retry by a user sends what is missing.
             let before = origin.requests.count
             try await fleet.queue.request(.running, of: ["all"])
             try await eventually { origin.requests.count > before }
@@ -128,7 +126,7 @@ struct UploadTests {
     }
 
     @Test(
-        "what cannot be sent fails, and says why, before a server is asked",
+        "a file that cannot be sent fails with the reason, before a server is asked",
         arguments: [
             ("none", "source_missing"), ("out", "path_forbidden"), ("directory", "bad_job"), ("pipe", "bad_job"),
             ("a/b", "source_missing"),
@@ -154,7 +152,7 @@ struct UploadTests {
     }
 
     @Test(
-        "a file that changes while it is sent never arrives whole",
+        "a file that changes while it is sent fails, and never arrives whole",
         arguments: ["grow", "shrink", "touch", "replace", "vanish"])
     func changed(_ how: String) async throws {
         let latch = Latch()
@@ -192,7 +190,7 @@ struct UploadTests {
     }
 
     @Test(
-        "a POST is sent once, and a PUT again",
+        "a POST is sent once, and a PUT is retried",
         arguments: [
             ("PUT", "cut"), ("POST", "cut"), ("POST", "hang"), ("PUT", "hang"), ("POST", "unsent"), ("key", "cut"),
         ])
@@ -221,7 +219,7 @@ struct UploadTests {
                 #expect(record["error"] == "connect" && record["attempt"] == "1" && record["retryable"] == "1")
             } else if method == "POST" {
                 #expect(record["error"] == "outcome_unknown" && origin.requests.count <= 1)
-                // Who retries it gives leave.
+                // A retry by a user permits a second POST.
                 try await fleet.queue.request(.running, of: ["f"])
                 try await fleet.wait("f", for: .completed)
             } else {
@@ -230,7 +228,7 @@ struct UploadTests {
         }
     }
 
-    @Test("what a server answers early is its answer, and no success", arguments: [413, 401, 417, 200])
+    @Test("a response before the whole body has arrived counts, but never as success", arguments: [413, 401, 417, 200])
     func early(_ status: Int) async throws {
         let origin = try OriginServer(intake: { request in
             var intake = OriginIntake()
@@ -253,7 +251,7 @@ struct UploadTests {
     }
 
     @Test(
-        "a redirect takes the file along, but for 303, whose answer is fetched", arguments: [301, 302, 303, 307, 308])
+        "a redirect takes the file along, except 303, which is followed by a GET", arguments: [301, 302, 303, 307, 308])
     func redirect(_ status: Int) async throws {
         let other = try OriginServer { _ in OriginReply(body: Array("there".utf8)) }
         let origin = try OriginServer { _ in OriginReply(status, headers: [("Location", other.url("/b"))]) }
@@ -269,9 +267,8 @@ struct UploadTests {
         #expect(seen.body.text == (status == 303 ? "" : "data") && seen.headers["authorization"] == nil)
     }
 
-    @Test("progress is told in bytes that were sent, a limit holds, and pause and cancel reach it") func steered()
-        async throws
-    {
+    @Test("an upload reports bytes sent, keeps its rate limit, and obeys pause, cancel and deadline")
+    func steered() async throws {
         let origin = try OriginServer { _ in OriginReply() }
         let fleet = try await Fleet()
         try fleet.place("f", bytes)

@@ -16,7 +16,7 @@ struct UploadTroubleTests {
         return fleet
     }
 
-    @Test("interim responses are no answers", arguments: [100, 102, 103])
+    @Test("interim responses do not count as the response", arguments: [100, 102, 103])
     func interim(_ status: Int) async throws {
         let origin = try OriginServer(intake: { _ in
             var intake = OriginIntake()
@@ -32,7 +32,7 @@ struct UploadTroubleTests {
     }
 
     @Test(
-        "a demand for a login is answered where there is one, and is an answer where there is none",
+        "a 401 is answered with the URL's login, and is the response if there is none",
         arguments: ["PUT", "POST"])
     func challenge(_ method: String) async throws {
         let origin = try OriginServer { request in
@@ -55,7 +55,7 @@ struct UploadTroubleTests {
         }
     }
 
-    @Test("a response of 10 GB costs no memory, and is not kept", arguments: ["announced", "endless"])
+    @Test("a response of 10 GB is not read to its end, and is not kept", arguments: ["announced", "endless"])
     func response(_ how: String) async throws {
         let file = FileBytes(seed: 9, count: 10_000_000_000)
         let origin = try OriginServer { _ in
@@ -73,7 +73,7 @@ struct UploadTroubleTests {
         }
     }
 
-    @Test("who refuses a body in its middle is heard", arguments: [403, 413, 507])
+    @Test("a response that refuses the body in its middle counts", arguments: [403, 413, 507])
     func middle(_ status: Int) async throws {
         let server = RawServer { connection in
             guard connection.readRequest() != nil else { return }
@@ -91,12 +91,12 @@ struct UploadTroubleTests {
         }
     }
 
-    @Test("the rate of the fleet holds for uploads") func sharedRate() async throws {
+    @Test("the queue's rate applies to uploads") func sharedRate() async throws {
         let origin = try OriginServer { _ in OriginReply() }
         let fleet = try await fleet()
         try await fleet.queue.setSetting("rate", to: "1000000")
         try await fleet.withWorker("w") {
-            // The worker has heard of it with its first tick.
+            // The worker knows the limit from its first tick.
             try await fleet.push(#"{"url":"\#(origin.url("/first"))","id":"first"}"#)
             try await fleet.wait("first", for: .completed)
             let begun = ContinuousClock.now

@@ -1,7 +1,7 @@
 import HaulTestSupport
 import Logging
 
-/// A log of which a test sees the warnings, each with its reason if it has one.
+/// A log handler that shows a test the warnings, each with its reason if it has one.
 struct Warnings: LogHandler {
     private let said: Shared<[String]>
     var metadata: Logger.Metadata = [:]

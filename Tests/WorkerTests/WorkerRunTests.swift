@@ -10,9 +10,7 @@ import Testing
 @Suite struct WorkerRunTests {
     static let bytes = FileBytes(seed: 21, count: 2_000_000)
 
-    @Test("a plain LPUSH is downloaded, its events are published, and its file is durable and right") func simple()
-        async throws
-    {
+    @Test("a plain LPUSH is downloaded, its events are published, and its file is right") func simple() async throws {
         let fleet = try await Fleet()
         let origin = try OriginServer { .file(Self.bytes, to: $0) }
         let names = Shared<[String]>([])
@@ -26,7 +24,7 @@ import Testing
                 case .message(_, let payload):
                     guard let event = Event(payload) else { continue }
                     names.change { $0.append(event.name) }
-                    // The first number is a time.
+                    // The first `seq` is a time in unix ms.
                     let first = numbers.change {
                         $0.append(event.sequence ?? 0); return $0[0]
                     }
@@ -51,7 +49,8 @@ import Testing
         #expect(fleet.root.names == ["a.bin"])
     }
 
-    @Test("paused on one worker, continued on another, cancelled on a third") func handover() async throws {
+    @Test("jobs are paused on one worker, continued on another, and cancelled on a third")
+    func handover() async throws {
         let fleet = try await Fleet()
         let (first, second) = (Latch(), Latch())
         defer { second.open() }
@@ -71,7 +70,7 @@ import Testing
             try await fleet.queue.request(.paused, of: ["a"])
             try await fleet.wait("a", for: .paused)
         }
-        // The shutdown put the other one back, with its offsets and no attempt spent.
+        // The shutdown has put the other job back in line, and no attempt is counted.
         #expect(try await fleet.state("b") == .queued)
         #expect(try await fleet.queue.job("b")?["attempt"] == nil)
         #expect(try await fleet.queue.workers().isEmpty)
@@ -89,7 +88,7 @@ import Testing
             try await eventually { try await fleet.queue.job("c")?.offsets.isEmpty == false }
             try await fleet.queue.request(.cancelled, of: ["c"])
             try await fleet.wait("c", for: .cancelled)
-            try await eventually("the partial file to go") { fleet.root.names == ["a", "b"] }
+            try await eventually("the partial file to be removed") { fleet.root.names == ["a", "b"] }
         }
         try await fleet.withWorker("four") {
             try await fleet.push(#"{"url":"\#(origin.url("/d"))","id":"d"}"#)
@@ -98,13 +97,11 @@ import Testing
             try await fleet.wait("d", for: .paused)
             try await fleet.queue.request(.cancelled, of: ["d"])
             try await fleet.wait("d", for: .cancelled)
-            try await eventually("a paused job's partial file to go, too") { fleet.root.names == ["a", "b"] }
+            try await eventually("a paused job's partial file to be removed, too") { fleet.root.names == ["a", "b"] }
         }
     }
 
-    @Test("a bad job fails with its code, is retried where that helps, and the next one runs") func failures()
-        async throws
-    {
+    @Test("a bad job fails with its code, is retried if that helps, and other jobs run") func failures() async throws {
         let fleet = try await Fleet()
         let origin = try OriginServer { request in
             request.path == "/flaky" && request.number < 3
@@ -126,9 +123,10 @@ import Testing
         #expect(try await fleet.queue.job("f")?["attempt"] == "2")
     }
 
-    @Test("attempts that bring a file forward cost no retry, and forgive those before") func headway() async throws {
+    @Test("an attempt that makes progress costs no retry, and resets the count") func headway() async throws {
         let fleet = try await Fleet()
-        // Every other question is refused, and what is answered is cut: a failure after each 512 KiB.
+        // Every other request is refused, and each of the other responses is cut. So there is a failure after each 512
+        // KiB.
         let origin = try OriginServer { request in
             guard request.number % 2 == 1 else { return OriginReply(503, headers: [("Retry-After", "0")]) }
             var reply = OriginReply.file(Self.bytes, to: request)
@@ -144,7 +142,7 @@ import Testing
         #expect(try await fleet.queue.job("a")?["attempt"] == nil)
     }
 
-    @Test("loopback is refused by default, and nothing is connected to") func policy() async throws {
+    @Test("loopback addresses are refused by default, without a connection") func policy() async throws {
         let fleet = try await Fleet()
         let origin = try OriginServer { _ in OriginReply(body: [1]) }
         try await fleet.withWorker("w", { $0.addressPolicy = .restricted() }) {
@@ -155,7 +153,7 @@ import Testing
         #expect(origin.connections == 0)
     }
 
-    @Test("many small files: all there, right and settled, with two commands each") func small() async throws {
+    @Test("many small files arrive, are right and are settled, with few commands each") func small() async throws {
         let fleet = try await Fleet()
         let count = 2000
         let origin = try OriginServer { request in
@@ -184,7 +182,7 @@ import Testing
         #expect(perJob < 1.5 + seconds / Double(count) * 5)
     }
 
-    @Test("pause is heard although every pub/sub message is lost") func deaf() async throws {
+    @Test("a pause is applied although every pub/sub message is lost") func deaf() async throws {
         let fleet = try await Fleet()
         let gate = Latch()
         defer { gate.open() }
@@ -196,15 +194,13 @@ import Testing
         try await fleet.withWorker("w") {
             try await fleet.push(#"{"url":"\#(origin.url("/a"))","id":"a"}"#)
             try await fleet.wait("a", for: .running)
-            // Only the hash: no message on the control channel.
+            // Only the hash is written, and no message is published on the control channel.
             try await fleet.queue.redis.send(Command("HSET", fleet.queue.keys.want, "a", "paused"))
             try await fleet.wait("a", for: .paused)
         }
     }
 
-    @Test("Redis restarts in the middle: the download goes on and is settled when it is back") func restart()
-        async throws
-    {
+    @Test("a download continues while Redis restarts, and is settled afterwards") func restart() async throws {
         let fleet = try await Fleet(["--appendonly", "yes", "--appendfsync", "always"])
         let gate = Latch()
         let origin = try OriginServer { request in
@@ -223,7 +219,7 @@ import Testing
         #expect(fleet.root.holds("a", Self.bytes))
     }
 
-    @Test("a worker serves several queues, the first one first") func queues() async throws {
+    @Test("a worker serves several queues, and the first one comes first") func queues() async throws {
         let fleet = try await Fleet()
         let origin = try OriginServer { _ in OriginReply(body: [1]) }
         let high = Queue(QueueName("high")!, redis: fleet.queue.redis)
@@ -237,12 +233,12 @@ import Testing
                 try await eventually(within: .seconds(30)) { try await queue.stats().counts[.completed] == 5 }
             }
         }
-        // One job of the other queue may have been taken while both were waited on.
+        // One job of the other queue may have been claimed while the worker waited for both.
         let order = origin.requests.map { $0.path.hasPrefix("/high") }
         #expect(order.prefix(6).count { $0 } == 5)
     }
 
-    @Test("a queue's order: strict without weights, proportional with them") func order() {
+    @Test("queues are served in strict order without weights, and in proportion with weights") func order() {
         var generator = SystemRandomNumberGenerator()
         #expect(QueueOrder(weights: [nil, nil, nil]).draw(using: &generator) == [0, 1, 2])
         let weighted = QueueOrder(weights: [9, 1])
