@@ -5,7 +5,7 @@ import HaulRedis
 import HaulTestSupport
 import Testing
 
-/// deploy/redis/users.acl on a real server: each role can do its part, and nothing else.
+/// Tests deploy/redis/users.acl on a real server: each role may do its part, and nothing else.
 @Suite struct AccessTests {
     struct Roles {
         let server: RedisServer
@@ -24,7 +24,7 @@ import Testing
 
         func queue(_ role: String) throws -> Queue { Queue(.default, redis: try redis(role)) }
 
-        /// Whether a command, with `K:` for the queue's prefix, is permitted.
+        /// Whether the role may send a command, in which `K:` stands for the queue's prefix.
         func permits(_ role: String, _ command: String) async throws -> Bool {
             let redis = try redis(role)
             let words = command.replacingOccurrences(of: "K:", with: "haul:{default}:").split(separator: " ")
@@ -38,7 +38,7 @@ import Testing
         }
     }
 
-    @Test("each role is permitted its part") func permitted() async throws {
+    @Test("each role may do its part") func permitted() async throws {
         let roles = try await Roles()
         let worker = WorkerIdentity(name: "w1", store: "s")
         let queue = try roles.queue("worker")
@@ -68,12 +68,12 @@ import Testing
             #expect(try await roles.permits(role, "PSUBSCRIBE K:events:*"))
         }
         #expect(try await roles.permits("worker", "SUBSCRIBE K:control"))
-        // As docs/operations.md looks at the line, and as a worker says which key is of a wrong type.
+        // docs/operations.md reads the line in this way. A worker finds out in this way which key has a wrong type.
         #expect(try await roles.permits("operator", "LINDEX K:jobs -1"))
         #expect(try await roles.permits("worker", "TYPE K:jobs"))
     }
 
-    @Test("nothing else is permitted") func refused() async throws {
+    @Test("no role may do more than its part") func refused() async throws {
         let roles = try await Roles()
         let commands = [
             ("producer", "RPOP K:jobs"), ("service", "HGETALL K:spec:1"), ("service", "LRANGE K:rejected 0 -1"),

@@ -5,14 +5,14 @@ import HaulRedis
 import HaulTestSupport
 import Testing
 
-/// What a member of a batch costs Redis. `HAUL_BATCH_MEMBERS` makes it more members.
-@Suite("What batches cost", .serialized) struct BatchCostTests {
+/// What a member of a batch costs Redis. The environment variable `HAUL_BATCH_MEMBERS` sets the number of members.
+@Suite("Costs of batches", .serialized) struct BatchCostTests {
     private struct Cost {
         var commands: Double
         var microseconds: Double
     }
 
-    /// Commands within functions, and Redis' time in these, for each job from its claim to its end.
+    /// Commands that functions send, and the time of the functions in Redis, for each job from its claim to its end.
     private func cost(_ members: String, together: Int) async throws -> Cost {
         let f = try await QueueFixture()
         let jobs = ProcessInfo.processInfo.environment["HAUL_BATCH_MEMBERS"].flatMap { Int($0) } ?? 2000

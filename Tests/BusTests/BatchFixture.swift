@@ -4,7 +4,7 @@ import HaulRedis
 import HaulTestSupport
 import Testing
 
-/// A queue whose jobs are in batches, and what is told of these.
+/// A queue whose jobs are in batches.
 struct BatchFixture {
     let f: QueueFixture
     var queue: Queue { f.queue }
@@ -18,7 +18,7 @@ struct BatchFixture {
         try await f.push(#"{"url":"http://h/\#(id)","id":"\#(id)","batch":\#(batch)\#(more)}"#)
     }
 
-    /// Pushes a job and takes it.
+    /// Pushes a job and claims it.
     func begin(
         _ id: String, in batch: String = #"{"name":"b","size":2,"reply_to":"r"}"#, _ more: String = ""
     ) async throws -> Claim {
@@ -32,20 +32,20 @@ struct BatchFixture {
         try await f.settle(claim, .failed(Failure(.io, "m"), retryable: true, received: 0))
     }
 
-    /// A request is heard, and what it leads to.
+    /// Makes a request for a batch, and ticks until all members have it.
     func ask(_ request: BatchRequest, of name: String = "b", _ claims: [Claim] = []) async throws {
         try await queue.request(request, ofBatch: name)
         try await tickUntilHeard(claims)
     }
 
     func tickUntilHeard(_ claims: [Claim] = []) async throws {
-        try await eventually("the requests to be heard") {
+        try await eventually("the requests to be applied") {
             try await f.tick(claims)
             return try await f.redis.send(Command("HLEN", queue.keys.want)).int == 0
         }
     }
 
-    /// The counts as `pending completed failed cancelled rejected`, after they were compared with the members.
+    /// The counts as `pending completed failed cancelled rejected`. They are compared with the members first.
     func counts(_ name: String = "b") async throws -> [Int] {
         let record = try await queue.batch(name)
         let members = try await f.redis.send(Command("HGETALL", queue.keys.members(name))).dictionary
@@ -55,7 +55,7 @@ struct BatchFixture {
         return counts
     }
 
-    /// What the list of replies holds, oldest first.
+    /// The replies on a list, oldest first.
     func told(_ name: String = "r") async throws -> [JSON] {
         let list = try await f.redis.send(Command("LRANGE", queue.keys.reply(name), 0, -1)).array ?? []
         return try list.reversed().map { try JSON($0.bytes ?? []) }

@@ -4,12 +4,11 @@ import HaulRedis
 import HaulTestSupport
 import Testing
 
-/// Random histories of a few jobs in a few batches. After each step the counts are those of a recount, each member counts as its job is, and the
-/// end of each batch was told as often as it came about.
+/// Random histories of a few jobs in a few batches. After each step a recount finds the same counts, each member counts
+/// as the state of its job says, and each end of a batch was announced once.
 @Suite("Histories of batches") struct BatchHistoryTests {
-    @Test("whatever is done to jobs and batches, each member counts once, and each end is told once") func history()
-        async throws
-    {
+    @Test("in every history each member of a batch counts once, and each end is announced once")
+    func history() async throws {
         let seed = UInt64.random(in: 0..<1_000_000)
         print("histories of batches: seed \(seed)")
         for run in 0..<4 {
@@ -110,7 +109,7 @@ private struct BatchHistory {
         try await f.queue.request(request, ofBatch: name)
     }
 
-    /// The worker begins anew, and knows nothing of its runs.
+    /// The worker registers again, and names none of its runs.
     private mutating func lose() async throws {
         steps.append("the worker comes back")
         _ = try await f.queue.register(f.worker, fields: [], known: [])
@@ -143,7 +142,7 @@ private struct BatchHistory {
         }
     }
 
-    /// What was told on the batch's list of replies: each round once, and the last one if the batch is over.
+    /// Checks the batch's reply list: each round comes once, and the last round is there if the batch is over.
     private mutating func checkEnds(_ name: String, _ record: BatchRecord?) async throws {
         guard let record, !record.replyTo.isEmpty else { return }
         let list = try await f.redis.send(Command("LRANGE", f.queue.keys.reply(name), 0, -1)).array ?? []
@@ -160,12 +159,12 @@ private struct BatchHistory {
             wrong.append("\(name): it is \(over ? "" : "not ")over, but the batch says otherwise")
         }
         if rounds.last ?? 0 > record.round || over && rounds.last != Int64(record.round) {
-            wrong.append("\(name): \(record.round) rounds, and \(rounds) were told")
+            wrong.append("\(name): there were \(record.round) rounds, and the events have \(rounds)")
         }
         if over, let last = events.last {
             for state in BatchState.allCases
             where state != .pending && last[state.rawValue]?.integer != Int64(counts[state]!) {
-                wrong.append("\(name): the last event tells another count of \(state)")
+                wrong.append("\(name): the last event has another count of \(state)")
             }
         }
     }

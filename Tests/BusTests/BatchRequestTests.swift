@@ -4,11 +4,11 @@ import HaulRedis
 import HaulTestSupport
 import Testing
 
-/// Requests for batches: docs/bus.md, "Batches".
+/// Requests for batches: docs/bus.md, "Requests for a batch".
 @Suite("Requests for batches") struct BatchRequestTests {
     private static let three = #"{"name":"b","size":3,"reply_to":"r"}"#
 
-    @Test("a cancel reaches members that run, wait, are paused and are still in line") func cancelled() async throws {
+    @Test("a cancel reaches members that run and members that are still in line") func cancelled() async throws {
         let b = try await BatchFixture()
         let done = try await b.begin("done", in: Self.three)
         try await b.f.settle(done, QueueFixture.done)
@@ -22,15 +22,14 @@ import Testing
         #expect(try await b.f.state("inline") == .cancelled)
         #expect(try await b.counts() == [0, 1, 0, 2, 0])
         #expect(try await b.rounds() == [1])
-        // It is over: what comes now is another one's.
+        // The batch is over, so the cancel is no longer in force.
         #expect(try await b.queue.batch("b")?.wanted == nil)
         #expect(try await b.f.state("other") == .running)
         try await b.f.expectOrder()
     }
 
-    @Test("a cancel is for pushes of before it, and a request is heard before the first member comes") func standing()
-        async throws
-    {
+    @Test("a cancel stops older pushes and pushes without `at`, also if it comes before the first member")
+    func standing() async throws {
         let b = try await BatchFixture()
         let at = try await b.queue.moment()
         try await b.ask(.cancelled)
@@ -45,13 +44,13 @@ import Testing
         let later = try await b.queue.moment() + 1
         try await b.push("new", in: #""b""#, #","at":\#(later)"#)
         #expect(try await b.f.claim()?.run.id == "new")
-        // Who pushes a member of before anew wants it.
+        // A member that is pushed again after the cancel runs.
         try await b.push("timeless", in: #""b""#)
         #expect(try await b.f.claim()?.run.id == "timeless")
         try await b.f.expectOrder()
     }
 
-    @Test("a batch that is paused stays so for what comes, until it is resumed") func paused() async throws {
+    @Test("a paused batch also pauses later members, until it is resumed") func paused() async throws {
         let b = try await BatchFixture()
         let running = try await b.begin("1", in: Self.three)
         try await b.ask(.paused, [running])
@@ -71,9 +70,8 @@ import Testing
         try await b.f.expectOrder()
     }
 
-    @Test("a resume hurries no member that waits for its time, and a retry runs what has failed alone") func others()
-        async throws
-    {
+    @Test("a resume does not hurry scheduled members, and a retry runs only members that have failed")
+    func others() async throws {
         let b = try await BatchFixture()
         try await b.push("later", in: Self.three, #","delay":1000"#)
         try await b.fail(b.begin("failed", in: Self.three))
@@ -87,25 +85,25 @@ import Testing
         #expect(try await b.counts() == [2, 1, 0, 0, 0])
     }
 
-    @Test("a request for one job that is newer has the last word") func newer() async throws {
+    @Test("a newer request for one member overrides the request for the batch") func newer() async throws {
         let b = try await BatchFixture()
         let running = try await b.begin("1", in: Self.three)
         let other = try await b.begin("2", in: Self.three)
         let at = try await b.queue.moment()
         try await b.f.redis.send(
             Command("HSET", b.queue.keys.want, "1", "running \(at + 5)", "batch/b", "paused \(at)"))
-        try await eventually("the clock") { try await b.queue.moment() > at + 5 }
+        try await eventually("the clock to pass the newer request") { try await b.queue.moment() > at + 5 }
         try await b.tickUntilHeard([running, other])
         #expect(try await b.f.redis.send(Command("HGET", b.queue.keys.job("1"), "want")) == .null)
         #expect(try await b.f.redis.send(Command("HGET", b.queue.keys.job("2"), "want")).string == "paused")
-        // A request of before the one that is in force does nothing.
+        // A request that is older than the one in force does nothing.
         try await b.f.redis.send(Command("HSET", b.queue.keys.want, "batch/b", "running \(at - 5)"))
         try await b.tickUntilHeard([running, other])
         #expect(try await b.queue.batch("b")?.wanted == "paused")
     }
 
     @Test(
-        "what is no request for a batch is rejected",
+        "an invalid request for a batch is rejected",
         arguments: [
             ("batch/b", "removed"), ("batch/b b", "paused"), ("batch/", "paused"), ("batch/b", "paused 17637120"),
         ])
@@ -118,7 +116,7 @@ import Testing
             try await b.f.redis.send(Command("LINDEX", b.queue.keys.rejected, 0)).string?.contains("want: ") == true)
     }
 
-    @Test("however many members a batch has, no call takes long, and a server that comes anew forgets none")
+    @Test("however many members a batch has, no call takes long, and a failover forgets none of them")
     func many() async throws {
         let b = try await BatchFixture()
         let count = 10_000
@@ -151,7 +149,7 @@ import Testing
             if !isForgotten, left < count / 2,
                 let value = try await b.f.redis.send(Command("HGET", b.queue.keys.want, "batch/b")).string
             {
-                // Its place is another server's.
+                // As after a failover: the cursor in the request is of another run of the server.
                 isForgotten = true
                 let place = value.split(separator: " ").dropLast().joined(separator: " ")
                 try await b.f.redis.send(Command("HSET", b.queue.keys.want, "batch/b", place + " 00"))

@@ -4,7 +4,7 @@ import HaulRedis
 import HaulTestSupport
 import Testing
 
-/// Several runs that end with one command, and several jobs that come with it.
+/// Several runs that are settled with one call, and several jobs that are claimed with it.
 @Suite struct BatchTests {
     private let f: QueueFixture
 
@@ -17,7 +17,7 @@ import Testing
         return runs
     }
 
-    /// Ends runs and asks for `count` jobs. The ids that came, or why there were no more.
+    /// Settles runs and asks for `count` jobs. Returns the ids of the jobs, and then why there were no more.
     private func settle(_ ends: [RunEnd], next count: Int) async throws -> [String] {
         let tokens = (0..<count).map { _ in Token.make() }
         let reply = try await f.queue.settle(ends, worker: f.worker, next: tokens)
@@ -26,7 +26,7 @@ import Testing
         return reply.next.map { if case .job(let claim) = $0 { claim.run.id } else { "\($0)" } }
     }
 
-    @Test("however many offsets one has, all of them are told") func manyOffsets() async throws {
+    @Test("all offsets of a run are reported, however many there are") func manyOffsets() async throws {
         let runs = try await run("a", "b")
         let intervals = (0..<10_000).map { Int64($0) * 10..<Int64($0) * 10 + 5 }
         var report = RunReport()
@@ -40,7 +40,7 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("Redis does not read many large elements at one go") func large() async throws {
+    @Test("one call does not read many large elements") func large() async throws {
         let runs = try await run("a", "b", "c", "d")
         let body = String(repeating: "x", count: 10_000)
         for id in ["e", "f", "g"] {
@@ -51,9 +51,8 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("the limit on running jobs is kept in the middle, and what is held goes back in line") func limit()
-        async throws
-    {
+    @Test("a settle of several runs keeps `max_running`, and puts held elements back in line")
+    func limit() async throws {
         let runs = try await run("a", "b", "c", "d")
         try await f.redis.send(Command("HSET", f.queue.keys.settings, "max_running", 3))
         for id in ["e", "f", "g", "h"] { try await f.push(#"{"url":"http://h/\#(id)","id":"\#(id)"}"#) }
@@ -67,7 +66,7 @@ import Testing
         #expect(try await settle([RunEnd(runs[3], QueueFixture.done)], next: 1) == ["g"])
     }
 
-    @Test("what is put back may come again at once, under another token") func again() async throws {
+    @Test("a job that is put back may be claimed with the same call, under another token") func again() async throws {
         let runs = try await run("a", "b", "c")
         let retry = Settlement.retry(after: .zero, Failure(.connect, "m"))
         let ends = [
@@ -75,7 +74,7 @@ import Testing
         ]
         #expect(try await settle(ends, next: 3) == ["a", "empty"])
         #expect(try await f.queue.job("a")?.state == .running)
-        // A settle that is sent again is not of the new run.
+        // A settle that is sent again does not end the new run.
         let reply = try await f.queue.settle(ends, worker: f.worker, next: [])
         #expect(try reply.isOurs.map { try $0.get() } == [true, true, true])
         #expect(try await f.state("a") == .running)

@@ -5,7 +5,8 @@ import HaulTestSupport
 import Testing
 
 @Suite struct ClaimTests {
-    @Test("jobs come in the order pushed, once each, and end in their index") func order() async throws {
+    @Test("jobs are claimed once each, in the order of their pushes, and end in their index")
+    func order() async throws {
         let f = try await QueueFixture()
         for index in 0..<5 { try await f.push(#"{"url":"http://h/\#(index)","id":"\#(index)"}"#) }
         for index in 0..<5 {
@@ -13,14 +14,14 @@ import Testing
             #expect(claim.run.id == "\(index)")
             #expect(try await f.state("\(index)") == .running)
             #expect(try await f.settle(claim, QueueFixture.done))
-            #expect(try await f.settle(claim, QueueFixture.done), "a settle sent again answers the same")
+            #expect(try await f.settle(claim, QueueFixture.done), "a settle that is sent again has the same answer")
         }
         #expect(try await f.claim() == nil)
         #expect(try await f.queue.stats().counts[.completed] == 5)
         try await f.expectOrder()
     }
 
-    @Test("settle brings the next job in the same command") func next() async throws {
+    @Test("a settle claims the next job with the same call") func next() async throws {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
         try await f.push(#"{"url":"http://h/2","id":"2"}"#)
@@ -32,7 +33,7 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("a paused queue and max_running close it, also when it is empty") func closed() async throws {
+    @Test("`paused` and `max_running` close a queue, also when it is empty") func closed() async throws {
         let f = try await QueueFixture()
         try await f.queue.setSetting("paused", to: "1")
         guard case .paused = try await f.queue.claim(f.worker, token: Token.make()) else { return #expect(Bool(false)) }
@@ -47,7 +48,7 @@ import Testing
     }
 
     @Test(
-        "a limit that is no whole number is none, for workers as for those who look", arguments: ["-1", "1e0", "many"])
+        "a `max_running` that is no whole number limits nothing, and is not shown", arguments: ["-1", "1e0", "many"])
     func nonsenseLimit(_ limit: String) async throws {
         let f = try await QueueFixture()
         try await f.queue.setSetting("max_running", to: limit)
@@ -56,11 +57,11 @@ import Testing
         #expect(try await f.queue.stats().maxRunning == nil)
     }
 
-    @Test("several jobs come with one claim, in their order, as many as there are and may run")
+    @Test("one claim takes several jobs in their order, as many as there are and as may run")
     func several() async throws {
         let f = try await QueueFixture()
         for id in ["1", "2", "3", "4", "5"] { try await f.push(#"{"url":"http://h/","id":"\#(id)"}"#) }
-        // One that is held comes before those in line.
+        // An element that the worker holds comes before the elements in line.
         try await f.redis.send(Command("LMOVE", f.queue.keys.jobs, f.queue.keys.held(f.worker.name), "RIGHT", "LEFT"))
         func claim(_ count: Int) async throws -> [String] {
             let tokens = (0..<count).map { _ in Token.make() }
@@ -79,7 +80,7 @@ import Testing
     }
 
     @Test(
-        "a key of the wrong type fails before anything is written, in a claim and in a settle",
+        "a claim and a settle that meet a key of a wrong type fail before they write anything",
         arguments: [
             "jobs", "held", "leases", "scheduled", "paused", "completed", "failed", "cancelled", "deadlines", "worker",
             "settings",
@@ -102,7 +103,7 @@ import Testing
         #expect(try await everything(f) == before)
     }
 
-    @Test("where refused elements have no place they stay in line, and what is settled is told all the same")
+    @Test("an element that cannot be listed as rejected stays in line, and the settle is done all the same")
     func rejectedOfTheWrongType() async throws {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/1","id":"1","reply_to":"r"}"#)
@@ -127,7 +128,7 @@ import Testing
         try await f.expectOrder()
     }
 
-    /// All keys with what they hold.
+    /// All keys with their values.
     private func everything(_ f: QueueFixture) async throws -> [String: [UInt8]?] {
         let keys = try await f.redis.send(Command("KEYS", "*")).array?.compactMap(\.string) ?? []
         var contents: [String: [UInt8]?] = [:]

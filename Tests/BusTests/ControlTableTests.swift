@@ -6,7 +6,7 @@ import Testing
 
 /// The tables of docs/bus.md: what a request does, and what a push does, in every state.
 @Suite struct ControlTableTests {
-    /// Brings job "1" into `state`; the claim if it runs.
+    /// Brings job "1" into `state`. Returns its claim if it runs.
     private func bring(_ f: QueueFixture, to state: JobState) async throws -> Claim? {
         try await f.push(#"{"url":"http://h/1","id":"1"\#(state == .scheduled ? #","delay":1000"# : "")}"#)
         guard let claim = try await f.claim() else {
@@ -27,14 +27,14 @@ import Testing
         return nil
     }
 
-    /// One tick; a run that is told to stop does.
+    /// Makes a tick, and stops the run if the tick has a request for it.
     private func apply(_ f: QueueFixture, _ claim: Claim?) async throws {
         let reply = try await f.tick(claim.map { [$0] } ?? [])
         guard let claim, let request = reply.requests[claim.run.token] else { return }
         try await f.settle(claim, request == .paused ? .paused : .cancelled)
     }
 
-    /// nil: forgotten.
+    /// nil if the job is forgotten.
     private static func result(of request: Request, in state: JobState) -> JobState? {
         switch (request, state) {
         case (.paused, .queued), (.paused, .scheduled), (.paused, .running), (.paused, .paused): .paused
@@ -45,7 +45,7 @@ import Testing
         }
     }
 
-    @Test("a request does what the table says, in every state, by redis-cli's means", arguments: JobState.allCases)
+    @Test("a request that redis-cli writes does what the table says, in every state", arguments: JobState.allCases)
     func requests(_ state: JobState) async throws {
         for request in [Request.paused, .cancelled, .running, .removed, .deleted] {
             let f = try await QueueFixture()
@@ -58,7 +58,7 @@ import Testing
         }
     }
 
-    @Test("two requests in any order end as the table says for one after the other", arguments: JobState.allCases)
+    @Test("two requests, one after the other, do what the table says for each", arguments: JobState.allCases)
     func pairs(_ state: JobState) async throws {
         let requests = [Request.paused, .cancelled, .running, .removed]
         for first in requests {
@@ -70,7 +70,7 @@ import Testing
                 try await f.queue.request(second, of: ["1"])
                 try await apply(f, claim)
                 var expected = Self.result(of: first, in: state)
-                // Of a job that is forgotten a request leaves a stub, which is no job.
+                // A request for a forgotten job leaves a stub, which has no state.
                 if let middle = expected { expected = Self.result(of: second, in: middle) }
                 #expect(try await f.state("1") == expected, "\(first), \(second) of \(state)")
                 try await f.expectOrder()
@@ -79,13 +79,13 @@ import Testing
     }
 
     @Test(
-        "a later request takes the place of one that a run has not heard of", arguments: [Request.cancelled, .running])
+        "a later request replaces one that the run has not received yet", arguments: [Request.cancelled, .running])
     func overtaken(_ second: Request) async throws {
         let f = try await QueueFixture()
         let claim = try #require(try await bring(f, to: .running))
         try await f.queue.request(.paused, of: ["1"])
         let other = WorkerIdentity(name: "other", store: "s")
-        // Another worker's tick takes the requests.
+        // Another worker's tick applies the requests.
         _ = try await f.queue.tick(other, fields: [], runs: [])
         try await f.queue.request(second, of: ["1"])
         _ = try await f.queue.tick(other, fields: [], runs: [])
@@ -94,7 +94,7 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("a request may come before its job", arguments: [Request.paused, .cancelled, .removed])
+    @Test("a request for an unknown job applies to its first push", arguments: [Request.paused, .cancelled, .removed])
     func early(_ request: Request) async throws {
         let f = try await QueueFixture()
         try await f.queue.request(request, of: ["1"])
@@ -121,7 +121,7 @@ import Testing
                 case .continuation: #"{"id":"1"}"#
                 case .oldTicket: #"{"id":"1","t":"0123"}"#
                 }
-            // In front, so that the job's own ticket comes after it.
+            // To the front of the line, so that the job's own ticket comes after it.
             try await f.redis.send(Command("RPUSH", f.queue.keys.jobs, element))
             let claim = try await f.claim()
             let url = claim.flatMap { try? $0.job().urls[0] }
@@ -133,19 +133,19 @@ import Testing
                 default: false
                 }
             #expect((claim != nil) == runs, "\(kind) in \(state)")
-            // A newer url takes the place of the old one: signed URLs expire.
+            // A newer URL replaces the old one, because signed URLs expire.
             if kind == .job, runs { #expect(url == "http://h/2", "\(state)") }
             if kind == .oldTicket || kind == .continuation, runs { #expect(url == "http://h/1", "\(kind) \(state)") }
             let isRejected = try await f.redis.send(Command("LLEN", f.queue.keys.rejected)).int == 1
             #expect(isRejected == (kind == .continuation && (state == .completed || state == .cancelled)))
             if !runs { #expect(try await f.state("1") == state, "\(kind) in \(state)") }
-            // The job's own ticket started it, and nothing else did.
+            // The job's own ticket has been taken as well, and starts no second run.
             #expect(try await f.redis.send(Command("LLEN", f.queue.keys.jobs)).int == 0)
             try await f.expectOrder()
         }
     }
 
-    @Test("a hundred producers push the same URL at once: one run") func hundred() async throws {
+    @Test("a hundred pushes of the same URL at once start one run") func hundred() async throws {
         let f = try await QueueFixture()
         let url = try RedisURL(f.server.url)
         try await withThrowingTaskGroup(of: Void.self) { group in

@@ -6,7 +6,7 @@ import Testing
 
 @Suite struct ControlTests {
     @Test(
-        "removal forgets a job in every state, and keeps its finished file unless that is to go",
+        "a removal forgets a job in every state, and keeps its finished file unless it is `deleted`",
         arguments: [
             Request.removed, .deleted,
         ])
@@ -16,7 +16,7 @@ import Testing
             try await eventually {
                 try await f.tick(); return try await f.queue.job(id) == nil
             }
-            // A stub tells for an hour what was pushed before.
+            // A stub recognizes earlier pushes for an hour.
             let keys = try await f.redis.send(Command("KEYS", "*:\(id)")).array?.compactMap(\.string)
             return keys == [f.queue.keys.job(id)]
         }
@@ -40,21 +40,21 @@ import Testing
             try #require(try await f.claim()), .failed(Failure(.io, "m"), retryable: true, received: 0))
         try await f.queue.request(request, of: ["2", "3", "4"])
         for id in ["2", "3", "4"] { #expect(try await isForgotten(id)) }
-        // Running: it is stopped first.
+        // Running: the run is stopped first.
         try await f.push(#"{"url":"http://h/5","id":"5"}"#)
         let running = try #require(try await f.claim())
         try await f.queue.request(request, of: ["5"])
         #expect(try await f.tick([running]).requests[running.run.token] == request)
         try await f.settle(running, .cancelled)
         #expect(try await isForgotten("5"))
-        // Running, and completed before it heard of it.
+        // Running: the run completes before it receives the request.
         try await f.push(#"{"url":"http://h/6","id":"6"}"#)
         let quick = try #require(try await f.claim())
         try await f.queue.request(request, of: ["6"])
         try await f.tick([quick])
         try await f.settle(quick, QueueFixture.done)
         #expect(try await isForgotten("6"))
-        // In line, and not known yet.
+        // In line: no worker has taken the element yet.
         try await f.push(#"{"url":"http://h/7","id":"7"}"#)
         try await f.queue.request(request, of: ["7"])
         try await f.tick()
@@ -76,9 +76,8 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("what a worker was given to delete is given again until one says that it is done") func givenAgain()
-        async throws
-    {
+    @Test("a file to be deleted is given to workers again until one confirms the deletion")
+    func givenAgain() async throws {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
         try await f.settle(try #require(try await f.claim()), QueueFixture.done)
@@ -86,7 +85,7 @@ import Testing
         let given = try #require(try await f.tick().dropped.first)
         let dropping = f.queue.keys.dropping("s")
         #expect(try await Inspection(f.queue).run().isEmpty)
-        // Its worker died, a while ago.
+        // As if its worker had died a while ago.
         let now = try await f.queue.moment()
         try await f.redis.send(Command("HSET", dropping, given.entry, now - 11_000))
         let again = try await f.tick().dropped
@@ -94,7 +93,7 @@ import Testing
         #expect(try await f.tick().dropped.isEmpty)
         await f.queue.tellUnlinked(again)
         #expect(try await f.redis.send(Command("EXISTS", dropping)).int == 0)
-        // What nobody can read is nobody's work.
+        // An entry that cannot be read is dropped.
         for entry in ["nonsense", "5", #"["1"]"#, "{}"] {
             try await f.redis.send(Command("HSET", dropping, entry, "1"))
         }
@@ -103,7 +102,7 @@ import Testing
         #expect(try await f.redis.send(Command("EXISTS", dropping)).int == 0)
     }
 
-    @Test("a pause is applied in every state, and resumed at the front") func pause() async throws {
+    @Test("a pause stops a running job, and a resume puts the job at the front of the line") func pause() async throws {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
         let claim = try #require(try await f.claim())
@@ -119,7 +118,7 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("a pause may come before its job") func early() async throws {
+    @Test("a pause of an unknown job applies to its first push") func early() async throws {
         let f = try await QueueFixture()
         try await f.queue.request(.paused, of: ["1"])
         try await f.tick()
@@ -130,7 +129,8 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("a cancel of a final job is ignored, an unknown continuation rejected") func ignored() async throws {
+    @Test("a cancel of an ended job is ignored, and a continuation of an unknown job is rejected")
+    func ignored() async throws {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
         try await f.settle(try #require(try await f.claim()), QueueFixture.done)

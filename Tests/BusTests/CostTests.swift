@@ -21,14 +21,14 @@ import Testing
                 group.addTask {
                     let waiter = Redis(url, name: "waiter-\(number)")
                     let worker = workers[number % 10]
-                    // Longer than all of them take to get there.
+                    // Longer than it takes until all of them wait.
                     let reply = try await f.queue.waitAndClaim(
                         worker, token: Token.make(), block: .seconds(120), on: waiter)
                     await waiter.close()
                     if case .job = reply { return true } else { return false }
                 }
             }
-            try await eventually("all to wait", within: .seconds(60)) {
+            try await eventually("all of them to wait", within: .seconds(60)) {
                 try await f.redis.send(Command("INFO", "clients")).string?.contains("blocked_clients:\(count)") == true
             }
             try await f.redis.send(Command("CONFIG", "RESETSTAT"))
@@ -39,7 +39,7 @@ import Testing
             let calls = stats.split(separator: "\r\n").filter { $0.hasPrefix("cmdstat_fcall") }.compactMap {
                 $0.split(separator: ",").first?.split(separator: "=").last.flatMap { Int($0) }
             }
-            // A waiter's script is sent with its wait, and runs when that ends.
+            // A waiter's claim is sent together with its wait, and runs when the wait ends.
             #expect(calls.reduce(0, +) <= 2, "\(calls)")
             try await eventually {
                 try await f.redis.send(Command("INFO", "clients")).string?.contains("blocked_clients:\(count - 1)")
@@ -55,7 +55,7 @@ import Testing
     }
 
     @Test(
-        "a busy job costs two commands and little of Redis' time, less where several end together", arguments: [1, 16])
+        "a job on a busy worker costs one call besides its LPUSH, and less if several end together", arguments: [1, 16])
     func cost(together: Int) async throws {
         let f = try await QueueFixture()
         let jobs = 2000

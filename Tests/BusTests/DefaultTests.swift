@@ -17,9 +17,8 @@ struct DefaultTests {
         return (claim, try claim.job())
     }
 
-    @Test("a job gets what it does not say itself; of headers the names that it lacks, in any case") func merged()
-        async throws
-    {
+    @Test("a job gets defaults for the fields and the header names that it lacks, in any letter case")
+    func merged() async throws {
         let f = try await QueueFixture()
         try await set(
             [
@@ -30,17 +29,17 @@ struct DefaultTests {
         #expect(job.retries == 2 && job.connections == 9 && job.ifExists == .rename && job.path == "in/")
         #expect(
             Set(job.headers.map { "\($0.name)=\($0.value)" }) == ["X-Tag=own", "Authorization=a"], "\(job.headers)")
-        // What was pushed is kept as it was pushed, and the hash tells of the path.
+        // The spec is kept as it was pushed, and the hash has the default path.
         let spec = try await f.redis.send(Command("HGET", f.queue.keys.spec(claim.run.id), "spec")).string
         #expect(spec == #"{"url":"http://h/1","connections":9,"headers":{"X-Tag":"own"}}"#)
         #expect(try await f.queue.job(claim.run.id)?["path"] == "in/")
-        // Only what its kind has.
+        // A request gets only the fields that its kind has.
         let (_, request) = try await self.job(f, #"{"kind":"request","id":"r","url":"http://h/1"}"#)
         #expect(request.connections == nil && request.request.expect == [204...204] && request.retries == 2)
         try await f.expectOrder()
     }
 
-    @Test("what the claim obeys has defaults, too") func obeyed() async throws {
+    @Test("fields that the claim itself uses have defaults, too") func obeyed() async throws {
         let f = try await QueueFixture()
         try await set([("deadline", "60"), ("meta", #"{"team":7}"#), ("reply_to", #""all""#)], f)
         let (claim, _) = try await job(f, #"{"url":"http://h/1","id":"1"}"#)
@@ -61,7 +60,7 @@ struct DefaultTests {
         try await f.expectOrder()
     }
 
-    @Test("defaults are followed from the next claim on, by a retry as well") func live() async throws {
+    @Test("a changed default applies from the next claim on, also to a job that runs again") func live() async throws {
         let f = try await QueueFixture()
         let (claim, before) = try await job(f, #"{"url":"http://h/1","id":"1"}"#)
         #expect(before.retries == nil && claim.defaults.isEmpty)
@@ -73,7 +72,7 @@ struct DefaultTests {
         #expect(try #require(try await f.claim()).job().retries == nil)
     }
 
-    @Test("what a field could not have does nothing, and the inspection tells of it") func invalid() async throws {
+    @Test("an invalid default has no effect, and the inspection reports it") func invalid() async throws {
         let f = try await QueueFixture()
         let wrong = [
             ("retries", "\"2\""), ("connections", "99"), ("url", #""http://h/""#), ("id", #""x""#), ("x", "1"),
@@ -91,7 +90,7 @@ struct DefaultTests {
         #expect(findings.contains { $0.problem.hasPrefix("connections must be a whole number from 1 to 16") })
     }
 
-    @Test("more header fields than a job may have leave it its own") func many() async throws {
+    @Test("a job keeps only its own header fields if they and the defaults are too many") func many() async throws {
         let f = try await QueueFixture()
         let some = (0..<200).map { #""a\#($0)":"""# }.joined(separator: ",")
         let others = (0..<100).map { #""b\#($0)":"""# }.joined(separator: ",")
@@ -100,7 +99,7 @@ struct DefaultTests {
         #expect(try await job(f, #"{"url":"http://h/2","headers":[]}"#).job.headers.count == 200)
     }
 
-    /// RFC 3986, section 5.4, but for what has another scheme, and what is empty.
+    /// The examples of RFC 3986, section 5.4, without references that have another scheme or are empty.
     @Test(
         "a relative url is resolved against the base", .serialized,
         arguments: [
@@ -150,7 +149,7 @@ struct DefaultTests {
         try await f.expectOrder()
     }
 
-    @Test("a push that comes behind a request has defaults, too") func behind() async throws {
+    @Test("a push that is kept behind a request has defaults, too") func behind() async throws {
         let f = try await QueueFixture()
         try await set([("base", #""http://h/""#), ("deadline", "60")], f)
         let (claim, _) = try await job(f, #"{"url":"1","id":"1"}"#)
@@ -164,7 +163,7 @@ struct DefaultTests {
         try await f.expectOrder()
     }
 
-    @Test("a key of another type in their place stops no job") func strange() async throws {
+    @Test("a `defaults` key of another type stops no job") func strange() async throws {
         let f = try await QueueFixture()
         try await f.redis.send(Command("SET", "haul:{default}:defaults", "x"))
         #expect(try await job(f, #"{"url":"http://h/1"}"#).job.retries == nil)

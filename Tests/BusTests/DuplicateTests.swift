@@ -5,7 +5,7 @@ import HaulTestSupport
 import Testing
 
 @Suite struct DuplicateTests {
-    @Test("a push of a running or queued job is no second download") func running() async throws {
+    @Test("a push of a running or queued job starts no second run") func running() async throws {
         let f = try await QueueFixture()
         let element = #"{"url":"http://h/1","id":"1"}"#
         try await f.push(element)
@@ -19,7 +19,7 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("a producer that repeats its push undoes no pause, cancel or completion") func repeated() async throws {
+    @Test("a push that a producer repeats undoes no cancel and no completion") func repeated() async throws {
         let f = try await QueueFixture()
         let element = #"{"url":"http://h/1","id":"1","at":1000000000000}"#
         for settlement in [QueueFixture.done, .cancelled] {
@@ -35,7 +35,7 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("an old ticket starts nothing") func ticket() async throws {
+    @Test("an old ticket starts no run") func ticket() async throws {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
         try await f.settle(try #require(try await f.claim()), .released(why: "test"))
@@ -50,7 +50,7 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("a ticket that was replaced starts nothing, though its job is in line again") func replaced() async throws {
+    @Test("a ticket that was replaced starts no run, although its job is in line again") func replaced() async throws {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
         try await f.settle(try #require(try await f.claim()), .released(why: "test"))
@@ -58,7 +58,7 @@ import Testing
             try await f.queue.request(request, of: ["1"])
             try await f.tick()
         }
-        // The new one is at the front.
+        // The new ticket is at the front.
         let new = try #require(try await f.redis.send(Command("RPOP", f.queue.keys.jobs)).string)
         #expect(try await f.claim() == nil)
         #expect(try await f.state("1") == .queued)

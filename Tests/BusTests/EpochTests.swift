@@ -5,9 +5,9 @@ import Testing
 
 @testable import HaulBus
 
-/// Events of one job are ordered by epoch and number, whatever becomes of the server.
+/// The events of a job are in order by epoch and `seq`, also after a failover or a restart of the server.
 @Suite struct EpochTests {
-    /// A primary and a replica that can be told to take over.
+    /// A primary, and a replica that can take over.
     private struct Pair {
         let servers: [RedisServer]
         let queues: [Queue]
@@ -36,7 +36,7 @@ import Testing
             return claim.run
         }
 
-        /// The last event on the list of replies.
+        /// The newest event on the reply list.
         func reply(_ server: Int) async throws -> Event? {
             let queue = queues[server]
             return try await queue.redis.send(Command("LINDEX", queue.keys.reply("me"), 0)).bytes.flatMap { Event($0) }
@@ -48,9 +48,8 @@ import Testing
         }
     }
 
-    @Test("a job that is settled on two primaries has two events that tell which is the later one") func failover()
-        async throws
-    {
+    @Test("a job that is settled on two primaries has two events, whose positions show the later one")
+    func failover() async throws {
         let pair = try await Pair()
         let run = try await pair.run("j")
         try await pair.waitForReplica()
@@ -63,7 +62,7 @@ import Testing
         #expect(try #require(lost.position) < #require(kept.position))
     }
 
-    @Test("a primary that comes back begins another epoch, later than that of its successor") func back() async throws {
+    @Test("a primary that comes back begins an epoch that is later than its successor's") func back() async throws {
         let pair = try await Pair()
         var positions: [EventPosition] = []
         func settle(_ server: Int) async throws {
@@ -83,7 +82,7 @@ import Testing
         try await pair.waitForReplica()
         try await pair.servers[1].cli("REPLICAOF", "NO", "ONE")
         try await settle(1)
-        // What the first one still says is of an epoch that has ended.
+        // The events of the old primary still have its old epoch.
         try await settle(0)
         let port = try await pair.servers[1].cli("CONFIG", "GET", "port").split(separator: "\n")[1]
         try await pair.servers[0].cli("REPLICAOF", "127.0.0.1", String(port))
@@ -97,7 +96,7 @@ import Testing
         #expect(positions[3].epoch > positions[1].epoch)
     }
 
-    @Test("a server that was started again begins another epoch, and keeps it") func restarted() async throws {
+    @Test("a server that was restarted begins another epoch, and keeps it") func restarted() async throws {
         let server = try await RedisServer(["--appendonly", "yes"])
         let worker = WorkerIdentity(name: "w", store: "s")
         var epochs: [Int64] = []
@@ -115,9 +114,8 @@ import Testing
         #expect(epochs.count == 4 && epochs[0] == epochs[1] && epochs[2] == epochs[3] && epochs[1] < epochs[2])
     }
 
-    @Test("a completed job that replicas are to have is told once, after a minute at the latest") func overdue()
-        async throws
-    {
+    @Test("a completed job that waits for replicas is announced once, after a minute at the latest")
+    func overdue() async throws {
         let f = try await QueueFixture()
         let queue = Queue(
             .default, redis: f.redis, policy: QueuePolicy(),
@@ -150,7 +148,7 @@ import Testing
     }
 
     @Test(
-        "a completed job that waits for replicas is told before it runs again or is forgotten",
+        "a completed job that waits for replicas is announced before it runs again or is forgotten",
         arguments: [true, false])
     func overtaken(_ isPushed: Bool) async throws {
         let f = try await QueueFixture()

@@ -4,7 +4,7 @@ import HaulRedis
 import HaulTestSupport
 import Testing
 
-/// What stays of a job that is not known any more.
+/// What is kept of a job that was forgotten.
 @Suite struct ForgettingTests {
     private func position(_ f: QueueFixture, _ id: String) async throws -> EventPosition {
         let values = try await f.redis.send(Command("HMGET", f.queue.keys.job(id), "epoch", "seq")).array ?? []
@@ -18,7 +18,7 @@ import Testing
     }
 
     @Test(
-        "the events of an id are in order across its removal, and across the end of all memory",
+        "the events of an id are in order after its removal, and after its stub has expired",
         arguments: [true, false])
     func order(_ leavesStub: Bool) async throws {
         let f = try await QueueFixture()
@@ -41,9 +41,8 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("a push that a removal has overtaken is known as settled, and a newer one is not") func overtaken()
-        async throws
-    {
+    @Test("a push that is older than a removal counts as removed, and a newer push does not")
+    func overtaken() async throws {
         let f = try await QueueFixture()
         try await complete(f, #"{"url":"http://h/1","id":"1"}"#)
         let at = try await f.queue.moment()
@@ -60,9 +59,7 @@ import Testing
         try await eventually { try await f.queue.job("1")?.hasEnded(since: at + 1) == true }
     }
 
-    @Test("the finished file that is to be deleted goes with the next push, until that has ended") func doomed()
-        async throws
-    {
+    @Test("a file to be deleted is given to the job's next run, until a run has ended") func doomed() async throws {
         let f = try await QueueFixture()
         try await complete(f, #"{"url":"http://h/1","id":"1"}"#)
         try await f.queue.request(.deleted, of: ["1"], at: try await f.queue.moment())
@@ -71,9 +68,9 @@ import Testing
         let identity = QueueFixture.file.identity
         #expect(claim.doomed?.file == "f" && claim.doomed?.store == "s" && claim.doomed?.identity == identity)
         #expect(claim.completed == nil && claim.previous == nil)
-        // It is this run's to delete.
+        // This run has to delete the file.
         #expect(try await f.tick([claim]).dropped.allSatisfy { $0.finished == nil })
-        // Its worker is lost before it has.
+        // The run is put back before it has deleted the file.
         try await f.settle(claim, .released(why: "test"))
         let next = try #require(try await f.claim())
         #expect(next.doomed == claim.doomed)
@@ -85,7 +82,7 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("what is to be deleted is told by inode, size and time; an entry of an earlier version by its inode")
+    @Test("a file to be deleted is known by inode, size and time, in older entries by its inode alone")
     func identity() async throws {
         let f = try await QueueFixture()
         try await complete(f, #"{"url":"http://h/1","id":"1"}"#)
@@ -97,7 +94,7 @@ import Testing
         #expect(found == ["f": QueueFixture.file.identity, "g": FinishedIdentity(inode: 7)])
     }
 
-    @Test("of a removal and a newer cancel of an unknown job each stops the pushes of before it", arguments: [0, 1, 2])
+    @Test("a removal and a newer cancel of an unknown job each stop the pushes before them", arguments: [0, 1, 2])
     func betweenRequests(_ push: Int64) async throws {
         let f = try await QueueFixture()
         try await f.tick()
@@ -114,7 +111,7 @@ import Testing
     }
 
     @Test(
-        "that a job is completed is told with a mark where no replica has it yet, but the job is asked for anew",
+        "a completion that waits for replicas is marked `unreplicated` if a push or a removal comes",
         arguments: ["push", "removed", "cancelled"])
     func unreplicated(_ act: String) async throws {
         let f = try await QueueFixture()

@@ -5,7 +5,7 @@ import Testing
 @testable import HaulBus
 
 @Suite struct FunctionsTests {
-    /// A file that CLua does not list would only be missed by whoever calls what is in it.
+    /// If CLua did not list a file, only calls of its functions would fail.
     @Test func eachFileOfLuaIsInTheLibrary() throws {
         let folder = SchemaValidator.repository.appending(path: "Sources/Bus/Lua")
         let files = try FileManager.default.contentsOfDirectory(at: folder, includingPropertiesForKeys: nil)

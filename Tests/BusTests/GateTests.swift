@@ -5,9 +5,8 @@ import HaulTestSupport
 import Testing
 
 @Suite struct GateTests {
-    @Test("a raw element that is no job is rejected with the field's name, and the queue goes on") func gate()
-        async throws
-    {
+    @Test("an invalid element is rejected with the field's name, and does not hold up the line")
+    func gate() async throws {
         let f = try await QueueFixture()
         for vector in InvalidElements.all {
             try await f.redis.send(Command("LPUSH", f.queue.keys.jobs, vector.element))
@@ -21,7 +20,7 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("an invalid push changes nothing of a known job") func known() async throws {
+    @Test("an invalid push changes nothing of a scheduled job") func known() async throws {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/a","id":"x","delay":1000}"#)
         #expect(try await f.claim() == nil)
@@ -59,7 +58,7 @@ import Testing
         for vector in InvalidElements.all
         where vector.element.first == UInt8(ascii: "{") && vector.element.count < 20_000 {
             let element = Array(#"{"id":"x","#.utf8) + vector.element.dropFirst()
-            // What lacks nothing but the id.
+            // The element lacked only the id, and is valid with it.
             if (try? Job(element: element)) != nil { continue }
             try await f.redis.send(Command("LPUSH", f.queue.keys.jobs, element))
             #expect(try await f.claim() == nil, "\(vector)")
@@ -71,7 +70,8 @@ import Testing
     }
 
     @Test(
-        "what a worker cannot read after all is again what it was", arguments: ["paused", "failed", "completed", "new"])
+        "a job whose new push a worker cannot read is again what it was before",
+        arguments: ["paused", "failed", "completed", "new"])
     func unreadable(_ state: String) async throws {
         let f = try await QueueFixture()
         if state != "new" {
@@ -100,7 +100,7 @@ import Testing
         try await f.push(#"{"url":"http://h/b","id":"x","meta":2,"deadline":99}"#)
         let claim = try #require(try await f.claim())
         #expect(try await f.settle(claim, .rejected(reason: "a \"reason\"", before: claim.before)))
-        // A settle sent again.
+        // The settle is sent again.
         #expect(try await f.settle(claim, .rejected(reason: "a \"reason\"", before: claim.before)))
         #expect(try await f.queue.rejected(limit: 2).count == 1)
         if state == "new" {
@@ -112,7 +112,7 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("a job in line goes on without a newer push that its worker cannot read") func renewal() async throws {
+    @Test("a job in line continues without a newer push that its worker cannot read") func renewal() async throws {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/a","id":"x"}"#)
         let first = try #require(try await f.claim())
@@ -127,7 +127,7 @@ import Testing
         #expect(read.job.urls == ["http://h/a"] && read.refused?.description == "url: odd")
     }
 
-    @Test("the id is the same, whoever works it out") func ids() async throws {
+    @Test("an element's id is the same in Swift and in Lua") func ids() async throws {
         let f = try await QueueFixture()
         for text in [
             #"{"url":"http://h/a"}"#, #"{"url":"http://h/a","path":"b"}"#, #"{"url":"http://h/a","headers":{"A":"b"}}"#,

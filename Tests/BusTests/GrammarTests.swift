@@ -6,11 +6,11 @@ import Testing
 
 @testable import HaulBus
 
-/// The two readers of an element, Contract's and the claim's, are of one mind.
+/// The two parsers of elements, Contract's and the claim's, agree.
 @Suite struct GrammarTests {
-    /// What a reader makes of an element: "refused" and the field, or the fields that it read.
+    /// What each parser makes of an element: "refused" and the field, or the fields that it has read.
     struct Readers {
-        /// Its Redis ends with it.
+        /// Kept because its Redis server ends with it.
         private let fixture: QueueFixture
         private let reader: Function
 
@@ -36,7 +36,7 @@ import Testing
                 else { return "refused \(error.field ?? "element")" }
             }
             guard let json = try? JSON(element) else { return "refused element" }
-            // In a job a ticket means nothing.
+            // In a job, `t` means nothing.
             let fields = JobField.all.filter { $0.name != "t" || (json["url"] ?? json["urls"]) == nil }
             return fields.compactMap { field in
                 json.members!.first { $0.name.utf8.elementsEqual(field.name.utf8) }.map {
@@ -98,7 +98,7 @@ import Testing
             """
     }
 
-    @Test("they agree on every case of the table") func table() async throws {
+    @Test("both parsers agree on every case of the tables") func table() async throws {
         let readers = Readers(try await QueueFixture())
         let elements = InvalidElements.all.map(\.element) + ValidElements.all.map { Array($0.utf8) }
         for (element, verdict) in zip(elements, try await readers.claim(elements)) {
@@ -106,8 +106,8 @@ import Testing
         }
     }
 
-    /// HAUL_GRAMMAR_ELEMENTS and HAUL_GRAMMAR_SEED ask for more, and for others.
-    @Test("they agree on elements that nobody thought of") func random() async throws {
+    /// The environment variables HAUL_GRAMMAR_ELEMENTS and HAUL_GRAMMAR_SEED set the number of elements and the seed.
+    @Test("both parsers agree on random elements") func random() async throws {
         let environment = ProcessInfo.processInfo.environment
         let count = environment["HAUL_GRAMMAR_ELEMENTS"].flatMap { Int($0) } ?? 20_000
         let seed = environment["HAUL_GRAMMAR_SEED"].flatMap { UInt64($0) } ?? UInt64.random(in: 0..<1 << 32)
@@ -126,12 +126,12 @@ import Testing
                 return
             }
         }
-        // Neither is tried with jobs alone, nor with what is none alone.
+        // The sample must have many valid elements and many invalid ones.
         #expect(accepted > count / 20 && accepted < count * 19 / 20, "\(accepted)")
     }
 }
 
-/// Elements made of the contract's fields and of what is wrong with others, then changed at random.
+/// Known elements and random ones of the contract's fields. Most of them are then changed at random.
 private struct RandomElements {
     private var random: SeededGenerator
     private let known = (InvalidElements.all.map(\.element) + ValidElements.all.map { Array($0.utf8) }).filter {

@@ -4,16 +4,16 @@ import HaulRedis
 import HaulTestSupport
 import Testing
 
-/// What the ticks keep of what became of jobs.
+/// What ticks count of the events of jobs.
 @Suite struct HistoryTests {
-    @Test("each event is counted once, in the totals and in its minute, by the next tick") func events() async throws {
+    @Test("the next tick counts each event once, in the totals and in its minute") func events() async throws {
         let f = try await QueueFixture()
         for id in ["a", "b", "c"] { try await f.push(#"{"url":"http://h/x","id":"\#(id)"}"#) }
         try await f.push("rubbish")
         let a = try #require(try await f.claim())
         let b = try #require(try await f.claim())
         let c = try #require(try await f.claim())
-        // What is no job is met by the next claim.
+        // The next claim meets the invalid element.
         #expect(try await f.claim() == nil)
         try await f.settle(a, QueueFixture.done)
         try await f.settle(b, .failed(Failure(.connect, "no"), retryable: true, received: 0))
@@ -37,9 +37,8 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("a worker's bytes are counted once, whatever it repeats, and however often it begins anew") func bytes()
-        async throws
-    {
+    @Test("a worker's bytes are counted once, whatever it repeats and however often it registers")
+    func bytes() async throws {
         let f = try await QueueFixture()
         func tell(_ bytes: Int, by worker: WorkerIdentity) async throws {
             try await f.queue.tick(worker, fields: [("received", String(bytes))], runs: [])
@@ -48,16 +47,16 @@ import Testing
         try await tell(100, by: f.worker)
         try await tell(250, by: f.worker)
         #expect(try await f.queue.totals()["received"] == 250)
-        // It registers anew, after a lost connection, and goes on.
+        // The worker registers again after a lost connection, and continues.
         var again = f.worker
         again.session = 7
         _ = try await f.queue.register(again, fields: [], known: [])
         try await tell(300, by: f.worker)
         #expect(try await f.queue.totals()["received"] == 300)
-        // What it had no tick for is told when it leaves, and once if that is sent again.
+        // The worker reports the bytes since its last tick when it leaves. They count once, also if that is sent again.
         for _ in 1...2 { try await f.queue.leave(again, received: 310) }
         #expect(try await f.queue.totals()["received"] == 310)
-        // Another process of its name begins at 0.
+        // Another process of the same name begins at 0.
         let next = WorkerIdentity(name: "w1", store: "s")
         _ = try await f.queue.register(next, fields: [], known: [])
         try await tell(40, by: next)
@@ -66,7 +65,8 @@ import Testing
         #expect(try await f.queue.history().minutes.reduce(0) { $0 + $1["received"] } == 350)
     }
 
-    @Test("an hour goes two days later, and keys of a wrong type stop nothing") func bounds() async throws {
+    @Test("an hour of the history expires two days later, and keys of a wrong type stop nothing")
+    func bounds() async throws {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/x","id":"a"}"#)
         try await f.settle(try #require(try await f.claim()), QueueFixture.done)
@@ -86,9 +86,7 @@ import Testing
         #expect(findings.contains { $0.subject == f.queue.keys.totals }, "\(findings.map(\.subject))")
     }
 
-    @Test("to count costs a busy job no command, and a tick two for each kind of thing that happened") func cost()
-        async throws
-    {
+    @Test("counting costs a job no command, and a tick at most two for each kind of event") func cost() async throws {
         let f = try await QueueFixture()
         func commands() async throws -> Int {
             let text = try await f.redis.send(Command("INFO", "commandstats")).string ?? ""
@@ -101,7 +99,7 @@ import Testing
         }
         #expect(try await commands() == 0)
         try await f.tick()
-        // claimed, completed; and completed of this minute.
+        // `claimed` and `completed` of the totals, and `completed` of this minute.
         #expect(try await commands() == 3)
         #expect(try await f.queue.totals() == ["claimed": 200, "completed": 200])
         try await f.tick()
@@ -112,7 +110,7 @@ import Testing
         let f = try await QueueFixture { $0.lease = .milliseconds(300) }
         try await f.push(#"{"url":"http://h/x","id":"a"}"#)
         _ = try #require(try await f.claim("lost"))
-        try await eventually("it to be reaped") {
+        try await eventually("the job to be reaped") {
             try await f.tick()
             return try await f.queue.totals()["lost"] == 1
         }

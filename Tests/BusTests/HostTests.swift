@@ -29,9 +29,8 @@ struct HostTests {
         return claims
     }
 
-    @Test("so many of a host's jobs run at once in the fleet, each with one connection; others go by") func aside()
-        async throws
-    {
+    @Test("no more jobs of a host run than its limit allows, with one connection each; others pass them")
+    func aside() async throws {
         let f = try await QueueFixture()
         try await limit("slow", #"{"connections":2}"#, f)
         try await push(f, "1", "2", "3", "4")
@@ -42,7 +41,7 @@ struct HostTests {
         #expect(try await length("jobs", f) == 0)
         #expect(try await length("aside:slow", f) == 2)
         #expect(try await f.queue.stats().counts[.queued] == 2)
-        // Who frees the place gets the oldest with the same command.
+        // The settle that frees a place claims the oldest waiting job.
         let reply = try await f.queue.settle(
             running[0].run, as: QueueFixture.done, worker: f.worker, next: Token.make())
         guard case .job(let next)? = reply.next else {
@@ -56,7 +55,8 @@ struct HostTests {
         #expect(try await f.queue.stats().counts[.queued] == 1)
     }
 
-    @Test("all that ends a run frees its place", arguments: ["paused", "cancelled", "failed", "retry", "lost"])
+    @Test(
+        "every end of a run frees its place at the host", arguments: ["paused", "cancelled", "failed", "retry", "lost"])
     func freed(_ end: String) async throws {
         let f = try await QueueFixture { $0.lease = .seconds(2) }
         try await limit("slow", #"{"connections":1}"#, f)
@@ -80,7 +80,7 @@ struct HostTests {
                 return try await f.state("1") == .queued
             }
         }
-        // Of a lost job it is the job itself that goes on first.
+        // A lost job comes before the other waiting job.
         let next = try #require(try await f.claim())
         #expect(next.run.id == (end == "lost" ? "1" : "2"))
         #expect(try await f.claim() == nil)
@@ -88,7 +88,8 @@ struct HostTests {
         try await f.expectOrder()
     }
 
-    @Test("ten thousand jobs for one host hold up a job for another by few small calls") func many() async throws {
+    @Test("ten thousand jobs for one host hold up a job for another host by a hundred small calls at most")
+    func many() async throws {
         let f = try await QueueFixture()
         try await f.queue.set(.hostConnections, to: "3")
         for batch in 0..<10 {
@@ -113,9 +114,8 @@ struct HostTests {
         #expect(try await length("aside:slow", f) == 9997)
     }
 
-    @Test("a limit that is raised or taken away brings back what waits, in its order, and leaves no key") func raised()
-        async throws
-    {
+    @Test("waiting jobs come back in order when a limit is raised or removed, and no key is left")
+    func raised() async throws {
         let f = try await QueueFixture()
         try await f.queue.set(.hostConnections, to: "0")
         let ids = (0..<300).map { "j\($0)" }
@@ -126,7 +126,7 @@ struct HostTests {
         try await f.tick()
         #expect(try await claims(f).map(\.run.id) == ["j0", "j1"])
         try await f.queue.set(.hostConnections, to: nil)
-        // What has come back and is not yet claimed is not overtaken.
+        // Jobs that have come back and are not claimed yet are not overtaken.
         for _ in 0..<2 { try await f.tick() }
         #expect(try await length("jobs", f) == 298)
         let left = try await f.queue.claim(f.worker, tokens: (0..<298).map { _ in Token.make() })
@@ -136,7 +136,7 @@ struct HostTests {
         #expect(try await f.redis.send(Command("EXISTS", f.queue.keys.hosts)).int == 0)
     }
 
-    @Test("runs that began before there was a limit count") func before() async throws {
+    @Test("runs that began before a limit was set count") func before() async throws {
         let f = try await QueueFixture()
         try await push(f, "1", "2", "3")
         let running = try await claims(f, ["w1"], most: 2)
@@ -147,9 +147,8 @@ struct HostTests {
         #expect(try await f.claim()?.run.id == "3")
     }
 
-    @Test("a limit of a host and port comes before that of the host, and that before the queue's") func names()
-        async throws
-    {
+    @Test("a limit of a host's port overrides the host's limit, and that overrides the queue's limit")
+    func names() async throws {
         let f = try await QueueFixture()
         try await f.queue.set(.hostConnections, to: "1")
         try await limit("slow:8080", #"{"connections":2}"#, f)
@@ -165,7 +164,8 @@ struct HostTests {
         try await f.expectOrder()
     }
 
-    @Test("a host that one worker was told to leave alone is left alone by all, until then") func shut() async throws {
+    @Test("after a 429 to one worker all workers leave the host alone, until its retry is due")
+    func shut() async throws {
         let f = try await QueueFixture()
         try await push(f, "1", "2", "3")
         try await push(f, "other", host: "fast")
@@ -173,14 +173,14 @@ struct HostTests {
         let plain = try #require(try await f.claim("w2"))
         let busy = Failure(.http(429), "m", retryAfter: .milliseconds(700))
         try await f.queue.settle(claim.run, as: .retry(after: .milliseconds(700), busy), worker: f.worker)
-        // Another host's job, and nothing of this one.
+        // Only the job of another host is claimed.
         #expect(try await claims(f).map(\.run.id) == ["other"])
         #expect(try await length("aside:slow", f) == 1)
         try await eventually("the host to be asked again") {
             try await f.tick()
             return try await f.claim()?.run.id == "3"
         }
-        // A failure of another kind shuts nothing.
+        // Another failure does not shut the host.
         try await f.settle(plain, .retry(after: .seconds(60), Failure(.http(503), "m")))
         try await push(f, "4")
         try await eventually { try await f.claim()?.run.id == "1" }
@@ -189,7 +189,7 @@ struct HostTests {
         #expect(try await f.redis.send(Command("EXISTS", f.queue.keys.hosts)).int == 0)
     }
 
-    @Test("values that are none limit nothing, and the inspection tells of them") func invalid() async throws {
+    @Test("an invalid limit limits nothing, and the inspection reports it") func invalid() async throws {
         let f = try await QueueFixture()
         let wrong = [
             ("slow", #"{"connections":"2"}"#), ("a", "2"), ("b", #"{"connections":-1}"#), ("c", #"{"conections":1}"#),
@@ -202,7 +202,7 @@ struct HostTests {
         #expect(findings.count == wrong.count && findings.allSatisfy { $0.subject == f.queue.keys.limits })
     }
 
-    @Test("keys of another type in their place stop no job", arguments: ["limits", "hosts", "busy:slow", "aside:slow"])
+    @Test("keys of another type stop no job", arguments: ["limits", "hosts", "busy:slow", "aside:slow"])
     func strange(_ key: String) async throws {
         let f = try await QueueFixture()
         try await f.queue.set(.hostConnections, to: "1")
@@ -219,7 +219,7 @@ struct HostTests {
         #expect(try await f.queue.stats().counts[.completed] == 2)
     }
 
-    @Test("a place that no lease tells of is found") func stray() async throws {
+    @Test("a place that is taken without a lease is freed") func stray() async throws {
         let f = try await QueueFixture()
         try await limit("slow", #"{"connections":1}"#, f)
         try await f.redis.send(Command("SADD", "haul:{default}:busy:slow", "ghost"))

@@ -36,13 +36,13 @@ import Testing
         try await Inspection(f.queue).run(repairing: repairing).map { "\($0.subject): \($0.problem)" }
     }
 
-    @Test("a queue with a job in every state is in order") func order() async throws {
+    @Test("the inspection finds nothing in a queue with a job in every state") func order() async throws {
         let (f, _) = try await fixture()
         #expect(try await problems(f) == [])
     }
 
     @Test(
-        "what is broken is found, repaired where that can be, and in order then",
+        "damage is found and repaired, and then nothing is found",
         arguments: [
             ("queued", "DEL K:jobs"), ("running", "ZREM K:leases running"), ("running", "HDEL K:worker:w1 T"),
             ("paused", "ZREM K:paused paused"), ("paused", "ZADD K:scheduled 1 paused"),
@@ -55,8 +55,7 @@ import Testing
             ("paused", "HSET K:job:paused asof x crashes -1"), ("paused", "HSET K:job:paused seq 1e99"),
             ("haul:{default}:worker:w1", "PERSIST K:worker:w1"), ("haul:{default}:reply:me", "LPUSH K:reply:me x"),
             ("haul:{default}:held:nobody", #"RPUSH K:held:nobody {"url":"http://h/2"} {"url":"http://h/1"}"#),
-        ]) func repair(_ subject: String, _ command: String) async throws
-    {
+        ]) func repair(_ subject: String, _ command: String) async throws {
         let (f, running) = try await fixture()
         let words = command.replacing("K:", with: f.queue.keys.prefix).replacing(" T", with: " \(running.run.token)")
         try await f.redis.send(Command(arguments: words.split(separator: " ").map(String.init)))
@@ -64,7 +63,7 @@ import Testing
         #expect(found.count >= 1 && found.allSatisfy { $0.hasPrefix("\(subject): ") }, "\(found)")
         #expect(try await Inspection(f.queue).run(repairing: true).allSatisfy(\.isRepaired))
         if subject == "running" {
-            // Its lease is over now: the next tick of another worker puts it back in line.
+            // Its lease is over now. So the next tick of another worker puts it back in line.
             try await eventually {
                 _ = try await f.queue.tick(WorkerIdentity(name: "w2", store: "s"), fields: [], runs: [])
                 return try await f.state("running") == .queued
@@ -76,9 +75,8 @@ import Testing
         #expect(try await problems(f) == [])
     }
 
-    @Test("a spec that no worker can read is found, whatever its job's state, and the job is left alone") func specs()
-        async throws
-    {
+    @Test("a spec that no worker can read is found in every state, and its job is left alone")
+    func specs() async throws {
         let (f, _) = try await fixture()
         let texts = ["{}", #"{"url":"http://h/","x":NaN}"#, #"{"url":"http://h/","headers":{"Range":"x"}}"#, ""]
         let states = ["scheduled", "failed", "paused", "running"]
@@ -93,16 +91,14 @@ import Testing
         }
     }
 
-    @Test("what a worker that became known holds is left to it") func known() async throws {
+    @Test("elements that a known worker holds are left to it") func known() async throws {
         let (f, _) = try await fixture()
         let recover = try await f.redis.run(
             f.queue.functions.recover, keys: f.queue.keys.given(to: "w1"), arguments: ["n", "w1"])
         #expect(recover.string == "-")
     }
 
-    @Test("index entries of hashes that expired are the next tick's to trim, and no finding") func expired()
-        async throws
-    {
+    @Test("index entries of expired jobs are left to the next tick, and are no finding") func expired() async throws {
         let f = try await QueueFixture {
             $0.keepCompleted = .milliseconds(200); $0.keepFailed = .milliseconds(200)
         }
@@ -116,10 +112,11 @@ import Testing
         #expect(try await f.redis.send(Command("ZCARD", f.queue.keys.index(.completed))).int == 0)
     }
 
-    @Test("a large queue is read in pages, and what is missing in its line is found") func pages() async throws {
+    @Test("a large queue is read in pages, and an element that is missing in its line is found")
+    func pages() async throws {
         let f = try await QueueFixture()
         let count = 3000
-        // Jobs in line by their tickets, jobs that were never seen, and finished ones.
+        // Jobs in line with tickets, elements that no worker has taken, and finished jobs.
         let fill = """
             for n = 1, \(count) do
               redis.call('HSET', KEYS[1] .. 'job:q' .. n, 'state', 'queued', 'ticket', 't' .. n)
@@ -148,13 +145,12 @@ import Testing
     }
 
     @Test(
-        "what cannot be repaired is said",
+        "damage that cannot be repaired is reported",
         arguments: [
             "SET K:strange 1", "HSET K:settings max_running many", "HSET K:settings pause 1",
             "HSET K:job:x url http://h", "SET K:spec:paused 1",
             "HDEL K:spec:paused spec", "HSET K:job:paused state lost", "SET K:held:nobody x",
-        ]) func unrepairable(_ command: String) async throws
-    {
+        ]) func unrepairable(_ command: String) async throws {
         let (f, _) = try await fixture()
         let words = command.replacing("K:", with: f.queue.keys.prefix).split(separator: " ").map(String.init)
         try await f.redis.send(Command(arguments: words))
@@ -163,7 +159,7 @@ import Testing
     }
 
     @Test(
-        "a key of the wrong type is named, with what does not work meanwhile, and is not taken away",
+        "a key of a wrong type is reported with what does not work meanwhile, and is not removed",
         arguments: [
             ("want", "no job is claimed"), ("jobs", "nothing of the queue works"), ("leases", "nothing of the queue"),
             ("settings", "nothing of the queue works"), ("rejected", "hold up the line"),

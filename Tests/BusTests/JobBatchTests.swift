@@ -6,13 +6,12 @@ import Testing
 
 /// Sets of jobs that are counted together: docs/bus.md, "Batches".
 @Suite("Batches of jobs") struct JobBatchTests {
-    @Test("a batch counts its members, and is over when the last one of its size has ended") func counted() async throws
-    {
+    @Test("a batch counts its members, and is over when as many as its size have ended") func counted() async throws {
         let b = try await BatchFixture()
         let first = try await b.begin("1")
         #expect(try await b.counts() == [1, 0, 0, 0, 0])
         try await b.f.settle(first, QueueFixture.done)
-        // The second one may come at any time.
+        // The second member may come at any time.
         #expect(try await b.counts() == [0, 1, 0, 0, 0])
         #expect(try await b.told().isEmpty)
         let second = try await b.begin("2")
@@ -38,7 +37,7 @@ import Testing
         try await b.f.expectOrder()
     }
 
-    @Test("what is sent again, and what comes late, counts once") func once() async throws {
+    @Test("a repeated settle, a repeated push and a late settle of a member count nothing") func once() async throws {
         let b = try await BatchFixture()
         let claim = try await b.begin("1", in: #"{"name":"b","size":1,"reply_to":"r"}"#, #","at":1763712000000"#)
         for _ in 0..<2 { try await b.f.settle(claim, QueueFixture.done) }
@@ -50,13 +49,13 @@ import Testing
         try await b.f.expectOrder()
     }
 
-    @Test("a member that is lost, put back, retried or paused is pending, however often") func pending() async throws {
+    @Test("a member that is lost, put back, retried or paused stays pending") func pending() async throws {
         let b = try await BatchFixture { $0.crashLimit = 1 }
         var claim = try await b.begin("1", in: #"{"name":"b","size":1,"reply_to":"r"}"#)
         try await b.f.settle(claim, .released(why: "test"))
         claim = try #require(try await b.f.claim("w2"))
         try await b.f.tellBegun(claim)
-        // A new process of the same name: the old one's run is lost.
+        // A new process has the same name, so the run of the old process is lost.
         _ = try await b.queue.register(
             WorkerIdentity(name: "w2", store: "s", instance: "w2"), fields: [], known: [])
         #expect(try await b.counts() == [1, 0, 0, 0, 0])
@@ -77,9 +76,7 @@ import Testing
         try await b.f.expectOrder()
     }
 
-    @Test("a retry makes the batch pending again, and its next end is told with the next round") func retried()
-        async throws
-    {
+    @Test("a retry makes the batch pending again, and its next end has the next round") func retried() async throws {
         let b = try await BatchFixture()
         try await b.f.settle(b.begin("1"), QueueFixture.done)
         try await b.fail(b.begin("2"))
@@ -99,7 +96,7 @@ import Testing
         try await b.f.expectOrder()
     }
 
-    @Test("a member that was removed or has expired keeps its count, and is the same member when it is pushed again")
+    @Test("a removed or expired member keeps its count, and is the same member if it is pushed again")
     func forgotten() async throws {
         let b = try await BatchFixture()
         try await b.f.settle(b.begin("1"), QueueFixture.done)
@@ -107,7 +104,7 @@ import Testing
         try await b.f.tick()
         #expect(try await b.f.state("1") == nil)
         #expect(try await b.counts() == [0, 1, 0, 0, 0])
-        // A repeat of what was removed.
+        // A repeat of the push that was removed.
         try await b.push("1", #","at":1763712000000"#)
         #expect(try await b.f.claim() == nil)
         #expect(try await b.counts() == [0, 1, 0, 0, 0])
@@ -120,7 +117,7 @@ import Testing
         #expect(try await b.told().isEmpty)
     }
 
-    @Test("an element that is no job counts as rejected, once, so that the batch ends") func rejected() async throws {
+    @Test("an invalid element counts once as rejected, so that the batch ends") func rejected() async throws {
         let b = try await BatchFixture()
         for element in [
             #"{"url":"ftp://h/","id":"x","batch":{"name":"b","size":3,"reply_to":"r"}}"#,
@@ -134,10 +131,10 @@ import Testing
         #expect(try await b.counts() == [0, 0, 0, 0, 2])
         let rejected = try await b.f.redis.send(Command("LRANGE", b.queue.keys.rejected, 0, 1)).array ?? []
         for entry in rejected { #expect(entry.string?.contains("batch: must be a name") == true) }
-        // A good push of the same id is a member like any other.
+        // A valid push of the same id is a member like any other.
         let claim = try await b.begin("x", in: #""b""#)
         #expect(try await b.counts() == [1, 0, 0, 0, 1])
-        // A bad push of a member changes nothing.
+        // An invalid push of a member changes nothing.
         try await b.f.push(#"{"url":"ftp://h/","id":"x","batch":"b"}"#)
         #expect(try await b.f.claim() == nil)
         #expect(try await b.counts() == [1, 0, 0, 0, 1])
@@ -149,7 +146,7 @@ import Testing
         try await b.f.expectOrder()
     }
 
-    @Test("a push that its worker cannot read leaves the member as it was", arguments: [true, false])
+    @Test("a push that its worker cannot read leaves a known member as it was", arguments: [true, false])
     func unreadable(isKnown: Bool) async throws {
         let b = try await BatchFixture()
         if isKnown { try await b.fail(b.begin("1")) }
@@ -161,7 +158,8 @@ import Testing
         try await b.f.expectOrder()
     }
 
-    @Test("a job may be in several batches, whatever it is at when it is pushed for them") func several() async throws {
+    @Test("a job may be in several batches, also if it runs or has ended when it is pushed for them")
+    func several() async throws {
         let b = try await BatchFixture()
         let claim = try await b.begin("1", in: #""b""#, #","at":1763712000000"#)
         try await b.push("1", in: #"{"name":"c","size":1,"reply_to":"r"}"#)
@@ -170,16 +168,16 @@ import Testing
         try await b.fail(claim)
         for name in ["b", "c"] { #expect(try await b.counts(name) == [0, 0, 1, 0, 0]) }
         #expect(try await b.rounds() == [1])
-        // A repeat of what has ended is in its batch at once.
+        // A repeat of a settled push joins its batch at once.
         try await b.push("1", in: #"{"name":"d","size":1,"reply_to":"s"}"#, #","at":1763712000000"#)
         #expect(try await b.f.claim() == nil)
         #expect(try await b.rounds("s") == [1])
-        // All of them are pending with the retry.
+        // With the retry all of these batches are pending.
         try await b.queue.request(.running, of: ["1"])
         try await b.f.tick()
         for name in ["b", "c", "d"] { #expect(try await b.counts(name) == [1, 0, 0, 0, 0]) }
         try await b.fail(try #require(try await b.f.claim()))
-        // A push that begins it anew is for its own batches.
+        // A push that begins the job anew counts only in its own batches.
         try await b.f.settle(b.begin("1", in: #""e""#), QueueFixture.done)
         for name in ["b", "c", "d"] { #expect(try await b.counts(name) == [0, 0, 1, 0, 0]) }
         #expect(try await b.counts("e") == [0, 1, 0, 0, 0])
@@ -187,7 +185,8 @@ import Testing
         try await b.f.expectOrder()
     }
 
-    @Test("who pushes a batch again that is over is answered at once") func answeredLate() async throws {
+    @Test("a repeated push with a new `reply_to` is answered at once if its batch is over")
+    func answeredLate() async throws {
         let b = try await BatchFixture()
         let element = #"{"name":"b","size":1,"reply_to":"r"}"#
         try await b.f.settle(b.begin("1", in: element, #","at":1763712000000"#), QueueFixture.done)
@@ -199,7 +198,7 @@ import Testing
         #expect(try await b.rounds("s") == [1])
     }
 
-    @Test("a push behind a request is pending in its batch until it is done", arguments: [false, true])
+    @Test("a push that is kept behind a request is pending in its batch until it is done", arguments: [false, true])
     func behind(isTakenBack: Bool) async throws {
         let b = try await BatchFixture()
         let claim = try await b.begin("1", in: #""b""#)
@@ -224,7 +223,8 @@ import Testing
         try await b.f.expectOrder()
     }
 
-    @Test("a member that waits for replicas is pending until it is told") func replicas() async throws {
+    @Test("a member that waits for replicas is pending until its completion is announced")
+    func replicas() async throws {
         let b = try await BatchFixture()
         let claim = try await b.begin("1", in: #"{"name":"b","size":1,"reply_to":"r"}"#)
         _ = try await b.queue.settle(

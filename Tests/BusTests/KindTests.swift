@@ -11,7 +11,7 @@ struct KindTests {
         status: 201, headers: [HeaderField("etag", "\"e\""), HeaderField("x", "a \"b\"")],
         body: Array("{\"é\":\n1}".utf8), question: "q", method: "POST", validated: 5)
 
-    /// A queue with a worker that does downloads alone, beside w1, which does everything.
+    /// A queue with a worker `old` that does only downloads, and w1, which does everything.
     private func fixture() async throws -> QueueFixture {
         let f = try await QueueFixture()
         let old = WorkerIdentity(name: "old", store: "s", instance: "old")
@@ -23,7 +23,7 @@ struct KindTests {
         try await f.redis.send(Command("LLEN", "haul:{default}:kind:\(kind)")).int
     }
 
-    @Test("what a worker does not do waits, in its order, for one that does") func aside() async throws {
+    @Test("elements that a worker does not do wait in order for a worker that does them") func aside() async throws {
         let f = try await fixture()
         try await f.push(#"{"id":"r1","kind":"request","url":"http://h/1"}"#)
         try await f.push(#"{"id":"d1","url":"http://h/2"}"#)
@@ -37,7 +37,7 @@ struct KindTests {
         let first = try #require(try await f.claim())
         #expect(first.run.id == "r1")
         #expect(try first.job().kind == .request)
-        // What has run and goes back into the line is as strange to the other worker as before.
+        // A job that has run and is back in line is still not for the other worker.
         try await f.settle(first, .released(why: "shutdown"))
         #expect(try await f.claim("old") == nil)
         let next = [try await f.claim()?.run.id, try await f.claim()?.run.id].compactMap(\.self)
@@ -47,7 +47,7 @@ struct KindTests {
         try await f.expectOrder()
     }
 
-    @Test("what waits is not forgotten while the line is never empty") func busy() async throws {
+    @Test("elements that were set aside are taken although the line is never empty") func busy() async throws {
         let f = try await fixture()
         try await f.push(#"{"id":"r1","kind":"request","url":"http://h/1"}"#)
         #expect(try await f.claim("old") == nil)
@@ -58,7 +58,7 @@ struct KindTests {
         #expect(try await f.claim()?.run.id == "d1")
     }
 
-    @Test("a kind that nobody knows today waits; what cannot be a kind is rejected") func unknown() async throws {
+    @Test("an element of an unknown kind waits, and an invalid kind is rejected") func unknown() async throws {
         let f = try await fixture()
         try await f.push(#"{"id":"n","kind":"transcode","what":[1]}"#)
         try await f.push(#"{"id":"x","kind":"Trans code","url":"http://h/"}"#)
@@ -66,13 +66,13 @@ struct KindTests {
         #expect(try await length("transcode", f) == 1)
         #expect(try await f.queue.rejected(limit: 9).count == 1)
         #expect(try await f.tick().aside == ["transcode"])
-        // A worker of a later version would take it as it was pushed.
+        // A worker of a later version would find the element as it was pushed.
         let element = try await f.redis.send(Command("LINDEX", "haul:{default}:kind:transcode", -1)).string
         #expect(element == #"{"id":"n","kind":"transcode","what":[1]}"#)
         try await f.expectOrder()
     }
 
-    @Test("other types in place of the keys stop no job") func strange() async throws {
+    @Test("keys of another type stop no job") func strange() async throws {
         let f = try await fixture()
         try await f.redis.send(Command("SET", "haul:{default}:kinds", "x"))
         try await f.push(#"{"id":"r1","kind":"request","url":"http://h/1"}"#)
@@ -102,7 +102,7 @@ struct KindTests {
             #expect(event.responseBody == Self.response.body && event.responseHeaders == Self.response.headers)
             #expect(event.etag == "\"e\"")
         }
-        // The next run knows it, and a job of another kind does not have it.
+        // The next run gets the response, and a job of another kind does not have it.
         try await f.push(#"{"id":"r","kind":"request","url":"http://h/","fresh_for":10}"#)
         let again = try #require(try await f.claim())
         #expect(again.answered == Self.response && !again.wasSent)
@@ -116,7 +116,7 @@ struct KindTests {
         try await f.expectOrder()
     }
 
-    @Test("bytes that are no text, and what answered a failed job, are told as well") func binary() async throws {
+    @Test("a binary response, and the response of a failed job, are in the event as well") func binary() async throws {
         let f = try await fixture()
         try await f.push(#"{"id":"r","kind":"request","url":"http://h/","reply_to":"a"}"#)
         let claim = try #require(try await f.claim())

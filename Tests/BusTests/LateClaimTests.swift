@@ -17,7 +17,7 @@ import Testing
 
     private func now(_ f: QueueFixture) async throws -> Int64 { try await f.queue.moment() }
 
-    @Test("one that waited in line for too long fails", arguments: ["5", "0", "0.001"])
+    @Test("a job that waited in line beyond its deadline fails", arguments: ["5", "0", "0.001"])
     func inLine(_ deadline: String) async throws {
         let f = try await QueueFixture()
         let at = try await now(f) - 60_000
@@ -37,7 +37,8 @@ import Testing
     }
 
     @Test(
-        "one that is back in line, or is continued, fails as well", arguments: [JobState.queued, .paused, .scheduled])
+        "a job that is back in line or is continued beyond its deadline fails",
+        arguments: [JobState.queued, .paused, .scheduled])
     func again(_ state: JobState) async throws {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/1","id":"1","reply_to":"me","deadline":1000}"#)
@@ -57,7 +58,7 @@ import Testing
         try await expectLate(f, "1")
     }
 
-    @Test("one that was finished before is not run too late either, and a request that stops it goes first")
+    @Test("a late push of a completed job fails as well, and a request that stops the job comes first")
     func known() async throws {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)

@@ -4,9 +4,9 @@ import HaulRedis
 import HaulTestSupport
 import Testing
 
-/// Requests and pushes count in the order of their moments, also if an older request is heard after a newer one.
+/// Requests and pushes count in the order of their moments, also if an older request is applied after a newer one.
 @Suite struct LateRequestTests {
-    /// So many milliseconds after a moment of a while ago.
+    /// A push or a request, so many milliseconds after a moment in the past.
     enum Act: Sendable, CustomStringConvertible {
         case push(Int64)
         case ask(Request, Int64)
@@ -29,7 +29,7 @@ import Testing
     }
 
     @Test(
-        "a run that has not heard of a request hears of an older one, too: the newer moment counts for what is pushed",
+        "of two requests that a run has not received, the newer moment counts for pushes",
         arguments: [
             (Request.cancelled, Request.cancelled, JobState.cancelled), (.removed, .cancelled, nil),
             (.deleted, .removed, nil), (.cancelled, .paused, .cancelled), (.cancelled, .removed, nil),
@@ -55,9 +55,8 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("a cancel ends what was pushed before it, also if that waits with a newer continuation") func between()
-        async throws
-    {
+    @Test("a cancel ends a kept push that is older, also if a newer continuation is kept with it")
+    func between() async throws {
         let f = try await QueueFixture()
         let start = try await Self.later(f)
         try await act(.push(0), start, f)
@@ -75,9 +74,8 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("a push that waits for a cancel is done, also if a newer continuation of it was taken first") func overtaken()
-        async throws
-    {
+    @Test("a push behind a cancel is done, also if a newer continuation was taken before the push")
+    func overtaken() async throws {
         let f = try await QueueFixture()
         let start = try await Self.later(f)
         try await act(.push(0), start, f)
@@ -93,9 +91,8 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("a cancel between two pushes that wait leaves the newer one, which begins anew") func betweenPushes()
-        async throws
-    {
+    @Test("a cancel between two kept pushes leaves the newer one, which begins the job anew")
+    func betweenPushes() async throws {
         let f = try await QueueFixture()
         let start = try await Self.later(f)
         try await act(.push(0), start, f)
@@ -113,7 +110,7 @@ import Testing
     }
 
     @Test(
-        "a pause of before a continuation that was taken is no longer for the run; one of after it is",
+        "a pause older than a continuation that was taken does not stop the run; a newer pause does",
         arguments: [true, false])
     func taken(_ isTimed: Bool) async throws {
         let f = try await QueueFixture()
@@ -123,7 +120,7 @@ import Testing
         try await eventually { try await f.queue.moment() > before + 1 }
         try await f.push(#"{"id":"1"}"#)
         #expect(try await f.claim() == nil)
-        // As one for a batch, which its members hear of later.
+        // As a request for a batch, which members get later.
         try await f.queue.request(.paused, of: ["1"], at: before)
         #expect(try await f.tick([claim]).requests.isEmpty)
         let after = try await f.queue.moment() + 1
@@ -135,7 +132,7 @@ import Testing
     }
 
     @Test(
-        "of a job that is paused or not known",
+        "requests and pushes of a paused or unknown job count in the order of their moments",
         arguments: [
             ([.push(0), .ask(.paused, 1000), .ask(.removed, 700), .push(900)], .paused),
             ([.push(0), .ask(.removed, 700), .ask(.paused, 1000), .push(900)], .paused),
@@ -156,7 +153,7 @@ import Testing
         let start = try await Self.later(f)
         for each in acts {
             try await act(each, start, f)
-            // What is pushed is taken, and what would run is in line again.
+            // The push is taken. If it would run, the job is put back in line.
             if let claim = try await f.claim() { try await f.settle(claim, .released(why: "test")) }
             try await f.tick()
         }

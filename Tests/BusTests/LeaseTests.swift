@@ -5,17 +5,17 @@ import Testing
 
 @testable import HaulBus
 
-/// Leases of any length that a worker may choose, in a time of their own.
+/// Leases of any length that a worker may choose, under a clock that the test controls.
 @Suite struct LeaseTests {
     private static let clock = "lease:now"
 
-    /// Two workers that look after a queue as often as they are meant to, and a Redis that stalls.
+    /// Two workers that tick as often as they should, and a Redis server that stalls.
     private struct Timeline {
         let f: QueueFixture
         let queue: Queue
         let interval: Int
         var now = 1_800_000_000_000
-        /// When each is to look next. One has the job, the other one only looks.
+        /// When the next tick of each worker is due. The first worker has the job, the other one only ticks.
         var next: [Int]
         var workers = ["owner", "other"].map { WorkerIdentity(name: $0, store: "s") }
         var claim: Claim?
@@ -41,7 +41,7 @@ import Testing
             try await f.redis.send(Command("SET", LeaseTests.clock, moment))
         }
 
-        /// Whether the owner was fenced.
+        /// Makes a tick. Returns whether the owner was fenced.
         @discardableResult
         mutating func look(_ index: Int) async throws -> Bool {
             var report = RunReport()
@@ -51,7 +51,7 @@ import Testing
             return try await !queue.tick(workers[index], fields: [], runs: runs).fenced.isEmpty
         }
 
-        /// Time passes; those who are not `dead` look when it is their turn.
+        /// Lets time pass. Workers that are not `dead` tick when it is due. Returns whether the owner was fenced.
         mutating func go(on milliseconds: Int, dead: Int? = nil) async throws -> Bool {
             let end = now + milliseconds
             var isFenced = false
@@ -63,7 +63,8 @@ import Testing
             return isFenced
         }
 
-        /// Redis does nothing for a while. Then whoever waited is heard, the owner last.
+        /// Redis does nothing for a while, and then executes the ticks that were due, the owner's last. Returns whether
+        /// the owner was fenced.
         mutating func stall(_ milliseconds: Int) async throws -> Bool {
             try await set(now + milliseconds)
             var isFenced = false
@@ -75,7 +76,7 @@ import Testing
         }
     }
 
-    @Test("a Redis that stalls, however long and often, takes no job from a live worker", arguments: [2, 3, 4, 8])
+    @Test("stalls of Redis, however long and frequent, take no job from a live worker", arguments: [2, 3, 4, 8])
     func stalls(_ lease: Int) async throws {
         let f = try await QueueFixture()
         for phase in [0, 1, 120, 249, 480, 740, 990] {
@@ -91,7 +92,7 @@ import Testing
         }
     }
 
-    @Test("a worker that is gone is missed, however short its lease", arguments: [2, 3, 4, 8])
+    @Test("the job of a worker that is gone is put back in line, however short the lease", arguments: [2, 3, 4, 8])
     func gone(_ lease: Int) async throws {
         let f = try await QueueFixture()
         var timeline = try await Timeline(f, lease: lease * 1000, phase: 130)

@@ -6,7 +6,7 @@ import Testing
 
 /// Pushes and requests of a job count in one order, that of their moments.
 @Suite struct OrderTests {
-    /// A moment after the last look at the queue, which is past.
+    /// Makes a tick, and returns a moment after the tick that is in the past by now.
     private func moment(_ f: QueueFixture) async throws -> Int64 {
         try await f.tick()
         let moment = try await f.queue.moment() + 5
@@ -18,13 +18,13 @@ import Testing
         #"{"url":"http://h/\#(id)","id":"\#(id)","at":\#(at)\#(more)}"#
     }
 
-    /// A job that runs, pushed at `moment`.
+    /// Pushes a job at `moment`, and claims it.
     private func running(_ f: QueueFixture, _ moment: Int64) async throws -> Claim {
         try await f.push(element(moment))
         return try #require(try await f.claim())
     }
 
-    @Test("a cancel of a thousand ids stops no push of after it, however late it is heard") func bulk() async throws {
+    @Test("a cancel of a thousand ids stops no newer push, however late it is applied") func bulk() async throws {
         let f = try await QueueFixture()
         let ids = (0..<1000).map { "j\($0)" }
         let moment = try await moment(f)
@@ -39,7 +39,7 @@ import Testing
     }
 
     @Test(
-        "a push no newer than a request that lies in want is stopped by it, one that is newer runs",
+        "a request in `want` stops a push that is no newer, and a newer push runs",
         arguments: [Request.paused, .cancelled, .removed], [Int64(-1), 0, 1])
     func lying(_ request: Request, _ difference: Int64) async throws {
         let f = try await QueueFixture()
@@ -53,7 +53,7 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("a continuation right behind a pause is done after it", arguments: [true, false])
+    @Test("a continuation right behind a pause is done after the pause", arguments: [true, false])
     func continuation(isTicked: Bool) async throws {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
@@ -68,7 +68,7 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("a push that is remembered behind a pause does not run after a later cancel") func takenBack() async throws {
+    @Test("a push that is kept behind a pause does not run after a later cancel") func takenBack() async throws {
         let f = try await QueueFixture()
         let moment = try await moment(f)
         let claim = try await running(f, moment)
@@ -83,7 +83,7 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("a cancel, a push behind it and a pause behind that are done in their order") func chain() async throws {
+    @Test("a cancel, a push behind it and a pause behind the push are done in order") func chain() async throws {
         let f = try await QueueFixture()
         let moment = try await moment(f)
         let claim = try await running(f, moment)
@@ -116,7 +116,7 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("a continuation behind a removal keeps no later cancel from leaving the job forgotten")
+    @Test("after a removal and a continuation behind it, a later cancel still leaves the job forgotten")
     func continued() async throws {
         let f = try await QueueFixture()
         let moment = try await moment(f)
@@ -133,7 +133,7 @@ import Testing
     }
 
     @Test(
-        "a push that is newer than a removal is done although the run ended after it, and before anybody took it",
+        "a push newer than a removal is done although the run ended before the push was taken",
         arguments: [Request.removed, .deleted], [true, false])
     func endedMeanwhile(_ request: Request, isHeard: Bool) async throws {
         let f = try await QueueFixture()
@@ -152,7 +152,7 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("a push that waits, and is younger than the last look, is newer than a removal without a time")
+    @Test("a waiting push from after the last tick is newer than a removal without a time")
     func untimedRemoval() async throws {
         let f = try await QueueFixture()
         let moment = try await moment(f)
@@ -164,7 +164,7 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("a push that the end of a run settled is known when the job is forgotten, and its repeat runs nothing")
+    @Test("a repeat of a push that a run's end settled starts nothing, also after a removal")
     func settledPush() async throws {
         let f = try await QueueFixture()
         let moment = try await moment(f)
@@ -172,7 +172,7 @@ import Testing
         try await f.settle(claim, QueueFixture.done)
         try await f.push(element(moment + 2))
         #expect(try await f.claim() == nil)
-        // Heard after a newer push was taken: it changes nothing.
+        // This removal is applied after a newer push was taken, so it changes nothing.
         try await f.queue.request(.removed, of: ["1"], at: moment + 1)
         try await f.tick()
         #expect(try await f.state("1") == .completed)
@@ -185,7 +185,7 @@ import Testing
     }
 
     @Test(
-        "a producer's repeat runs nothing after a cancel or a removal, also with a clock that is ahead",
+        "a producer's repeat starts nothing after a cancel or removal, also if its clock is ahead",
         arguments: [Request.cancelled, .removed], [Int64(0), 60_000])
     func repeated(_ request: Request, _ ahead: Int64) async throws {
         let f = try await QueueFixture()
@@ -193,7 +193,7 @@ import Testing
         let element = element(try await f.queue.moment() + ahead)
         try await f.push(element)
         let claim = try #require(try await f.claim())
-        // Without a time: the push was a moment ago, and the last look before it.
+        // This request has no time. The push was taken just now, after the last tick.
         try await f.redis.send(Command("HSET", f.queue.keys.want, "1", request.rawValue))
         try await f.tick([claim])
         try await f.settle(claim, .cancelled)
@@ -213,7 +213,7 @@ import Testing
         try await f.push(#"{"url":"http://h/1","id":"1","checksum":"\#(checksum)","size":3,"meta":7,"path":"a"}"#)
         var claim = try #require(try await f.claim())
         let newer = #"{"url":"http://h/1?2","id":"1","headers":{"A":"b"},"size":4,"meta":8,"path":"b"}"#
-        // A duplicate of the running one, of the paused one, and of the one in line.
+        // It is pushed while the job runs, and in the second round while the job is paused.
         try await f.push(newer)
         #expect(try await f.claim() == nil)
         for round in 0..<2 {
@@ -236,7 +236,7 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("files of a store that nobody serves wait apart from requests, and delete nothing that came later")
+    @Test("files to delete in a store that nobody serves hold up no request, and newer files are kept")
     func unserved() async throws {
         let f = try await QueueFixture()
         let ids = (0..<300).map { "j\($0)" }
@@ -253,11 +253,11 @@ import Testing
         #expect(try await f.queue.tick(other, fields: [], runs: [(claim.run, RunReport())]).requests.count == 1)
         let findings = try await Inspection(f.queue).run()
         #expect(findings.isEmpty)
-        // As if it had waited for long.
+        // An entry that has waited for long.
         let list = f.queue.keys.prefix + "drops:elsewhere"
         try await f.redis.send(Command("RPUSH", list, #"["j","f","g","","1000"]"#))
         #expect(try await Inspection(f.queue).run().map(\.subject) == [list])
-        // One is pushed again, and finds its file good.
+        // One job is pushed again, and completes with its file.
         try await f.push(#"{"url":"http://h/j7","id":"j7"}"#)
         let again = try #require(try await f.claim())
         try await f.settle(again, QueueFixture.done)
@@ -272,7 +272,7 @@ import Testing
         let claim = try await running(f, JobField.moments.lowerBound)
         try await f.queue.request(.removed, of: ["1"])
         try await f.tick()
-        // Kept behind the request.
+        // This push is kept behind the request.
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
         #expect(try await f.claim() == nil)
         try await f.push(#"{"url":"http://h/x","id":"x"}"#)
@@ -284,7 +284,7 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("a cancel right after a pause has the partial file removed") func partial() async throws {
+    @Test("a cancel right after a pause removes the partial file") func partial() async throws {
         let f = try await QueueFixture()
         let claim = try await running(f, JobField.moments.lowerBound)
         try await f.queue.request(.paused, of: ["1"])
@@ -302,7 +302,7 @@ import Testing
         #expect(dropped.map(\.generation) == ["g"] && dropped.first?.finished == nil)
     }
 
-    @Test("our own pushes and requests are stamped by Redis' clock, in order, and keep the id that they had")
+    @Test("our own pushes get increasing times by Redis' clock, and keep their ids")
     func stamps() async throws {
         let f = try await QueueFixture()
         let first = try await f.queue.moment()

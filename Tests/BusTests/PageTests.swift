@@ -4,7 +4,7 @@ import Testing
 
 @testable import HaulBus
 
-/// The samples of docs/bus.md are what the product takes and tells.
+/// The samples in docs/bus.md match what the product accepts and publishes.
 @Suite struct PageTests {
     private static func blocks(_ kind: String) throws -> [String] {
         let page = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
@@ -25,15 +25,16 @@ import Testing
             if json["url"] != nil || json["urls"] != nil { #expect(try Job(json: json).unknownFields == []) }
             try await f.push(sample)
         }
-        // Where there is a deadline, it has passed by any clock of today; the continuation is of before that.
+        // All other samples have a deadline, which has passed by now. The continuation is older than the end of its
+        // job.
         for id in ["film-8", "send-8", "send-9", "send-10"] { #expect(try await f.claim()?.run.id == id) }
         #expect(try await f.claim() == nil)
         #expect(try await f.queue.rejected(limit: 9) == [])
-        // The ticket is Redis' own.
+        // `t` is Redis' own ticket.
         #expect(names == Set(JobField.byName.keys).subtracting(["t"]))
     }
 
-    @Test("there is a sample of every event, in their order") func events() throws {
+    @Test("the page has a sample of every event, in the order of their positions") func events() throws {
         let lines = try Self.blocks("events").flatMap { $0.split(separator: "\n") }
         let events = lines.compactMap { Event(Array($0.utf8)) }
         #expect(events.count == lines.count)

@@ -4,7 +4,7 @@ import HaulRedis
 import HaulTestSupport
 import Testing
 
-/// `max_running`: a place that is free is taken at once, by one worker.
+/// `max_running`: a free place is taken at once, by one worker.
 @Suite struct PlacesTests {
     let f: QueueFixture
 
@@ -17,7 +17,7 @@ import Testing
         for number in 1...count { try await f.push(#"{"url":"http://h/\#(number)","id":"\#(number)"}"#) }
     }
 
-    /// Workers of one slot that wait for a place; each gives its claim, nil if its wait was ended.
+    /// Runs `body` while workers of one slot wait for places. The stream has their claims.
     private func waiters(_ count: Int, _ body: (AsyncStream<Claim>) async throws -> Void) async throws {
         let url = try RedisURL(f.server.url)
         let (claims, claimed) = AsyncStream<Claim>.makeStream()
@@ -43,7 +43,7 @@ import Testing
     }
 
     private func blocked(_ count: Int) async throws {
-        try await eventually("\(count) to wait") {
+        try await eventually("\(count) workers to wait") {
             try await f.redis.send(Command("INFO", "clients")).string?.split(separator: "\r\n").contains(
                 "blocked_clients:\(count)") == true
         }
@@ -69,7 +69,7 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("a place that its worker leaves to others wakes one of those that wait", arguments: [true, false])
+    @Test("a place that its worker leaves to others wakes one waiting worker", arguments: [true, false])
     func oneWakes(_ isReaped: Bool) async throws {
         try await push(3)
         let first = try #require(try await f.claim())
@@ -83,24 +83,24 @@ import Testing
             var taken = claims.makeAsyncIterator()
             #expect(await taken.next()?.run.id == (isReaped ? "1" : "2"))
             try await blocked(19)
-            // The call that freed it, and the claim of who was woken.
+            // The call that freed the place, and the claim of the woken worker.
             #expect(try await calls() == 2)
         }
     }
 
-    @Test("a place that is free while nothing waits leaves one worker waiting in the line")
+    @Test("a place that is free while no job waits leaves one worker waiting in the line")
     func emptyLine() async throws {
         try await push(1)
         let only = try #require(try await f.claim())
         try await waiters(3) { _ in
             try await f.settle(only, QueueFixture.done)
-            // One has learned that the line is empty, and others are not woken for that.
+            // One worker has found that the line is empty. The others are not woken for that.
             try await blocked(2)
             #expect(try await calls() == 2)
         }
     }
 
-    @Test("a limit that is raised by hand, or taken back, is noticed by the next tick, and all places are taken")
+    @Test("the next tick notices a limit that was raised or removed by hand, and all places are taken")
     func raised() async throws {
         try await push(9)
         _ = try #require(try await f.claim())
@@ -114,7 +114,7 @@ import Testing
             try await blocked(3)
             try await f.redis.send(Command("HDEL", f.queue.keys.settings, "max_running"))
             for (left, id) in zip([2, 1, 0], ["5", "6", "7"]) {
-                // As each of them does that waits for a place.
+                // Each worker that waits for a place ticks like this.
                 _ = try await f.queue.tick(f.worker, fields: [], runs: [], isHeld: true)
                 #expect(await taken.next()?.run.id == id)
                 try await blocked(left)
@@ -122,7 +122,7 @@ import Testing
         }
     }
 
-    @Test("a paused queue wakes nobody, and one that goes on does") func paused() async throws {
+    @Test("a paused queue wakes no worker, and a resumed queue wakes one") func paused() async throws {
         try await push(2)
         let first = try #require(try await f.claim())
         try await waiters(2) { claims in
@@ -137,14 +137,14 @@ import Testing
         }
     }
 
-    @Test("a key of another type in the place of `places` goes") func strange() async throws {
+    @Test("a `places` key of another type is replaced") func strange() async throws {
         try await push(2)
         let first = try #require(try await f.claim())
         try await f.redis.send(Command("SET", f.queue.keys.places, "x"))
         try await f.settle(first, QueueFixture.done)
         try await f.tick()
         #expect(try await f.redis.send(Command("LLEN", f.queue.keys.places)).int == 1)
-        // What nobody waits for goes by itself.
+        // A token for which nobody waits expires.
         #expect(try await f.redis.send(Command("PTTL", f.queue.keys.places)).int ?? 0 > 0)
         try await f.expectOrder()
     }

@@ -4,7 +4,7 @@ import HaulRedis
 import HaulTestSupport
 import Testing
 
-/// A queue on a server of its own, and a worker that does nothing by itself.
+/// A queue on a Redis server of its own, and a worker whose calls the test makes.
 struct QueueFixture {
     let server: RedisServer
     let redis: Redis
@@ -43,14 +43,14 @@ struct QueueFixture {
         try await queue.tick(worker, fields: [], runs: claims.map { ($0.run, RunReport()) })
     }
 
-    /// Tells that a run is at work, or only waits for its host.
+    /// Reports that a run is at work, or that it only waits for its host.
     func tellBegun(_ claim: Claim, isAtWork: Bool = true) async throws {
         var report = RunReport()
         report.set(isAtWork: isAtWork, of: claim.run)
         _ = try await queue.tick(worker, fields: [], runs: [(claim.run, report)])
     }
 
-    /// The rules of the bus hold for every key.
+    /// Checks that the rules of the bus hold for every key.
     func expectOrder() async throws {
         let findings = try await Inspection(queue).run()
         #expect(findings.isEmpty, "\(findings.map { "\($0.subject): \($0.problem)" })")
@@ -65,7 +65,7 @@ struct QueueFixture {
 }
 
 extension Queue {
-    /// A whole tick.
+    /// Makes all calls of a tick.
     @discardableResult
     func tick(
         _ worker: WorkerIdentity, fields: [(String, String)] = [], runs: [(Run, RunReport)], isHeld: Bool = false,
@@ -88,7 +88,7 @@ extension Queue {
         try await waitAndClaim(worker, tokens: [token], block: block, on: waiter).first ?? .empty
     }
 
-    /// Ends one run.
+    /// Settles one run.
     @discardableResult
     func settle(
         _ run: Run, as settlement: Settlement, report: RunReport = RunReport(), worker: WorkerIdentity,

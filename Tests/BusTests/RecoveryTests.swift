@@ -20,7 +20,7 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("what a lost worker held and never claimed goes back") func held() async throws {
+    @Test("an element that a lost worker held and never claimed goes back in line") func held() async throws {
         let f = try await QueueFixture { $0.lease = .milliseconds(300) }
         let lost = WorkerIdentity(name: "lost", store: "s")
         _ = try await f.queue.register(lost, fields: [], known: [])
@@ -33,7 +33,7 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("a job that takes its workers with it fails as crash_loop, and its last run is fenced")
+    @Test("a job that crashes its workers fails as crash_loop, and its last run is fenced")
     func crashLoop() async throws {
         let f = try await QueueFixture {
             $0.lease = .milliseconds(100); $0.crashLimit = 2
@@ -62,7 +62,7 @@ import Testing
     }
 
     @Test(
-        "a failed job begins anew when it is retried, and when it is pushed anew, be it later",
+        "a failed job begins its counts anew when it is retried or pushed again, also with a delay",
         arguments: [true, false])
     func anew(_ isRetried: Bool) async throws {
         let f = try await QueueFixture {
@@ -88,11 +88,11 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("no live worker loses a job because nobody looked after the queue for a while") func grace() async throws {
+    @Test("no live worker loses a job because nobody made a tick for a while") func grace() async throws {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
         let claim = try #require(try await f.claim("sleeper"))
-        // The lease has lapsed, but the last look is long ago: the sleeper gets its chance.
+        // The lease has lapsed, but the last tick is long ago. So the sleeping worker gets time to tick.
         try await f.redis.send(Command("SET", f.queue.keys.tick, "1000 0"))
         try await f.redis.send(Command("ZADD", f.queue.keys.leases, 1000, "1"))
         try await f.tick()
@@ -103,14 +103,13 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("a restart under the same name takes its own claims back at once; a live name is refused") func sameName()
-        async throws
-    {
+    @Test("a restart under the same name puts its old claims back at once; a live name is refused")
+    func sameName() async throws {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
         _ = try #require(try await f.claim())
         let again = WorkerIdentity(name: f.worker.name, store: "s")
-        // Seen just now, however long ago that was on a slow machine.
+        // The worker counts as seen just now, however slow this machine is.
         try await f.redis.send(
             Command("HSET", f.queue.keys.worker(f.worker.name), "seen", UnixTime.milliseconds + 60_000))
         #expect(try await f.queue.register(again, fields: [], known: []) == false)
@@ -120,7 +119,7 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("runs that were lost are known by their tokens, also when their job is removed, and until it is pushed again")
+    @Test("tokens of lost runs are kept, also after a removal, until the job is pushed again")
     func lostRuns() async throws {
         let f = try await QueueFixture()
         var (worker, lost): (WorkerIdentity, Set<String>) = (f.worker, [])
@@ -153,7 +152,7 @@ import Testing
         #expect(removed.map(\.id) == ["1"] && removed.first?.runs == lost)
         #expect(try await f.queue.removedRuns(from: 1, limit: 9).isEmpty)
         #expect(try await f.redis.send(Command("PTTL", f.queue.keys.removed)).int ?? 0 > 3_590_000)
-        // One that no run had is not looked for.
+        // A removed job that never ran is not listed. A job that was pushed again is listed without runs.
         try await f.push(#"{"url":"http://h/2","id":"2"}"#)
         try await f.queue.request(.removed, of: ["2"])
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
@@ -162,7 +161,7 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("a run that had begun counts as lost with an earlier process of the same name; others do not")
+    @Test("a run that was at work in an earlier process of the same name counts as lost; others do not")
     func crashLoopOfOneName() async throws {
         let f = try await QueueFixture { $0.crashLimit = 2 }
         var worker = f.worker
@@ -178,19 +177,19 @@ import Testing
         }
         func crashes() async throws -> String? { try await f.queue.job("1")?["crashes"] }
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
-        // Its worker ends in order.
+        // The worker shuts down in order.
         try await f.settle(try await claim(), .released(why: "shutdown"))
         try await restart()
         #expect(try await crashes() == nil)
-        // The reply to its claim is lost, and its worker lives.
+        // The reply to the claim is lost, and the worker still runs.
         _ = try await claim()
         #expect(try await f.queue.register(worker, fields: [], known: []))
         #expect(try await crashes() == nil)
-        // It never began, as far as anybody knows.
+        // The run has not reported that it is at work.
         #expect(try await claim().wasLost == false)
         try await restart()
         #expect(try await crashes() == "0")
-        // It waits for its host again.
+        // The run was at work, and now waits for its host again.
         let waiting = try await claim()
         #expect(waiting.wasLost)
         try await f.tellBegun(waiting)
@@ -202,7 +201,7 @@ import Testing
             try await restart()
             #expect(try await crashes() == count)
         }
-        // A checkpoint tells that it moves.
+        // A checkpoint shows progress, and resets the count.
         let moving = try await claim()
         var report = RunReport()
         report.set(isAtWork: true, of: moving.run)
@@ -220,9 +219,8 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("a worker that comes back puts what it held to the front, and touches no other's run") func comesBack()
-        async throws
-    {
+    @Test("a worker that registers again puts held elements to the front, and touches no other's run")
+    func comesBack() async throws {
         let f = try await QueueFixture()
         for id in ["1", "2", "3"] { try await f.push(#"{"url":"http://h/\#(id)","id":"\#(id)"}"#) }
         let claim = try #require(try await f.claim())
@@ -239,7 +237,7 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("what a dead worker held comes back, however many died") func manyDead() async throws {
+    @Test("elements that dead workers held come back, however many workers died") func manyDead() async throws {
         let f = try await QueueFixture { $0.lease = .seconds(2) }
         let dead = 450
         for number in 0..<dead {
@@ -254,7 +252,7 @@ import Testing
         }
     }
 
-    @Test("a worker that was forgotten after a day holds nothing") func forgotten() async throws {
+    @Test("a worker that is forgotten after a day leaves no held elements") func forgotten() async throws {
         let f = try await QueueFixture { $0.lease = .milliseconds(100) }
         let dead = 250
         for number in 0..<dead {
@@ -277,9 +275,8 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("a worker that ends holds nothing, not even what a wait of a lost connection takes after it") func leaves()
-        async throws
-    {
+    @Test("a worker that ends holds nothing, also if a wait of its lost connection takes an element later")
+    func leaves() async throws {
         let f = try await QueueFixture { $0.lease = .milliseconds(100) }
         let leaving = WorkerIdentity(name: "leaving", store: "s")
         _ = try await f.queue.register(leaving, fields: [], known: [])
@@ -295,13 +292,13 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("a process that ends late does not forget its successor of the same name") func leavesLate() async throws {
+    @Test("a process that ends late does not remove its successor of the same name") func leavesLate() async throws {
         let f = try await QueueFixture()
         try await f.queue.leave(WorkerIdentity(name: f.worker.name, store: "s"))
         #expect(try await f.queue.workers().map(\.name) == ["w1"])
     }
 
-    @Test("a held key of another type stops nothing else") func strangeHeld() async throws {
+    @Test("a `held` key of another type stops nothing else") func strangeHeld() async throws {
         let f = try await QueueFixture()
         try await f.redis.send(Command("ZADD", f.queue.keys.workers, Int(UnixTime.milliseconds) - 60_000, "gone"))
         try await f.redis.send(Command("SET", f.queue.keys.held("gone"), "x"))
@@ -313,7 +310,7 @@ import Testing
         }
     }
 
-    @Test("retries and delays are promoted when due, exactly once") func due() async throws {
+    @Test("a retry is promoted when it is due, exactly once") func due() async throws {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
         try await f.settle(
@@ -328,9 +325,8 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("what brought its file forward is tried again, and its failed attempts are forgotten") func carryOn()
-        async throws
-    {
+    @Test("an attempt that made progress is retried, and resets the count of failed attempts")
+    func carryOn() async throws {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
         let failure = Failure(.connect, "m")
@@ -374,7 +370,8 @@ import Testing
         #expect((all - 3_600_000...all).contains(left))
     }
 
-    @Test("final jobs expire with their index; nothing is left but documented keys") func retention() async throws {
+    @Test("ended jobs expire with their index entries, and only documented keys are left")
+    func retention() async throws {
         let f = try await QueueFixture { $0.keepCompleted = .seconds(4) }
         try await f.push(#"{"url":"http://h/1?secret=1","id":"1","reply_to":"me"}"#)
         try await f.settle(try #require(try await f.claim()), QueueFixture.done)

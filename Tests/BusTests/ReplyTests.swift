@@ -21,7 +21,7 @@ import Testing
     }
 
     @Test(
-        "whoever pushes a known job that has not ended is told of its end, each name once",
+        "each name that pushes an unfinished job gets its end once",
         arguments: ["queued", "scheduled", "running", "paused"])
     func unfinished(_ state: String) async throws {
         let f = try await QueueFixture()
@@ -36,7 +36,7 @@ import Testing
         default: break
         }
         #expect(try await f.state("1")?.rawValue == state)
-        // Behind the ticket of a queued job.
+        // If the job is queued, its ticket comes before these pushes.
         for name in ["b", "a", "b", "c"] { try await push(f, name) }
         if state == "scheduled" {
             #expect(try await f.claim() == nil)
@@ -44,7 +44,7 @@ import Testing
             try await f.tick()
         }
         if state != "running" { claim = try await f.claim() }
-        // The others are duplicates of a job that runs by now.
+        // The other pushes are duplicates, because the job runs by now.
         #expect(try await f.claim() == nil)
         for name in ["a", "b", "c"] { #expect(try await names(f, name).isEmpty) }
         try await f.settle(try #require(claim), QueueFixture.done)
@@ -53,7 +53,7 @@ import Testing
     }
 
     @Test(
-        "whoever pushes behind a job's end what it settled is told of that end at once, and once",
+        "a push that a job's end has settled is answered with this end, at once and once",
         arguments: ["completed", "failed", "cancelled"])
     func ended(_ state: String) async throws {
         let f = try await QueueFixture()
@@ -75,7 +75,7 @@ import Testing
         let late = try await answers(f, "b")
         #expect(told.map(\.name) == [state])
         #expect(late.map(\.name) == [state])
-        // All members but those that say when it was told.
+        // All members are the same, except those that differ with the time and the sender.
         for member in told.first?.json.members ?? [] where !["seq", "at", "received", "worker"].contains(member.name) {
             let found = late.first?[member.name]
             let isSame = member.value.double.map { $0 == found?.double } ?? (member.value == found)
@@ -85,8 +85,7 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("the end of a later run is told to who pushed that one, and to nobody of before it") func anew() async throws
-    {
+    @Test("the end of a later run goes to the names of its pushes, and to no earlier name") func anew() async throws {
         let f = try await QueueFixture()
         for name in ["a", "b"] {
             try await push(f, name)
@@ -94,7 +93,7 @@ import Testing
         }
         #expect(try await names(f, "a") == ["completed"])
         #expect(try await names(f, "b") == ["completed"])
-        // Who retries a failed job pushes nothing: who waits for it is told of both ends.
+        // A retry of a failed job pushes no name, so the name that waits gets both ends.
         try await push(f, "c")
         try await f.settle(
             try #require(try await f.claim()), .failed(Failure(.io, "m"), retryable: true, received: 0))
@@ -105,9 +104,8 @@ import Testing
         #expect(try await names(f, "b") == ["completed"])
     }
 
-    @Test("who pushes behind a cancel is told of the run that follows, and not of the cancel") func behind()
-        async throws
-    {
+    @Test("a push behind a cancel is answered with the end of the next run, and not with the cancel")
+    func behind() async throws {
         let f = try await QueueFixture()
         try await push(f, "a")
         let claim = try #require(try await f.claim())
@@ -123,7 +121,7 @@ import Testing
         #expect(try await names(f, "a") == ["cancelled"])
     }
 
-    @Test("who pushed behind a pause is told of the cancel that takes the push back") func takenBack() async throws {
+    @Test("a push behind a pause is answered with the cancel that takes the push back") func takenBack() async throws {
         let f = try await QueueFixture()
         try await push(f, "a")
         let claim = try #require(try await f.claim())
@@ -138,7 +136,7 @@ import Testing
         #expect(try await f.claim() == nil)
     }
 
-    @Test("who pushes what a removal stopped is told so, once") func removed() async throws {
+    @Test("a repeat of a push that a removal stopped gets one `duplicate` event") func removed() async throws {
         let f = try await QueueFixture()
         let at = try await f.queue.moment()
         try await push(f, "a", #","at":\#(at)"#)
@@ -152,14 +150,14 @@ import Testing
         let late = try await answers(f, "b")
         #expect(late.map(\.name) == ["duplicate"])
         #expect(late.first?["state"]?.string == "removed")
-        // Those of before it are not told of the job that begins anew.
+        // The earlier names get nothing of the job that begins anew.
         try await push(f, "c")
         try await f.settle(try #require(try await f.claim()), QueueFixture.done)
         #expect(try await names(f, "c") == ["completed"])
         #expect(try await names(f, "b") == ["duplicate"])
     }
 
-    @Test("an element that is rejected answers whom it names, if that can be read") func rejected() async throws {
+    @Test("a rejected element answers its `reply_to`, if that can be read") func rejected() async throws {
         let f = try await QueueFixture()
         for element in [
             #"{"url":"ftp://h/","reply_to":"me","meta":[1]}"#, #"{"url":"http://h/","id":"a b","reply_to":"me"}"#,
@@ -177,7 +175,7 @@ import Testing
         #expect(try await f.redis.send(Command("KEYS", f.queue.keys.reply("*"))).array?.count == 1)
     }
 
-    @Test("who pushed what no worker can read is told that it is rejected, and who waited before still waits")
+    @Test("a push that no worker can read is answered as rejected, and earlier names still wait")
     func unreadable() async throws {
         let f = try await QueueFixture()
         try await push(f, "a")
@@ -197,9 +195,8 @@ import Testing
         for name in ["b", "c"] { #expect(try await names(f, name) == ["rejected"], "\(name)") }
     }
 
-    @Test("a job answers as many names as it keeps, and tells all others at once that it does not") func crowded()
-        async throws
-    {
+    @Test("a job answers the 64 names that it keeps, and each further name gets `crowded` at once")
+    func crowded() async throws {
         let f = try await QueueFixture()
         for n in 0..<66 { try await push(f, "n\(n)") }
         let claim = try #require(try await f.claim())
@@ -213,7 +210,7 @@ import Testing
         }
     }
 
-    @Test("while replicas are waited for nobody is told, and then all are") func withheld() async throws {
+    @Test("no name is answered while the job waits for replicas, and then all names are") func withheld() async throws {
         let f = try await QueueFixture()
         let at = try await f.queue.moment()
         try await push(f, "a", #","at":\#(at)"#)
@@ -227,7 +224,7 @@ import Testing
         for name in ["a", "b"] { #expect(try await names(f, name) == ["completed"], "\(name)") }
     }
 
-    @Test("a duplicate says why, by which moments") func why() async throws {
+    @Test("a `duplicate` event gives the reason and the moments") func why() async throws {
         let f = try await QueueFixture()
         let (now, events) = (try await f.queue.moment(), EventLog(f.queue, keepsAll: true))
         try await eventually { events.isListening }

@@ -4,9 +4,9 @@ import HaulRedis
 import HaulTestSupport
 import Testing
 
-/// A request is for what was pushed before it, however late a tick takes it.
+/// A request is for what was pushed before it, however late a tick applies it.
 @Suite struct RequestTimeTests {
-    /// A moment after the last look at the queue, which is past.
+    /// Makes a tick, and returns a moment after the tick that is in the past by now.
     private func moment(_ f: QueueFixture) async throws -> Int64 {
         try await f.tick()
         let look = try #require(try await f.redis.send(Command("GET", f.queue.keys.tick)).string)
@@ -17,7 +17,7 @@ import Testing
 
     private func element(_ at: Int64) -> String { #"{"url":"http://h/1","id":"1","at":\#(at)}"# }
 
-    @Test("a job that no worker has seen yet is stopped by a later request", arguments: [Request.paused, .cancelled])
+    @Test("a later request stops a job that no worker has taken yet", arguments: [Request.paused, .cancelled])
     func unseen(_ request: Request) async throws {
         let f = try await QueueFixture()
         let moment = try await moment(f)
@@ -34,7 +34,7 @@ import Testing
     }
 
     @Test(
-        "in any state a request is newer than the pushes before it, and older than those after it",
+        "in every state a request stops the pushes before it, and not the pushes after it",
         arguments: [JobState.queued, .scheduled, .running, .paused], [Request.paused, .cancelled])
     func known(_ state: JobState, _ request: Request) async throws {
         let f = try await QueueFixture()
@@ -62,7 +62,7 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("a cancel of a completed job holds for an older push that waits") func waiting() async throws {
+    @Test("a cancel of a completed job stops an older push that still waits") func waiting() async throws {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
         try await f.settle(try #require(try await f.claim()), QueueFixture.done)
@@ -76,7 +76,7 @@ import Testing
         #expect(try await f.claim() != nil)
     }
 
-    @Test("a request whose time is no unix milliseconds is rejected with a sentence, and changes nothing")
+    @Test("a request whose time is not in unix milliseconds is rejected, and changes nothing")
     func seconds() async throws {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
@@ -90,7 +90,7 @@ import Testing
         }
     }
 
-    @Test("a request of a clock that is wrong is as old as the last look at the most, and no newer than now")
+    @Test("a request with a wrong time does not stop a newer push")
     func clocks() async throws {
         for wrong in [JobField.moments.lowerBound, JobField.moments.upperBound] {
             let f = try await QueueFixture()
@@ -102,7 +102,7 @@ import Testing
         }
     }
 
-    @Test("a cancel is not taken back: its run may have heard of it") func final() async throws {
+    @Test("a cancel is not taken back, because the run may have received it") func final() async throws {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
         let claim = try #require(try await f.claim())
@@ -113,7 +113,7 @@ import Testing
     }
 
     @Test(
-        "a request that a run has not heard of is applied when it is put back",
+        "a request that a run has not received is applied when the job is put back",
         arguments: [Request.paused, .cancelled])
     func putBack(_ request: Request) async throws {
         let f = try await QueueFixture()
@@ -131,7 +131,9 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("a push while a pause or cancel is pending is done after it", arguments: [Request.paused, .cancelled])
+    @Test(
+        "a push that comes while a pause or cancel is pending is done after the request",
+        arguments: [Request.paused, .cancelled])
     func pending(_ request: Request) async throws {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/1","id":"1"}"#)
@@ -148,7 +150,7 @@ import Testing
     }
 
     @Test(
-        "a push that was made after a request and taken before it is not stopped",
+        "a push that is newer than a request and was taken before it is not stopped",
         arguments: [Request.paused, .cancelled, .removed])
     func overtaken(_ request: Request) async throws {
         let f = try await QueueFixture()
@@ -157,12 +159,12 @@ import Testing
         let claim = try #require(try await f.claim())
         try await f.queue.request(request, of: ["1"], at: moment)
         #expect(try await f.tick([claim]).requests.isEmpty)
-        // One without a time is for whatever is there.
+        // A request without a time is for everything that was taken.
         try await f.redis.send(Command("HSET", f.queue.keys.want, "1", request.rawValue))
         #expect(try await f.tick([claim]).requests == [claim.run.token: request])
     }
 
-    @Test("a resume that was made before a newer push does not hurry it") func resumed() async throws {
+    @Test("a resume that is older than a push does not hurry the push") func resumed() async throws {
         let f = try await QueueFixture()
         let moment = try await moment(f)
         try await f.push(#"{"url":"http://h/1","id":"1","delay":1000,"at":\#(moment + 1)}"#)
@@ -176,7 +178,7 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("what is no request is told of", arguments: ["PAUSED", "paused abc", "stop", "", "removed 12 13"])
+    @Test("an invalid request is listed as rejected", arguments: ["PAUSED", "paused abc", "stop", "", "removed 12 13"])
     func nonsense(_ value: String) async throws {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/1","id":"1","delay":1000}"#)
@@ -189,7 +191,7 @@ import Testing
         #expect(rejected.allSatisfy { $0["reason"]?.string?.hasPrefix("want: ") == true }, "\(rejected)")
     }
 
-    @Test("a producer's clock that is ahead keeps no request off") func ahead() async throws {
+    @Test("a request reaches a job that was pushed with a clock that is ahead") func ahead() async throws {
         let f = try await QueueFixture()
         try await f.push(element(UnixTime.milliseconds + 1_000_000))
         let claim = try #require(try await f.claim())

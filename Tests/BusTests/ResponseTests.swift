@@ -5,9 +5,9 @@ import Testing
 
 @testable import HaulBus
 
-@Suite("What a queue keeps of responses")
+@Suite("Responses that a queue keeps")
 struct ResponseTests {
-    /// `{}` for no header fields, and a body of so many bytes less two.
+    /// A response that counts as `bytes` bytes: two for the empty header fields `{}`, the rest for the body.
     private static func response(_ bytes: Int) -> StoredResponse {
         StoredResponse(
             status: 200, headers: [], body: Array(repeating: UInt8(ascii: "x"), count: bytes - 2), question: "q",
@@ -33,13 +33,12 @@ struct ResponseTests {
         try await f.redis.send(Command("ZRANGE", f.queue.keys.responses, 0, -1)).array?.compactMap(\.string) ?? []
     }
 
-    @Test("the oldest responses go where there is no room for a new one, and their jobs say so") func bounded()
-        async throws
-    {
+    @Test("the oldest responses are dropped to make room for a new one, and their jobs say so")
+    func bounded() async throws {
         let f = try await bench(250)
         for id in ["1", "2", "3"] {
             try await answer(id, 100, f)
-            // They are told apart by the millisecond.
+            // Their order is by milliseconds.
             try await Task.sleep(for: .milliseconds(2))
         }
         #expect(try await kept(f) == ["2", "3"])
@@ -49,7 +48,7 @@ struct ResponseTests {
         #expect(first.droppedResponse != nil && StoredResponse(hash: first.fields) == nil)
         #expect(try await f.queue.job("2").flatMap { StoredResponse(hash: $0.fields) } == Self.response(100))
         try await f.expectOrder()
-        // Who asks for its end later hears of it, and no request is answered by what is not there.
+        // A later `reply_to` gets the end without the response, and `fresh_for` does not use the dropped response.
         let push = #","at":1763712000000,"reply_to":"late""#
         try await f.push(#"{"id":"1","kind":"request","url":"http://h/"\#(push)}"#)
         #expect(try await f.claim() == nil)
@@ -64,14 +63,13 @@ struct ResponseTests {
         try await f.expectOrder()
     }
 
-    @Test("a response that is replaced, forgotten or of another kind's job leaves the count") func counted()
-        async throws
-    {
+    @Test("a response that is replaced or forgotten, or whose job changes its kind, is not counted")
+    func counted() async throws {
         let f = try await bench(10_000)
         for id in ["1", "2", "3", "4"] { try await answer(id, 100, f) }
         try await answer("1", 40, f)
         #expect(try await f.queue.keptResponses().bytes == 340)
-        // A failed job may have one as well.
+        // A failed job may have a response as well.
         let end = RunEnd(
             try await claim("5", f).run, .failed(Failure(.http(422), "no"), retryable: false, received: 3),
             response: Self.response(30))
@@ -83,7 +81,7 @@ struct ResponseTests {
         try await f.push(#"{"id":"3","url":"http://h/"}"#)
         try await f.settle(try #require(try await f.claim()), QueueFixture.done)
         #expect(try await f.queue.keptResponses().bytes == 170)
-        // One that has expired goes with its place in the index.
+        // The response of an expired job goes with the job's place in the index.
         try await f.redis.send(Command("ZADD", f.queue.keys.index(.completed), 1, "4"))
         try await f.redis.send(Command("DEL", f.queue.keys.job("4")))
         try await f.expectOrder()
@@ -91,14 +89,13 @@ struct ResponseTests {
         #expect(try await f.queue.keptResponses().bytes == 70)
         try await f.queue.request(.removed, of: ["1", "5"])
         try await f.tick()
-        // Nothing is left of them.
+        // No key is left.
         #expect(try await f.redis.send(Command("EXISTS", f.queue.keys.responses, f.queue.keys.responseBytes)).int == 0)
         try await f.expectOrder()
     }
 
-    @Test("a job that fails without an answer tells nothing of an earlier one, also not to who asks later") func stale()
-        async throws
-    {
+    @Test("a job that fails without a response shows no earlier response, also not in a later reply")
+    func stale() async throws {
         let f = try await bench(10_000)
         try await answer("1", 100, f)
         let again = try await claim("1", f)
@@ -118,25 +115,25 @@ struct ResponseTests {
         try await f.expectOrder()
     }
 
-    @Test("a lower setting is followed by ticks, some responses at a time") func lowered() async throws {
+    @Test("ticks follow a lowered setting, some responses at a time") func lowered() async throws {
         let f = try await bench(100_000)
         for id in 0..<60 { try await answer("\(id)", 100, f) }
         try await f.queue.set(.maxResponsesBytes, to: "250")
         try await f.redis.send(Command("CONFIG", "RESETSTAT"))
         try await f.tick()
-        // 58 of them go, and no call of a tick takes more than 25.
+        // 58 responses are dropped, at most 25 of them by one call of a tick.
         let text = try await f.redis.send(Command("INFO", "commandstats")).string ?? ""
         let line = try #require(text.split(separator: "\r\n").first { $0.hasPrefix("cmdstat_fcall:calls=") })
         let calls = try #require(Int(line.dropFirst("cmdstat_fcall:calls=".count).prefix { $0 != "," }))
         #expect(calls >= 3)
         #expect(try await f.queue.keptResponses().bytes == 200)
-        // One that is larger than all may be does not stay either.
+        // A response that is larger than the limit for all is not kept either.
         try await answer("large", 300, f)
         #expect(try await kept(f).isEmpty)
         try await f.expectOrder()
     }
 
-    @Test("a response that takes the place of many leaves the rest of them to ticks") func large() async throws {
+    @Test("a large response drops some of the older ones, and ticks drop the rest") func large() async throws {
         let f = try await bench(6000)
         for id in 0..<60 { try await answer("\(id)", 100, f) }
         try await answer("large", 5950, f)
@@ -146,7 +143,7 @@ struct ResponseTests {
         try await f.expectOrder()
     }
 
-    @Test("the inspection sees a wrong count, and mends it") func mended() async throws {
+    @Test("the inspection finds a wrong count, and repairs it") func mended() async throws {
         let f = try await bench(10_000)
         for id in ["1", "2", "3"] { try await answer(id, 100, f) }
         let sizes = f.queue.keys.responseBytes
@@ -163,7 +160,7 @@ struct ResponseTests {
     }
 
     @Test(
-        "keys of another type in their place stop no job, and bound nothing",
+        "keys of another type stop no job, and limit nothing",
         arguments: ["responses", "response_bytes"])
     func strange(_ key: String) async throws {
         let f = try await bench(10)
@@ -177,7 +174,7 @@ struct ResponseTests {
         #expect(try await f.state("1") == nil)
     }
 
-    @Test("a download costs no command for them") func free() async throws {
+    @Test("a download costs no command for responses") func free() async throws {
         let f = try await bench(10)
         try await f.push(#"{"id":"1","url":"http://h/"}"#)
         let claim = try #require(try await f.claim())

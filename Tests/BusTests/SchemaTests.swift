@@ -5,19 +5,19 @@ import Testing
 
 @testable import HaulBus
 
-/// docs/schema/element.json says what both readers of an element do.
+/// docs/schema/element.json agrees with both parsers of elements.
 @Suite struct SchemaTests {
     private static func isRefused(_ verdict: String) -> Bool { verdict.hasPrefix("refused") || verdict == "no JSON" }
 
-    /// What the schema says itself that it cannot say: the whole element's size and grammar, hosts, and bytes.
+    /// The fields of rules that the schema cannot express, as it says itself: the whole element's size and grammar,
+    /// hosts, and bytes.
     private static let beyond: Set<String?> = [nil, "url", "urls", "meta"]
 
-    @Test("the schema takes every job of the table, and no other but those that it cannot tell") func table()
-        async throws
-    {
+    @Test("the schema accepts all valid elements, and no invalid ones but those that it cannot express")
+    func table() async throws {
         let validator = SchemaValidator("element.json")
         let valid = ValidElements.all.map {
-            // By bytes: to Swift a carriage return and a line feed are one character.
+            // By bytes, because Swift takes a carriage return and a line feed for one character.
             String(decoding: $0.utf8.map { $0 == 10 ? 32 : $0 }, as: UTF8.self)
         }
         for (element, verdict) in zip(valid, try await validator.verdicts(valid)) {
@@ -32,10 +32,8 @@ import Testing
         }
     }
 
-    /// HAUL_SCHEMA_ELEMENTS and HAUL_SCHEMA_SEED ask for more, and for others.
-    @Test("the schema, the claim and the contract are of one mind about what a generator makes") func generated()
-        async throws
-    {
+    /// The environment variables HAUL_SCHEMA_ELEMENTS and HAUL_SCHEMA_SEED set the number of elements and the seed.
+    @Test("the schema, the claim and Contract agree on generated elements") func generated() async throws {
         let environment = ProcessInfo.processInfo.environment
         let count = environment["HAUL_SCHEMA_ELEMENTS"].flatMap { Int($0) } ?? 3000
         let seed = environment["HAUL_SCHEMA_SEED"].flatMap { UInt64($0) } ?? UInt64.random(in: 0..<1 << 32)
@@ -59,16 +57,16 @@ import Testing
                 return
             }
         }
-        // Neither is tried with jobs alone, nor with what is none alone.
+        // The sample must have many valid elements and many invalid ones.
         #expect(accepted > count / 10 && accepted < count * 9 / 10, "\(accepted) of \(count), seed \(seed)")
     }
 
-    @Test("the schema names every field of the contract, and each example of it and of docs/bus.md is good")
+    @Test("the schema names every field of a job, and its examples and those of docs/bus.md are valid")
     func examples() throws {
         let text = try Data(contentsOf: SchemaValidator.repository.appending(path: "docs/schema/element.json"))
         let schema = try JSON(text)
         let fields = try #require(schema["$defs"]?["job"]?["properties"]?.members)
-        // A ticket means nothing in a job.
+        // In a job, `t` means nothing.
         #expect(Set(fields.map(\.name)) == Set(JobField.all.map(\.name)).subtracting(["t"]))
         var examples: [String: String] = [:]
         for field in fields {
@@ -79,7 +77,7 @@ import Testing
             examples[field.name] = example.text
         }
         let page = try String(contentsOf: SchemaValidator.repository.appending(path: "docs/bus.md"), encoding: .utf8)
-        var told: Set<String> = []
+        var found: Set<String> = []
         let chapter = try #require(page.firstRange(of: "\n## Types and examples\n"))
         for line in page[chapter.upperBound...].split(separator: "\n") where line.hasPrefix("| `") {
             let cells = line.split(separator: "|").map { $0.trimmingCharacters(in: .whitespaces) }
@@ -87,11 +85,11 @@ import Testing
             guard cells.count == 3, examples[name] != nil, cells[2].hasPrefix("`"), cells[2].hasSuffix("`") else {
                 continue
             }
-            told.insert(name)
+            found.insert(name)
             let own = String(cells[2].dropFirst().dropLast())
             _ = try Self.job(name, own)
         }
-        #expect(told == Set(fields.map(\.name)))
+        #expect(found == Set(fields.map(\.name)))
         for (name, example) in examples { _ = try Self.job(name, example) }
     }
 
@@ -111,7 +109,7 @@ import Testing
     }
 }
 
-/// Elements of fields with good values and bad ones, as far as a schema can tell them apart.
+/// Elements of fields with valid and invalid values, as far as a schema can distinguish them.
 private struct SchemaElements {
     private var random: SeededGenerator
 

@@ -5,7 +5,7 @@ import HaulTestSupport
 import Testing
 
 @Suite struct SettingTests {
-    @Test("a queue's settings say for how long its ended jobs are kept; what is no number of seconds has no effect")
+    @Test("settings say how long ended jobs are kept, and an invalid number of seconds has no effect")
     func kept() async throws {
         let f = try await QueueFixture()
         func timeToLive(_ settlement: Settlement) async throws -> Int {
@@ -24,7 +24,7 @@ import Testing
         #expect((7_100_000...7_200_000).contains(left))
     }
 
-    @Test("a shorter time takes older jobs away, and a longer one leaves nothing of them in the index")
+    @Test("a shorter time removes older jobs, and the index entries of expired jobs")
     func changed() async throws {
         let f = try await QueueFixture()
         let ids = ["old", "expired", "new"]
@@ -45,7 +45,7 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("a worker that is told to be quiet takes no job, and ends what it runs; others and the line are not held up")
+    @Test("a quiet worker takes no job and finishes its own, and holds up neither others nor the line")
     func quiet() async throws {
         let f = try await QueueFixture()
         for id in ["1", "2", "3"] { try await f.push(#"{"url":"http://h/1","id":"\#(id)"}"#) }
@@ -53,10 +53,10 @@ import Testing
         // As docs/bus.md says it.
         try await f.redis.send(Command("HSET", f.queue.keys.settings, "quiet:w1", "1"))
         #expect(try await f.tick([claim]).gate == .quiet)
-        // What its wait took goes back to its place.
+        // The element that its wait took goes back to its place.
         try await f.redis.send(Command("LMOVE", f.queue.keys.jobs, f.queue.keys.held("w1"), "RIGHT", "LEFT"))
         guard case .quiet = try await f.queue.claim(f.worker, token: Token.make()) else {
-            Issue.record("a quiet worker was given something")
+            Issue.record("the answer to a quiet worker is not `quiet`")
             return
         }
         #expect(try await f.redis.send(Command("LLEN", f.queue.keys.held("w1"))).int == 0)
@@ -64,7 +64,7 @@ import Testing
             claim.run, as: QueueFixture.done, worker: f.worker, next: Token.make())
         #expect(reply.isOurs)
         guard case .quiet? = reply.next else {
-            Issue.record("a quiet worker was given something")
+            Issue.record("the answer to a quiet worker is not `quiet`")
             return
         }
         #expect(try await f.claim("w2")?.run.id == "2")
@@ -74,7 +74,7 @@ import Testing
         #expect(try await f.claim()?.run.id == "3")
     }
 
-    @Test("to be quiet ends with the worker's process") func process() async throws {
+    @Test("a worker is quiet only until its process ends") func process() async throws {
         let f = try await QueueFixture()
         try await f.queue.setQuiet("w1", true)
         // The same process on a new connection.
@@ -88,7 +88,7 @@ import Testing
         #expect(try await f.redis.send(Command("EXISTS", f.queue.keys.settings)).int == 0)
     }
 
-    @Test("a queue that nobody has used is unknown, and one that no worker looks after is served by nobody")
+    @Test("a queue that nobody has used is unknown, and a queue without ticks has no workers")
     func unknown() async throws {
         let f = try await QueueFixture()
         let other = Queue(QueueName("other")!, redis: f.redis)

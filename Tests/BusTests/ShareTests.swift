@@ -5,15 +5,16 @@ import Testing
 
 @testable import HaulBus
 
-/// What the fleet keeps to, whoever dies, freezes, joins and loses replies, in a time of its own.
-@Suite("Shares of the queue's limit of rate")
+/// The fleet keeps a limit of rate while workers die, freeze, join and lose replies, under a clock that the test
+/// controls.
+@Suite("Shares of a limit of rate")
 struct ShareTests {
     private final class Fleet {
         struct Worker {
             var identity: WorkerIdentity
             var number = 0
             var keeps: Int64 = 0
-            /// nil: all there is.
+            /// nil if the worker wants as much as possible.
             var wants: Int64?
             var end: Int64 = 0
         }
@@ -60,12 +61,12 @@ struct ShareTests {
             workers.append(Worker(identity: identity, wants: wants))
         }
 
-        /// What all may be using now: of the dead until their shares lapse.
+        /// The sum of what all may use now. The shares of dead workers count until they lapse.
         func total(_ dead: [Worker] = []) -> Int64 {
             (workers + dead).reduce(0) { $0 + ($1.end > now ? $1.keeps : 0) }
         }
 
-        /// One question, and another one where the share has shrunk, as workers ask.
+        /// Asks for a share, and once more if the share has shrunk, as workers do. `isLost`: the reply is lost.
         func ask(_ index: Int, isLost: Bool = false) async throws {
             for _ in 0..<2 {
                 workers[index].number += 1
@@ -87,7 +88,7 @@ struct ShareTests {
     }
 
     @Test(
-        "each has what it wants while that is fair, and what one does not use reaches the others within two seconds",
+        "each worker gets what it wants up to a fair share; the rest goes to others within two seconds",
         arguments: [ShareQuestion.ofQueue, "h:81"])
     func demand(_ limit: String) async throws {
         let fleet = try await Fleet(limit)
@@ -97,7 +98,7 @@ struct ShareTests {
         for index in 1...3 { fleet.workers[index].wants = 0 }
         for _ in 0..<4 { try await fleet.round() }
         #expect(fleet.workers[0].keeps > Fleet.limit * 9 / 10)
-        // Whoever wants something again gets it as soon.
+        // A worker that wants something again gets it as fast.
         fleet.workers[3].wants = Fleet.limit / 10
         fleet.workers[2].wants = nil
         for _ in 0..<4 { try await fleet.round() }
@@ -107,7 +108,7 @@ struct ShareTests {
     }
 
     @Test(
-        "what they may use is never more than the limit, through deaths, joins, lost replies and late questions",
+        "the shares never exceed the limit, through deaths, joins, lost replies and late questions",
         arguments: [ShareQuestion.ofQueue, "h"])
     func bound(_ limit: String) async throws {
         let seed = UInt64.random(in: 0..<1_000_000)
@@ -125,7 +126,7 @@ struct ShareTests {
             case 5: fleet.workers[index].wants = nil
             case 6: try await fleet.ask(index, isLost: true)
             case 7:
-                // A question of before comes late, and says what is no longer so.
+                // An earlier question arrives late, with values that are out of date.
                 let worker = fleet.workers[index]
                 if worker.number > 0, worker.end > fleet.now {
                     #expect(
@@ -140,7 +141,7 @@ struct ShareTests {
             #expect(fleet.total(dead) <= Fleet.limit, "seed \(seed)")
         }
         #expect(most > Fleet.limit / 2)
-        // Nobody starves, and what the dead had comes back.
+        // Every worker gets a fair share, and the shares of dead workers come back.
         for index in fleet.workers.indices { fleet.workers[index].wants = nil }
         for _ in 0..<48 { try await fleet.round() }
         let fair = Fleet.limit / Int64(fleet.workers.count)
@@ -148,13 +149,13 @@ struct ShareTests {
         #expect(try await fleet.redis.send(Command("HLEN", fleet.key)).int == fleet.workers.count + 1)
     }
 
-    @Test("after a failover that lost the last answers nothing grows before all of them have been heard or have lapsed")
+    @Test("after a failover that lost replies no share grows before all are reported or have lapsed")
     func failover() async throws {
         let fleet = try await Fleet()
         try await fleet.hire(wants: nil)
         try await fleet.hire(wants: 0)
         for _ in 0..<4 { try await fleet.round() }
-        // The replica has not heard that the first one shrank and the second one grew.
+        // The replica does not know yet that the first share shrank and the second one grew.
         let key = "haul:{default}:shares"
         try await fleet.redis.send(Command("COPY", key, "test:replica"))
         fleet.workers[0].wants = 0
@@ -174,9 +175,7 @@ struct ShareTests {
         #expect(fleet.workers.allSatisfy { $0.keeps == Fleet.limit / 2 }, "\(fleet.workers.map(\.keeps))")
     }
 
-    @Test("a limit that is taken away leaves no key, and another type in its place is taken away") func lifted()
-        async throws
-    {
+    @Test("a removed limit leaves no key, and a key of another type is replaced") func lifted() async throws {
         let fleet = try await Fleet()
         try await fleet.redis.send(Command("SET", "haul:{default}:shares", "x"))
         try await fleet.hire(wants: nil)
@@ -190,9 +189,8 @@ struct ShareTests {
         #expect(try await fleet.redis.send(Command("EXISTS", "haul:{default}:shares")).int == 0)
     }
 
-    @Test("a host's share comes back with its worker, and when the worker says that it wants none") func returned()
-        async throws
-    {
+    @Test("a host's share comes back when its worker leaves, or wants nothing of the host")
+    func returned() async throws {
         let fleet = try await Fleet("h")
         try await fleet.hire(wants: nil)
         try await fleet.round()
@@ -215,7 +213,7 @@ struct ShareTests {
 }
 
 extension Queue {
-    /// Asks for one share; `wants` is nil for all there is.
+    /// Asks for one share. `wants` is nil for as much as possible.
     func share(
         _ worker: WorkerIdentity, _ number: Int, _ name: String, keeps: Int64, _ wants: Int64?
     ) async throws(RedisError) -> RateShare? {

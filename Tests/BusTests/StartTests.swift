@@ -5,7 +5,7 @@ import Testing
 
 @testable import HaulBus
 
-/// How many jobs begin in a time, in a time of their own.
+/// How many jobs begin in a time, under a clock that the test controls.
 @Suite("Limits of starts that the fleet shares")
 struct StartTests {
     private final class Bench {
@@ -16,9 +16,9 @@ struct StartTests {
         var now: Int64 = 1_800_000_000_000
         /// When jobs began, by host.
         var starts: [String: [Int64]] = [:]
-        /// When the pacer is to ask again.
+        /// When the pacer has to ask again.
         private var due: Int64?
-        /// How often it has asked.
+        /// How often the pacer has asked.
         var paced = 0
 
         init() async throws {
@@ -47,7 +47,7 @@ struct StartTests {
             try await redis.send(Command(arguments: ["LPUSH", queue.keys.jobs] + elements))
         }
 
-        /// Takes and ends all jobs that may begin now, with both workers in turn. Returns their ids.
+        /// Claims and settles all jobs that may begin now, with both workers in turn. Returns their ids.
         @discardableResult
         func work() async throws -> [String] {
             var (ids, idle, turn): ([String], Int, Int) = ([], 0, 0)
@@ -68,7 +68,8 @@ struct StartTests {
             return ids
         }
 
-        /// Lets time pass as workers that have nothing else to do let it: ticks each second, and what a pacer asks.
+        /// Lets time pass, with the calls of idle workers: ticks each second, and the pacer's questions. Returns the
+        /// ids of the jobs that began.
         @discardableResult
         func live(_ milliseconds: Int64, ticks: Bool = true) async throws -> [String] {
             var ids = try await work()
@@ -91,7 +92,7 @@ struct StartTests {
             return ids
         }
 
-        /// The most that began in any so many seconds.
+        /// The most jobs of a host that began in any period of so many seconds.
         func most(_ host: String, in seconds: Int64) -> Int {
             let times = starts[host] ?? []
             return times.indices.map { first in times[first...].count { $0 < times[first] + seconds * 1000 } }.max()
@@ -99,7 +100,9 @@ struct StartTests {
         }
     }
 
-    @Test("as many jobs of the queue begin in a second as may, and no more", arguments: [("10/s", 10), ("40", 40)])
+    @Test(
+        "as many jobs of the queue begin in a second as the limit allows, and no more",
+        arguments: [("10/s", 10), ("40", 40)])
     func ofQueue(_ value: String, _ perSecond: Int) async throws {
         let bench = try await Bench()
         try await bench.queue.set(.starts, to: value)
@@ -113,9 +116,8 @@ struct StartTests {
         #expect(try await bench.work().count == perSecond * 40 - ids.count)
     }
 
-    @Test("a host's jobs begin in their order and as often as they may, and those of others at once") func ofHost()
-        async throws
-    {
+    @Test("jobs of a limited host begin in order, as often as allowed, and other jobs begin at once")
+    func ofHost() async throws {
         let bench = try await Bench()
         try await bench.limit("slow", #"{"starts":"10/s"}"#)
         try await bench.limit("late", #"{"starts":"30/min"}"#)
@@ -127,7 +129,7 @@ struct StartTests {
         #expect(first.filter { $0.hasPrefix("slow") } == ["slow0", "slow1", "slow2"])
         #expect(first.filter { $0.hasPrefix("late") } == ["late0"])
         #expect(try await bench.queue.stats().counts[.queued] == 346)
-        // New ones do not come before those that wait.
+        // New jobs do not come before waiting ones.
         var began = first
         for round in 0..<20 {
             try await bench.push(3, host: "slow", from: 300 + 3 * round)
@@ -138,11 +140,11 @@ struct StartTests {
         #expect(slow.count >= 190, "\(slow.count)")
         #expect(bench.most("slow", in: 10) <= 103 && bench.most("late", in: 10) <= 6)
         #expect((9...11).contains(bench.starts["late"]?.count ?? 0))
-        // Two calls for each start of a host would be too many.
+        // More than two calls for each start of `slow` would be too many.
         #expect(bench.paced <= 20 * 20)
     }
 
-    @Test("both limits of a host are kept, and a place that becomes free gives no start") func both() async throws {
+    @Test("both limits of a host are kept: a free place alone lets no job begin") func both() async throws {
         let bench = try await Bench()
         try await bench.limit("slow", #"{"starts":"30/min","connections":1}"#)
         try await bench.push(3, host: "slow")
@@ -160,7 +162,7 @@ struct StartTests {
         #expect(try await bench.live(5000) == ["slow1", "slow2"])
     }
 
-    @Test("after a failover that lost the last starts no more begin than may") func failover() async throws {
+    @Test("after a failover that lost the last starts no more jobs begin than allowed") func failover() async throws {
         let bench = try await Bench()
         try await bench.queue.set(.starts, to: "10/s")
         try await bench.push(400, host: "a")
@@ -175,7 +177,7 @@ struct StartTests {
         #expect((bench.starts["a"]?.count ?? 0) >= 145)
     }
 
-    @Test("where the pacer is gone, another worker is asked with its next tick") func pacer() async throws {
+    @Test("if the pacer is gone, another worker becomes the pacer with its next tick") func pacer() async throws {
         let bench = try await Bench()
         try await bench.queue.set(.starts, to: "1/s")
         try await bench.push(9, host: "a")
@@ -190,7 +192,7 @@ struct StartTests {
     }
 
     @Test(
-        "what is no number of starts in a time limits nothing", arguments: ["0", "-1", "10/d", "1.5", "x", "10/", ""])
+        "an invalid number of starts limits nothing", arguments: ["0", "-1", "10/d", "1.5", "x", "10/", ""])
     func invalid(_ value: String) async throws {
         #expect(!QueueSetting.starts.accepts(value))
         let bench = try await Bench()
@@ -202,7 +204,7 @@ struct StartTests {
         #expect(findings.count == 2 && findings.allSatisfy { $0.problem.contains("starts must be jobs per second") })
     }
 
-    @Test("a key of another type in its place is taken away") func strange() async throws {
+    @Test("a `starts` key of another type is replaced") func strange() async throws {
         let bench = try await Bench()
         try await bench.redis.send(Command("SET", bench.queue.keys[.starts], "x"))
         try await bench.queue.set(.starts, to: "1/s")
@@ -213,7 +215,7 @@ struct StartTests {
     @Test("a limit costs few commands of Redis for each job") func cost() async throws {
         let limits = [nil, "starts", "host_starts", "host_connections"]
         var times = [Double](repeating: .infinity, count: limits.count)
-        // In turns, and the least of them: on a busy machine others take time from Redis.
+        // In turns, and the least time counts: on a busy machine other processes take time from Redis.
         for _ in 0..<3 {
             for (index, limit) in limits.enumerated() {
                 let (calls, time) = try await cost(of: limit)
@@ -224,7 +226,8 @@ struct StartTests {
         for (limit, time) in zip(limits, times) { print("\(limit ?? "no limit"): \(time) µs of Redis for each job") }
     }
 
-    /// Commands of Redis, and its time in functions in µs, for each job that is settled and brings the next one.
+    /// Commands of Redis, and its time in functions in µs, for each job. A job is settled, and the same call claims the
+    /// next one.
     private func cost(of limit: String?) async throws -> (calls: Double, time: Double) {
         let f = try await QueueFixture()
         switch limit {

@@ -4,9 +4,9 @@ import HaulRedis
 import HaulTestSupport
 import Testing
 
-/// What a hand at redis-cli, or an odd producer, may do without stopping the queue.
+/// Unusual writes of a user of redis-cli or of a producer, which must not stop the queue.
 @Suite struct TamperTests {
-    @Test("a field's name may be written with escapes, and is the same field") func escaped() async throws {
+    @Test("a field name that is written with escapes names the same field") func escaped() async throws {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/a","id":"x","\u006deta":{"a":1}}"#)
         try await f.push(#"{"url":"http://h/a","id":"y"}"#)
@@ -17,14 +17,14 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("a job that has Redis' own field as well as a url is a job") func ticket() async throws {
+    @Test("an element with a url and Redis' own field `t` is a job") func ticket() async throws {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/a","id":"x","t":"mine"}"#)
         #expect(try await f.claim()?.run.id == "x")
         try await f.expectOrder()
     }
 
-    @Test("a job whose pushed text is gone stops nobody") func specless() async throws {
+    @Test("a job whose spec is gone fails, and stops no other job") func specless() async throws {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/a","id":"x"}"#)
         let claim = try #require(try await f.claim())
@@ -45,7 +45,7 @@ import Testing
         let f = try await QueueFixture()
         let ids = (0..<2_000).map { "j\($0)" }
         try await f.queue.request(.paused, of: ids)
-        // For a finished file that is elsewhere: the file waits, the request does not.
+        // This request is for a finished file of another store. The file waits, the request does not.
         try await f.push(#"{"url":"http://h/a","id":"x"}"#)
         let claim = try #require(try await f.claim())
         try await f.settle(claim, QueueFixture.done)
@@ -55,7 +55,7 @@ import Testing
             _ = try await f.queue.tick(elsewhere, fields: [], runs: [])
             return try await f.redis.send(Command("HLEN", f.queue.keys.want)).int == 0
         }
-        // Reading all of them for each two hundred would be reading half a million.
+        // All requests must not be read again for each portion that is applied.
         let read = try await f.server.cli("INFO", "commandstats").split(separator: "\n").filter {
             $0.contains("hgetall:")
         }
@@ -68,7 +68,7 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("a key of another type in the place of a job's stops no other job", arguments: ["job", "spec", "offsets"])
+    @Test("a key of a job with another type stops no other job", arguments: ["job", "spec", "offsets"])
     func strange(_ kind: String) async throws {
         let f = try await QueueFixture()
         for id in ["run", "wait", "later", "end"] {
@@ -95,7 +95,7 @@ import Testing
         let rejected = try await f.redis.send(Command("LRANGE", f.queue.keys.rejected, 0, -1)).array ?? []
         // The push of `end`, and the requests for the others.
         #expect(rejected.count == 4 && rejected.allSatisfy { $0.string?.contains("holds no hash") == true })
-        // Left as they are, for whoever put them there.
+        // The keys are left as they are.
         #expect(try await f.redis.send(Command("GET", f.queue.keys.prefix + "\(kind):end")).string == "x")
     }
 
@@ -108,7 +108,7 @@ import Testing
         let replies = try await f.queue.claim(f.worker, tokens: [Token.make(), Token.make(), Token.make()])
         let claims = replies.compactMap { if case .job(let claim) = $0 { claim } else { nil } }
         if kind == "offsets" {
-            // Nobody reads them before the job has some.
+            // Offsets are not read before the job has some.
             #expect(claims.map(\.run.id) == ["bad", "good"])
             for claim in claims { try await f.settle(claim, QueueFixture.done) }
         } else {
@@ -125,7 +125,7 @@ import Testing
     }
 
     @Test(
-        "a number that is none in a job's hash stops neither its line nor its tick",
+        "an invalid number in a job's hash stops neither the line nor ticks",
         arguments: ["asof", "pushed", "wantat", "seq", "attempt", "crashes", "deadline_at"],
         ["x", "-1", "nan", "1e400", "99999999999999999999"])
     func numbers(_ name: String, _ value: String) async throws {
@@ -160,7 +160,7 @@ import Testing
         #expect(try await Inspection(f.queue).run().isEmpty)
     }
 
-    @Test("an error that is not the job's own moves nothing aside") func foreign() async throws {
+    @Test("an error that a job did not cause rejects no element") func foreign() async throws {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/a","id":"a"}"#)
         let worker = f.queue.keys.worker("w1")
@@ -173,7 +173,7 @@ import Testing
         #expect(try await f.claim()?.run.id == "a")
     }
 
-    @Test("a right that is missing moves nothing aside") func right() async throws {
+    @Test("a missing permission rejects no element") func right() async throws {
         let f = try await QueueFixture()
         try await f.push(#"{"url":"http://h/a","id":"a"}"#)
         try await f.tick()

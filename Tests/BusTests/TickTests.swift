@@ -6,11 +6,11 @@ import Testing
 
 @testable import HaulBus
 
-/// The calls that a tick is made of, and how little each of them does.
+/// The calls of a tick, and how little each of them does.
 @Suite struct TickTests {
     private static let worker = WorkerIdentity(name: "w", store: "s")
 
-    // MARK: Which calls
+    // MARK: Which calls a tick makes
 
     private static func runs(_ count: Int) -> [(Run, RunReport)] {
         (0..<count).map { (Run(id: "j\($0)", token: "t\($0)"), RunReport()) }
@@ -22,7 +22,7 @@ import Testing
 
     private static let yes = RedisValue.bulk([UInt8(ascii: "1")])
 
-    @Test("of many runs each is told of once, a few at a time, and what is nobody's own is seen to at the end")
+    @Test("many runs are reported once each, a few with each call, and the last call does all duties")
     func pieces() throws {
         let runs = Self.runs(3000)
         var tick = Tick(Self.worker, runs: runs)
@@ -48,7 +48,7 @@ import Testing
         #expect(tick.next() == nil)
     }
 
-    @Test("a run that has much to tell has a call of its own") func large() throws {
+    @Test("a run with a large report is the last one of its call") func large() throws {
         var runs = Self.runs(5)
         runs[2].1.offsets = ByteIntervals((0..<10_000).map { Int64($0) * 10..<Int64($0) * 10 + 5 })
         var tick = Tick(Self.worker, runs: runs)
@@ -60,7 +60,7 @@ import Testing
         #expect(counts == [3, 2])
     }
 
-    @Test("a tick that is hurried looks after nothing but requests, and a report after nothing at all")
+    @Test("a tick for requests has no other duties, and a tick for runs has no duties at all")
     func extents() throws {
         for (extent, first) in [(Tick.Extent.requests, Tick.Step.Kind.tick(isLast: false)), (.runs, .report)] {
             var tick = Tick(Self.worker, extent, runs: Self.runs(100))
@@ -73,7 +73,7 @@ import Testing
         }
     }
 
-    @Test("runs that were told of while requests were left are told of again") func unsure() throws {
+    @Test("runs that were reported while requests were left are reported again") func unsure() throws {
         var tick = Tick(Self.worker, runs: Self.runs(40))
         var told: [String: Int] = [:]
         var calls = 0
@@ -86,7 +86,7 @@ import Testing
         #expect(tick.reported == 40 && calls == 6)
     }
 
-    @Test("what was told before Redis failed is known") func failure() async throws {
+    @Test("a tick knows which runs were reported before Redis failed") func failure() async throws {
         let f = try await QueueFixture()
         let runs = try await running(f, 70)
         var tick = Tick(f.worker, runs: runs)
@@ -97,7 +97,7 @@ import Testing
         #expect(tick.reported == Tick.mostRuns)
     }
 
-    // MARK: What they do
+    // MARK: What the calls do
 
     private func running(_ f: QueueFixture, _ count: Int, _ more: String = "") async throws -> [(Run, RunReport)] {
         for n in 0..<count { try await f.push(#"{"url":"http://h/\#(n)","id":"r\#(n)"\#(more)}"#) }
@@ -111,7 +111,7 @@ import Testing
         return runs
     }
 
-    @Test("however many runs are late, a worker's own tick takes none of them from it") func late() async throws {
+    @Test("a worker's own tick reaps none of its late runs, however many there are") func late() async throws {
         let f = try await QueueFixture()
         let runs = try await running(f, 250)
         for (run, _) in runs { try await f.redis.send(Command("ZADD", f.queue.keys.leases, 1000, run.id)) }
@@ -121,7 +121,7 @@ import Testing
         try await f.expectOrder()
     }
 
-    @Test("all runs hear of requests that are made in bulk with the next tick") func bulk() async throws {
+    @Test("the next tick brings requests that were made in bulk to all runs") func bulk() async throws {
         let f = try await QueueFixture()
         let runs = try await running(f, 300)
         try await f.queue.request(.paused, of: runs.map(\.0.id))
@@ -130,7 +130,7 @@ import Testing
         #expect(try await f.redis.send(Command("HLEN", f.queue.keys.want)).int == 0)
     }
 
-    /// How often commands were called since the last reset, those that functions call, too.
+    /// The number of commands since the last reset, with those that functions call.
     private func commands(_ f: QueueFixture) async throws -> Int {
         let text = try #require(try await f.redis.send(Command("INFO", "commandstats")).string)
         let counts = text.split(separator: "\r\n").filter { $0.hasPrefix("cmdstat_") }.compactMap { line in
@@ -139,7 +139,7 @@ import Testing
         return counts.reduce(0, +)
     }
 
-    @Test("a run costs Redis four commands a second, and one more for all that are told of together")
+    @Test("a report costs Redis three commands for each run, and a few for each call")
     func cost() async throws {
         let f = try await QueueFixture()
         var runs = try await running(f, 320)
@@ -151,7 +151,8 @@ import Testing
         try await f.redis.send(Command("CONFIG", "RESETSTAT"))
         _ = try await f.queue.tick(f.worker, runs: runs)
         let count = try await commands(f)
-        // Read it, write it, tell it; and for each of ten calls: itself, the clock, the epoch, the leases. Two are ticks.
+        // For each run: read, write, publish. For each of ten calls: the call itself, the clock, the epoch, the leases.
+        // Two of the calls are ticks.
         #expect(count <= 3 * 320 + 4 * 10 + 2 * 40, "\(count)")
     }
 
@@ -165,7 +166,7 @@ import Testing
         #expect(try await f.server.cli("INFO", "commandstats").contains("cmdstat_fcall:calls=1,"))
     }
 
-    /// A queue in which there is very much to do at the same moment.
+    /// Fills a queue so that very much is due at the same moment.
     private func neglected(_ f: QueueFixture, _ count: Int) async throws {
         let keys = f.queue.keys
         for _ in 0..<count {
@@ -193,9 +194,7 @@ import Testing
         try await f.queue.request(.paused, of: (0..<count).map { "early\($0)" })
     }
 
-    @Test("no call of a tick does much, however much there is to do, and every duty is done") func neglect()
-        async throws
-    {
+    @Test("no call of a tick does much, however much is due, and every duty is done") func neglect() async throws {
         let f = try await QueueFixture()
         let run = try await running(f, 1)
         try await neglected(f, 400)
@@ -220,13 +219,12 @@ import Testing
         for name in [keys.index(.completed), keys.untold, keys.want, keys.held("absent")] {
             #expect(try await f.redis.send(Command("EXISTS", name)).int == 0, "\(name)")
         }
-        // Those that were late, that were due, and that were held.
+        // The late jobs, the due jobs, and the held elements.
         #expect(try await f.redis.send(Command("LLEN", keys.jobs)).int == 1200)
     }
 
-    @Test("running jobs whose deadlines have passed, however many, keep no other job from its end") func overdue()
-        async throws
-    {
+    @Test("running jobs beyond their deadlines, however many, do not keep other jobs from ending")
+    func overdue() async throws {
         let f = try await QueueFixture()
         let clock = "tick:now"
         var now = 1_800_000_000_000
@@ -235,7 +233,7 @@ import Testing
             functions: Functions(clock: "return redis.call('GET', '\(clock)')"))
         try await f.redis.send(Command("SET", clock, now))
         for n in 0..<310 {
-            // Ten of them wait, and are to end last.
+            // The last ten jobs are delayed, and their deadlines come last.
             let more = n < 300 ? #""deadline":1"# : #""deadline":2,"delay":1000"#
             try await f.push(#"{"url":"http://h/\#(n)","id":"j\#(n)",\#(more)}"#)
         }

@@ -5,13 +5,12 @@ import Testing
 
 @testable import HaulBus
 
-/// A queue while its workers are replaced by those of another version: each brings its own functions.
+/// A queue while its workers are replaced by workers of another version, which brings its own functions.
 @Suite struct VersionTests {
-    @Test("what one version has begun another one ends, and libraries that were deleted come back") func mixed()
-        async throws
-    {
+    @Test("one version ends what another one has begun, and deleted libraries are loaded again")
+    func mixed() async throws {
         let f = try await QueueFixture()
-        // The same clock in other words: another library, as each version's is.
+        // The same clock in other code makes another library, as another version does.
         let newer = Queue(
             .default, redis: f.redis, policy: QueuePolicy(),
             functions: Functions(
@@ -27,7 +26,7 @@ import Testing
             Issue.record("the newer version claims nothing")
             return
         }
-        // A request for the older worker's run, applied by the newer one's tick, and the other way round.
+        // The newer version's tick applies a request for the older version's run, and the other way round.
         try await newer.request(.paused, of: [older.run.id])
         _ = try await newer.tick(successor, fields: [], runs: [(claim.run, RunReport())])
         try await f.queue.request(.cancelled, of: [claim.run.id])

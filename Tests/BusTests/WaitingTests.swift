@@ -5,9 +5,9 @@ import Testing
 
 @testable import HaulBus
 
-/// Looking for few jobs among many that wait.
+/// Searches for a few jobs among many in line.
 @Suite struct WaitingTests {
-    @Test("an id that is found without reading the element is the id that reading finds")
+    @Test("an id that is found without parsing the element is the id that parsing finds")
     func quickIDs() throws {
         let odd = [
             #"{"url":"http://h/","id":"a"}"#, #" { "id" : "a" , "url":"http://h/"}"#,
@@ -28,7 +28,7 @@ import Testing
         #expect(many >= 7)
     }
 
-    @Test("a job that has a hash is read though its element cannot match, and so is one whose id must be worked out")
+    @Test("jobs with a hash, and jobs whose id must be computed, are read although no element matches")
     func known() async throws {
         let fixture = try await QueueFixture()
         for number in 0..<4 { try await fixture.push(#"{"url":"http://h/\#(number)","id":"j\#(number)"}"#) }
