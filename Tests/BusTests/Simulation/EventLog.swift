@@ -3,7 +3,7 @@ import HaulContract
 import HaulRedis
 import Synchronization
 
-/// What was published, and whether a job's events are in order by epoch and number, as a consumer would see it.
+/// Records what is published, and whether each job's events are in order by epoch and `seq`, as a consumer sees it.
 final class EventLog: Sendable {
     private struct State {
         var isListening = false
@@ -19,7 +19,7 @@ final class EventLog: Sendable {
     private let reader: Task<Void, Never>
     private let keepsAll: Bool
 
-    /// `keepsAll`: the events themselves are kept, too.
+    /// - Parameter keepsAll: Whether the events themselves are kept, too.
     init(_ queue: Queue, keepsAll: Bool = false) {
         self.keepsAll = keepsAll
         let (elements, feed) = AsyncStream<Subscription.Element>.makeStream()
@@ -36,11 +36,11 @@ final class EventLog: Sendable {
     var all: [Event] { state.withLock { $0.all } }
     /// How many final states of each job were published.
     var ends: [String: Int] { state.withLock { $0.ends } }
-    /// Which rounds of each batch were told, in their order.
+    /// The rounds of each batch that were published, in their order.
     var rounds: [String: [Int]] { state.withLock { $0.rounds } }
     var wrong: [String] { state.withLock { $0.wrong } }
 
-    /// Whether everything before this message has been noted.
+    /// Whether everything that was published before `mark` has been noted.
     func hasHeard(_ mark: String) -> Bool { state.withLock { $0.marks.contains(mark) } }
 
     private func note(_ element: Subscription.Element) {

@@ -2,16 +2,16 @@ import HaulBus
 import HaulContract
 import HaulRedis
 
-/// What Redis says of a job.
+/// What Redis has of a job.
 struct Facts: Equatable {
-    /// nil: unknown, or a stub that a request left.
+    /// nil if the job is unknown, or only a stub that a request has left.
     var state: JobState?
     var token: String?
     var worker: String?
     var want: String?
-    /// A push is remembered behind a request that a run has not heard of.
+    /// Whether a push is kept behind a request that the run has not received.
     var isKept = false
-    /// It is a job of its own, and no continuation.
+    /// Whether the kept push is a job, and not a continuation.
     var isKeptAnew = false
     var behind: String?
     var error: String?
@@ -19,13 +19,13 @@ struct Facts: Equatable {
     var attempt = 0
     var deadline: Int64?
     var due: Int64?
-    /// The hash's time to live, by Redis' own clock: what is left of it where the last call has set it.
+    /// The hash's remaining time to live, by Redis' own clock.
     var timeToLive: Duration?
 
     init() {}
 
-    /// Reads the facts of jobs at one moment. What has been read to end is kept from ending by Redis' own clock, which goes
-    /// faster than the simulation's where the machine is slow.
+    /// A command that reads the facts of jobs at one moment. It then moves the expiry of their keys into the far
+    /// future, because Redis' own clock goes faster than the simulation's on a slow machine.
     static func reading(_ ids: [String], of queue: Queue) -> Command {
         Command(arguments: ["EVAL", script, 1, queue.keys.prefix] + ids)
     }
@@ -65,7 +65,7 @@ struct Facts: Equatable {
 }
 
 extension Facts {
-    /// A request waits, or a pause has stopped what came.
+    /// Whether this request waits, or is a pause that has stopped the job.
     func shows(_ request: Request) -> Bool { want == request.rawValue || request == .paused && state == .paused }
 }
 

@@ -1,6 +1,6 @@
 import HaulRedis
 
-/// What the fleet keeps to, and what has become of it.
+/// The limits and defaults that the fleet has to keep, and the jobs that began under them.
 struct FleetLimits {
     /// What a worker may use of a limit of rate.
     struct Share {
@@ -8,13 +8,13 @@ struct FleetLimits {
         var end: Int64 = 0
     }
 
-    /// A limit, and since when it is what it is.
+    /// A limit, and since when it has this value.
     struct Limit {
         var value: Double
         var since: Int64
     }
 
-    /// The limits that are not of a host.
+    /// The name of the queue's own limits.
     static let ofQueue = "*"
     static let names = [ofQueue, "h0", "h1"]
 
@@ -22,12 +22,12 @@ struct FleetLimits {
     var starts: [String: Limit] = [:]
     /// Bytes per second.
     var rates: [String: Limit] = [:]
-    /// The defaults that there should be with each claim.
+    /// The defaults that each claim should have.
     var defaults: [String: String] = [:]
     /// When jobs began, by the name of the limit.
     private var begun: [String: [Int64]] = [:]
 
-    /// A limit that is new counts from now on.
+    /// Notes the value of a limit; nil if there is none. A new value counts from now on.
     static func note(_ value: Double?, as name: String, in limits: inout [String: Limit], at now: Int64) {
         if let value {
             if limits[name]?.value != value { limits[name] = Limit(value: value, since: now) }
@@ -36,14 +36,15 @@ struct FleetLimits {
         }
     }
 
-    /// Notes the limit of starts. What began before it does not count, not even in the same millisecond.
+    /// Notes the value of a limit of starts. Jobs that began before a change do not count, not even in the same
+    /// millisecond.
     mutating func noteStarts(_ value: Double?, as name: String, at now: Int64) {
         let before = starts[name]?.value
         Self.note(value, as: name, in: &starts, at: now)
         if starts[name]?.value != before { begun[name] = [] }
     }
 
-    /// Notes that a job begins. Returns what is wrong with that.
+    /// Notes that a job begins. Returns what is wrong if more jobs have begun than a limit allows.
     mutating func begin(on host: String, at now: Int64) -> String? {
         var wrong: String?
         for name in [Self.ofQueue, host] {
@@ -53,9 +54,9 @@ struct FleetLimits {
             for window in [1000, 10_000] as [Int64] {
                 let first = max(limit.since, now - window)
                 let count = begun[name, default: []].count { $0 >= first }
-                // What a fifth of a second allows, and one, may come at once.
+                // As many jobs as a fifth of a second allows, and one more, may begin at once.
                 let most = Int(((Double(now - first) + 200) / 1000 * limit.value).rounded(.down)) + 1
-                if count > most { wrong = "\(name): \(count) jobs began in \(now - first) ms, and not \(most)" }
+                if count > most { wrong = "\(name): \(count) jobs began in \(now - first) ms, but at most \(most) may" }
             }
         }
         return wrong

@@ -3,12 +3,12 @@ import HaulContract
 @testable import HaulBus
 
 extension Ledger {
-    /// What was called.
+    /// Which call was made.
     enum Cause {
         case claim
         case settle([(run: Run, settlement: Settlement)])
         case tick
-        /// A call of a tick that is not the last one: it does nothing but hear requests and tell of runs.
+        /// A call of a tick that is not the last one. It only applies requests and reports runs.
         case report
         case registration(worker: String, known: Set<String>, isSuccessor: Bool)
 
@@ -24,7 +24,7 @@ extension Ledger {
         }
     }
 
-    /// Checks what a call has made of a job. `isHeard`: it has heard the job's request.
+    /// Checks what a call has done to a job. `isHeard`: the call has applied the job's request.
     mutating func check(_ id: String, _ after: Facts, _ cause: Cause, isHeard: Bool) {
         guard var story = stories[id] else { return }
         let before = story.facts
@@ -59,15 +59,15 @@ extension Ledger {
         stories[id] = story
     }
 
-    /// A request is heard, by a tick or by who takes an element of its job.
+    /// Applies a request to the story, as a tick does, or a call that takes an element of the job.
     private func hear(_ request: Story.Stop, _ story: inout Story, _ state: inout JobState?, _ after: Facts) {
         var applied = story
         let next = applied.apply(request, in: state, isWaiting: after.shows(request.request), now, policy)
-        // The same call may go on: a due job joins the line, a deadline passes, a lost run is put back.
+        // The same call may do more: a due job joins the line, a deadline passes, a lost run is put back.
         let isSame = (after.want, after.behind) == (story.facts.want, story.facts.behind)
         let isIgnored =
             after.state == state && next == state ? isSame : after.state != next && after.state != request.stops
-        // It ended the job, which the push that overtook it began anew.
+        // The request ended the job, and the push that overtook the request began the job anew.
         let isBegunAnew =
             next?.isFinal ?? true && (after.crashes < story.losses || after.attempt < story.attempts)
         if story.isOvertaken(request), isIgnored, !isBegunAnew {
@@ -77,37 +77,37 @@ extension Ledger {
         }
     }
 
-    /// What a tick does besides.
+    /// What a tick does to a job besides applying requests. Returns the job's state.
     private mutating func looked(_ id: String, _ story: inout Story, _ before: JobState?, _ after: Facts) -> JobState? {
         var state = before
         if state == .running, after.state != .running {
             let isGone = story.facts.worker.map(gone.contains) ?? false
             if now < story.lease || now < grace, !isGone { complain("\(id): its worker lost a lease that it held") }
             state = story.lost(now, policy)
-            // A push behind the run takes the error away.
+            // A kept push that begins the job anew deletes the error.
             if state == .failed, after.state == .failed, after.error != "crash_loop" {
-                complain("\(id): \(after.error ?? "") for crash_loop")
+                complain("\(id): the error is \(after.error ?? ""), and not crash_loop")
             }
             state = story.follow(state, after, now, policy)
-            // The push behind the run may have come with a deadline that is over by now, whether it is to be paused or not.
+            // The kept push may have a deadline that has passed by now, whether a pause is behind it or not.
             let isOver = after.error == "deadline" && story.deadlines.contains { $0 <= now }
             if story.facts.isKept, after.state == .failed, state == .queued || state == .paused && isOver {
                 state = story.ended(.failed, now, policy)
             }
         }
         if state == .scheduled, let due = story.facts.due, due <= now { state = .queued }
-        // A push that came behind what ended the run has its own deadline, or none.
+        // A kept push that begins the job anew has its own deadline, or none.
         let isAnew = story.facts.isKept && story.facts.state == .running && state != .running && after.state != .failed
         if [.queued, .scheduled, .paused].contains(state),
             let deadline = after.deadline ?? (isAnew ? nil : story.facts.deadline), deadline <= now
         {
-            if after.error != "deadline" { complain("\(id): it failed with \(after.error ?? "nothing")") }
+            if after.error != "deadline" { complain("\(id): it failed with \(after.error ?? "no error")") }
             state = story.ended(.failed, now, policy)
         }
         return state
     }
 
-    /// What the taking of elements made of a job that is in `state`.
+    /// What the taking of elements did to a job in `state`. Returns the job's new state.
     private mutating func taken(
         _ id: String, _ story: inout Story, _ state: JobState?, _ after: Facts
     ) -> JobState? {
@@ -117,37 +117,38 @@ extension Ledger {
             if story.isTimed, story.demand == nil, !story.mayRunAgain {
                 complain("\(id): it ran again, and nobody asked for it")
             }
-            // What runs after all is to be done, also if this run is lost.
+            // A settled push that runs after all has to be done, also if this run is lost.
             if story.mayRunAgain, story.demand == nil { story.demand = story.pushed }
             story.mayRunAgain = false
             (story.taken, story.behind, story.expiry) = (nil, nil, nil)
             if state?.isFinal ?? true { story.beginAnew() }
             if let deadline = after.deadline, !story.deadlines.contains(deadline) {
-                complain("\(id): its deadline is nobody's")
+                complain("\(id): its deadline is that of no push")
             }
             story.lease = now + policy.lease.inMilliseconds
             story.isNoted = true
             return after.state
         }
-        // What is taken too late fails; a hash whose time to live is not new was not touched.
+        // A job that is taken after its deadline fails. If the time to live of its hash is not new, the job was not
+        // touched.
         if after.state == .failed, after.error == "deadline", let left = after.timeToLive, left <= policy.keepFailed {
             if !story.deadlines.contains(where: { $0 <= now }) { complain("\(id): its deadline had not passed") }
             (story.taken, story.behind) = (nil, nil)
             if state?.isFinal ?? true { story.beginAnew() }
             return story.ended(.failed, now, policy)
         }
-        // A push that is kept is newer than the pause behind the cancel: what that would pause begins after it.
+        // The kept push is newer than the pause behind the cancel, so the pause does not stop it.
         if state == .running, after.isKept, after.behind == nil, let pause = story.behind,
             story.pushed > pause.moment || !story.isTimed
         {
             story.behind = nil
         }
-        // A push comes whose request waited for it.
+        // A push was taken that the waiting request stops.
         if state?.isFinal ?? true, let stop = story.taken,
             state == nil && (after.state != nil || after.want != stop.request.rawValue) || after.state == .paused
         {
             story.beginAnew()
-            // A push that is newer than what forgets the job is for the pause behind that.
+            // A push that is newer than the removal is stopped by the pause behind the removal.
             if state == nil, after.state == .paused, let pause = story.behind,
                 story.pushed > stop.moment || !story.isTimed
             {
@@ -162,7 +163,7 @@ extension Ledger {
         return state
     }
 
-    /// What holds for a job at any time.
+    /// Checks what must hold for a job at any time.
     private mutating func check(_ id: String, _ story: Story, _ before: Facts) {
         let facts = story.facts
         if facts.want != story.taken?.request.rawValue {
@@ -172,7 +173,7 @@ extension Ledger {
         if facts.behind != story.behind?.request.rawValue {
             complain("\(id) is \(facts), not with \(String(describing: story.behind)) behind")
         }
-        if facts.isKept, facts.want == nil { complain("\(id) is \(facts), and nothing is before that push") }
+        if facts.isKept, facts.want == nil { complain("\(id) is \(facts), and no request waits before the kept push") }
         if let state = facts.state, !state.isFinal, (facts.crashes, facts.attempt) != (story.losses, story.attempts) {
             complain(
                 "\(id) is \(facts) with \(facts.crashes) crashes and \(facts.attempt) attempts, not \(story.losses) and \(story.attempts)"
@@ -182,7 +183,7 @@ extension Ledger {
         switch (left, facts.timeToLive) {
         case (nil, nil): break
         case (let left?, let found?):
-            // Redis' own clock has run since it was set, the simulation's at another pace.
+            // Redis' own clock has run since the time to live was set, at another pace than the simulation's.
             if before.state != facts.state, found > left || found < left - .seconds(10) {
                 complain("\(id) is \(facts) for \(found), not \(left)")
             }

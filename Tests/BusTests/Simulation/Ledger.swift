@@ -3,25 +3,25 @@ import HaulContract
 
 @testable import HaulBus
 
-/// What must come of every job, by the contract: the tables of docs/bus.md and the promises, told from what was done to it
-/// and not from how the scripts do it.
+/// Works out what must become of every job, by the tables and promises of docs/bus.md. It knows what was done to the
+/// job, and not how the functions do it.
 struct Ledger {
     let policy: QueuePolicy
     var stories: [String: Story] = [:]
-    /// In the order of their first pushes: a dictionary's order differs from run to run.
+    /// In the order of the jobs' first pushes, because a dictionary's order differs from run to run.
     var ids: [String] = []
-    /// When the hashes of old jobs go.
+    /// When the hashes of jobs expire that have no story any more.
     private var retired: [String: Int64] = [:]
-    /// The reply lists that elements have named which are no valid jobs.
+    /// The reply lists that invalid elements have named.
     var refused: Set<String> = []
     var now: Int64 = 0
-    /// When the queue was last looked after, and until when nobody is reaped.
+    /// When the last tick was, and until when no job is reaped.
     var lastLook: Int64?
     var grace: Int64 = 0
-    /// Workers that the tick under way is told of as gone.
+    /// Workers that the current tick reports as gone.
     var gone: Set<String> = []
     private(set) var wrong: [String] = []
-    /// The job whose story is printed.
+    /// The id of the job whose story is printed.
     private let told = ProcessInfo.processInfo.environment["HAUL_SIMULATION_TELL"]
 
     init(policy: QueuePolicy) { self.policy = policy }
@@ -35,17 +35,17 @@ struct Ledger {
         if told != nil { print("wrong: \(wrong.last!)") }
     }
 
-    /// This ledger is of before a rollback; what was wrong stays so.
+    /// Replaces the ledger `later` after a rollback to the moment of this one. The complaints are kept.
     mutating func returned(from later: Ledger) {
         wrong = later.wrong
         now = later.now
     }
 
-    // MARK: What is done
+    // MARK: What was done
 
     mutating func pushed(_ id: String, _ story: Story) {
         if stories[id] == nil { ids.append(id) }
-        // A request may have come first.
+        // A request may have come before the first push.
         let isFirst = stories[id]?.element.isEmpty ?? true
         stories[id, default: story].element = story.element
         if isFirst { (stories[id]!.isTimed, stories[id]!.isPoison) = (story.isTimed, story.isPoison) }
@@ -66,7 +66,7 @@ struct Ledger {
         stories[id]!.asked = Story.Stop(request: request, moment: now, isTimed: isTimed)
     }
 
-    /// A tick begins.
+    /// Notes that a tick begins.
     mutating func looked() {
         if let lastLook, now - lastLook > 2500 { grace = now + policy.lease.inMilliseconds }
         lastLook = now
@@ -74,12 +74,12 @@ struct Ledger {
 
     mutating func extended(_ run: Run) { stories[run.id]!.lease = now + policy.lease.inMilliseconds }
 
-    /// Its worker tells whether it is at work.
+    /// Notes a report of whether the run is at work.
     mutating func told(_ run: Run, _ report: RunReport) {
         if let begun = report.fields.first(where: { $0.0 == "begun" }) { stories[run.id]!.begun = begun.1 }
     }
 
-    /// Its offsets are durable.
+    /// Notes that the offsets are durable.
     mutating func checkpointed(_ id: String, _ report: RunReport) {
         guard let offsets = report.offsets else { return }
         stories[id]!.checkpoint = offsets
@@ -96,10 +96,10 @@ struct Ledger {
 
     func remembers(_ id: String) -> Bool { stories[id]?.facts.state != nil }
 
-    /// Whether requests wait to be heard.
+    /// Whether requests wait to be applied.
     var isAsked: Bool { stories.values.contains { $0.asked != nil } }
 
-    /// The jobs whose hashes are over by now, which are Redis' to take away.
+    /// Forgets and returns the jobs whose hashes have expired by now.
     mutating func expired() -> [String] {
         let over = ids.filter { stories[$0]!.expiry.map { $0 <= now } ?? false }
         for id in over {
@@ -112,7 +112,7 @@ struct Ledger {
         return over + gone
     }
 
-    /// Of old jobs that have ended, or are not known, and that are not in line, nothing more is to be told.
+    /// Drops old jobs that have ended or are unknown, and that are not in line. Nothing more happens to them.
     mutating func dropOld(window: Int, inLine: Set<String>) {
         let done = Set(
             ids.dropLast(window).filter {
@@ -120,7 +120,7 @@ struct Ledger {
                 return story.facts.state?.isFinal ?? (story.taken == nil) && story.asked == nil && !inLine.contains($0)
             })
         for id in done {
-            if stories[id]!.demand != nil { complain("\(id) was lost") }
+            if stories[id]!.demand != nil { complain("\(id): a push or a request was lost") }
             retired[id] = stories[id]!.expiry
             stories[id] = nil
         }

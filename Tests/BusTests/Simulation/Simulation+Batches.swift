@@ -3,16 +3,16 @@ import HaulRedis
 
 @testable import HaulBus
 
-// Batches: what is counted is what a recount finds, and each member counts as its job is.
+// Batches: the counts are those of a recount, and each member counts as the state of its job says.
 
 extension Simulation {
-    /// Jobs in a row that are in one batch. A few of them are in none.
+    /// How many jobs in a row belong to one batch. Some of them are in no batch.
     static let batchSize = 10
 
     /// The batch of the job that is pushed now.
     func batchName() -> String { "b\(numbers / Self.batchSize)" }
 
-    /// Looks at the newest batches, and at one of the others.
+    /// Checks the two newest batches, and one at random.
     mutating func checkBatches() async throws {
         let newest = numbers / Self.batchSize
         for number in Set([newest, newest - 1, Int.random(in: 0...newest, using: &random)]) where number >= 0 {
@@ -25,14 +25,14 @@ extension Simulation {
         let record = try await queue.batch(name)
         for state in BatchState.allCases {
             let (told, found) = (record?.counts[state] ?? 0, members.values.count { $0 == state.rawValue })
-            if told != found { ledger.complain("\(name): \(told) are \(state), and \(found) members are") }
+            if told != found { ledger.complain("\(name): the count of \(state) is \(told), and \(found) members are") }
         }
         let ids = members.keys.sorted()
         let jobs = try await redis.pipeline(
             ids.map { .command(Command("HMGET", queue.keys.job($0), "state", "batch", "waiting")) })
         for (id, job) in zip(ids, jobs) {
             let values = (job.array ?? []).map(\.string)
-            // One that was forgotten keeps its count, and so does one that began anew for other batches.
+            // A member that was forgotten keeps its count, and so does a member that began anew for other batches.
             guard values.count == 3, let state = values[0].flatMap(JobState.init),
                 values[1]?.split(separator: " ").contains(Substring(name)) == true
             else { continue }
@@ -45,11 +45,11 @@ extension Simulation {
         let ended = record.counts.values.reduce(0, +)
         let isOver = record.counts[.pending] == 0 && ended >= record.size ?? .max
         if isOver != (record.finished != nil) {
-            ledger.complain("\(name): \(isOver ? "" : "not ")over, and it says otherwise")
+            ledger.complain("\(name): it is \(isOver ? "" : "not ")over, but the batch says otherwise")
         }
     }
 
-    /// What was told of batches, once all is over: the end that each has, and without a loss of data each end once.
+    /// Checks at the end that the last end of each batch was published, and without a rollback each end once.
     mutating func checkBatchEnds() async throws {
         let told = events.rounds
         for number in 0...numbers / Self.batchSize {
@@ -57,12 +57,12 @@ extension Simulation {
             try await checkBatch(name)
             guard let record = try await queue.batch(name) else { continue }
             let rounds = told[name] ?? []
-            // Redis may have lost a later round that was told.
+            // Redis may have lost a later round that was published.
             if record.finished != nil, !rounds.contains(record.round) {
-                ledger.complain("\(name): round \(record.round) was not told, only \(rounds)")
+                ledger.complain("\(name): round \(record.round) was not published, only \(rounds)")
             }
             if counts["rollbacks"] == nil, rounds != (0..<record.round).map({ $0 + 1 }) {
-                ledger.complain("\(name): \(record.round) rounds, and \(rounds) were told")
+                ledger.complain("\(name): there were \(record.round) rounds, and \(rounds) were published")
             }
             note(record.finished != nil ? "batches over" : "batches not over")
         }

@@ -4,14 +4,14 @@ import HaulTestSupport
 
 @testable import HaulBus
 
-// What is looked at besides the jobs' states.
+// Checks of everything but the jobs' states.
 
 extension Simulation {
-    /// All that Redis holds of a job.
+    /// Everything that Redis holds of a job.
     func traces(of id: String) async throws -> [String] {
         let keys = queue.keys
         let names = [keys.job(id), keys.spec(id), keys.offsets(id)]
-        // Redis may order a hash anew whenever it is looked at.
+        // Redis may return the fields of a hash in another order each time.
         let hashes = try await redis.pipeline(names.map { .command(Command("HGETALL", $0)) }).map {
             "\($0.dictionary.sorted { $0.key < $1.key })"
         }
@@ -42,7 +42,7 @@ extension Simulation {
         ledger.complain("\(id): \(what) changed \(changed.joined(separator: ", "))")
     }
 
-    /// What was asked for and not taken is in `want`, and nothing else.
+    /// Checks that `want` has the requests that are not applied yet, and nothing else.
     mutating func checkRequests() async throws {
         let wanted = try await redis.send(Command("HGETALL", queue.keys.want)).dictionary
         let found = wanted.filter { $0.key != "j 1" }.mapValues { $0.split(separator: " ")[0] }
@@ -55,7 +55,8 @@ extension Simulation {
         }
     }
 
-    /// Of each host those jobs are counted that run and say so, and what waits for a host is counted.
+    /// Checks that the jobs counted at each host are those that run and name it, and that the elements that wait for
+    /// hosts are counted.
     mutating func checkHosts() async throws {
         let running =
             try await redis.send(Command("ZRANGE", queue.keys.leases, 0, -1)).array?.compactMap(\.string) ?? []
@@ -73,11 +74,11 @@ extension Simulation {
             waiting += try await redis.send(Command("LLEN", queue.keys[.aside] + host)).int ?? 0
         }
         let told = try await redis.send(Command("HGET", queue.keys.hosts, "waiting")).string ?? "0"
-        if told != "\(waiting)" { ledger.complain("\(told) are said to wait for their hosts, and \(waiting) do") }
+        if told != "\(waiting)" { ledger.complain("\(told) are counted as waiting for hosts, and \(waiting) wait") }
         if waiting > 0 { note("waited for a host") }
     }
 
-    /// What is counted of responses is what the hashes hold, but for those that have expired and are not trimmed yet.
+    /// Checks that the bytes of the responses add up to their sum. Notes whether responses were kept, and dropped.
     mutating func checkResponses() async throws {
         var counted = try await redis.send(Command("HGETALL", queue.keys.responseBytes)).dictionary
         let sum = counted.removeValue(forKey: KeptResponses.sum)
@@ -89,7 +90,7 @@ extension Simulation {
         if !counted.isEmpty { note("responses kept") }
     }
 
-    /// A tick leaves nothing that was due.
+    /// Checks that a tick has left nothing that was due.
     mutating func checkOverdue() async throws {
         let keys = queue.keys
         let due = [keys.scheduled, keys.leases].map { Call.command(Command("ZCOUNT", $0, "-inf", Int(ledger.now))) }
@@ -98,7 +99,7 @@ extension Simulation {
         if counts[1] != 0, ledger.now >= ledger.grace { ledger.complain("\(counts[1]) lost jobs were not reaped") }
     }
 
-    /// Whoever named a reply list is answered once the job has ended, and of no end twice.
+    /// Checks that each named reply list is answered once the job has ended, and not twice for one end.
     mutating func checkReplies(_ inLine: Set<String>) async throws {
         let untold = try await redis.send(Command("ZRANGE", queue.keys.untold, 0, -1)).array?.compactMap(\.string) ?? []
         for (id, story) in ledger.stories.sorted(by: { $0.key < $1.key }) {
@@ -106,7 +107,7 @@ extension Simulation {
                 let replies = try await redis.send(Command("LRANGE", queue.keys.reply(name), 0, -1)).array ?? []
                 let told = replies.compactMap { $0.bytes.flatMap { Event($0) } }
                 if Set(told.compactMap(\.position)).count != told.count {
-                    ledger.complain("\(id): \(name) was told of one end twice")
+                    ledger.complain("\(id): \(name) was answered twice for one end")
                 }
                 let isOver = story.facts.state?.isFinal ?? true
                 let mayCome =
@@ -118,25 +119,25 @@ extension Simulation {
         }
     }
 
-    /// What has been told on all reply lists, once all is over.
+    /// Checks at the end how often each reply list was answered.
     private mutating func checkAnswers() async throws {
         for name in ledger.refused.sorted() {
             let count = try await redis.send(Command("LLEN", queue.keys.reply(name))).int
-            if count != 1 { ledger.complain("\(name) was told \(count ?? -1) times that its element is rejected") }
+            if count != 1 { ledger.complain("\(name) was answered \(count ?? -1) times that its element is rejected") }
         }
         for (id, story) in ledger.stories.sorted(by: { $0.key < $1.key }) {
             for name in story.names.sorted() {
                 let replies = try await redis.send(Command("LRANGE", queue.keys.reply(name), 0, -1)).array ?? []
                 let told = replies.compactMap { $0.bytes.flatMap { Event($0) } }.filter { $0.finalState != nil }.count
                 let ends = events.ends[id] ?? 0
-                if told > ends { ledger.complain("\(id) ended \(ends) times, and \(name) was told \(told) times") }
+                if told > ends { ledger.complain("\(id) ended \(ends) times, and \(name) was answered \(told) times") }
             }
         }
     }
 
     // MARK: The end
 
-    /// Opens the queue, wakes everybody, and works until nothing is left.
+    /// Opens the queue, wakes all workers, and works until nothing is left.
     mutating func drain() async throws {
         try await open()
         try await liftLimits()
@@ -149,7 +150,7 @@ extension Simulation {
             while index < workers.count {
                 try await tick(index)
                 try await claim()
-                // A poisoned one may be replaced meanwhile.
+                // A job may kill its worker, which is then replaced.
                 while index < workers.count, let claim = workers[index].runs.last {
                     isBusy = true
                     try await finish(claim, of: index, as: QueueFixture.done)
@@ -162,7 +163,7 @@ extension Simulation {
         let mark = Token.make()
         try await redis.send(Command("PUBLISH", queue.keys.events("end"), mark))
         let events = events
-        try await eventually("all events to be heard") { events.hasHeard(mark) }
+        try await eventually("all events to be received") { events.hasHeard(mark) }
         for complaint in events.wrong { ledger.complain(complaint) }
         try await checkAnswers()
         try await checkBatchEnds()
@@ -175,7 +176,7 @@ extension Simulation {
                 ledger.complain("\(id) is \(story.facts.state?.rawValue ?? "unknown"), and what was asked for was lost")
             }
             if let state = story.facts.state, !state.isFinal, state != .paused {
-                ledger.complain("\(id) is \(state) for ever")
+                ledger.complain("\(id) stays \(state) for ever")
             }
         }
     }

@@ -3,13 +3,13 @@ import HaulTestSupport
 
 @testable import HaulBus
 
-// What befalls workers and Redis.
+// Faults of workers and of Redis.
 
 extension Simulation {
     mutating func hire(_ name: String? = nil) async throws {
         names += 1
         var identity = WorkerIdentity(name: name ?? "w\(names)", store: "s")
-        // Two machines.
+        // The workers are on two machines.
         (identity.place, identity.process) = ("m\(names % 2)", "\(identity.instance) \(names) 1")
         guard try await queue.register(identity, fields: [], known: []) else { return note("names refused") }
         try await look(.registration(worker: identity.name, known: [], isSuccessor: true))
@@ -26,7 +26,7 @@ extension Simulation {
         self.dead.insert(dead.identity.process)
         note("kills")
         if random.chance(40) {
-            // Started again under the same name.
+            // The worker is started again under the same name.
             try await advance(3001)
             try await hire(dead.identity.name)
         } else {
@@ -35,7 +35,7 @@ extension Simulation {
         }
     }
 
-    /// A wait that the server keeps for a lost connection takes an element, and no claim follows.
+    /// The blocking wait of a lost connection, which the server still has, takes an element. No claim follows.
     func take(_ name: String) async throws {
         try await redis.send(Command("LMOVE", queue.keys.jobs, queue.keys.held(name), "RIGHT", "LEFT"))
     }
@@ -46,7 +46,7 @@ extension Simulation {
         if workers[index].isFrozen { note("freezes") }
     }
 
-    /// A worker ends in order, and another one comes.
+    /// A worker shuts down in order, and another one starts.
     mutating func depart() async throws {
         guard let index = pick() else { return }
         if workers[index].isInDoubt { try await reconnect(index) }
@@ -58,7 +58,7 @@ extension Simulation {
         note("departures")
     }
 
-    /// Nobody looks after the queue for a time, and all connections are lost. After a day the workers are forgotten.
+    /// Nobody makes a tick for a while, and all connections are lost. After a day the workers are forgotten.
     mutating func sleep() async throws {
         let seconds = [9, 70, 3700, 90_000].randomElement(using: &random)! as Int64
         try await advance(seconds * 1000)
@@ -83,7 +83,7 @@ extension Simulation {
         snapshots.append(try await Snapshot(ledger, in: database, of: redis))
     }
 
-    /// Redis loses the writes of one or two seconds; workers know what they know.
+    /// Redis loses the writes of its last one or two seconds. The workers keep what they know.
     mutating func rollBack() async throws {
         let ages = Int64(1000)...2500
         guard let place = snapshots.lastIndex(where: { ages.contains(ledger.now - $0.moment) }) else { return }
@@ -93,7 +93,7 @@ extension Simulation {
         snapshots.removeSubrange((place + 1)...)
         try await redis.send(Command("SET", Self.run, Token.make()))
         try await readLimits(afterLoss: true)
-        // No server begins twice in one millisecond: an epoch is known by when it began.
+        // No server begins twice in one millisecond, because an epoch is the time when it began.
         try await advance(1)
         for index in workers.indices { workers[index].isInDoubt = true }
         note("rollbacks")

@@ -7,7 +7,7 @@ import HaulTestSupport
 // Limits that the fleet shares, and defaults of the queue.
 
 extension Simulation {
-    // MARK: What is set
+    // MARK: Settings
 
     func setDefaults() async throws { try await queue.set(.base, to: #""http://h0/""#) }
 
@@ -48,10 +48,11 @@ extension Simulation {
         try await readLimits()
     }
 
-    /// Notes what is set now. `afterLoss`: Redis may have lost what was set, and what it had counted under it.
+    /// Notes the limits and defaults that are set now. `afterLoss`: Redis may have lost settings, and what it had
+    /// counted under them.
     mutating func readLimits(afterLoss: Bool = false) async throws {
         let found = try await queue.configuration()
-        // What is no JSON is none.
+        // A value that is no JSON is no default.
         limits.defaults = found.defaults.filter { (try? JSON($0.value)) != nil }
         limits.defaults["base"] = nil
         for name in FleetLimits.names {
@@ -62,7 +63,7 @@ extension Simulation {
             if afterLoss {
                 let keys = [queue.keys[.starts], isQueue ? queue.keys[.shares] : queue.keys[.lent] + name]
                 let there = try await redis.pipeline(keys.map { .command(Command("EXISTS", $0)) })
-                // What began under it is forgotten altogether.
+                // Redis has forgotten everything that began under this limit.
                 if there[0].int == 0 { limits.starts[name] = nil }
                 if there[1].int == 0 { limits.rates[name] = nil }
             }
@@ -77,9 +78,9 @@ extension Simulation {
         return Double(parts[0]).map { parts.last == "min" ? $0 / 60 : $0 }
     }
 
-    // MARK: What is kept
+    // MARK: Checks
 
-    /// Jobs that are claimed begin no more often than they may, and have the queue's defaults.
+    /// Checks that claimed jobs begin no more often than allowed, and have the queue's defaults.
     mutating func checkBeginning(of claims: [Claim]) {
         for claim in claims {
             let spoken = [claim.renewal, claim.spec].lazy.compactMap { $0.flatMap { try? JSON($0) }?["url"]?.string }
@@ -97,7 +98,7 @@ extension Simulation {
         if try await queue.pace(workers[index].identity) != nil { note("paced") }
     }
 
-    /// A worker asks for shares; perhaps it does not hear the answer.
+    /// A worker asks for shares. The reply may be lost.
     mutating func share() async throws {
         guard let index = pick() else { return }
         workers[index].question += 1
@@ -115,7 +116,7 @@ extension Simulation {
         let isHeard = random.chance(90)
         for question in questions where isHeard && question.wants != .none {
             guard let share = shares[question.name] else {
-                // There is no limit any more.
+                // The limit was removed.
                 workers[index].shares[question.name] = nil
                 continue
             }
@@ -126,7 +127,7 @@ extension Simulation {
         checkShares()
     }
 
-    /// The sum of what is lent is never more than the limit, once that has held for as long as a lease.
+    /// Checks that the sum of the shares is at most the limit, if the limit is older than a lease.
     private mutating func checkShares() {
         for (name, limit) in limits.rates where limit.since < ledger.now - Int64(queue.policy.lease.milliseconds) {
             let sum = workers.compactMap { $0.shares[name] }.reduce(0) { $0 + ($1.end > ledger.now ? $1.keeps : 0) }

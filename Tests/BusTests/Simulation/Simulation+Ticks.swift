@@ -4,14 +4,14 @@ import HaulTestSupport
 
 @testable import HaulBus
 
-// Ticks, and what may come between the calls of one.
+// Ticks, and what may happen between the calls of a tick.
 
 extension Simulation {
     mutating func tick() async throws {
         guard let index = pick() else { return }
         try await tick(index)
         guard random.chance(20) else { return }
-        // There are no replicas: none is too few.
+        // There are no replicas, so no confirmation is required.
         if case .told = try await queue.tellReplicated(to: 0, within: .zero, on: redis) { note("told later") }
     }
 
@@ -36,7 +36,8 @@ extension Simulation {
         for claim in ours { try await obey(claim, index) }
     }
 
-    /// Stops a run that was told to, or whose time is over: soon, or a little later, or it ends first.
+    /// Ends a run whose deadline has passed or that has received a request. A request may be obeyed later, so that the
+    /// run ends by itself first.
     private mutating func obey(_ claim: Claim, _ index: Int) async throws {
         if let deadline = claim.deadline, deadline < ledger.now {
             return try await finish(
@@ -47,11 +48,11 @@ extension Simulation {
         try await finish(claim, of: index, as: request == .paused ? .paused : .cancelled)
     }
 
-    /// All calls of a tick. `isInterrupted`: others go on between them.
+    /// Makes all calls of a tick. `isInterrupted`: other clients act between the calls.
     mutating func send(
         _ index: Int, _ reports: [(Run, RunReport)], _ extent: Tick.Extent = .queue, isInterrupted: Bool = false
     ) async throws -> TickReply {
-        // A frozen one is silent as well, and not gone.
+        // A frozen worker is silent as well, but not gone.
         let gone = workers[index].silent.filter { dead.contains($0.process) }
         var tick = Tick(workers[index].identity, extent, runs: reports, gone: gone, most: isInterrupted ? 1 : 32)
         var isBegun = false
@@ -79,18 +80,18 @@ extension Simulation {
         return tick.reply
     }
 
-    /// A run hears what it should, and is fenced if it should be, by the call that told of it.
+    /// Checks what a reply says of a run that was reported: whether it is fenced, and which request it gets.
     private mutating func expect(_ reply: TickReply, of run: Run) {
         let isFenced = reply.fenced.contains(run.token)
-        if isFenced == ledger.holds(run) { ledger.complain("\(run.id): fenced \(isFenced), wrongly") }
+        if isFenced == ledger.holds(run) { ledger.complain("\(run.id): it is wrong that fenced is \(isFenced)") }
         guard ledger.holds(run) else { return }
         let (told, taken) = (reply.requests[run.token], ledger.stories[run.id]!.taken)
         if told != taken?.request {
-            ledger.complain("\(run.id) was told \(String(describing: told)), and not \(String(describing: taken))")
+            ledger.complain("\(run.id) received \(String(describing: told)), and not \(String(describing: taken))")
         }
     }
 
-    /// What comes between two calls of a tick.
+    /// Lets something happen between two calls of a tick.
     private mutating func interrupt(_ index: Int) async throws {
         note("ticks interrupted")
         switch Int.random(in: 0..<5, using: &random) {
@@ -104,13 +105,14 @@ extension Simulation {
         }
     }
 
-    /// A fenced worker's tick changes nothing of its job, once another tick at the same moment has done what was due.
+    /// Checks that a fenced worker's tick changes nothing of its job. Another tick at the same moment first does what
+    /// is due.
     private mutating func tickAsZombie(_ index: Int, _ zombie: Claim, _ reports: [(Run, RunReport)]) async throws {
         guard let other = workers.indices.first(where: { $0 != index && !workers[$0].isInDoubt }) else { return }
         repeat { _ = try await send(other, []) } while ledger.isAsked
-        // What it knows of dead neighbours is another matter: it would put their jobs back.
+        // The worker must not report dead neighbours here, because their jobs would be put back.
         workers[index].silent = []
-        // So is what waits of its own and of dead neighbours took: it goes back into the line.
+        // The tick would also put back elements that lost waits took, so there must be none.
         guard try await redis.send(Command("KEYS", queue.keys.held("*"))).array?.isEmpty == true else { return }
         let before = try await traces(of: zombie.run.id)
         _ = try await send(index, reports.filter { $0.0 == zombie.run })

@@ -7,19 +7,19 @@ import HaulTestSupport
 // Producers and operators.
 
 extension Simulation {
-    /// A job that is still of interest; seldom an old one.
+    /// A job that still gets pushes and requests; seldom an old one.
     mutating func someone() -> String? {
         let ids = ledger.ids
         return random.chance(95) ? ids.suffix(Self.window).randomElement(using: &random) : ids.first
     }
 
-    /// A job that is about to stop, if there is one; else one that is of interest.
+    /// A job with a request that waits, if there is one and by chance; else any job that still gets pushes.
     private mutating func someoneStopping() -> String? {
         let ids = ledger.ids.suffix(Self.window).filter { ledger.stories[$0]!.taken != nil }
         return random.chance(50) ? ids.randomElement(using: &random) ?? someone() : someone()
     }
 
-    /// A new job, or a known one anew.
+    /// Pushes a new job, or a known one again.
     mutating func push() async throws {
         try await advance(1)
         let isNew = ledger.ids.isEmpty || random.chance(60)
@@ -31,11 +31,11 @@ extension Simulation {
         }
         let known = id.flatMap { ledger.stories[$0] }
         if known?.isTimed == false { return }
-        // One that somebody asked for may have been pushed before its turn.
+        // A known job may have only a request so far. Then this is its first push.
         let isTimed = known?.element.isEmpty ?? true ? random.chance(80) : true
         if let id { members.append(#""id":"\#(id)""#) }
         let place = "//h\((id ?? String(numbers)).utf8.last! % 2)/\(id ?? String(numbers))"
-        // The defaults have a base.
+        // The URL may be relative, since the defaults have a base.
         members.append("\"url\":\"\(id != nil && random.chance(15) ? place : "http:" + place)\"")
         if isTimed { members.append(#""at":\#(ledger.now)"#) }
         if random.chance(12) { members.append(#""delay":\#(Int.random(in: 0...20, using: &random))"#) }
@@ -62,7 +62,7 @@ extension Simulation {
         try await redis.send(Command(random.chance(90) ? "LPUSH" : "RPUSH", queue.keys.jobs, text))
         note(isNew ? "pushed" : "pushed anew")
         if id == nil { note("pushed without an id") }
-        // Somebody thinks better of it at once.
+        // At times a pause or a cancel follows at once.
         if random.chance(10) { try await ask(random.chance(50) ? .paused : .cancelled, of: pushed) }
     }
 
@@ -72,7 +72,7 @@ extension Simulation {
         return "r\(lists)"
     }
 
-    /// The same element once more, or a continuation.
+    /// Pushes the same element again, or a continuation.
     mutating func pushAgain() async throws {
         guard let id = someone(), let story = ledger.stories[id], !story.element.isEmpty else { return }
         if story.mayBeContinued, random.chance(50) { return try await goOn(id) }
@@ -82,7 +82,7 @@ extension Simulation {
         note("pushed again")
     }
 
-    /// A continuation of a job that is paused, or about to be.
+    /// Pushes a continuation of a job that is paused, or about to be paused.
     private mutating func goOn(_ id: String) async throws {
         try await advance(1)
         ledger.demanded(id)
@@ -94,10 +94,10 @@ extension Simulation {
     mutating func request() async throws {
         guard var id = someone() else { return }
         if random.chance(5) {
-            // One that may come, or never.
+            // A job that may come later, or never.
             id = "j\(numbers + Int.random(in: 1...3, using: &random))"
         }
-        // Nobody comes back to an old one.
+        // An old job gets no request but its removal.
         guard ledger.ids.suffix(Self.window).contains(id) || ledger.stories[id] == nil else {
             return try await ask(.removed, of: id)
         }
@@ -145,7 +145,7 @@ extension Simulation {
         for host in ["h0", "h1"] { try await queue.setLimit(of: host, to: nil) }
     }
 
-    /// What is no job, and what is nobody's.
+    /// Pushes invalid elements and continuations of unknown jobs, and makes an invalid request.
     mutating func meddle() async throws {
         let elements = ["{}", "[1]", #"{"id":"nobody"}"#, #"{"id":"j1","t":"0"}"#, #"{"url":"ftp://h/"}"#]
         try await redis.send(Command("RPUSH", queue.keys.jobs, elements.randomElement(using: &random)!))

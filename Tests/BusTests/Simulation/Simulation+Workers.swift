@@ -4,7 +4,7 @@ import HaulTestSupport
 
 @testable import HaulBus
 
-// Workers, and the replies that they do not hear.
+// Workers, and replies that are lost.
 
 extension Simulation {
     mutating func pick() -> Int? {
@@ -15,15 +15,15 @@ extension Simulation {
 
     mutating func claim() async throws {
         guard let index = pick(), workers[index].runs.count < 3 else { return }
-        // On a new connection it registers before it waits.
+        // On a new connection a worker registers before it waits.
         if workers[index].isInDoubt { try await reconnect(index) }
         if workers[index].isInDoubt { return }
         let worker = workers[index].identity
         if random.chance(60) {
             try await take(worker.name)
-            // It dies, or its connection does, before the claim.
+            // The worker or its connection dies before the claim.
             if random.chance(5) { return note("half claims") }
-            // A claim that was sent over a connection before it was lost comes late.
+            // A claim that was sent over a connection that is lost by now arrives late.
             if worker.session > 0, random.chance(5) { return try await claimLate(worker) }
         }
         let count = Int.random(in: 1...(3 - workers[index].runs.count), using: &random)
@@ -39,28 +39,28 @@ extension Simulation {
         try await begin(claims, index, worker)
     }
 
-    /// Nobody would hear of what it took.
+    /// Sends a claim of an earlier session. It must get nothing, because nobody would receive its reply.
     private mutating func claimLate(_ worker: WorkerIdentity) async throws {
         var earlier = worker
         earlier.session -= 1
         guard case .stale? = try await queue.claim(earlier, tokens: [Token.make()]).first else {
             return ledger.complain("\(worker.name): a claim of an earlier session was not refused")
         }
-        // As if nobody had done anything.
+        // The claim must have changed nothing.
         try await look(.registration(worker: "nobody", known: [], isSuccessor: false))
         let held = try await redis.send(Command("LLEN", queue.keys.held(worker.name)))
         if held.int != 0 { ledger.complain("\(worker.name) holds something after a late claim") }
         note("late claims")
     }
 
-    /// A job may be the end of its worker, which does not come to the others then.
+    /// Begins jobs, until one of them kills the worker.
     private mutating func begin(_ claims: [Claim], _ index: Int, _ worker: WorkerIdentity) async throws {
         for claim in claims where workers[index].identity.instance == worker.instance { try await begin(claim, index) }
     }
 
     private mutating func begin(_ claim: Claim, _ index: Int) async throws {
         note("claims")
-        guard let story = ledger.stories[claim.run.id] else { return ledger.complain("\(claim.run.id): who is that?") }
+        guard let story = ledger.stories[claim.run.id] else { return ledger.complain("\(claim.run.id): it is unknown") }
         let offsets = claim.resume?.offsets ?? ByteIntervals()
         if offsets != story.checkpoint {
             ledger.complain(
@@ -79,7 +79,7 @@ extension Simulation {
         }
     }
 
-    /// On a new connection the worker says what it knows, and perhaps twice.
+    /// The worker registers on a new connection with the claims that it knows, perhaps twice.
     mutating func reconnect(_ index: Int) async throws {
         workers[index].identity.session += 1
         let worker = workers[index]
@@ -87,7 +87,7 @@ extension Simulation {
         let known = worker.runs.map(\.run.token)
         for _ in 0..<(random.chance(20) ? 2 : 1) {
             guard try await queue.register(worker.identity, fields: [], known: known) else {
-                // Another one has its name by now.
+                // Another worker has its name by now.
                 workers[index].isInDoubt = true
                 return note("names refused")
             }
@@ -99,7 +99,7 @@ extension Simulation {
 
     // MARK: Settling
 
-    /// One run, or several that end together.
+    /// Settles one run, or several that end together.
     mutating func settle() async throws {
         guard let index = pick(), !workers[index].runs.isEmpty else { return }
         let count = random.chance(60) ? 1 : Int.random(in: 1...3, using: &random)
@@ -131,7 +131,7 @@ extension Simulation {
         try await finish([(claim, settlement)], of: index, goesOn: false)
     }
 
-    /// Settles runs; perhaps the reply is lost, and they are settled again.
+    /// Settles runs. The reply may be lost, and then they are settled again.
     private mutating func finish(
         _ ends: [(claim: Claim, settlement: Settlement)], of index: Int, goesOn: Bool
     ) async throws {
@@ -155,7 +155,7 @@ extension Simulation {
         let answers = try reply.isOurs.map { try $0.get() }
         checkBeginning(of: reply.next.compactMap { if case .job(let claim) = $0 { claim } else { nil } })
         if !isAnyOurs, next.isEmpty {
-            // An answer of "done" was settled before, as far as Redis knows.
+            // A run that is answered with "done" was settled before, as far as Redis knows.
             for isOurs in answers { note(isOurs ? "settled before" : "fenced settles") }
             if answers.contains(false) { try await expect(before, ends, "a fenced settle") }
             return
@@ -171,7 +171,7 @@ extension Simulation {
             let claims = reply.next.compactMap { if case .job(let claim) = $0 { claim } else { nil } }
             return try await begin(claims, index, worker)
         }
-        // The reply is lost, with the claims in it. Others may go on before it is sent again.
+        // The reply is lost, with the claims in it. Other calls may come before the settle is sent again.
         note(next.isEmpty ? "settled twice" : "settled twice, with a lost claim")
         if random.chance(50) { try await reconnect(index) } else { workers[index].isInDoubt = true }
         let after = try await traces(of: ends)

@@ -4,31 +4,31 @@ import HaulTestSupport
 
 @testable import HaulBus
 
-/// A queue, its workers, and those who use it, in a time of their own.
+/// A queue, its workers and its users, under a clock that the simulation controls.
 ///
-/// Redis' own expiry runs by its own clock. What is over by the simulation's is taken away here in its place, once it was
-/// seen that Redis would do so: the scripts give each key its time to live.
+/// Redis expires keys by its own clock. So the simulation deletes keys that have expired by its clock, after it has
+/// checked that the functions have given them a time to live.
 struct Simulation {
     static let dawn: Int64 = 1_800_000_000_000
     static let clock = "simulated:now"
-    /// The run of the server, which changes when data is lost.
+    /// The key of the server's run id, which changes when data is lost.
     static let run = "simulated:run"
-    /// Jobs that are still pushed and asked for.
+    /// How many of the newest jobs still get pushes and requests.
     static let window = 24
 
     struct Worker {
         var identity: WorkerIdentity
         var runs: [Claim] = []
-        /// Told to stop, and not yet settled.
+        /// Requests that runs have received and not obeyed yet, by token.
         var told: [String: Request] = [:]
         var isFrozen = false
-        /// Its connection was lost: it registers with its next tick.
+        /// The connection was lost, so the worker registers before its next tick or claim.
         var isInDoubt = false
-        /// Those on its machine of whom it was told that they are silent.
+        /// Workers on its machine that its last tick reported as silent.
         var silent: [Neighbour] = []
-        /// What it may use of limits of rate, by their names.
+        /// Its shares of limits of rate, by the limits' names.
         var shares: [String: FleetLimits.Share] = [:]
-        /// Of its last question.
+        /// The number of its last question for shares.
         var question = 0
     }
 
@@ -37,19 +37,19 @@ struct Simulation {
     let queue: Queue
     var random: SeededGenerator
     var ledger: Ledger
-    /// Nothing of it is lost with Redis' data.
+    /// This is not rolled back with Redis' data.
     var limits = FleetLimits()
     var workers: [Worker] = []
     var snapshots: [Snapshot] = []
     /// The processes of workers that were killed.
     var dead: Set<String> = []
     let events: EventLog
-    /// Never used again, also after a rollback.
+    /// Counters for names that are never used again, also after a rollback.
     var names = 0
     var numbers = 0
-    /// Of reply lists.
+    /// A counter for names of reply lists.
     var lists = 0
-    /// Completed jobs that expired before they were told: in their batches they stay pending.
+    /// Completed jobs that expired before their completion was announced. In their batches they stay pending.
     var neverTold: Set<String> = []
     private(set) var counts: [String: Int] = [:]
 
@@ -71,7 +71,7 @@ struct Simulation {
         let log = EventLog(queue)
         events = log
         try await redis.send(Command("SET", Self.run, Token.make()))
-        try await eventually("the events to be heard") { log.isListening }
+        try await eventually("the subscription to all events") { log.isListening }
         try await advance(0)
         try await setDefaults()
         for _ in 0..<4 { try await hire() }
@@ -79,14 +79,14 @@ struct Simulation {
 
     mutating func note(_ what: String) { counts[what, default: 0] += 1 }
 
-    /// Time passes, and what is over goes.
+    /// Lets time pass, and deletes what has expired.
     mutating func advance(_ milliseconds: Int64) async throws {
         ledger.now += milliseconds
         try await redis.send(Command("SET", Self.clock, Int(ledger.now)))
         for id in ledger.expired() {
             note("expired")
             let names = [queue.keys.job(id), queue.keys.spec(id), queue.keys.offsets(id)]
-            // Nobody looked after the queue for as long as that, so nobody was told of it.
+            // Nobody made a tick for so long that the completion was never announced.
             if try await redis.send(Command("ZSCORE", queue.keys.untold, id)) != .null {
                 ledger.stories[id]?.names = []
                 neverTold.insert(id)
@@ -97,7 +97,7 @@ struct Simulation {
         }
     }
 
-    /// Checks what a call has made of every job.
+    /// Checks what a call has done to every job.
     mutating func look(_ cause: Ledger.Cause) async throws {
         let ids = ledger.ids
         let facts = try await redis.send(Facts.reading(ids, of: queue)).array ?? []

@@ -1,13 +1,14 @@
 import Foundation
 import Testing
 
-/// Workers that die, freeze, wake as zombies and lose replies, a Redis that loses its last seconds, and producers and
-/// operators that repeat themselves, at random and in a time of their own, on the product's scripts and a real Redis.
-/// Nothing may be lost, done twice, or undone, and a request is applied once, to the run that it was meant for.
+/// The product's functions on a real Redis server, under a clock that the simulation controls. At random, workers die,
+/// freeze, wake as zombies and lose replies, Redis loses its last seconds, and producers and operators repeat
+/// themselves. Nothing may be lost, done twice or undone, and each request is applied once, to the run that it was
+/// meant for.
 ///
-/// `HAUL_SIMULATION_STEPS` and `HAUL_SIMULATION_SEED` make it longer, and repeat a run.
+/// The environment variable `HAUL_SIMULATION_STEPS` sets the number of steps, and `HAUL_SIMULATION_SEED` repeats a run.
 @Suite struct SimulationTests {
-    @Test("whatever dies, and whenever, every job ends in one final state") func simulation() async throws {
+    @Test("every job ends in one final state, whatever dies at whatever time") func simulation() async throws {
         let environment = ProcessInfo.processInfo.environment
         let steps = environment["HAUL_SIMULATION_STEPS"].flatMap { Int($0) } ?? 2000
         let seed = environment["HAUL_SIMULATION_SEED"].flatMap { UInt64($0) } ?? .random(in: 0..<1_000_000)

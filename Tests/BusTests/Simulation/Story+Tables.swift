@@ -1,10 +1,10 @@
 import HaulBus
 import HaulContract
 
-// The contract's tables: each says in which state a job is then.
+// The tables of docs/bus.md. Each function returns the state of the job afterwards.
 
 extension Story {
-    /// A request is heard. `isWaiting`: it is what waits for a push now, or what has just stopped one.
+    /// Applies a request. `isWaiting`: in Redis the request waits for a push now, or has just stopped one.
     mutating func apply(
         _ stop: Stop, in state: JobState?, isWaiting: Bool, _ now: Int64, _ policy: QueuePolicy
     ) -> JobState? {
@@ -12,11 +12,12 @@ extension Story {
         guard stop.request != .running else { return resumed(by: stop, in: state, now) }
         let isFinal = state?.isFinal ?? false
         if stop.isTimed, stop.moment < settled, state == nil || isFinal && !stop.request.forgets { return state }
-        // What was asked for before it is no more asked for.
+        // What was asked for before the request need not be done any more.
         if let asked = demand, asked <= stop.moment { demand = nil }
         switch state {
         case nil:
-            // What forgets an unknown job is done for the pushes of before it; a newer cancel waits for those behind it.
+            // A removal of an unknown job settles the pushes before it. A newer cancel waits for the pushes behind the
+            // removal.
             let before = taken.flatMap { $0.request.forgets && stop.request != .paused ? $0 : nil }
             wait(stop)
             if let before {
@@ -34,7 +35,7 @@ extension Story {
                 return nil
             }
             settled = max(settled, stop.request == .paused ? 0 : stop.moment)
-            // A pause is for pushes of before it; one without a time may be older than what was settled.
+            // A pause waits for pushes before it. A pause without a time may be older than what was settled.
             taken = isWaiting && stop.request == .paused ? stop : nil
             return state
         case .paused where stop.request == .paused:
@@ -44,8 +45,8 @@ extension Story {
         }
     }
 
-    /// It waits for a run to hear of it, or for a job to come: what ends a job is not taken back, and what forgets it has the
-    /// last word.
+    /// Notes a request that waits for the run to receive it, or for the job to come. A request that ends the job is not
+    /// taken back, and a removal overrides a cancel.
     private mutating func wait(_ stop: Stop) {
         guard let before = taken, before.request != .paused else { return taken = stop }
         if stop.request == .paused { return behind = stop }
@@ -54,13 +55,13 @@ extension Story {
         if before.request.forgets, stop.request != .deleted, !facts.isKeptAnew { taken!.request = before.request }
     }
 
-    /// A push that was remembered behind what has just been settled is done now, and then the pause behind it.
+    /// Does the push that was kept behind a request which is done now, and then the pause behind the push.
     mutating func follow(_ state: JobState?, _ after: Facts, _ now: Int64, _ policy: QueuePolicy) -> JobState? {
         var state = state
         let pause = behind
         behind = nil
         if facts.isKept {
-            // The same call may have taken it already, or ended it if its time was over.
+            // The same call may have taken the job already, or failed it if its deadline had passed.
             let isTaken = after.state == .running && after.token != facts.token
             let isOver = after.state == .failed && after.error == "deadline" && deadlines.contains { $0 <= now }
             let isBegun =
@@ -77,8 +78,8 @@ extension Story {
         return apply(pause, in: state, isWaiting: after.shows(.paused), now, policy)
     }
 
-    /// What it was to stop has been asked for anew. Whether that was taken first, or has even been done, makes no difference in
-    /// the end.
+    /// Whether the job was asked for again after this request. In the end it makes no difference whether that was taken
+    /// first, or has even been done.
     func isOvertaken(_ stop: Stop) -> Bool {
         isTimed && stop.request != .running && max(demand ?? 0, pushed) > stop.moment
     }
@@ -106,7 +107,7 @@ extension Story {
             askAnew(by: stop, after: taken?.moment)
         case nil where taken?.request == .paused:
             taken = nil
-            // The stub held nothing else, unless it tells what was settled.
+            // The stub goes, unless it records what was settled.
             if settled == 0 { expiry = nil }
             askAnew(by: stop, after: nil)
         default: break
@@ -114,23 +115,23 @@ extension Story {
         return state
     }
 
-    /// A pause of an unknown job is taken back: a push that waits runs, unless it is older than what stops it all the same.
+    /// A waiting pause is taken back. A push that waits runs, unless it is older than something else that stops it.
     private mutating func askAnew(by stop: Stop, after request: Int64?) {
         if isTimed, pushed > max(request ?? 0, settled, lastEnd) { demand = stop.moment }
     }
 
-    /// A request ends what it was made for.
+    /// Stops the job by a request.
     mutating func stopped(by stop: Stop, _ now: Int64, _ policy: QueuePolicy) -> JobState? {
         taken = nil
         settled = max(settled, stop.moment)
-        // Without a time all pushes so far were before it.
+        // If pushes have no time, all of them so far were before the request.
         if !isTimed { demand = nil }
         if stop.request == .paused {
             expiry = nil
             return .paused
         }
         if stop.request.forgets {
-            // What came behind it is done all the same.
+            // The pause behind the removal still counts.
             let pause = behind
             forget(by: stop, now)
             behind = pause
@@ -153,7 +154,7 @@ extension Story {
         return state
     }
 
-    /// Back in line, or where a request wants it.
+    /// Puts the job back in line, unless a request stops it.
     mutating func putBack(_ now: Int64, _ policy: QueuePolicy) -> JobState? {
         if let taken { return stopped(by: taken, now, policy) }
         return .queued
@@ -172,7 +173,7 @@ extension Story {
         case .failed: return ended(.failed, now, policy)
         case .cancelled:
             let forgets = taken?.request.forgets ?? false
-            // Its worker has heard of a request that Redis has forgotten since, with its last seconds.
+            // The worker has received a request that Redis has lost since, in a rollback.
             if taken == nil { demand = nil }
             let moment = taken?.moment ?? now
             return stopped(by: Stop(request: forgets ? .removed : .cancelled, moment: moment), now, policy)

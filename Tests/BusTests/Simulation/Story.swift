@@ -7,62 +7,63 @@ struct Story {
     struct Stop: Equatable {
         var request: Request
         var moment: Int64
-        /// It says when it was made.
+        /// Whether the request has a time.
         var isTimed = true
 
-        /// Where it puts a job that it stops; nil: it forgets it.
+        /// The state of a job that this request stops; nil if the request forgets the job.
         var stops: JobState? { request == .paused ? .paused : request.forgets ? nil : .cancelled }
     }
 
-    /// The producer's last element; it is pushed again and again.
+    /// The producer's last element, which is pushed again and again.
     var element: String
-    /// Its pushes and requests carry their time, so that it can be said what must come of each. The others are checked only
-    /// by where they may go from where they are.
+    /// Whether the job's pushes and requests have times, so that the result of each is certain. Of other jobs only the
+    /// changes of state are checked.
     var isTimed: Bool
-    /// It kills each worker that runs it.
+    /// The job kills each worker that runs it.
     var isPoison = false
-    /// When what is still to be done was asked for.
+    /// When the push or request was made that still has to be done; nil if there is none.
     var demand: Int64?
-    /// When it was pushed last.
+    /// When the job was pushed last.
     var pushed: Int64 = 0
     /// The request that waits for a tick.
     var asked: Stop?
-    /// The request that waits for its run to hear of it, or for a push that it is newer than.
+    /// The request that waits for the run to receive it, or for an older push to come.
     var taken: Stop?
-    /// The pause that came behind a cancel which its run has not heard of.
+    /// The pause behind a cancel that the run has not received.
     var behind: Stop?
-    /// When it was settled last: a request of before it asks for nothing.
+    /// The moment until which everything is settled. An older request has no effect.
     var settled: Int64 = 0
-    /// What the end of a run settled, which counts only as long as the job is known: what was asked for until then, when that was,
-    /// and what had been settled before.
+    /// What the end of a run settled, which counts only while the job is known: the newest push or request until then,
+    /// when the run ended, and what had been settled before.
     var end: (asked: Int64, at: Int64, before: Int64)?
-    /// When a run ended last.
+    /// When a run of the job ended last.
     var lastEnd: Int64 = 0
-    /// A push that an end had settled may be done after all: a request of before it made the job forget that end.
+    /// A push that the end of a run had settled may be done after all, since an older removal made the job forget that
+    /// end.
     var mayRunAgain = false
     /// When the run's lease ends.
     var lease: Int64 = 0
-    /// The worker's hash names the run.
+    /// Whether the worker's hash names the run.
     var isNoted = true
-    /// The run of which its worker has told that it is at work.
+    /// The token of the run that was reported as at work.
     var begun: String?
     /// Runs at work that were lost in a row without a checkpoint.
     var losses = 0
-    /// Failed attempts since it was begun anew.
+    /// Failed attempts since the job began anew.
     var attempts = 0
     /// The bytes of the last checkpoint.
     var checkpoint = ByteIntervals()
     var deadlines: Set<Int64> = []
     /// The reply lists that its pushes have named.
     var names: Set<String> = []
-    /// When the hash goes.
+    /// When the hash expires; nil if it does not.
     var expiry: Int64?
     var facts = Facts()
 
     init(element: String, isTimed: Bool) { (self.element, self.isTimed) = (element, isTimed) }
 
-    /// The job is forgotten. For an hour a stub tells what was settled; then, unless something is still to be done, any old
-    /// push may do it anew.
+    /// Forgets the job. With a `stub` it is known for an hour what was settled. Without one, any old push may begin the
+    /// job anew, unless something still has to be done.
     mutating func forget(stub now: Int64?) {
         if demand == nil, now == nil { isTimed = false }
         (taken, behind, checkpoint) = (nil, nil, ByteIntervals())
@@ -71,7 +72,7 @@ struct Story {
         beginAnew()
     }
 
-    /// A request forgets the job.
+    /// Forgets the job by a request.
     mutating func forget(by stop: Stop, _ now: Int64) {
         if let end, end.at == settled {
             settled = max(end.before, stop.moment)
@@ -81,7 +82,7 @@ struct Story {
         forget(stub: now)
     }
 
-    /// A continuation makes sense: the job is paused, or a pause is the last that was asked for.
+    /// Whether a continuation makes sense: the job is paused, or a pause was requested last.
     var mayBeContinued: Bool {
         guard isTimed else { return false }
         return switch facts.state {
