@@ -55,7 +55,8 @@ import Testing
             ("paused", "HSET K:job:paused asof x crashes -1"), ("paused", "HSET K:job:paused seq 1e99"),
             ("haul:{default}:worker:w1", "PERSIST K:worker:w1"), ("haul:{default}:reply:me", "LPUSH K:reply:me x"),
             ("haul:{default}:held:nobody", #"RPUSH K:held:nobody {"url":"http://h/2"} {"url":"http://h/1"}"#),
-        ]) func repair(_ subject: String, _ command: String) async throws {
+        ])
+    func repair(_ subject: String, _ command: String) async throws {
         let (f, running) = try await fixture()
         let words = command.replacing("K:", with: f.queue.keys.prefix).replacing(" T", with: " \(running.run.token)")
         try await f.redis.send(Command(arguments: words.split(separator: " ").map(String.init)))
@@ -150,7 +151,8 @@ import Testing
             "SET K:strange 1", "HSET K:settings max_running many", "HSET K:settings pause 1",
             "HSET K:job:x url http://h", "SET K:spec:paused 1",
             "HDEL K:spec:paused spec", "HSET K:job:paused state lost", "SET K:held:nobody x",
-        ]) func unrepairable(_ command: String) async throws {
+        ])
+    func unrepairable(_ command: String) async throws {
         let (f, _) = try await fixture()
         let words = command.replacing("K:", with: f.queue.keys.prefix).split(separator: " ").map(String.init)
         try await f.redis.send(Command(arguments: words))
