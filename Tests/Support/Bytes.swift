@@ -1,11 +1,11 @@
 import Glibc
 
-/// Bytes that differ everywhere: the same for everybody who asks for the same range.
+/// Bytes that depend on their offset alone: a range always has the same bytes.
 package func testBytes(_ count: Int, from offset: Int = 0) -> [UInt8] {
     (offset..<offset + count).map { UInt8(truncatingIfNeeded: ($0 &* 2_654_435_761) >> 13) }
 }
 
-/// A file without a name, in a directory that has a disk.
+/// An open file without a name. It is in /var/tmp, which is on a disk, while /tmp may be a tmpfs.
 package func temporaryDescriptor() -> Int32 {
     var template = Array("/var/tmp/haul-test-XXXXXX\0".utf8CString)
     let descriptor = mkstemp(&template)
@@ -14,7 +14,7 @@ package func temporaryDescriptor() -> Int32 {
     return descriptor
 }
 
-/// What is in a file, from the start.
+/// The whole content of a file.
 package func contents(_ descriptor: Int32) -> [UInt8] {
     var bytes = [UInt8](repeating: 0, count: Int(lseek(descriptor, 0, Int32(SEEK_END))))
     _ = pread(descriptor, &bytes, bytes.count, 0)

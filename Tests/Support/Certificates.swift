@@ -1,4 +1,5 @@
-/// An authority, a server's certificate for 127.0.0.1, ::1 and the name `redis.test`, and a client's: made by openssl.
+/// The certificates of a test authority, a server (127.0.0.1, ::1 and the name `redis.test`) and a client, made by
+/// openssl.
 package struct Certificates: Sendable {
     private let directory = TemporaryDirectory()
 

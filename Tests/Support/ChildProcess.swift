@@ -3,17 +3,18 @@ import Foundation
 import Glibc
 import Synchronization
 
-/// A program under test: started with a clean signal mask, signalled, and always reaped, also when the tests crash.
+/// A program under test. It starts with a clean signal mask, and is killed and reaped with its last reference. If the
+/// tests crash, `Lifeline` kills it.
 package final class ChildProcess: Sendable {
     package struct Missing: Error, CustomStringConvertible { package let description: String }
 
     package let id: Int32
     private let program: String
     private let directory = TemporaryDirectory()
-    /// What waitpid said, once it has ended.
+    /// The status from waitpid. nil while the process has not been reaped.
     private let status = Mutex<Int32?>(nil)
 
-    /// `program` is a path, a product of this package, or found in PATH.
+    /// - Parameter program: A path, a product of this package, or a name in PATH.
     package init(_ program: String, _ arguments: [String], environment: [String: String] = [:], input: String = "")
         throws
     {
@@ -27,10 +28,10 @@ package final class ChildProcess: Sendable {
         posix_spawn_file_actions_addopen(&actions, 0, directory.file("in"), O_RDONLY, 0)
         posix_spawn_file_actions_addopen(&actions, 1, directory.file("out"), O_WRONLY | O_CREAT | O_APPEND, 0o600)
         posix_spawn_file_actions_addopen(&actions, 2, directory.file("err"), O_WRONLY | O_CREAT | O_APPEND, 0o600)
-        // Nothing else is inherited: a connection that another test closes would live on in this child, and its other side
-        // would wait for the end.
+        // The child inherits no other descriptors. Otherwise a connection that another test closes would stay open in
+        // the child, and its peer would never see the end.
         clinux_close_from(&actions, 3)
-        // Threads of Swift's runtime block signals, and a child would inherit that: SIGTERM would not reach it.
+        // Threads of Swift's runtime block signals. A child would inherit the mask, and SIGTERM would not reach it.
         var attributes = posix_spawnattr_t()
         posix_spawnattr_init(&attributes)
         var none = sigset_t()
@@ -80,23 +81,24 @@ package final class ChildProcess: Sendable {
 
     package func kill(_ signal: Int32) { if isRunning { Glibc.kill(id, signal) } }
 
-    /// What it has printed so far.
+    /// The output so far.
     package var standardOutput: String { text("out") }
     package var standardError: String { text("err") }
 
     private func text(_ name: String) -> String { String(decoding: directory.contents(name) ?? [], as: UTF8.self) }
 
-    /// Waits for its end, at most `limit`, and returns its exit status; 128 + n if signal n ended it.
+    /// Waits until the process ends, at most `limit`. Returns its exit status, or 128 + n if signal n ended the
+    /// process.
     package func wait(within limit: Duration = .seconds(60)) async throws -> Int32 {
         try await eventually("the end of \(program)", within: limit) { !self.isRunning }
         let code = status.withLock { $0! }
         return code & 0x7f == 0 ? (code >> 8) & 0xff : 128 + (code & 0x7f)
     }
 
-    /// Where a program is: a path, a product of this package, or in PATH.
+    /// The path of a program, which is a path, a product of this package, or a name in PATH.
     package static func path(of program: String) -> String? {
         if program.contains("/") { return FileManager.default.isExecutableFile(atPath: program) ? program : nil }
-        // Products of the package lie beside the test bundle.
+        // SwiftPM puts products of the package beside the test bundle.
         let bundle = ProcessInfo.processInfo.arguments.first { $0.hasSuffix(".xctest") } ?? CommandLine.arguments[0]
         let products = URL(fileURLWithPath: bundle).deletingLastPathComponent().path
         let places =

@@ -1,7 +1,7 @@
 import Glibc
 
-/// A library to preload into a worker: it stops or kills the worker right before one of the calls by which a file comes to
-/// its place, counted from the moment at which the test wants it.
+/// A library to preload into a worker. It stops or kills the worker right before one of the calls by which a file gets
+/// its name. Calls count from the moment at which the test arms the library.
 package final class CommitSteps: Sendable {
     private let directory = TemporaryDirectory()
 
@@ -11,8 +11,9 @@ package final class CommitSteps: Sendable {
         guard try await clang.wait() == 0 else { throw ChildProcess.Missing(description: clang.standardError) }
     }
 
-    /// What a worker is started with that is to have `signal` before its call number `step`, once `arm(name)` was called.
-    /// `deniesLinks`: it finds a file system that has no hard links.
+    /// The environment of a worker that gets `signal` right before its call number `step` after `arm(name)`.
+    ///
+    /// - Parameter deniesLinks: Whether every linkat fails with EPERM, as on a file system without hard links.
     package func environment(
         _ name: String, step: Int, signal: Int32, deniesLinks: Bool = false
     ) -> [String: String] {
@@ -24,7 +25,7 @@ package final class CommitSteps: Sendable {
         return result
     }
 
-    /// Counts from now on.
+    /// From now on the calls of the worker with this `name` count.
     package func arm(_ name: String) { close(open(directory.file(name), O_CREAT | O_WRONLY, 0o600)) }
 
     private static let source = #"""
@@ -50,7 +51,7 @@ package final class CommitSteps: Sendable {
             if (atomic_fetch_add(&count, 1) + 1 == atoi(at)) raise(atoi(number));
         }
 
-        // .haul-<sha1>-…, and none of the names that a worker tries its root with.
+        // Matches .haul-<sha1>-…, but not the files with which a worker probes its root.
         static int is_hidden(const char *name) {
             return !strncmp(name, ".haul-", 6) && isxdigit(name[6]) && strlen(name) > 47 && name[46] == '-';
         }

@@ -3,8 +3,10 @@ package struct TimedOut: Error, CustomStringConvertible {
     package let description: String
 }
 
-/// Waits until `condition` is true, asking every `interval`; throws `TimedOut` after `limit`. Tests wait for what they
-/// mean, never for an amount of time.
+/// Waits until `condition` is true, and checks it every `interval`. So a test waits for what it means, and never for an
+/// amount of time.
+///
+/// - Throws: `TimedOut` after `limit`, and what `condition` throws.
 package func eventually(
     _ what: String = "the condition", within limit: Duration = .seconds(20),
     every interval: Duration = .milliseconds(5),

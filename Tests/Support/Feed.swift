@@ -1,6 +1,7 @@
 package import HaulHTTP
 
-/// Gives bytes to a sink in pieces of at most 16 KiB, as libcurl does, and waits at most for `patience` when it has no memory for them.
+/// Writes bytes to a sink in pieces of at most 16,000 bytes. libcurl's pieces are as large. If the sink has no room for
+/// a piece, waits for at most `patience`.
 package func feed(_ bytes: [UInt8], to sink: any BodySink, patience: Duration = .seconds(20)) async throws {
     for start in stride(from: 0, to: bytes.count, by: 16_000) {
         let piece = bytes[start..<min(start + 16_000, bytes.count)]

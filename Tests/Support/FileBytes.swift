@@ -1,4 +1,4 @@
-/// Contents of a file, told by a seed: byte for byte reproducible, at any size, without memory.
+/// The content of a file, generated from a seed: reproducible to the byte, of any size, without memory.
 package struct FileBytes: Sendable, Equatable {
     package let seed: UInt64
     package let count: Int64
@@ -6,7 +6,7 @@ package struct FileBytes: Sendable, Equatable {
     package init(seed: UInt64, count: Int64) { (self.seed, self.count) = (seed, count) }
 
     package func bytes(_ range: Range<Int64>) -> [UInt8] {
-        // Whole words of 8 bytes, then cut: byte by byte would make slow origins in debug builds.
+        // Generate whole words of 8 bytes, then cut. Single bytes would slow the origins down in debug builds.
         let first = range.lowerBound / 8
         let last = (range.upperBound + 7) / 8
         let words = Int(last - first)
@@ -25,7 +25,7 @@ package struct FileBytes: Sendable, Equatable {
 
     package var all: [UInt8] { bytes(0..<count) }
 
-    /// Hexadecimal.
+    /// In hexadecimal.
     package var sha256: String { SHA256.hexadecimal(SHA256.digest(all)) }
 
     private static func mix(_ value: UInt64) -> UInt64 {

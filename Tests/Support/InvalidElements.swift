@@ -1,5 +1,5 @@
-/// Elements of the jobs list that are no valid job, and the field that the refusal names (nil: the element itself).
-/// Both readers of the contract must agree on them.
+/// An element of the list of jobs that is not a valid job, and the field that the refusal names. nil: the refusal is
+/// about the element itself. Both readers of the contract must agree on each.
 package struct InvalidElements: Sendable, CustomStringConvertible {
     package let element: [UInt8]
     package let field: String?
@@ -8,7 +8,7 @@ package struct InvalidElements: Sendable, CustomStringConvertible {
     private init(_ element: String, _ field: String?) { self.init(Array(element.utf8), field) }
     private init(_ element: [UInt8], _ field: String?) { (self.element, self.field) = (element, field) }
 
-    /// A job with one more member, or with what makes it none.
+    /// A job with one more member, or with a text that makes the JSON invalid.
     private static func with(_ text: String) -> [UInt8] { Array(#"{"url":"http://h/","x":"#.utf8) + text.utf8 }
     private static func with(_ byte: UInt8...) -> [UInt8] { with("\"") + byte + Array("\"}".utf8) }
 
@@ -27,7 +27,7 @@ package struct InvalidElements: Sendable, CustomStringConvertible {
         .init(#"{"url":"http://h/","id":"{x}"}"#, "id"), .init(#"{"url":"http://h/","id":7}"#, "id"),
         .init(#"{"url":"http://h/","path":"../a"}"#, "path"), .init(#"{"url":"http://h/","path":"a/../b"}"#, "path"),
         .init(#"{"url":"http://h/","path":"/etc/x"}"#, "path"),
-        // To Swift a "/" before a combining mark is another character.
+        // To Swift, a "/" and a combining mark after it are one character.
         .init("{\"url\":\"http://h/\",\"path\":\"a/../\u{301}x\"}", "path"),
         .init("{\"url\":\"http://h/\",\"path\":\"/\u{301}etc\"}", "path"),
         .init("{\"url\":\"http://h/\",\"path\":\"a/.haul\u{301}\"}", "path"),
@@ -153,7 +153,7 @@ package struct InvalidElements: Sendable, CustomStringConvertible {
         .init(#"{"url":"http://h/","meta":""# + String(repeating: "m", count: 300_000) + #""}"#, nil),
     ]
 
-    /// What some readers of JSON take, and the RFC does not.
+    /// Texts that some JSON parsers accept and RFC 8259 does not.
     private static let grammar: [InvalidElements] =
         [
             "NaN}", "nan}", "Infinity}", "-Infinity}", "inf}", "0x1F}", "01}", "-01}", "+1}", "1.}", "-.5}", ".5}",
@@ -166,7 +166,8 @@ package struct InvalidElements: Sendable, CustomStringConvertible {
             "1 // one\n}", String(repeating: "[", count: 64) + String(repeating: "]", count: 64) + "}",
             String(repeating: "[],", count: 3000) + "1]}",
         ].map { .init(with($0), nil) } + [
-            // No UTF-8: Latin-1, a lone byte, too long forms, half a pair, beyond the last character, a character cut off.
+            // Invalid UTF-8: Latin-1, a lone byte, overlong forms, a surrogate, a code point above U+10FFFF, a
+            // truncated sequence.
             .init(with(0xE9), nil), .init(with(0x80), nil), .init(with(0xC0, 0x80), nil),
             .init(with(0xE0, 0x80, 0x80), nil),
             .init(with(0xED, 0xA0, 0x80), nil), .init(with(0xF4, 0x90, 0x80, 0x80), nil), .init(with(0xF5, 0x80), nil),
@@ -188,7 +189,7 @@ package struct InvalidElements: Sendable, CustomStringConvertible {
     private static let digest = #"0123456789abcdef0123456789abcdef"}"#
 
     private static let urls: [InvalidElements] = [
-        // Addresses that are written as others than people write them, and what would end a text.
+        // IPv4 addresses in unusual notations, and characters that would end a C string.
         "0x7f000001", "0X7F.0X0.0x0.0x1", "1.2.3.0x4", "a.0x", "017.0.0.1", "1.02.3.4", "00.0.0.0", "h.0xfe.",
         "a%00b@h", "u:%00@h", "%00@h", "u:p@%00@h",
         "[fe80::1%0123456789abcdef]", "[fe80::1%250123456789abcdef]",
@@ -198,7 +199,7 @@ package struct InvalidElements: Sendable, CustomStringConvertible {
         "a.b..", "a%41",
         "a\\b", "a;b", "a<b>", "a|b", "256.1.1.1", "1.2.3", "1", "1.2.3.4.5", "0x7f.1", "a*b",
         String(repeating: "a", count: 64), String(repeating: "a.", count: 128),
-        // International names.
+        // Internationalized names.
         "bücher..example", ".bücher", "。a..b", "bücher.example:0", "bücher:x", "bücher.1", "中.256.1.1.1", "[中::1]",
         "bü cher", "bü%63her", "bü|cher", "b%C3%BCcher.example", String(repeating: "中", count: 85), "ü@",
     ].map { .init(#"{"url":"http://\#($0.replacing("\\", with: "\\\\"))/"}"#, "url") }

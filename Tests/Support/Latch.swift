@@ -1,6 +1,7 @@
 import Dispatch
 
-/// Holds threads until it is opened: what a server's handler waits for, so that a test says when it answers.
+/// Blocks threads until a test opens the latch. A server's handler waits at a latch, so that the test decides when the
+/// server answers.
 package final class Latch: Sendable {
     private let turnstile = DispatchSemaphore(value: 0)
 
@@ -8,10 +9,10 @@ package final class Latch: Sendable {
 
     package func open() { turnstile.signal() }
 
-    /// Blocks this thread, which must not be one of Swift's cooperative ones.
+    /// Blocks the calling thread. That thread must not belong to Swift's cooperative pool.
     package func wait() {
         turnstile.wait()
-        // For whoever comes after.
+        // Let the next waiting thread pass, too.
         turnstile.signal()
     }
 }

@@ -1,10 +1,11 @@
 import CHaulLinux
 import Glibc
 
-/// Ends what tests have started, and what that has started, when their own process ends, however that happens.
+/// Kills all processes that the tests have started, and their children, when the test process ends in any way.
 enum Lifeline {
-    /// The process group that children are born into, so that there is no moment in which nobody would end them. It is a
-    /// shell's that waits for the end of a socket which only this process holds, and then ends its group.
+    /// The process group in which children start. So each child is covered from its first moment. The group belongs to
+    /// a shell that reads from a socket. Only the test process holds the other end. At the end of the stream the shell
+    /// kills its group.
     static let group: pid_t? = {
         var ends: [Int32] = [0, 0]
         guard socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0, &ends) == 0 else {
@@ -16,7 +17,7 @@ enum Lifeline {
         clinux_close_from(&actions, 3)
         var attributes = posix_spawnattr_t()
         posix_spawnattr_init(&attributes)
-        // Not our group: an interrupt from the terminal must not end it before us.
+        // Not the test process' own group: otherwise an interrupt from the terminal would end the shell first.
         posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETPGROUP))
         var argv: [UnsafeMutablePointer<CChar>?] = [strdup("sh"), strdup("-c"), strdup("read -r _; kill -9 0"), nil]
         defer {

@@ -1,7 +1,7 @@
 import Glibc
 
-/// A directory on a real FUSE file system that knows neither hard links nor exclusive renames: exFAT on a loop device. Only
-/// what is started through it sees it.
+/// A directory on a real FUSE file system that supports neither hard links nor exclusive renames: exFAT on a loop
+/// device. Only programs that are started by `start` see the mount.
 package final class LinklessMount: Sendable {
     private static let setup = """
         IMAGE=$(mktemp)
@@ -16,11 +16,11 @@ package final class LinklessMount: Sendable {
             [ $n -lt 100 ] || { losetup -d "$LOOP"; exit 1; }
             sleep 0.05
         done
-        # The last one who has it open takes it down.
+        # The kernel frees the device when its last user closes it.
         losetup -d "$LOOP"
         """
 
-    /// Whether this machine has it, and lets us.
+    /// Whether this machine has the programs, and permits the mount.
     package static func isPossible() async -> Bool {
         await PrivateMounts.arePossible("ROOT=$(mktemp -d)\n\(setup)\numount -l $ROOT; rmdir $ROOT")
     }
@@ -33,14 +33,14 @@ package final class LinklessMount: Sendable {
         keeper = try PrivateMounts.start("ROOT=\(root.path)\n\(Self.setup)", "sleep", ["infinity"])
         try await eventually("the file system to be mounted", every: .milliseconds(20)) { [keeper] in
             guard keeper.isRunning else { throw ChildProcess.Missing(description: keeper.standardError) }
-            // What is mounted there is told by another device.
+            // A mount is there when the directory is on another device.
             var (outer, inner) = (stat(), stat())
             return stat(root.path, &outer) == 0 && stat("/proc/\(keeper.id)/root\(root.path)", &inner) == 0
                 && outer.st_dev != inner.st_dev
         }
     }
 
-    /// A program that sees the mount.
+    /// Starts a program that sees the mount.
     package func start(
         _ program: String, _ arguments: [String], environment: [String: String] = [:]
     ) throws -> ChildProcess {
@@ -51,10 +51,10 @@ package final class LinklessMount: Sendable {
             "nsenter", ["--mount", "--target", String(keeper.id), path] + arguments, environment: environment)
     }
 
-    /// Where others see a file of the mount.
+    /// The path by which processes outside the mount namespace reach a file of the mount.
     package func file(_ name: String) -> String { "/proc/\(keeper.id)/root\(root.file(name))" }
 
-    /// Takes it down; its server ends.
+    /// Unmounts the file system. Its FUSE server ends.
     package func end() async throws {
         try await PrivateMounts.run("umount -l \(root.path)", in: keeper)
         keeper.kill(SIGKILL)

@@ -1,7 +1,7 @@
 package import HaulContract
 package import HaulHTTP
 
-/// An engine that may go to the tests' own servers, and nowhere else.
+/// An engine that may connect to 127.0.0.0/8, and nowhere else.
 package func localEngine() -> TransferEngine {
     var configuration = TransferEngine.Configuration()
     configuration.policy = .restricted(allowed: [Network("127.0.0.0/8")!])
@@ -15,7 +15,7 @@ package func localRequest(_ url: String) -> Request {
     return request
 }
 
-/// Starts the request and collects its body.
+/// Starts the request, and returns its body.
 package func fetch(_ engine: TransferEngine, _ request: Request, limit: Int = 1 << 24) async throws(TransferError)
     -> [UInt8]
 {
@@ -28,7 +28,7 @@ extension TransferError {
 }
 
 extension TransferEnd {
-    /// From offset 0.
+    /// The end of a transfer that began at offset 0.
     package init(_ bytes: Int64, _ reason: Reason, isOverlong: Bool = false) {
         self.init(position: bytes, bytes: bytes, reason: reason, isOverlong: isOverlong)
     }

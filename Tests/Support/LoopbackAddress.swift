@@ -1,18 +1,18 @@
 import Glibc
 
-/// A port of any address of 127.0.0.0/8, beside a listener of the same port on 127.0.0.1: how a host with several addresses
-/// looks when some of them do not answer.
+/// An address of 127.0.0.0/8, with the port of a listener on 127.0.0.1. Together they are like a host with several
+/// addresses, some of which do not answer.
 package final class LoopbackAddress: Sendable {
     package enum Kind: Sendable {
-        /// Refuses connections: nobody listens.
+        /// Refuses connections: no process listens.
         case refusing
-        /// Answers nothing: its listener's queue is full, and stays so.
+        /// Never answers: its listener's queue is full, and stays full.
         case silent
     }
 
     private let sockets: [Int32]
 
-    /// `address` is one that nobody else uses.
+    /// - Parameter address: An address that no other test uses.
     package init(_ kind: Kind, at address: String, port: Int) throws {
         let listener = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
         var name = sockaddr_in()

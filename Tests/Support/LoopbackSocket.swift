@@ -4,17 +4,17 @@ import Glibc
 package enum LoopbackSocket {
     package enum Family: Sendable { case v4, v6 }
 
-    /// Whether this machine has ::1: not in every container.
+    /// Whether this machine has ::1. Not every container has it.
     package static let hasIPv6: Bool = {
         guard let socket = try? bind(.v6) else { return false }
         close(socket.descriptor)
         return true
     }()
 
-    /// A port of 127.0.0.1 or ::1 that nobody listens on; 0: any that is free.
+    /// Binds a port of 127.0.0.1 or ::1 on which no process listens. 0: any free port.
     package static func bind(_ family: Family = .v4, port: Int = 0) throws -> (descriptor: Int32, port: Int) {
         try open(family, port: port) { descriptor, address, size in
-            // Connections of an earlier listener may not be over for the kernel.
+            // The kernel may still keep connections of an earlier listener.
             var yes: Int32 = 1
             if port > 0 { setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &yes, 4) }
             guard Glibc.bind(descriptor, address, size) == 0 else { return nil }
@@ -22,27 +22,27 @@ package enum LoopbackSocket {
             var length = socklen_t(MemoryLayout<sockaddr_in6>.size)
             return withUnsafeMutablePointer(to: &bound) {
                 $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { _ = getsockname(descriptor, $0, &length) }
-                // The port lies at the same place in both families' addresses.
+                // The port is at the same offset in the addresses of both families.
                 return Int(UInt16(bigEndian: $0.pointee.sin6_port))
             }
         }
     }
 
-    /// A TCP listener on such a port.
+    /// A TCP listener on a port as for `bind`.
     package static func listen(_ family: Family = .v4, port: Int = 0) throws -> (descriptor: Int32, port: Int) {
         let bound = try bind(family, port: port)
         Glibc.listen(bound.descriptor, 512)
         return bound
     }
 
-    /// A TCP connection to a port of 127.0.0.1 or ::1.
+    /// Connects to a port of 127.0.0.1 or ::1 over TCP.
     package static func connect(_ family: Family, port: Int) throws -> Int32 {
         try open(family, port: port) { descriptor, address, size in
             Glibc.connect(descriptor, address, size) == 0 ? 0 : nil
         }.descriptor
     }
 
-    /// Returns when the other side's kernel has confirmed all that was sent, or the connection has ended.
+    /// Returns when the peer's kernel has acknowledged all sent bytes, or when the connection has ended.
     package static func waitUntilReceived(_ descriptor: Int32) {
         var unconfirmed: Int32 = 1
         var end = pollfd(fd: descriptor, events: 0, revents: 0)

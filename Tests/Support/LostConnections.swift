@@ -1,7 +1,7 @@
 import Glibc
 
-/// Connections of this process that it believes to have ended, while the server believes that they live: as after a
-/// middlebox has forgotten them.
+/// Connections of this process for which this process sees the end, while the server believes that they are alive. This
+/// is how it is after a middlebox has dropped its state.
 package final class LostConnections {
     private let kept: [Int32]
 
@@ -20,10 +20,10 @@ package final class LostConnections {
             })
     }
 
-    /// Ends the connections of this process to a unix socket, but for `others`. Their owner reads the end of each; the
-    /// server is told nothing as long as this object lives, even when the owner closes them.
+    /// Ends the connections of this process to a unix socket, except `others`. The owner of each connection reads the
+    /// end of the stream. The server notices nothing while this object lives, even if the owner closes the connection.
     package init(to path: String, except others: Set<Int32> = []) {
-        // Their numbers may be another test's by now; those of the copies are ours.
+        // The numbers may already belong to another test's sockets. The numbers of the copies cannot.
         let copies = Self.sockets(to: path).subtracting(others).map { dup($0) }
         let own = Self.sockets(to: path)
         for copy in copies where !own.contains(copy) { close(copy) }

@@ -3,9 +3,9 @@ import Glibc
 import HaulExecutors
 import Synchronization
 
-/// A nameserver on loopback that has no addresses to tell, for programs in mounts of their own.
+/// A nameserver on loopback that knows no addresses, for programs in mount namespaces of their own.
 package final class Nameserver: Sendable {
-    /// What every question is answered with (RFC 1035 section 4.1.1).
+    /// The response code of every answer (RFC 1035 section 4.1.1).
     package enum Answer: UInt8, Sendable {
         case trouble = 2
         case noSuchName = 3
@@ -16,11 +16,11 @@ package final class Nameserver: Sendable {
     private let directory = TemporaryDirectory()
     private let address: String
 
-    /// nil where its port may not be opened: only root may, as a rule.
+    /// nil if port 53 may not be bound: usually only root may bind it.
     ///
-    /// Without an `answer` it takes every question and stays silent.
+    /// - Parameter answer: nil: the server receives every query and never answers.
     package init?(_ answer: Answer? = nil) {
-        // An address of its own: the port of the usual one may be in use.
+        // A random address, because the port may be in use on the usual one.
         address = "127.\(Int.random(in: 1...254)).\(Int.random(in: 1...254)).\(Int.random(in: 1...254))"
         let opened = socket(AF_INET, Int32(SOCK_DGRAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
         var name = sockaddr_in()
@@ -37,7 +37,7 @@ package final class Nameserver: Sendable {
             return nil
         }
         descriptor = opened
-        // One try that lasts longer than any test waits.
+        // One attempt that lasts longer than any test waits.
         try? Data("nameserver \(address)\noptions timeout:30 attempts:1\n".utf8).write(
             to: URL(fileURLWithPath: directory.file("resolv.conf")))
         try? Data("hosts: files dns\n".utf8).write(to: URL(fileURLWithPath: directory.file("nsswitch.conf")))
@@ -47,7 +47,7 @@ package final class Nameserver: Sendable {
                 self?.heard.withLock { $0 += 1 }
                 if let answer { Self.reply(descriptor, question[..<count], answer, to: sender) }
             }
-            // Here and nowhere else: its number may be another's at once.
+            // Close here and nowhere else: the number of a closed descriptor may be reused at once.
             close(descriptor)
         }
     }
@@ -63,12 +63,12 @@ package final class Nameserver: Sendable {
         return count > 0 ? (count, sender) : nil
     }
 
-    /// The question again, as a response with a code and no records.
+    /// Repeats the question, as a response with a code and no records.
     private static func reply(
         _ descriptor: Int32, _ question: ArraySlice<UInt8>, _ answer: Answer, to sender: sockaddr_in
     ) {
         guard question.count > 12 else { return }
-        // What follows the question is about extensions, which the response has none of.
+        // The query may have an extension (EDNS) after the question. The response has none.
         let name = question[12...].firstIndex(of: 0) ?? question.endIndex - 5
         var reply = Array(question[..<min(name + 5, question.endIndex)])
         (reply[2], reply[3]) = (0x81, 0x80 | answer.rawValue)
@@ -84,7 +84,7 @@ package final class Nameserver: Sendable {
 
     package var questions: Int { heard.withLock { $0 } }
 
-    /// Makes it the nameserver, for `PrivateMounts`.
+    /// Shell lines that make this the nameserver, for `PrivateMounts`.
     package var setup: String {
         ["resolv.conf", "nsswitch.conf"].map { "mount --bind \(directory.file($0)) /etc/\($0)" }.joined(separator: "\n")
     }

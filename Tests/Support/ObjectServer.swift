@@ -2,7 +2,8 @@ import Foundation
 import Glibc
 import Testing
 
-/// A real object store on loopback: Ceph's radosgw or SeaweedFS, by `object-server.sh`. It goes with its last reference.
+/// A real object store on loopback: Ceph's radosgw or SeaweedFS, started by `object-server.sh`. It ends with its last
+/// reference.
 package final class ObjectServer: Sendable {
     package enum Kind: String, Sendable, CaseIterable, CustomTestStringConvertible {
         case rgw, weed
@@ -10,7 +11,7 @@ package final class ObjectServer: Sendable {
         package var testDescription: String { self == .rgw ? "radosgw" : "SeaweedFS" }
     }
 
-    /// Those that this machine has: deploy/test.sh installs both.
+    /// The kinds that this machine has. deploy/test.sh installs both.
     package static let installed: [Kind] = Kind.allCases.filter { kind in
         switch kind {
         case .rgw: ["radosgw", "ceph-mon", "ceph-osd"].allSatisfy { ChildProcess.path(of: $0) != nil }
@@ -18,7 +19,7 @@ package final class ObjectServer: Sendable {
         }
     }
 
-    /// For the tests of one process there is one of each kind: they take a prefix each.
+    /// The tests of one process share one server of each kind. Each test uses a key prefix of its own.
     package static func shared(_ kind: Kind) async throws -> ObjectServer {
         switch kind {
         case .rgw: try await sharedRGW.value
@@ -41,7 +42,7 @@ package final class ObjectServer: Sendable {
     /// `http://127.0.0.1:PORT`
     package let endpoint: String
     package let bucket = "test"
-    /// Who may do everything.
+    /// Credentials with all permissions.
     package let environment = ["AWS_ACCESS_KEY_ID": "testkey", "AWS_SECRET_ACCESS_KEY": "testsecret"]
     private let directory = TemporaryDirectory()
     private let process: ChildProcess
@@ -64,7 +65,7 @@ package final class ObjectServer: Sendable {
 
     deinit { process.kill(SIGTERM) }
 
-    /// An object of the bucket; nil if it is not there.
+    /// The content of an object in the bucket. nil if there is no such object.
     package func object(_ key: String) async throws -> [UInt8]? {
         let directory = TemporaryDirectory()
         let curl = try ChildProcess(
@@ -77,7 +78,7 @@ package final class ObjectServer: Sendable {
         return try await curl.wait() == 0 ? directory.contents("object") : nil
     }
 
-    /// Kills the gateway; it is there again after `release`.
+    /// Kills the gateway. It comes back after `release`.
     package func killGateway() throws {
         _ = FileManager.default.createFile(atPath: directory.file("hold"), contents: nil)
         if let id = gateway { kill(id, SIGKILL) }
@@ -85,7 +86,7 @@ package final class ObjectServer: Sendable {
 
     package func release() { unlink(directory.file("hold")) }
 
-    /// Stops the gateway, or lets it go on.
+    /// Sends a signal to the gateway, such as SIGSTOP or SIGCONT.
     package func signalGateway(_ number: Int32) { if let id = gateway { kill(id, number) } }
 
     private var gateway: pid_t? {

@@ -1,12 +1,13 @@
 import CHaulOpenSSL
 import Glibc
 
-/// What a server needs for TLS: its certificate and key, from `Certificates`.
+/// The TLS context of a server, with its certificate and key from `Certificates`.
 final class ServerTLS: @unchecked Sendable {
     fileprivate let context: OpaquePointer
 
-    /// `asksBack`: it serves only clients with a certificate of the same authority. `agreesHTTP2`: of the protocols that a
-    /// client offers (ALPN) it takes HTTP/2.
+    /// - Parameters:
+    ///   - asksBack: Whether the server serves only clients with a certificate of the same authority.
+    ///   - agreesHTTP2: Whether the server selects HTTP/2 if the client offers it (ALPN).
     init(_ certificates: Certificates, asksBack: Bool = false, agreesHTTP2: Bool = false) {
         context = SSL_CTX_new(TLS_server_method())
         SSL_CTX_use_certificate_chain_file(context, certificates.file("server.pem"))
@@ -36,16 +37,16 @@ final class ServerTLS: @unchecked Sendable {
     deinit { SSL_CTX_free(context) }
 }
 
-/// An accepted connection, plain or sealed by TLS, on its own thread. Everything blocks.
+/// An accepted connection, plain or with TLS, on its own thread. All calls block.
 final class OriginConnection {
     private let descriptor: Int32
     private var session: OpaquePointer?
 
-    /// nil if TLS does not come about. The descriptor stays the caller's.
+    /// nil if the TLS handshake fails. The caller still closes the descriptor.
     init?(_ descriptor: Int32, _ tls: ServerTLS?) {
         self.descriptor = descriptor
         guard let tls else { return }
-        // OpenSSL writes without MSG_NOSIGNAL.
+        // OpenSSL writes without MSG_NOSIGNAL, so SIGPIPE is blocked.
         var pipe = sigset_t()
         sigemptyset(&pipe)
         sigaddset(&pipe, SIGPIPE)
@@ -53,7 +54,7 @@ final class OriginConnection {
         session = SSL_new(tls.context)
         SSL_set_fd(session, descriptor)
         guard SSL_accept(session) == 1 else {
-            // A reset, because of bytes that nobody has read, would overtake the alert that says why.
+            // If unread bytes were left, close would send a RST. The RST would overtake the alert with the reason.
             shutdown(descriptor, Int32(SHUT_WR))
             var byte: UInt8 = 0
             while recv(descriptor, &byte, 1, 0) > 0 {}
@@ -63,12 +64,12 @@ final class OriginConnection {
 
     deinit { SSL_free(session) }
 
-    /// False at the end of the connection.
+    /// Returns false at the end of the connection.
     func receive(_ byte: inout UInt8) -> Bool {
         session.map { SSL_read($0, &byte, 1) == 1 } ?? (recv(descriptor, &byte, 1, 0) == 1)
     }
 
-    /// At most so many bytes; none at the end of the connection.
+    /// Returns at most `count` bytes; none at the end of the connection.
     func receive(upTo count: Int) -> [UInt8] {
         [UInt8](unsafeUninitializedCapacity: count) { buffer, received in
             received = max(
@@ -78,7 +79,7 @@ final class OriginConnection {
         }
     }
 
-    /// There is more to be received, though nothing may come in any more.
+    /// Whether TLS has decrypted bytes that have not been read. poll does not report them.
     var hasPending: Bool { session.map { SSL_pending($0) > 0 } ?? false }
 
     func send(_ bytes: [UInt8]) -> Bool {
@@ -95,10 +96,11 @@ final class OriginConnection {
         return true
     }
 
-    /// Says goodbye, where TLS has one: the end is meant.
+    /// Sends TLS' close_notify, so that the client can tell the intended end from a lost connection.
     func finish() { if let session { SSL_shutdown(session) } }
 
-    /// The close that follows is a RST in place of FIN. It overtakes bytes that have not arrived, so it waits for them.
+    /// Makes the following close send a RST in place of a FIN. A RST overtakes bytes in flight, so this waits until
+    /// they have arrived.
     func reset() {
         LoopbackSocket.waitUntilReceived(descriptor)
         var linger = linger(l_onoff: 1, l_linger: 0)

@@ -1,29 +1,29 @@
-/// How the origin takes the body of a request. What is not set is right.
+/// How the origin reads the body of a request. The defaults are the correct behaviour.
 package struct OriginIntake: Sendable {
-    /// In place of reading the body: it is answered, and the connection ends.
+    /// The origin does not read the body. It sends this reply and ends the connection.
     package var refusal: OriginReply?
-    /// Says that the body is welcome, to who asks first.
+    /// Whether the origin answers `Expect: 100-continue` with 100 Continue.
     package var welcomes = true
-    /// Reads no further after so many bytes, until the latch is opened.
+    /// The origin reads `after` bytes, and the rest once the latch is opened.
     package var hold: (after: Int64, until: Latch)?
-    /// After so many bytes the connection ends, as `reset` says.
+    /// The origin ends the connection after so many bytes, with a RST if `isReset`.
     package var cut: Int64?
     package var isReset = false
-    /// Interim responses that are sent before anything is read.
+    /// Interim responses, sent before any byte of the body is read.
     package var preamble = ""
 
-    /// Told of each piece when it comes; an empty one is the connection's end.
+    /// Called with each piece as it arrives. An empty piece is the end of the connection.
     package var taken: (@Sendable ([UInt8]) -> Void)?
 
     package init() {}
 }
 
-/// The body of a request, as the origin read it.
+/// The body of a request, as far as the origin has read it.
 package struct OriginBody: Sendable {
     /// The first 64 MiB.
     package fileprivate(set) var bytes: [UInt8] = []
     package fileprivate(set) var count: Int64 = 0
-    /// All that was announced has come.
+    /// Whether all announced bytes have arrived.
     package fileprivate(set) var isWhole = false
 
     package var text: String { String(decoding: bytes, as: UTF8.self) }
@@ -33,7 +33,7 @@ package struct OriginBody: Sendable {
         bytes += more.prefix(max(0, 64 << 20 - bytes.count))
     }
 
-    /// Reads it from the connection. `arrived` is told of each piece.
+    /// Reads a body from the connection. Calls `arrived` with the size of each piece.
     static func read(
         _ client: OriginConnection, _ headers: [String: String], _ intake: OriginIntake, arrived: (Int) -> Void
     ) -> OriginBody {

@@ -1,8 +1,8 @@
-/// What the origin answers, to the byte. What is not set is right.
+/// A reply of the origin, defined to the byte. The defaults are the correct behaviour.
 package struct OriginReply: Sendable {
     package enum End: Sendable {
         case whole
-        /// The connection ends like a lost one: with TLS, without its goodbye.
+        /// The connection ends with a FIN, as if it were lost: TLS sends no close_notify.
         case fin
         case reset, silence
     }
@@ -10,7 +10,7 @@ package struct OriginReply: Sendable {
 
     package enum Body: Sendable {
         case bytes([UInt8])
-        /// Made as it is sent: of any size, without memory.
+        /// Generated while it is sent: any size, without memory.
         case file(FileBytes, Range<Int64>)
 
         package var count: Int64 {
@@ -33,27 +33,27 @@ package struct OriginReply: Sendable {
     package var headers: [(String, String)] = []
     package var body: Body
     package var framing = Framing.length
-    /// Lies about the length.
+    /// Overrides Content-Length, to lie about it.
     package var declaredLength: Int64?
-    /// Only so many bytes of the body are sent, then `end`.
+    /// Only so many bytes of the body are sent. Then `end` happens.
     package var cut: Int?
     package var end = End.whole
-    /// Bytes per second.
+    /// In bytes per second.
     package var pace: Int?
-    /// The body stops after so many bytes until the latch is opened.
+    /// `after` bytes of the body are sent, and the rest once the latch is opened.
     package var hold: (after: Int64, until: Latch)?
-    /// Sent before the head, and after a chunked body.
+    /// The preamble is sent before the head, the trailers after a chunked body.
     package var preamble = ""
     package var trailers = ""
     package var delay: Duration?
-    /// What nobody has asked for, sent behind a whole reply once the latch is opened.
+    /// Unsolicited bytes, sent after a complete reply once the latch is opened.
     package var stray: (after: Latch, bytes: String)?
 
     package init(_ status: Int = 200, headers: [(String, String)] = [], body: [UInt8] = []) {
         (self.status, self.headers, self.body) = (status, headers, .bytes(body))
     }
 
-    /// `bytes` as a well-behaved server gives them: ranges and If-Range honoured.
+    /// `bytes` as a correct server sends them. Ranges, If-Range and If-None-Match are honoured.
     package static func file(
         _ bytes: FileBytes, etag: String? = "\"v1\"", headers: [(String, String)] = [], to request: OriginRequest
     ) -> OriginReply {
@@ -83,7 +83,7 @@ package struct OriginReply: Sendable {
         return reply
     }
 
-    /// Several parts in one body (RFC 9110 section 14.6), which a client that asked for one range does not expect.
+    /// Several parts in one body (RFC 9110 section 14.6). A client that asked for one range does not expect them.
     package static func multipart(
         _ bytes: FileBytes, _ ranges: [Range<Int64>], headers: [(String, String)] = []
     ) -> OriginReply {

@@ -1,4 +1,4 @@
-/// A request as the origin read it.
+/// A request, as the origin has read it.
 package struct OriginRequest: Sendable {
     package let method: String
     package let path: String
@@ -7,11 +7,11 @@ package struct OriginRequest: Sendable {
     package let body: OriginBody
     /// 1 for the first request of this path.
     package let number: Int
-    /// Counts accepted connections, from 1.
+    /// The number of the connection, counted from 1.
     package let connection: Int
 
-    /// The ranges of `bytes=a-b`, `bytes=a-`, `bytes=-n` and lists of these, cut to `count`; what cannot be satisfied is
-    /// empty. nil without a Range.
+    /// The ranges of `bytes=a-b`, `bytes=a-`, `bytes=-n` and lists of these, clamped to `count`. A range that cannot be
+    /// satisfied is empty. nil without a valid Range.
     package func ranges(of count: Int64) -> [Range<Int64>]? {
         guard let text = headers["range"], text.hasPrefix("bytes=") else { return nil }
         var ranges: [Range<Int64>] = []
@@ -29,7 +29,7 @@ package struct OriginRequest: Sendable {
         return ranges.isEmpty ? nil : ranges
     }
 
-    /// The only range that is asked for.
+    /// The requested range. nil if the request has several ranges or none.
     package func range(of count: Int64) -> Range<Int64>? {
         ranges(of: count).flatMap { $0.count == 1 ? $0[0] : nil }
     }

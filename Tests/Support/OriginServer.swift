@@ -2,8 +2,8 @@ import Glibc
 import HaulExecutors
 import Synchronization
 
-/// A scripted HTTP/1.1 origin over real sockets on loopback, plain or with TLS: a handler says what is answered to each
-/// request. Every connection has a thread of its own, so a handler may block, at a `Latch` for example.
+/// A scripted HTTP/1.1 origin over real sockets on loopback, plain or with TLS. A handler returns the reply to each
+/// request. Each connection has a thread of its own, so a handler may block, for example at a `Latch`.
 package final class OriginServer: Sendable {
     private struct State {
         var requests: [OriginRequest] = []
@@ -11,7 +11,7 @@ package final class OriginServer: Sendable {
         var bodyBytes: [String: Int64] = [:]
         var arrivedBytes: [String: Int64] = [:]
         var connections = 0
-        /// Sockets that are open.
+        /// The open sockets.
         var clients: Set<Int32> = []
     }
 
@@ -21,8 +21,10 @@ package final class OriginServer: Sendable {
     private let intake: @Sendable (OriginRequest) -> OriginIntake
     private let state = Mutex(State())
 
-    /// With `certificates` it speaks https, as 127.0.0.1 or ::1, and may ask clients for theirs.
-    /// `intake` says how the body of a request is read, of which the head is known.
+    /// - Parameters:
+    ///   - certificates: With these the origin speaks https, as 127.0.0.1 or ::1.
+    ///   - asksBack: Whether clients must have a certificate, too.
+    ///   - intake: Returns how the body of a request is read. It gets the request's head.
     package init(
         _ family: LoopbackSocket.Family = .v4, port: Int = 0, certificates: Certificates? = nil, asksBack: Bool = false,
         intake: @escaping @Sendable (OriginRequest) -> OriginIntake = { _ in OriginIntake() },
@@ -60,21 +62,22 @@ package final class OriginServer: Sendable {
 
     package var requests: [OriginRequest] { state.withLock { $0.requests } }
     package var connections: Int { state.withLock { $0.connections } }
-    /// Bytes of bodies sent for a path.
+    /// The number of body bytes sent for a path.
     package func bytesSent(_ path: String) -> Int64 { state.withLock { $0.bodyBytes[path] ?? 0 } }
 
-    /// Bytes of bodies that came for a path.
+    /// The number of body bytes received for a path.
     package func bytesReceived(_ path: String) -> Int64 { state.withLock { $0.arrivedBytes[path] ?? 0 } }
 
-    /// Takes no more connections, and resets those that there are.
+    /// Accepts no more connections, and resets the open ones.
     package func stop() {
         listener.stop()
         cutConnections(byReset: true)
     }
 
-    /// Ends every connection where it is.
+    /// Ends every connection at once.
     ///
-    /// - Parameter byReset: As the kernel of a process does that was killed: also who only sends hears of it.
+    /// - Parameter byReset: Sends a RST, as the kernel does for a killed process. Then a client that only sends notices
+    ///   the end, too.
     package func cutConnections(byReset: Bool = false) {
         state.withLock { state in
             for client in state.clients {
@@ -87,7 +90,7 @@ package final class OriginServer: Sendable {
 
     // MARK: One connection
 
-    /// One request; false if the connection ends with it.
+    /// Serves one request. Returns false if the connection ends with it.
     private func serve(_ client: OriginConnection, _ connection: Int) -> Bool {
         guard let head = readHead(client, connection) else { return false }
         let intake = intake(head)
@@ -119,7 +122,7 @@ package final class OriginServer: Sendable {
         case .fin: break
         case .reset: client.reset()
         case .silence:
-            // Until the other side gives up.
+            // Wait until the peer closes the connection.
             var byte: UInt8 = 0
             while client.receive(&byte) {}
         }

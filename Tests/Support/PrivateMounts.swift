@@ -1,18 +1,18 @@
 import Glibc
 
-/// Programs with mounts of their own, which nobody else sees and which go with them: full, small and read-only file systems,
-/// another resolv.conf.
+/// Starts programs in mount namespaces of their own. Their mounts are invisible to other processes, and end with the
+/// programs: full, small and read-only file systems, another resolv.conf.
 package enum PrivateMounts {
-    /// Whoever is not root is it in a user namespace.
+    /// A user who is not root becomes root in a user namespace.
     private static var isRoot: Bool { geteuid() == 0 }
 
-    /// Whether this machine lets us: not in every container.
+    /// Whether this machine permits such mounts. Not every container does.
     package static func arePossible(_ setup: String = "mount -t tmpfs none /mnt") async -> Bool {
         let probe = try? start(setup, "true", [])
         return (try? await probe?.wait()) == 0
     }
 
-    /// Starts a program after `setup`, a line of sh that mounts.
+    /// Starts a program after `setup`, lines of sh that mount.
     package static func start(_ setup: String, _ program: String, _ arguments: [String]) throws -> ChildProcess {
         guard let path = ChildProcess.path(of: program) else {
             throw ChildProcess.Missing(description: "\(program) is missing")
@@ -24,7 +24,7 @@ package enum PrivateMounts {
             ] + arguments)
     }
 
-    /// Runs a line of sh among the mounts of `process`.
+    /// Runs a line of sh in the mount namespace of `process`.
     package static func run(_ line: String, in process: ChildProcess) async throws {
         let shell = try ChildProcess(
             "nsenter",

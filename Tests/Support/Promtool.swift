@@ -1,8 +1,8 @@
 package import Testing
 
-/// Prometheus' own reader of its text format, and its lint (Debian: prometheus).
+/// promtool, Prometheus' own parser and linter of its text format (Debian: prometheus).
 package enum Promtool {
-    /// Fails the test where `text` is not valid, or breaks a convention.
+    /// Fails the test if `text` is not valid or breaks a convention.
     package static func check(_ text: String, sourceLocation: SourceLocation = #_sourceLocation) async throws {
         let tool = try ChildProcess("promtool", ["check", "metrics"], input: text)
         let status = try await tool.wait()

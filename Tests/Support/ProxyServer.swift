@@ -3,22 +3,22 @@ import Glibc
 import HaulExecutors
 import Synchronization
 
-/// A proxy on loopback like an operator's: HTTP (CONNECT, and plain requests in absolute form) and SOCKS 5 on one port, told
-/// apart by the first byte; with certificates, both of it within TLS. It leads to loopback and nowhere else, and notes what it
-/// was asked for.
+/// A proxy on loopback, like an operator's. It serves HTTP (CONNECT, and plain requests in absolute form) and SOCKS 5
+/// on one port, and tells them apart by the first byte. With certificates both are within TLS. It connects to loopback
+/// only, and records its requests.
 package final class ProxyServer: Sendable {
     private struct State {
         var targets: [String] = []
         var heads: [String] = []
         var connections = 0
-        /// Sockets that are open.
+        /// The open sockets.
         var clients: Set<Int32> = []
     }
 
     private let listener: LoopbackListener
-    /// Names that this proxy resolves, all of them to 127.0.0.1.
+    /// Names that this proxy resolves to 127.0.0.1.
     private let names: Set<String>
-    /// `user:password` that it wants.
+    /// The `user:password` that clients must send.
     private let credentials: String?
     private let state = Mutex(State())
 
@@ -47,7 +47,7 @@ package final class ProxyServer: Sendable {
 
     package var port: Int { listener.port }
 
-    /// Ends every connection where it is, by a FIN or a RST.
+    /// Ends every connection at once, by a FIN or a RST.
     package func cutConnections(byReset: Bool = false) {
         state.withLock { state in
             for client in state.clients {
@@ -55,7 +55,7 @@ package final class ProxyServer: Sendable {
                     shutdown(client, Int32(SHUT_RDWR))
                     continue
                 }
-                // What is connected to nobody is reset; the descriptor stays its owner's.
+                // connect with AF_UNSPEC resets a connected socket. Its thread still closes the descriptor.
                 var nobody = sockaddr()
                 nobody.sa_family = sa_family_t(AF_UNSPEC)
                 Glibc.connect(client, &nobody, socklen_t(MemoryLayout<sockaddr>.size))
@@ -63,20 +63,20 @@ package final class ProxyServer: Sendable {
         }
     }
 
-    /// Takes no more connections, and ends those that are there.
+    /// Accepts no more connections, and ends the open ones.
     package func leave() {
         listener.stop()
         cutConnections()
     }
 
-    /// `scheme` is http, https, socks5 or socks5h.
+    /// - Parameter scheme: http, https, socks5 or socks5h.
     package func url(_ scheme: String, credentials: String? = nil) -> String {
         "\(scheme)://\(credentials.map { $0 + "@" } ?? "")127.0.0.1:\(port)"
     }
 
-    /// What was asked for: `CONNECT host:port`, `GET http://…` or `SOCKS host:port`.
+    /// The requested targets: `CONNECT host:port`, `GET http://…` or `SOCKS host:port`.
     package var targets: [String] { state.withLock { $0.targets } }
-    /// The heads of HTTP requests to it, as they came.
+    /// The heads of the HTTP requests, unchanged.
     package var heads: [String] { state.withLock { $0.heads } }
     package var connections: Int { state.withLock { $0.connections } }
 
@@ -120,7 +120,7 @@ package final class ProxyServer: Sendable {
         else { return send(client, "HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n") }
         defer { close(server) }
         if let url {
-            // One request for each connection: its answer ends where the server closes.
+            // Each connection to the server has one request. The server ends the response by closing.
             lines[0] =
                 "\(words[0]) \(url.percentEncodedPath)\(url.percentEncodedQuery.map { "?" + $0 } ?? "") \(words[2])"
             lines.removeAll { $0.lowercased().hasPrefix("proxy-") || $0.lowercased().hasPrefix("connection:") }
@@ -188,7 +188,7 @@ package final class ProxyServer: Sendable {
         }
     }
 
-    /// Passes bytes on both ways until both are at their end.
+    /// Forwards bytes in both directions until both are at their end.
     private func relay(_ client: Int32, _ server: Int32) {
         let done = Latch()
         startThread(name: "proxy-up") {
@@ -196,7 +196,7 @@ package final class ProxyServer: Sendable {
             done.open()
         }
         pump(from: server, to: client)
-        // Whoever still sends has nobody to hear it.
+        // The server is gone, so end the client's sending as well.
         shutdown(client, Int32(SHUT_RDWR))
         done.wait()
     }

@@ -2,13 +2,13 @@ import Glibc
 import HaulExecutors
 import Synchronization
 
-/// A server on a loopback port that treats every connection as its script says, on a thread each. It speaks no HTTP:
+/// A server on a loopback port that runs a script for each connection, on a thread of its own. It does not speak HTTP:
 /// the scripts send bytes.
 package final class RawServer: Sendable {
     private let listener: LoopbackListener
     private let accepted = Mutex<[Int32]>([])
 
-    /// With certificates the bytes are sealed by TLS, and HTTP/2 is agreed with who offers it.
+    /// With certificates the connections use TLS, and select HTTP/2 if the client offers it.
     package init(certificates: Certificates? = nil, _ script: @escaping @Sendable (RawConnection) -> Void) {
         let tls = certificates.map { ServerTLS($0, agreesHTTP2: true) }
         guard let listener = try? LoopbackListener() else { fatalError("no socket on loopback") }
@@ -31,22 +31,22 @@ package final class RawServer: Sendable {
         }
     }
 
-    /// Ends the thread that accepts; running scripts end with their connections.
+    /// Ends the accepting thread. Running scripts end with their connections.
     package func stop() { listener.stop() }
 
     package var port: Int { listener.port }
 
     package var url: String { "http://127.0.0.1:\(port)/file" }
 
-    /// Connections accepted so far.
+    /// The number of accepted connections.
     package var connections: Int { accepted.withLock(\.count) }
 }
 
-/// One connection of a `RawServer`, in its script.
+/// A connection of a `RawServer`, for its script.
 package final class RawConnection: Sendable {
     private let descriptor: Atomic<Int32>
 
-    /// Counts accepted connections, from 1.
+    /// The number of the connection, counted from 1.
     package let number: Int
 
     package init(descriptor: Int32, number: Int = 1) {
@@ -56,7 +56,7 @@ package final class RawConnection: Sendable {
 
     private var socket: Int32 { descriptor.load(ordering: .relaxed) }
 
-    /// The head of the next request; nil when the client has closed the connection.
+    /// Reads the head of the next request. nil if the client has closed the connection.
     package func readRequest() -> String? {
         var bytes: [UInt8] = []
         var byte: UInt8 = 0
@@ -67,14 +67,14 @@ package final class RawConnection: Sendable {
         return String(decoding: bytes, as: UTF8.self)
     }
 
-    /// What has come, up to so many bytes, without taking it; waits for the first.
+    /// Returns up to `count` received bytes without consuming them. Waits for the first one.
     package func peek(_ count: Int) -> [UInt8] {
         var buffer = [UInt8](repeating: 0, count: count)
         let found = recv(socket, &buffer, count, Int32(MSG_PEEK))
         return Array(buffer.prefix(max(0, found)))
     }
 
-    /// Passes bytes on to a port of 127.0.0.1 and back, until either end is reached.
+    /// Forwards bytes to a port of 127.0.0.1 and back, until either side closes.
     package func pass(to port: Int) {
         guard let other = try? LoopbackSocket.connect(.v4, port: port) else { return }
         defer { Glibc.close(other) }
@@ -97,7 +97,7 @@ package final class RawConnection: Sendable {
         }
     }
 
-    /// Sends all of it; false when the client has closed the connection.
+    /// Sends all bytes. Returns false if the client has closed the connection.
     @discardableResult
     package func send(_ bytes: some Collection<UInt8>) -> Bool {
         let bytes = Array(bytes)
@@ -115,7 +115,7 @@ package final class RawConnection: Sendable {
     @discardableResult
     package func send(_ text: String) -> Bool { send(Array(text.utf8)) }
 
-    /// Returns when the client's kernel has confirmed all that was sent.
+    /// Returns when the client's kernel has acknowledged all sent bytes.
     package func waitUntilReceived() { LoopbackSocket.waitUntilReceived(socket) }
 
     /// Reads until the client closes the connection.
@@ -124,7 +124,7 @@ package final class RawConnection: Sendable {
         while read(socket, &buffer, buffer.count) > 0 {}
     }
 
-    /// Sends nothing more: the client sees the end, and may go on sending.
+    /// Ends the sending direction. The client sees the end of the stream, and may still send.
     package func endSending() { shutdown(socket, Int32(SHUT_WR)) }
 
     package func close() {
@@ -132,7 +132,7 @@ package final class RawConnection: Sendable {
         if descriptor >= 0 { Glibc.close(descriptor) }
     }
 
-    /// Closes with RST in place of FIN. It overtakes bytes that have not arrived, so it waits for them.
+    /// Closes with a RST in place of a FIN. A RST overtakes bytes in flight, so this waits until they have arrived.
     package func reset() {
         waitUntilReceived()
         var linger = linger(l_onoff: 1, l_linger: 0)

@@ -1,11 +1,11 @@
 import Foundation
 
-/// Ways to bring a server to refuse what it is asked for.
+/// Ways to make a server refuse commands.
 extension RedisServer {
-    /// Settings with which every key takes a while to load, and LOADING is answered meanwhile.
+    /// Settings with which loading a key takes a while. The server answers LOADING meanwhile.
     package static let slowLoading = ["--key-load-delay", "4000", "--loading-process-events-interval-bytes", "1024"]
 
-    /// Settings of a cluster of one node that serves no slot yet.
+    /// Settings of a cluster of one node that serves no slot.
     package static var clusterOfOne: [String] {
         [
             "--cluster-enabled", "yes", "--bind", "127.0.0.1", "--port", "\(FreePort.next())", "--cluster-port",
@@ -13,13 +13,13 @@ extension RedisServer {
         ]
     }
 
-    /// Lets a cluster of one node serve all slots; it takes a moment until it does.
+    /// Makes a cluster of one node serve all slots, and waits until it does.
     package func serveAllSlots() async throws {
         try await cli("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
         try await eventually("the cluster to be up") { try await cli("CLUSTER", "INFO").contains("cluster_state:ok") }
     }
 
-    /// Starts it again so that it loads for a minute, or until `endLoading`. Its settings must be `slowLoading`.
+    /// Restarts the server so that it loads for a minute, or until `endLoading`. Its settings must be `slowLoading`.
     package func beginLoading() async throws {
         try await cli("EVAL", "for n = 1, 15000 do redis.call('SET', 'filler' .. n, n) end", "0")
         try await cli("SAVE")
@@ -31,7 +31,7 @@ extension RedisServer {
         try await eventually("Redis to have loaded") { try await cli("INFO", "persistence").contains("\nloading:0") }
     }
 
-    /// Lets a save fail, so that writes are refused: a directory lies where the file `name` is to be.
+    /// Makes a save fail, so that Redis refuses writes. A directory is in the place of the file `name`.
     package func breakSaving(_ name: String) async throws {
         try FileManager.default.createDirectory(atPath: directory.file("\(name)/x"), withIntermediateDirectories: true)
         try await save("err")
@@ -50,7 +50,7 @@ extension RedisServer {
         }
     }
 
-    /// How often it has answered with an error whose first word is `word`.
+    /// The number of error replies whose first word is `word`.
     package func errors(_ word: String) async throws -> Int {
         let line = try await cli("INFO", "errorstats").split(whereSeparator: \.isNewline).first {
             $0.hasPrefix("errorstat_\(word):")

@@ -1,13 +1,13 @@
 import Foundation
 import Glibc
 
-/// A real redis-server on a unix socket, in a directory of its own.
+/// A real redis-server on a unix socket, with a directory of its own.
 package final class RedisServer: @unchecked Sendable {
     package let directory = TemporaryDirectory()
     private let arguments: [String]
     private var process: ChildProcess
 
-    /// `settings` are lines of redis.conf as arguments: `["--requirepass", "secret"]`.
+    /// - Parameter settings: Lines of redis.conf as arguments: `["--requirepass", "secret"]`.
     package init(_ settings: [String] = []) async throws {
         arguments =
             [
@@ -26,7 +26,7 @@ package final class RedisServer: @unchecked Sendable {
 
     package func signal(_ number: Int32) { process.kill(number) }
 
-    /// Ends it and starts it again, on what it has on disk.
+    /// Ends the server and starts it again, with the data on its disk.
     package func restart(by number: Int32 = SIGTERM) async throws {
         process.kill(number)
         _ = try await process.wait()
@@ -34,7 +34,7 @@ package final class RedisServer: @unchecked Sendable {
         try await waitUntilReady()
     }
 
-    /// What redis-cli prints for a command.
+    /// The output of redis-cli for a command.
     @discardableResult
     package func cli(_ arguments: String...) async throws -> String {
         let cli = try ChildProcess("redis-cli", ["-s", socket] + arguments)
@@ -42,7 +42,7 @@ package final class RedisServer: @unchecked Sendable {
         return cli.standardOutput.trimmingCharacters(in: .whitespacesAndNewlines)
     }
 
-    /// A number of INFO's.
+    /// A number from INFO. 0 if INFO does not have it.
     package func statistic(_ name: String) async throws -> Int {
         let line = try await cli("INFO", "all").split(whereSeparator: \.isNewline).first { $0.hasPrefix("\(name):") }
         return line.flatMap { Int($0.dropFirst(name.count + 1)) } ?? 0

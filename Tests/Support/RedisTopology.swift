@@ -1,16 +1,16 @@
 import Foundation
 import Glibc
 
-/// Ports on loopback that nobody listens on.
+/// Ports on loopback on which no process listens.
 package enum FreePort {
     private static let given = Shared<Set<Int>>([])
 
-    /// Never the same one twice: who has asked for it listens there later.
+    /// Never returns the same port twice: the caller listens on it only later.
     package static func next() -> Int {
         while true {
             let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
             defer { close(descriptor) }
-            // Below the range from which the kernel gives ports to those that connect.
+            // Below the range from which the kernel takes ephemeral ports.
             let port = Int.random(in: 10_000..<32_000)
             var address = sockaddr_in()
             address.sin_family = sa_family_t(AF_INET)
@@ -26,7 +26,7 @@ package enum FreePort {
     }
 }
 
-/// A primary with a replica, and three sentinels that look after them.
+/// A primary with a replica, and three sentinels that monitor them.
 package final class RedisWithSentinels: Sendable {
     package let servers: [RedisServer]
     private let ports: [Int]
@@ -78,7 +78,7 @@ package final class RedisWithSentinels: Sendable {
         "redis+sentinel://" + sentinelPorts.map { "127.0.0.1:\($0)" }.joined(separator: ",") + "/main"
     }
 
-    /// The server that the sentinels call the primary.
+    /// The server that the sentinels report as the primary.
     package func primary() async throws -> RedisServer {
         let text = try await ask(sentinelPorts[0], "SENTINEL", "GET-MASTER-ADDR-BY-NAME", "main")
         return servers[text.contains(String(ports[1])) ? 1 : 0]
@@ -96,7 +96,7 @@ package final class RedisWithSentinels: Sendable {
     }
 }
 
-/// Three primaries that share the slots.
+/// Three primaries that share all slots.
 package final class RedisCluster: Sendable {
     package let servers: [RedisServer]
     package let ports: [Int]
@@ -135,7 +135,7 @@ package final class RedisCluster: Sendable {
         Int(try await servers[0].cli("CLUSTER", "KEYSLOT", key)) ?? -1
     }
 
-    /// The number of the server that serves `slot`.
+    /// The index of the server that serves `slot`. -1 if none does.
     package func owner(of slot: Int) async throws -> Int {
         for (number, server) in servers.enumerated() {
             let own =
@@ -148,8 +148,9 @@ package final class RedisCluster: Sendable {
         return -1
     }
 
-    /// Moves a slot with its keys to another server, as `redis-cli --cluster reshard` does. If it is in use, the keys stay
-    /// until a client has met it on its way.
+    /// Moves a slot with its keys to another server, as `redis-cli --cluster reshard` does.
+    ///
+    /// - Parameter isInUse: Whether to move the keys only after a client has been redirected because of the move.
     package func migrate(_ slot: Int, isInUse: Bool = true) async throws {
         let from = try await owner(of: slot)
         let to = (from + 1) % servers.count

@@ -1,16 +1,17 @@
 package import Foundation
 
-/// A JSON Schema of docs/schema, as a validator of others reads it (Debian's python3-jsonschema).
+/// A JSON Schema of docs/schema, read by a third-party validator (Debian's python3-jsonschema).
 package struct SchemaValidator {
     package static let repository = URL(filePath: #filePath).appending(path: "../../..").standardized
     private let schema: URL
 
-    /// `name` is a file's beneath docs/schema.
+    /// - Parameter name: A file beneath docs/schema.
     package init(_ name: String) { schema = Self.repository.appending(path: "docs/schema/\(name)") }
 
-    /// What is said of each text: "accepted", "no JSON", or "refused" and why. None may hold a line break.
+    /// Returns a verdict for each text: "accepted", "no JSON", or "refused" with the reason. No text may contain a line
+    /// break.
     ///
-    /// - Parameter isClosed: Members that the schema does not name are refused as well.
+    /// - Parameter isClosed: Whether members that the schema does not name are refused as well.
     package func verdicts(_ texts: [String], isClosed: Bool = false) async throws -> [String] {
         let script = Self.repository.appending(path: "Tests/schema/validate.py").path
         let process = try ChildProcess(

@@ -1,4 +1,4 @@
-/// SplitMix64: the same run for the same seed.
+/// SplitMix64. The same seed gives the same numbers.
 package struct SeededGenerator: RandomNumberGenerator {
     private var state: UInt64
 

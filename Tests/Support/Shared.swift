@@ -1,6 +1,6 @@
 import Synchronization
 
-/// A value that a test and its servers' handlers share.
+/// A value that a test shares with its servers' handlers.
 package final class Shared<Value: Sendable>: Sendable {
     private let mutex: Mutex<Value>
 

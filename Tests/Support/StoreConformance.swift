@@ -3,30 +3,30 @@ import HaulHTTP
 package import HaulStorage
 import Testing
 
-/// What every store has to do, whatever it keeps its bytes in. The tests of a store run each of these checks on it.
+/// What every store must do, whatever it keeps its bytes in. The tests of each store run all these checks.
 package struct StoreConformance: Sendable {
     package enum Check: String, Sendable, CaseIterable {
         case bytesInAnyOrderBecomeOneFile =
-            "bytes that come in any order become one file, under its name only when it is whole"
-        case smallFileIsPutAtOnce = "a small file is put at once"
-        case checkpointIsContinued = "another run goes on from a checkpoint, with no byte lost"
-        case nothingNewIsNoCheckpoint = "a checkpoint without news says nothing"
-        case fencedRunGivesNoName = "a run whose partial file was taken over gives no name"
-        case lostLeaseGivesNoName = "a run whose lease is lost gives no name"
+            "bytes that arrive in any order become one file, which gets its name only when it is complete"
+        case smallFileIsPutAtOnce = "a small file is stored by a single call"
+        case checkpointIsContinued = "another run continues from a checkpoint, and no byte is lost"
+        case nothingNewIsNoCheckpoint = "a checkpoint without new bytes returns nil"
+        case fencedRunGivesNoName = "a run whose partial file was taken over does not name the file"
+        case lostLeaseGivesNoName = "a run whose lease is lost does not name the file"
         case wrongDigestGivesNoName = "a file with the wrong digest gets no name, and leaves nothing"
-        case namedFileIsFoundAgain = "a file that was named by a run that nobody heard of is found by the next"
-        case foreignFileStays = "a file that is not the job's stays, as if_exists says"
-        case changedFileIsNotHeld = "a finished file that was changed is not taken for the job's"
-        case discardLeavesNothing = "a partial file that is discarded leaves nothing"
-        case leftoverIsFoundAndRemoved = "a partial file that nobody wants is found, and removed unless it was changed"
-        case fileIsSentAsItWas = "a file that is sent is read in any order, as it was when it was opened, or not at all"
+        case namedFileIsFoundAgain = "the next run finds the file that an earlier run named without reporting it"
+        case foreignFileStays = "a file that does not belong to the job is treated as if_exists says"
+        case changedFileIsNotHeld = "a finished file that was changed does not count as the job's file"
+        case discardLeavesNothing = "discarding a partial file leaves nothing"
+        case leftoverIsFoundAndRemoved = "an abandoned partial file is found once it is old enough, and is removed"
+        case fileIsSentAsItWas = "a source is read in any order, and a change of its file is an error"
         case otherFileIsNotDeleted = "only the file that was stored is deleted"
     }
 
     private let store: any Store
-    /// What a finished file holds; nil if there is none.
+    /// Returns the content of a finished file. nil if there is none.
     private let read: @Sendable (String) async -> [UInt8]?
-    /// Puts a file there that is none of the store's own doing.
+    /// Writes a file without the store.
     private let write: @Sendable (String, [UInt8]) async -> Void
 
     package init(
@@ -107,7 +107,7 @@ package struct StoreConformance: Sendable {
         let point = try #require(try await point(late))
         _ = try #require(try await resume(point, run: 2))
         guard case .fenced = try await late.commit(whole()) else {
-            Issue.record("the late run has given its name")
+            Issue.record("the fenced run has named the file")
             return
         }
         #expect(await read("a/b") == nil)
@@ -117,7 +117,7 @@ package struct StoreConformance: Sendable {
         let request = request(run: 1, lease: RunLease(isHeld: { false }, confirm: { false }))
         let partial = store.begin(request, generation: request.run, suggested: "x")
         guard case .fenced = try await partial.put(bytes, whole()) else {
-            Issue.record("a run without a lease has given its name")
+            Issue.record("a run without a lease has named the file")
             return
         }
         #expect(await read("a/b") == nil)
@@ -140,7 +140,7 @@ package struct StoreConformance: Sendable {
         let point = try #require(try await point(first))
         let file = try #require(stored(try await first.commit(whole())))
         guard case .placed(let found) = try await store.resume(request(run: 2), from: point) else {
-            Issue.record("the finished file is not found")
+            Issue.record("the finished file was not found")
             return
         }
         #expect(found.file == file.file && found.identity == file.identity && found.bytes == file.bytes)
@@ -206,7 +206,7 @@ package struct StoreConformance: Sendable {
             #expect(try await file.read(Int64(range.lowerBound)..<Int64(range.upperBound)) == Array(bytes[range]))
         }
         try await file.check()
-        // Another run, on another machine, finds the same version.
+        // Another run on another machine must find the same version.
         #expect(try await store.source("a/b").version == file.version)
         for other in [testBytes(300_001), Array(bytes.reversed()), testBytes(10)] {
             let before = try await store.source("a/b")
@@ -261,7 +261,7 @@ package struct StoreConformance: Sendable {
         if case .stored(let file) = outcome { file } else { nil }
     }
 
-    /// Gives a range to a sink, as the engine does.
+    /// Writes a range to a sink, as the engine does.
     private func receive(_ range: Range<Int>, into partial: any Partial) async throws {
         let sink = partial.sink(at: Int64(range.lowerBound)) { false }
         try await feed(Array(bytes[range]), to: sink)

@@ -1,9 +1,10 @@
 import Glibc
 import HaulExecutors
 
-/// Takes TLS off accepted connections, for servers that speak plainly.
+/// Terminates TLS for servers that speak plain TCP.
 enum TLSFront {
-    /// Calls `serve` with the plain end of a connection that is sealed by TLS, if that comes about; returns when all is over.
+    /// Calls `serve` with the plain end of a connection, if the TLS handshake succeeds. Returns when both directions
+    /// have ended.
     static func open(_ client: Int32, _ tls: ServerTLS, _ serve: (Int32) -> Void) {
         var ends: [Int32] = [0, 0]
         guard let connection = OriginConnection(client, tls),
@@ -23,7 +24,8 @@ enum TLSFront {
         for end in ends { close(end) }
     }
 
-    /// Passes bytes on both ways until either end is reached. One thread, since a session is for one at a time.
+    /// Forwards bytes in both directions until either side ends. One thread does both, since a TLS session is not
+    /// thread-safe.
     private static func pass(_ session: OriginConnection, _ client: Int32, _ inner: Int32) {
         var buffer = [UInt8](repeating: 0, count: 64 << 10)
         while true {

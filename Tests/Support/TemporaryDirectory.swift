@@ -1,12 +1,12 @@
 import Foundation
 import Glibc
 
-/// A directory that goes with its last reference.
+/// A directory that is removed with its last reference.
 package final class TemporaryDirectory: Sendable {
     package let path: String
 
     package init() {
-        // Short, so that unix sockets fit into it.
+        // The path is short, because the path of a unix socket is limited to 107 bytes.
         path = "/tmp/haul-\(UInt64.random(in: 0...(.max)))"
         mkdir(path, 0o700)
     }
@@ -19,10 +19,10 @@ package final class TemporaryDirectory: Sendable {
         FileManager.default.contents(atPath: file(name)).map { Array($0) }
     }
 
-    /// Whether the file holds exactly these bytes.
+    /// Whether the content of the file is exactly these bytes.
     package func holds(_ name: String, _ bytes: FileBytes) -> Bool { contents(name) == bytes.all }
 
-    /// All names in it, hidden ones too, but for the store's id.
+    /// All names in the directory, including hidden ones, without the store's id.
     package var names: [String] {
         ((try? FileManager.default.contentsOfDirectory(atPath: path)) ?? []).filter { $0 != ".haul-store" }.sorted()
     }

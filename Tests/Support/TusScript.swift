@@ -1,17 +1,17 @@
 import Synchronization
 
-/// A tus server as a handler of `OriginServer`, which can lie. It keeps what it is sent in memory.
+/// A tus server as a handler of `OriginServer`. It can lie. It keeps uploads in memory.
 package final class TusScript: Sendable {
-    /// What it does wrong, and how often: with each such answer one less.
+    /// What the server does wrong. Each wrong answer is given as often as the values here say.
     package struct Lies: Sendable {
-        /// Answers to HEAD and PATCH with these statuses, the first one first.
+        /// The statuses of the next answers to HEAD and PATCH, in order.
         package var head: [Int] = []
         package var patch: [Int] = []
-        /// Bytes by which HEAD goes back, dropping what was there.
+        /// The numbers of bytes that the next answers to HEAD drop from the end of the upload.
         package var backwards: [Int] = []
-        /// PATCH says that it has more than it got.
+        /// How many answers to PATCH report one byte more than was received.
         package var ahead = 0
-        /// HEAD says that it is an upload of one byte more.
+        /// How many answers to HEAD report a length of one byte more.
         package var otherLength = 0
         package init() {}
     }
@@ -27,7 +27,7 @@ package final class TusScript: Sendable {
     private let maximum: Int?
     private let state: Mutex<State>
 
-    /// - Parameter extensions: What OPTIONS tells; "" for a server that answers OPTIONS with 404.
+    /// - Parameter extensions: The value of Tus-Extension. "" makes the server answer OPTIONS with 404.
     package init(
         extensions: String = "creation,termination", maximum: Int? = nil, lies: Lies = Lies()
     ) {
@@ -35,17 +35,18 @@ package final class TusScript: Sendable {
         state = Mutex(State(lies: lies))
     }
 
-    /// The bytes of uploads that are whole.
+    /// The content of each complete upload.
     package var finished: [[UInt8]] {
         state.withLock { $0.uploads.values.filter { $0.bytes.count == $0.length }.map(\.bytes) }
     }
     package var uploads: Int { state.withLock { $0.uploads.count } }
     package var terminated: [String] { state.withLock { $0.terminated } }
 
-    /// Drops all that it has.
+    /// Drops all uploads.
     package func forget() { state.withLock { $0.uploads = [:] } }
 
-    /// Takes what came of a request that was cut, too.
+    /// Appends bytes to an upload, also those of a request that was cut. Returns the new offset, or nil if `offset` is
+    /// wrong.
     package func take(_ path: String, _ offset: Int?, _ bytes: [UInt8]) -> Int? {
         state.withLock { state in
             guard let upload = state.uploads[path], upload.bytes.count == offset else { return nil }

@@ -1,4 +1,5 @@
-/// Elements of the jobs list that are jobs, though they are written oddly. Both readers of the contract must take them.
+/// Elements of the list of jobs that are valid, though written in unusual ways. Both readers of the contract must
+/// accept them.
 package enum ValidElements {
     package static let all: [String] =
         [
@@ -53,7 +54,7 @@ package enum ValidElements {
         "255.255.255.255:1",
         "1a", "1.2.3.4a", "[::]", "[::1]:8080", "[1::]", "[1:2:3:4:5:6:7:8]", "[::ffff:1.2.3.4]", "[fe80::1%25eth0]",
         "[1:2:3:4:5:6:1.2.3.4]", "bücher.example", "中.example", "xn--bcher-kva.example",
-        // To Swift a "." or a ":" beside a combining mark is another character.
+        // To Swift, a "." or ":" and a combining mark after it are one character.
         "BÜCHER.example:8080", "u:ü@bücher.example.", "e\u{301}.\u{301}x", "пример.рф", "日本語。jp", "😀.example:443",
         "a.\u{301}:\u{301}@b\u{301}", String(repeating: "中", count: 84),
     ]

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# object-server.sh rgw|weed DIRECTORY: a real S3 server on loopback with the bucket "test", in the foreground, with all its data in
-# DIRECTORY. It prints "ready ENDPOINT" (key: testkey, secret: testsecret) and runs until it is ended, which ends what it started.
-# Whoever kills the gateway (its process id is in DIRECTORY/gateway) gets a new one with the same data, once DIRECTORY/hold is gone.
+# object-server.sh rgw|weed DIRECTORY: a real S3 server on loopback with the bucket "test", in the foreground. All its
+# data is in DIRECTORY. The script prints "ready ENDPOINT" (key: testkey, secret: testsecret), and runs until a signal
+# ends it. Then it kills what it has started. DIRECTORY/gateway has the gateway's process id. If the gateway is killed,
+# the script starts a new one with the same data, once DIRECTORY/hold is absent.
 #   rgw    Ceph's radosgw with a monitor and a store of its own: ceph-mon, ceph-osd and radosgw of Debian
 #   weed   SeaweedFS: the program weed ($HAUL_WEED, or in PATH)
 set -euo pipefail
@@ -12,7 +13,7 @@ mkdir -p "$D/log" "$D/sock"
 
 die() { echo "object-server: $*" >&2; exit 1; }
 
-# free_ports N: N free ports of loopback.
+# free_ports N: prints N free ports of loopback.
 free_ports() {
     python3 - "$1" <<'PY'
 import random, socket, sys
@@ -36,12 +37,12 @@ PY
 
 answers() { [ "$(curl -s -o /dev/null --max-time 2 -w '%{http_code}' "http://127.0.0.1:$1$2" || true)" != 000 ]; }
 
-s3() { # METHOD PATH [OPTION…]: the status of the answer
+s3() { # METHOD PATH [OPTION…]: prints the status of the response
     curl -s -o /dev/null --max-time 10 -w '%{http_code}' --aws-sigv4 aws:amz:us-east-1:s3 -u "$key:$secret" \
         -H 'x-amz-content-sha256: UNSIGNED-PAYLOAD' -X "$1" "http://127.0.0.1:$port$2" "${@:3}" || true
 }
 
-# wait_for COMMAND…: as long as the gateway runs, up to 80 s.
+# wait_for COMMAND…: waits up to 80 s for the command to succeed. Starts over if the gateway ends.
 wait_for() {
     local end=$((SECONDS + 80))
     while [ $SECONDS -lt $end ]; do
@@ -53,14 +54,14 @@ wait_for() {
     die "$kind: $* did not come true, see $D/log"
 }
 
-# Somebody took one of the ports between the look at them and the start: so it is with other ports.
+# Starts the whole script over, with other ports: another process took one of the ports before it was used.
 begin_again() {
     local tries=${HAUL_OBJECT_SERVER_TRIES:-1}
     tail -n 20 "$D/log/gateway" >&2
     [ "$tries" -lt 4 ] || die "$kind ends by itself, see $D/log"
     # shellcheck disable=SC2046
     kill -9 $(jobs -p) 2>/dev/null || true
-    wait  # none of them holds a file of the directory any more
+    wait  # until no child has a file of the directory open
     find "$D" -mindepth 1 -delete
     HAUL_OBJECT_SERVER_TRIES=$((tries + 1)) exec bash "$script" "$kind" "$D"
 }
@@ -117,13 +118,13 @@ rgw_data = $D/rgw
 rgw_frontends = beast endpoint=127.0.0.1:$port
 rgw_thread_pool_size = 32
 rgw_enable_usage_log = false
-# What was deleted goes after seconds, not after two hours.
+# Deleted data is removed after seconds, not after two hours.
 rgw_gc_obj_min_wait = 5
 rgw_gc_processor_period = 10
 rgw_gc_processor_max_time = 10
-# An upload whose gateway was killed while it completed it is locked for seconds, not for ten minutes.
+# If a gateway is killed while it completes an upload, the upload stays locked for seconds, not for ten minutes.
 rgw_mp_lock_max_time = 15
-# A day of a lifecycle rule has so many seconds; -1: a day's.
+# The seconds that count as a day of a lifecycle rule. -1: a real day.
 rgw_lc_debug_interval = ${HAUL_LIFECYCLE_DAY:--1}
 CONF
     export CEPH_ARGS='' CEPH_CONF=$D/ceph.conf
@@ -147,7 +148,7 @@ user_rgw() {
 }
 
 setup_weed() {
-    # By itself it takes each port + 10000 for gRPC, which the kernel may have given to a connection.
+    # By default weed uses each port + 10000 for gRPC. The kernel may have given that port to a connection.
     read -r port master volume filer s3_grpc master_grpc volume_grpc filer_grpc <<<"$(free_ports 8)"
     mkdir -p "$D/data"
     printf '{"identities":[{"name":"test","credentials":[{"accessKey":"%s","secretKey":"%s"}],"actions":["Admin","Read","Write","List","Tagging"]}]}\n' \
@@ -168,7 +169,7 @@ gateway_weed() {
 user_weed() { :; }
 
 has_bucket() { case $(s3 PUT "/$bucket") in 200 | 409) true ;; *) false ;; esac }
-# The first object makes what others go to.
+# The first object creates what later ones use, such as pools and volumes.
 takes_objects() { [ "$(s3 PUT "/$bucket/.first" --data-binary x)" = 200 ]; }
 
 case $kind in rgw | weed) ;; *) die "rgw or weed, not $kind" ;; esac

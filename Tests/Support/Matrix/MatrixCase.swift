@@ -1,13 +1,13 @@
-/// One way in which a remote file, its server and an interruption can conspire.
+/// One combination of a change of the remote file, its server's behaviour, and an interruption.
 package struct MatrixCase: Sendable, CustomStringConvertible {
-    /// What becomes of the remote file at the interruption.
+    /// How the remote file changes at the interruption.
     package enum Change: CaseIterable { case unchanged, everywhere, beforeJoin, afterJoin, shorter, longer }
-    /// What tells its versions apart. Weak ones, and dates as young as the response, stay the same when it changes; a repeated
-    /// ETag stays, strong as it is, and the date beside it changes.
+    /// The validators of the file's versions. A weak ETag, and a date as recent as the response, stay the same when the
+    /// file changes. `repeatedETag`: the strong ETag stays the same as well, and the date beside it changes.
     package enum Validator: CaseIterable {
         case strong, weak, oldDate, freshDate, none, repeatedETag, serverDigest, jobChecksum
     }
-    /// How ranges are answered after the interruption.
+    /// How the server answers range requests after the interruption.
     package enum Answer: CaseIterable { case right, partOfNew, shifted, whole, notSatisfiable, ignoredAfterFirst }
     package enum Interruption: CaseIterable { case pause, kill, cut }
 
@@ -33,7 +33,7 @@ package struct MatrixCase: Sendable, CustomStringConvertible {
 
     package var description: String { "\(change) \(validator) \(answer) \(interruption) x\(connections)" }
 
-    /// Nothing stands against continuing, so that starting again would be a waste.
+    /// Whether nothing prevents a continuation, so that starting over would be a waste.
     package var mustContinue: Bool {
         change == .unchanged && answer == .right && ![.weak, .freshDate, .none].contains(validator)
     }
@@ -41,7 +41,8 @@ package struct MatrixCase: Sendable, CustomStringConvertible {
     // MARK: The two versions
 
     private static let size: Int64 = 2_400_000
-    /// Bytes that differ where only the start or only the end does: never fetched last, or never fetched first.
+    /// How many bytes change where only the start or only the end changes. The first bytes are never fetched last, and
+    /// the last bytes never first.
     private static let edge: Int64 = 8_000
 
     package static let old = MatrixEntity(FileBytes(seed: 1, count: size).all)

@@ -1,13 +1,15 @@
 import Foundation
 import Synchronization
 
-/// The server of one case: slow and honest about the old version, then as the case says about the new one.
+/// The server of one case. It serves the old version slowly and correctly, and then the new version as the case says.
 package final class MatrixOrigin: Sendable {
     private let state: Shared<(isNew: Bool, parts: Int)>
     private let gate: Latch
     package let server: OriginServer
 
-    /// Each response of the old version brings `pace` bytes per second, and no more than `held` until there is the new one.
+    /// - Parameters:
+    ///   - pace: Bytes per second of each response with the old version.
+    ///   - held: How many bytes of the old version a response may send before `replace`.
     package init(_ matrixCase: MatrixCase, pace: Int = 400_000, held: Int64 = .max) throws {
         let state = Shared((isNew: false, parts: 0))
         let gate = Latch()
@@ -29,7 +31,7 @@ package final class MatrixOrigin: Sendable {
 
     package var url: String { server.url("/f") }
 
-    /// From here on there is the new version.
+    /// From now on the server has the new version.
     package func replace() {
         state.change { $0.isNew = true }
         gate.open()
@@ -55,7 +57,7 @@ package final class MatrixOrigin: Sendable {
         }
     }
 
-    /// As RFC 9110 says.
+    /// Answers as RFC 9110 says.
     private static func honest(
         _ matrixCase: MatrixCase, _ entity: MatrixEntity, isOther: Bool, _ request: OriginRequest
     ) -> OriginReply {

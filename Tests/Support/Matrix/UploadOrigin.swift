@@ -1,22 +1,22 @@
 import Synchronization
 
-/// A server that keeps what it is sent, as real ones do: the body of a PUT and the files of a form once they are whole, and by tus each
-/// byte that came. What it keeps outlives its restart.
+/// A server that stores uploads as real servers do: the body of a PUT and the file of a form once they are complete,
+/// and of tus each byte that arrives. Its data survives a restart.
 package final class UploadOrigin: Sendable {
     private struct TusFile {
         let length: Int
         var bytes: [UInt8] = []
-        /// A request is sending to it.
+        /// Whether a request is sending to the file.
         var isLocked = false
     }
 
     private struct State {
         var server: OriginServer?
-        /// The digests of all objects that were whole, by path, the newest one last.
+        /// The digests of all complete objects, by path, the newest one last.
         var objects: [String: [[UInt8]]] = [:]
         var files: [String: TusFile] = [:]
         var made = 0
-        /// Bytes that came, by the path of what is sent.
+        /// Bytes received, by `place`.
         var received: [String: Int] = [:]
         var bodies: [String: Int] = [:]
     }
@@ -26,17 +26,17 @@ package final class UploadOrigin: Sendable {
     private let held: Int64
     package let port: Int
 
-    /// - Parameter held: Of the first body of each path so many bytes are read, and no more until `release`.
+    /// - Parameter held: How many bytes of the first body of each path are read before `release`.
     package init(held: Int64) throws {
         self.held = held
         let listener = try LoopbackListener()
         port = listener.port
-        // Nobody has accepted on it yet: it goes as it came.
+        // No connection has been accepted on the listener, so its port is free at once.
         listener.start(name: "port") { _ in }
         listener.stop()
     }
 
-    /// Begins to serve, again after a stop. Throws while its port is not free yet.
+    /// Starts to serve, also after `stop`. Throws while the port is not free yet.
     package func start() throws {
         let server = try OriginServer(port: port, intake: { [self] in intake($0) }) { [self] in
             answer($0)
@@ -44,7 +44,7 @@ package final class UploadOrigin: Sendable {
         state.withLock { $0.server = server }
     }
 
-    /// Ends as a killed process does: what it had for tus stays.
+    /// Ends as a killed process does. The bytes received by tus stay.
     package func stop() { state.withLock { $0.server.take() }?.stop() }
 
     package func cutConnections() { state.withLock { $0.server }?.cutConnections(byReset: true) }
@@ -52,19 +52,19 @@ package final class UploadOrigin: Sendable {
 
     package func url(_ path: String) -> String { "http://127.0.0.1:\(port)\(path)" }
 
-    /// SHA-256 of each object that was ever whole.
+    /// The SHA-256 digests of all objects that were ever complete.
     package func objects(_ path: String) -> [[UInt8]] { state.withLock { $0.objects[path] ?? [] } }
     package func received(_ path: String) -> Int { state.withLock { $0.received[path] ?? 0 } }
-    /// Requests with a body that have come.
+    /// The number of requests with a body.
     package func bodies(_ path: String) -> Int { state.withLock { $0.bodies[path] ?? 0 } }
-    /// Uploads by tus that nobody has ended or removed.
+    /// The number of tus uploads that are neither complete nor removed.
     package var unfinished: Int { state.withLock { $0.files.values.count { $0.bytes.count < $0.length } } }
 
     // MARK: Requests
 
     private static let tus = "/tus"
 
-    /// All files that come by tus are counted as one.
+    /// The path under which a request is counted. All tus uploads count as one path.
     private static func place(_ request: OriginRequest) -> String {
         request.path.hasPrefix(tus) ? tus : request.path
     }
@@ -95,7 +95,7 @@ package final class UploadOrigin: Sendable {
         return intake
     }
 
-    /// Takes the file for a request; what to answer if it cannot be.
+    /// Locks the file for a request. Returns the refusal if it cannot be locked.
     private func lock(_ request: OriginRequest) -> OriginReply? {
         state.withLock { state in
             guard let file = state.files[request.path] else { return OriginReply(404) }
@@ -120,12 +120,12 @@ package final class UploadOrigin: Sendable {
         return OriginReply(201)
     }
 
-    /// The only file of a form, which is its last part.
+    /// The only file of a form. It is the last part.
     private static func fileOfForm(_ request: OriginRequest) -> [UInt8]? {
         guard let boundary = request.headers["content-type"]?.split(separator: "boundary=").last else { return nil }
         let end = Array("\r\n--\(boundary)--\r\n".utf8)
         let bytes = request.body.bytes
-        // The heads of parts are short, and its first blank lines are those of the field and of the file.
+        // The heads of the parts are short. The first blank line precedes the field's value, the second one the file.
         let head = bytes.prefix(2000)
         let blank = head.indices.filter { head[$0...].starts(with: "\r\n\r\n".utf8) }
         guard blank.count > 1, bytes.suffix(end.count) == end[...] else { return nil }
