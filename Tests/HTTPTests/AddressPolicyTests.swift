@@ -13,7 +13,7 @@ struct AddressPolicyTests {
         "198.19.255.255", "198.51.100.7", "203.0.113.9", "224.0.0.1", "239.255.255.255", "240.0.0.1",
         "255.255.255.255", "::", "::1", "fe80::1", "febf::1", "fec0::1", "feff::1", "ff02::1", "fd00:ec2::254",
         "fd20:ce::254", "2001:db8::1", "2001:2::1", "3fff::1", "100::1", "5f00::1", "4000::1",
-        // IPv4 within IPv6.
+        // IPv4 addresses within IPv6 addresses.
         "::ffff:127.0.0.1", "::ffff:169.254.169.254", "::7f00:1", "::ffff:0:127.0.0.1", "64:ff9b::127.0.0.1",
         "64:ff9b::a9fe:a9fe", "64:ff9b:1::1", "64:ff9b:1:7f00:1::", "2002:7f00:1::", "2002:808:808::1", "2001::1",
         "2001:0:4136:e378:8000:63bf:80ff:fffe", "2600::5efe:127.0.0.1", "2600::200:5efe:7f00:1",
@@ -29,28 +29,28 @@ struct AddressPolicyTests {
         "64:ff9b::8.8.8.8", "2001:4860:4860::8888", "3ffe::1",
     ]
 
-    @Test("refuses everything that is not the public internet", arguments: refused + privates)
+    @Test("the policy refuses every address that is not on the public internet", arguments: refused + privates)
     func refuses(_ text: String) throws {
         #expect(AddressPolicy.restricted().refusal(of: try #require(IPAddress(text))) != nil)
     }
 
-    @Test("allows the public internet", arguments: open)
+    @Test("the policy allows the public internet", arguments: open)
     func allows(_ text: String) throws {
         #expect(AddressPolicy.restricted().refusal(of: try #require(IPAddress(text))) == nil)
     }
 
-    @Test("allow-private opens private ranges", arguments: privates)
+    @Test("allow-private opens the private ranges", arguments: privates)
     func allowsPrivate(_ text: String) throws {
         #expect(AddressPolicy.restricted(allowPrivate: true).refusal(of: try #require(IPAddress(text))) == nil)
     }
 
-    @Test("and nothing else", arguments: refused)
+    @Test("allow-private opens nothing but the private ranges", arguments: refused)
     func allowsOnlyPrivate(_ text: String) throws {
         #expect(AddressPolicy.restricted(allowPrivate: true).refusal(of: try #require(IPAddress(text))) != nil)
     }
 
     @Test(
-        "an allowed range is open, its neighbours are not",
+        "an allowed range is open, and its neighbours are refused",
         arguments: [
             ("127.0.0.0/8", "127.1.2.3", "169.254.0.1"), ("169.254.169.254", "169.254.169.254", "169.254.169.253"),
             ("fe80::/10", "fe80::5", "fec0::5"), ("10.1.0.0/16", "::ffff:10.1.2.3", "::ffff:10.2.2.3"),
@@ -63,7 +63,7 @@ struct AddressPolicyTests {
         #expect(policy.refusal(of: try #require(IPAddress(outside))) != nil)
     }
 
-    @Test("the host's own addresses are refused, also as mapped ones, unless they are listed")
+    @Test("the host's own addresses are refused, also IPv4-mapped ones, unless the operator allows them")
     func ownAddresses() throws {
         let own: Set<IPAddress> = [.v4(0x0808_0808)]
         let policy = AddressPolicy.restricted(allowPrivate: true)
@@ -76,13 +76,13 @@ struct AddressPolicyTests {
     }
 
     @Test(
-        "ranges that make no sense are no ranges",
+        "an invalid range is refused",
         arguments: [
             "", "/", "10.0.0.0/33", "::/129", "10.0.0/8", "10.0.0.0/-1", "10.0.0.0/x", "example.com", "1.2.3.4/",
         ])
     func badRange(_ text: String) { #expect(Network(text) == nil) }
 
-    @Test("a direct connection to a refused address is not made")
+    @Test("the engine does not connect to a refused address")
     func refusedConnect() async throws {
         let server = RawServer { $0.waitForClose() }
         defer { server.stop() }
@@ -96,7 +96,7 @@ struct AddressPolicyTests {
         #expect(server.connections == 0)
     }
 
-    @Test("a connection to what has become forbidden is refused when it would be used again")
+    @Test("a kept connection to an address that has become forbidden is not reused")
     func refusedReuse() async throws {
         let server = RawServer { connection in
             while connection.readRequest() != nil { connection.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") }

@@ -6,11 +6,11 @@ import Testing
 @testable import HaulFileStore
 @testable import HaulHTTP
 
-/// Names with several addresses, some of which do not answer.
+/// Host names with several addresses, some of which do not answer.
 @Suite struct AddressTests {
     private static let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
-    /// Asks a server on 127.0.0.1 by a name whose addresses before it are of these kinds.
+    /// Sends a request to a server on 127.0.0.1. The name of its host has addresses of these kinds before 127.0.0.1.
     private func ask(after kinds: [LoopbackAddress.Kind], within limit: Duration, last: UInt8) async throws
         -> Result<Transfer, TransferError>
     {
@@ -42,24 +42,24 @@ import Testing
         }
     }
 
-    @Test("a silent first address takes half of the time that there is, and the next one answers")
+    @Test("a silent first address takes half of the connect timeout, and then the next one answers")
     func silent() async throws {
         let result = try await ask(after: [.silent], within: .seconds(4), last: 11)
         #expect(try result.get().head.remoteAddress == "127.0.0.1")
     }
 
-    @Test("silent and refusing ones before it, and all of them are tried in time")
+    @Test("all addresses are tried in time, also after silent and refusing ones")
     func mixed() async throws {
         let result = try await ask(after: [.refusing, .silent, .refusing, .silent], within: .seconds(8), last: 12)
         #expect(try result.get().head.remoteAddress == "127.0.0.1")
     }
 
-    @Test("refusing addresses cost next to nothing")
+    @Test("refusing addresses cost almost no time")
     func refusing() async throws {
         let begun = ContinuousClock.now
         let result = try await ask(after: [.refusing, .refusing], within: .seconds(200), last: 13)
         #expect(try result.get().head.remoteAddress == "127.0.0.1")
-        // The first of them alone would take a hundred seconds if libcurl were left to its own timers.
+        // With libcurl's own timers the first address alone would take a hundred seconds.
         #expect(ContinuousClock.now - begun < .seconds(30))
     }
 }

@@ -11,7 +11,7 @@ struct BodyTests {
     private let engine = localEngine()
     private let path = WritePath(blocks: 4)
 
-    /// A server that sends `head`, then `body` in pieces of a few KiB, then does `after`.
+    /// A server that sends `head`, then `body` in pieces of a few KiB, and then runs `after`.
     private func server(
         _ head: String, _ body: [UInt8], after: @escaping @Sendable (RawConnection) -> Void = { _ in }
     ) -> RawServer {
@@ -28,7 +28,7 @@ struct BodyTests {
     private func file() -> OutputFile { OutputFile(descriptor: temporaryDescriptor(), path: path) }
 
     @Test(
-        "lands in the file at its offset, whatever the offset", arguments: [0, 1, 4096, 65_535, 1_048_575, 3_000_001])
+        "a body is written to the file at any offset", arguments: [0, 1, 4096, 65_535, 1_048_575, 3_000_001])
     func offsets(_ offset: Int) async throws {
         let body = testBytes(2_500_000)
         let server = server("HTTP/1.1 206 Partial\r\nContent-Length: \(body.count)", body)
@@ -55,7 +55,7 @@ struct BodyTests {
     }
 
     @Test(
-        "broken chunks are an error, and so is a missing last one",
+        "malformed chunks are an error, and so is a missing last chunk",
         arguments: ["5\r\nhello\r\nxyz\r\n", "5\r\nhelloX", "5\r\nhello\r\n", "5\r\nhel"])
     func badChunks(_ body: String) async throws {
         let server = server("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked", Array(body.utf8))
@@ -66,7 +66,7 @@ struct BodyTests {
         #expect(error?.code == .badResponse || error?.code == .incomplete)
     }
 
-    @Test("why a body is broken is known still when libcurl's handle has gone to another transfer")
+    @Test("the cause of a broken body is known even after another transfer has reused libcurl's handle")
     func lastWords() async throws {
         let server = RawServer { connection in
             guard let head = connection.readRequest() else { return }
@@ -86,7 +86,7 @@ struct BodyTests {
         #expect(error?.message?.contains("hexadecimal") == true, "\(String(describing: error))")
     }
 
-    @Test("a short body is incomplete, and what came of it is in the file", arguments: [true, false])
+    @Test("a short body is incomplete, and its bytes are in the file", arguments: [true, false])
     func short(_ reset: Bool) async throws {
         let body = testBytes(100_000)
         let server = server("HTTP/1.1 206 Partial\r\nContent-Length: 100001", body) { connection in
@@ -103,7 +103,7 @@ struct BodyTests {
         #expect(contents(file.descriptor) == body)
     }
 
-    @Test("a demand larger than what the server announces is incomplete, though libcurl calls it whole")
+    @Test("a body shorter than the demand is incomplete, even if its Content-Length is right")
     func shortOfDemand() async throws {
         let server = server("HTTP/1.1 206 Partial\r\nContent-Length: 10", testBytes(10))
         defer { server.stop() }
@@ -126,7 +126,7 @@ struct BodyTests {
         #expect(contents(file.descriptor) == Array(body[..<40_000]))
     }
 
-    @Test("a server that sends all and then neither ends nor closes does not hold the transfer")
+    @Test("a transfer ends with its last byte, even if the server neither ends the response nor closes")
     func unendingEnd() async throws {
         let server = server("HTTP/1.1 206 Partial\r\nX: until close", testBytes(1000)) { $0.waitForClose() }
         defer { server.stop() }
@@ -134,7 +134,7 @@ struct BodyTests {
         #expect(end == TransferEnd(1000, .length))
     }
 
-    @Test("contradicting lengths are refused")
+    @Test("contradictory lengths are refused")
     func conflicting() async throws {
         let server = server("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6", testBytes(6))
         defer { server.stop() }
@@ -146,7 +146,7 @@ struct BodyTests {
         #expect(error?.code == .badResponse)
     }
 
-    @Test("an end that only the close tells is reported as such")
+    @Test("a body that ends with the connection is reported as such")
     func untilClose() async throws {
         let body = testBytes(20_000)
         let server = server("HTTP/1.1 200 OK\r\nX: y", body)
@@ -157,16 +157,16 @@ struct BodyTests {
         #expect(contents(file.descriptor) == body)
     }
 
-    @Test("waits at its first byte until somebody takes it")
+    @Test("a body waits at its first byte until it has a destination")
     func pausedAtFirstByte() async throws {
         let body = testBytes(300_000)
         let server = server("HTTP/1.1 200 OK\r\nContent-Length: 300000", body)
         defer { server.stop() }
         var request = localRequest(server.url)
-        // Longer than a slow machine takes to answer.
+        // Longer than a slow machine needs to answer.
         request.stallTimeout = .seconds(2)
         let transfer = try await engine.start(request)
-        // Until another that began later is stalled: waiting for us is no stall.
+        // Wait until a transfer that began later stalls. The first one must not stall while it waits for the test.
         let silent = RawServer { $0.waitForClose() }
         defer { silent.stop() }
         request.url = silent.url
@@ -176,7 +176,7 @@ struct BodyTests {
         #expect(try await transfer.collect(limit: 300_000) == body)
     }
 
-    @Test("collect refuses more than its limit")
+    @Test("collect refuses a body above its limit")
     func collectLimit() async throws {
         let server = server("HTTP/1.1 200 OK\r\nX: y", testBytes(5000))
         defer { server.stop() }
@@ -186,12 +186,12 @@ struct BodyTests {
         #expect(error?.code == .tooLarge)
     }
 
-    @Test("a server that falls silent is stalled after the timeout")
+    @Test("a transfer stalls when its server has been silent for the timeout")
     func stall() async throws {
         let server = server("HTTP/1.1 200 OK\r\nContent-Length: 1000", testBytes(10)) { $0.waitForClose() }
         defer { server.stop() }
         var request = localRequest(server.url)
-        // The server's own first bytes are to come before.
+        // The server's first bytes must arrive within this time.
         request.stallTimeout = .seconds(2)
         let file = file()
         let start = ContinuousClock.now
@@ -200,7 +200,7 @@ struct BodyTests {
         }
         #expect(error?.code == .stalled)
         #expect(ContinuousClock.now - start >= .seconds(2))
-        // What had come is not lost.
+        // The bytes that arrived are kept.
         #expect(file.written == ByteIntervals([0..<10]))
     }
 
@@ -214,14 +214,14 @@ struct BodyTests {
         #expect(error?.code == .stalled)
     }
 
-    @Test("shortening stops at the offset; what lies beyond is not written")
+    @Test("a shortened transfer stops at the new end, and writes nothing beyond it")
     func shorten() async throws {
         let body = testBytes(1_000_000)
         let server = RawServer { connection in
             _ = connection.readRequest()
             connection.send("HTTP/1.1 206 Partial\r\nContent-Length: 1000000\r\n\r\n")
             connection.send(body[..<100_000])
-            // The rest comes when the test has shortened.
+            // The client closes the connection once the test has shortened the transfer.
             guard connection.readRequest() == nil else { return }
         }
         defer { server.stop() }
@@ -234,7 +234,7 @@ struct BodyTests {
         #expect(contents(file.descriptor) == Array(body[..<60_000]))
     }
 
-    @Test("a response whose short rest was given up keeps its connection")
+    @Test("a shortened response with a short rest keeps its connection")
     func shortenedKeepsConnection() async throws {
         let server = RawServer { connection in
             while connection.readRequest() != nil {

@@ -11,7 +11,7 @@ import Testing
 struct ConnectionTests {
     private let engine = localEngine()
 
-    @Test("are used again, after whole bodies and after discarded ones")
+    @Test("connections are reused, after complete and after discarded bodies")
     func reuse() async throws {
         let server = RawServer { connection in
             while connection.readRequest() != nil {
@@ -29,7 +29,7 @@ struct ConnectionTests {
         #expect(server.connections == 1)
     }
 
-    @Test("a long body is not read just to keep the connection")
+    @Test("a long body is not read to its end just to keep the connection")
     func discardLong() async throws {
         let server = RawServer { connection in
             _ = connection.readRequest()
@@ -41,7 +41,7 @@ struct ConnectionTests {
         #expect(await engine.count == 0)
     }
 
-    @Test("refused: a connect error that names the place")
+    @Test("a refused connection is a connect error that names the address")
     func refused() async throws {
         let (descriptor, port) = try LoopbackSocket.bind()
         defer { close(descriptor) }
@@ -52,12 +52,12 @@ struct ConnectionTests {
         #expect(error?.message == "127.0.0.1:\(port) cannot be connected to: Connection refused")
     }
 
-    @Test("never accepted: a connect error after the connect timeout")
+    @Test("a connection that is never accepted is a connect error after the connect timeout")
     func neverAccepted() async throws {
         let (descriptor, port) = try LoopbackSocket.bind()
         listen(descriptor, 0)
         defer { close(descriptor) }
-        // The queue of a listener that never accepts is full after a few; what follows gets no answer.
+        // The queue of a listener that never accepts is full after a few connections. Later ones get no answer.
         let fillers = try await withThrowingTaskGroup(of: TransferError?.self) { group in
             for _ in 0..<4 {
                 group.addTask {
@@ -83,16 +83,16 @@ struct ConnectionTests {
     }
 
     @Test(
-        "other schemes than http and https are refused",
+        "schemes other than http and https are refused",
         arguments: ["ftp://127.0.0.1/", "file:///etc/passwd", "http://"])
     func schemes(_ url: String) async throws {
         let error = await thrown { () async throws(TransferError) in try await engine.start(localRequest(url)) }
         #expect(error?.code == .badJob)
     }
 
-    @Test("out of descriptors is a local limit, not the host's fault", arguments: ["127.0.0.1", "host.invalid"])
+    @Test("a lack of descriptors is a local limit, and not the host's fault", arguments: ["127.0.0.1", "host.invalid"])
     func outOfDescriptors(_ host: String) async throws {
-        // In a process of its own, since it takes all descriptors there are.
+        // In a process of its own, since the test uses up all descriptors.
         await #expect(processExitsWith: .success) { [host] in
             let engine = localEngine()
             await (try? engine.start(localRequest("http://127.0.0.1:1/")))?.discard()
@@ -104,7 +104,7 @@ struct ConnectionTests {
         }
     }
 
-    @Test("cancelling ends a transfer within milliseconds, before the head and in the body")
+    @Test("cancelling ends a transfer at once, before the head and in the body")
     func cancel() async throws {
         let isAsked = Shared(false)
         let server = RawServer { connection in
@@ -131,13 +131,13 @@ struct ConnectionTests {
             let start = ContinuousClock.now
             task.cancel()
             #expect(await task.value == .cancelled)
-            // A bound against waiting for the stall limit of 10 s: it takes milliseconds, and a loaded machine more.
+            // The bound rules out the stall limit of 10 s. Cancelling takes milliseconds, and more on a loaded machine.
             #expect(ContinuousClock.now - start < .seconds(8))
             #expect(await engine.count == 0)
         }
     }
 
-    @Test("a task that is cancelled already starts nothing")
+    @Test("a task that was cancelled before starts no transfer")
     func cancelledBefore() async throws {
         let server = RawServer { $0.waitForClose() }
         defer { server.stop() }
@@ -151,7 +151,7 @@ struct ConnectionTests {
         #expect(await task.value == .cancelled)
     }
 
-    @Test("dropping a transfer cancels it")
+    @Test("releasing a transfer cancels it")
     func drop() async throws {
         let server = RawServer { connection in
             _ = connection.readRequest()
@@ -166,7 +166,7 @@ struct ConnectionTests {
         try await eventually { await engine.count == 0 }
     }
 
-    @Test("an engine that is dropped ends its thread and its connections")
+    @Test("an engine is freed with its last reference")
     func dropEngine() async throws {
         let server = RawServer { connection in
             _ = connection.readRequest()

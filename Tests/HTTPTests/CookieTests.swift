@@ -11,16 +11,16 @@ import Testing
         return jar.header(for: url)
     }
 
-    @Test("a pair goes back without its attributes and the blanks around it, the last one of a name counts")
+    @Test("a cookie is sent without attributes and blanks, and the last value of a name counts")
     func pairs() throws {
         #expect(try header("a=1; Path=/; HttpOnly", " b = 2=3 ;Secure", "a=4") == "b=2=3; a=4")
         #expect(try header("no pair", "=without a name") == nil)
     }
 
-    @Test("what no request could carry is dropped", arguments: ["a=\u{1}", "a\u{7F}=1", "a=b\u{1F}c"])
+    @Test("a cookie with control characters is dropped", arguments: ["a=\u{1}", "a\u{7F}=1", "a=b\u{1F}c"])
     func control(_ line: String) throws { #expect(try header(line, "b=1") == "b=1") }
 
-    @Test("cookies of a file go to their domain, path and scheme, and no further")
+    @Test("cookies of a file are sent only to their domain, path and scheme")
     func file() throws {
         let lines = [
             "# Netscape HTTP Cookie File", "", ".h.test\tTRUE\t/\tFALSE\t0\ta\t1",

@@ -6,14 +6,14 @@ import Testing
 @testable import HaulFileStore
 @testable import HaulHTTP
 
-/// Slow bodies, whose bytes gather in the socket. In most tests they may wait there for an hour: what should be read at once and
-/// is not would never be read.
+/// Slow bodies, whose bytes collect in the socket before they are read. In most tests they may collect for an hour. So
+/// bytes that must be read at once would never be read if they were left to collect.
 @Suite("Slow bodies")
 struct GatheringTests {
     private static let hour = Duration.seconds(3600)
 
-    /// Answers each request with a body of `length` bytes: a few of them now and then until the client's socket gathers, and what
-    /// is left as `script` says, which is told how many there were.
+    /// Answers each request with a body of `length` bytes. Sends single bytes until the client's socket has a low-water
+    /// mark. Then `script` sends the rest. It gets the number of bytes sent so far.
     private static func server(
         length: Int, _ script: @escaping @Sendable (RawConnection, _ trickled: Int) -> Void
     ) -> RawServer {
@@ -33,7 +33,8 @@ struct GatheringTests {
         return server
     }
 
-    /// The same with `count` bytes after those, and `end`; in the box is how many there were.
+    /// The same, with `count` bytes after the single ones, and then `end`. `trickled` gets the number of the single
+    /// bytes.
     private static func server(
         sending count: Int, _ end: @escaping @Sendable (RawConnection) -> Void
     ) -> (RawServer, trickled: Shared<Int>) {
@@ -46,7 +47,7 @@ struct GatheringTests {
         return (server, box)
     }
 
-    /// SO_RCVLOWAT of our socket that is connected to this port.
+    /// SO_RCVLOWAT of this process' socket that is connected to this port.
     private static func mark(ofPort port: Int) -> Int? {
         for descriptor in 3..<4096 as Range<Int32> {
             var peer = sockaddr_in()
@@ -87,7 +88,7 @@ struct GatheringTests {
         return nil
     }
 
-    @Test("forty pieces wake nobody while less than the mark has gathered")
+    @Test("forty pieces wake no thread while their bytes are below the low-water mark")
     func turns() async throws {
         let (length, pieces) = (300_000, 40)
         let trickled = Shared<Int?>(nil)
@@ -117,7 +118,7 @@ struct GatheringTests {
         #expect(try await result.value == TransferEnd(Int64(length), .length))
     }
 
-    @Test("the last bytes are read at once, and the connection's next response is, too")
+    @Test("the last bytes are read at once, and the next response on the connection is, too")
     func lastBytes() async throws {
         let length = 200_000
         let server = Self.server(length: length) { connection, count in
@@ -138,7 +139,7 @@ struct GatheringTests {
         }
     }
 
-    @Test("a connection that ends shows what has gathered at once")
+    @Test("the collected bytes of a connection that ends are read at once")
     func cut() async throws {
         let (server, trickled) = Self.server(sending: 5000) { $0.close() }
         defer { server.stop() }
@@ -147,7 +148,7 @@ struct GatheringTests {
         #expect(transfer.progress.received == Int64(trickled.value + 5000))
     }
 
-    @Test("a transfer that is shortened to what has gathered ends at once")
+    @Test("a transfer that is shortened to collected bytes ends at once")
     func shortened() async throws {
         let trickled = Shared<Int?>(nil)
         let server = Self.server(length: 2_000_000) { connection, count in
@@ -165,7 +166,7 @@ struct GatheringTests {
         #expect(try await result.value == TransferEnd(end, .shortened))
     }
 
-    @Test("a body that becomes slower is read by and by, and is not stalled")
+    @Test("a body that slows down is still read, and does not count as stalled")
     func slower() async throws {
         let trickled = Shared(0)
         let server = Self.server(length: 200_000) { connection, count in
@@ -180,22 +181,22 @@ struct GatheringTests {
         let (transfer, result) = try await receive(
             engine(patience: .milliseconds(500)), server.url, stallTimeout: .milliseconds(2500))
         try await eventually { trickled.value > 0 && transfer.progress.received == Int64(trickled.value + 12) }
-        // And the stall that follows is seen.
+        // The stall that follows is noticed.
         #expect(await failure(result) == .stalled)
     }
 
-    @Test("a body that stops is stalled, when what has gathered is read")
+    @Test("a body that stops is stalled, and its collected bytes are read")
     func stalled() async throws {
         let (server, trickled) = Self.server(sending: 1000) { $0.waitForClose() }
         defer { server.stop() }
-        // Less than the bytes may wait, and more than a slow machine keeps the server from sending.
+        // The stall limit is shorter than the bytes may collect, and longer than a slow machine delays the server.
         let (transfer, result) = try await receive(
             engine(patience: .seconds(4)), server.url, stallTimeout: .seconds(2))
         #expect(await failure(result) == .stalled)
         #expect(transfer.progress.received == Int64(trickled.value + 1000))
     }
 
-    @Test("TLS takes bytes out of the socket before it shows them, and the last ones are read at once all the same")
+    @Test("the last bytes of a TLS body are read at once, although TLS buffers whole records")
     func tls() async throws {
         let bytes = FileBytes(seed: 5, count: 250_000)
         let certificates = try await Certificates()

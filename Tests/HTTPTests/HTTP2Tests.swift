@@ -7,7 +7,7 @@ import Testing
 @testable import HaulFileStore
 @testable import HaulHTTP
 
-/// Servers that speak HTTP/2 and nothing else.
+/// Servers that speak only HTTP/2.
 @Suite(
     "HTTP/2",
     .enabled(if: HTTP2Front.isInstalled && ChildProcess.path(of: "openssl") != nil, "nghttpx or openssl is missing"))
@@ -21,7 +21,7 @@ struct HTTP2Tests {
         return TransferEngine(configuration: configuration)
     }
 
-    @Test("a server that closes without a word is asked with HTTP/2, and remembered")
+    @Test("the engine offers HTTP/2 to a server that closes at HTTP/1.1, and remembers that")
     func closed() async throws {
         let certificates = try await Certificates()
         let origin = try OriginServer { .file(Self.bytes, to: $0) }
@@ -32,25 +32,25 @@ struct HTTP2Tests {
             let transfer = try await engine.start(request)
             #expect(transfer.head.status == 200)
             #expect(transfer.head.isHTTP2)
-            // What it is known to speak is offered at once, on the connection that is there.
+            // HTTP/2 is offered at once, on the kept connection.
             #expect(transfer.head.isReused == (index > 0))
             #expect(try await transfer.collect(limit: 3_000_000) == Self.bytes.bytes(0..<Self.bytes.count))
         }
         #expect(origin.requests.count == 3)
     }
 
-    @Test("a server that answers with an alert is asked with HTTP/2")
+    @Test("the engine offers HTTP/2 to a server that answers HTTP/1.1 with a TLS alert")
     func alert() async throws {
         let certificates = try await Certificates()
         let origin = try OriginServer { .file(Self.bytes, to: $0) }
         let front = try await HTTP2Front(before: origin, certificates)
         let alerts = Shared(0)
         let server = RawServer { connection in
-            // Only a ClientHello that offers "h2" is passed on.
+            // Only a ClientHello that offers "h2" is forwarded.
             let hello = connection.peek(2000)
             guard hello.count > 100, hello.containsBytes([2, UInt8(ascii: "h"), UInt8(ascii: "2")]) else {
                 alerts.change { $0 += 1 }
-                // Fatal, no_application_protocol.
+                // A fatal alert, no_application_protocol.
                 connection.send([0x15, 3, 3, 0, 2, 2, 120])
                 connection.waitForClose()
                 return
@@ -68,7 +68,7 @@ struct HTTP2Tests {
     }
 
     @Test(
-        "a body without a length is whole when its stream ends, and not when that is broken off",
+        "a body without a length is complete at the end of its stream, and incomplete after a reset",
         arguments: [false, true])
     func unknownLength(_ isCut: Bool) async throws {
         let certificates = try await Certificates()
@@ -92,7 +92,7 @@ struct HTTP2Tests {
         }
     }
 
-    @Test("what is given up in the middle leaves nothing behind for the next one")
+    @Test("a transfer that is cancelled in the middle leaves nothing behind for the next one")
     func givenUp() async throws {
         let certificates = try await Certificates()
         let origin = try OriginServer { .file(Self.bytes, to: $0) }
@@ -108,7 +108,7 @@ struct HTTP2Tests {
     }
 
     @Test(
-        "a server that agrees to HTTP/2, and ends it before a head, has broken the response off",
+        "a server that selects HTTP/2 and ends before a head has broken off the response",
         arguments: [
             // GOAWAY with INTERNAL_ERROR, and RST_STREAM with CANCEL (RFC 9113 sections 6.8 and 6.4).
             [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2], [0, 0, 4, 3, 0, 0, 0, 0, 1, 0, 0, 0, 8],
@@ -116,7 +116,7 @@ struct HTTP2Tests {
     func endedBeforeHead(_ frame: [UInt8]) async throws {
         let certificates = try await Certificates()
         let server = RawServer(certificates: certificates) { connection in
-            // SETTINGS, and the acknowledgement of the client's, when the client has said something.
+            // SETTINGS, and the acknowledgement of the client's SETTINGS, once the client has sent something.
             _ = connection.peek(1)
             connection.send([0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 4, 1, 0, 0, 0, 0])
             connection.send(frame)
@@ -130,7 +130,7 @@ struct HTTP2Tests {
         #expect(error?.message?.contains("broke the response off") == true)
     }
 
-    @Test("a server that speaks neither is asked twice, and its first failure is told")
+    @Test("a server that speaks neither protocol is tried twice, and the first failure is reported")
     func neither() async throws {
         let certificates = try await Certificates()
         let server = Shared<OriginServer?>(nil)

@@ -9,7 +9,7 @@ import Testing
 struct HeadTests {
     private let engine = localEngine()
 
-    @Test("1xx blocks come before the head and are no part of it")
+    @Test("1xx responses before the head are not part of the head")
     func informational() async throws {
         let head = try await start(
             "HTTP/1.1 100 Continue\r\nX: a\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
@@ -19,7 +19,7 @@ struct HeadTests {
         #expect(head.length == .bytes(2))
     }
 
-    @Test("names compare without case, every value is kept in order, folded lines are joined")
+    @Test("names ignore case, every value is kept in order, and folded lines are joined")
     func fields() async throws {
         let head = try await start(
             "HTTP/1.1 404 Nope\r\nVia: a\r\nVIA:  b \r\nvia: c\r\n  d\r\nContent-Length: 0\r\nEmpty:\r\n\r\n")
@@ -31,7 +31,7 @@ struct HeadTests {
     }
 
     @Test(
-        "how the body's end is told",
+        "the length fields of the head determine how the body ends",
         arguments: [
             ("Content-Length: 5", ResponseHead.Length.bytes(5)),
             ("Content-Length: 5\r\nContent-Length: 5", .bytes(5)),
@@ -80,12 +80,12 @@ struct HeadTests {
         let end = try await engine.start(request).receive(into: file, at: 0)
         #expect(end == TransferEnd(0, .length))
         #expect(file.written.isEmpty)
-        // The connection can be used again: nothing was left on it.
+        // The connection is reusable: no bytes are left on it.
         #expect(try await fetch(engine, request) == [])
         #expect(server.connections == 1)
     }
 
-    @Test("trailers after the body are not taken for headers")
+    @Test("trailers after the body do not count as header fields")
     func trailers() async throws {
         let server = RawServer { connection in
             _ = connection.readRequest()
@@ -98,7 +98,7 @@ struct HeadTests {
         #expect(transfer.head.headers["ETag"] == nil)
     }
 
-    @Test("after the head nothing is read any more")
+    @Test("lines after the head are ignored")
     func decided() {
         var parser = HeadParser()
         let feed = { (line: String) in Array((line + "\r\n").utf8).withUnsafeBytes { parser.consume($0) } }
@@ -111,7 +111,7 @@ struct HeadTests {
         }
     }
 
-    @Test("a head that is too large is refused, by size and by count")
+    @Test("a head that is too large is refused, by its size and by its number of fields")
     func limits() async throws {
         let long = "X-Long: " + String(repeating: "a", count: 8000) + "\r\n"
         let size = await thrown { () async throws(TransferError) in
@@ -124,14 +124,14 @@ struct HeadTests {
         #expect(count?.code == .badResponse)
     }
 
-    @Test("a single line that is too large is the server's fault, not ours") func longLine() async throws {
+    @Test("a single line that is too large is the server's fault, and not a local error") func longLine() async throws {
         let error = await thrown { () async throws(TransferError) in
             try await start("HTTP/1.1 200 OK\r\nX: " + String(repeating: "a", count: 110_000) + "\r\n\r\n")
         }
         #expect(error?.code == .badResponse)
     }
 
-    @Test("a server may send some interim responses, but not go on with them", arguments: [100, 101])
+    @Test("a server may send a hundred interim responses, and no more", arguments: [100, 101])
     func interims(_ count: Int) async throws {
         let interims = String(repeating: "HTTP/1.1 102 Processing\r\n\r\n", count: count)
         let response = interims + "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
@@ -144,7 +144,9 @@ struct HeadTests {
         #expect(error?.message?.contains("interim") == true)
     }
 
-    @Test("a POST without a body says so, and a GET says nothing", arguments: [("POST", true), ("GET", false)])
+    @Test(
+        "a POST without a body sends Content-Length: 0, and a GET does not",
+        arguments: [("POST", true), ("GET", false)])
     func withoutBody(_ method: String, _ isTold: Bool) async throws {
         let server = RawServer { connection in
             let head = connection.readRequest() ?? ""
@@ -160,13 +162,15 @@ struct HeadTests {
         #expect(!sent.contains("Content-Type"))
     }
 
-    @Test("what is not HTTP, or ends before the head does, is an error", arguments: ["SSH-2.0-OpenSSH_9\r\n", ""])
+    @Test(
+        "a response that is not HTTP, or that ends within the head, is an error",
+        arguments: ["SSH-2.0-OpenSSH_9\r\n", ""])
     func nonsense(_ response: String) async throws {
         let error = await thrown { () async throws(TransferError) in try await start(response) }
         #expect(error?.code == (response.isEmpty ? .incomplete : .badResponse))
     }
 
-    @Test("the request carries its method, headers and body, and nothing that libcurl would add")
+    @Test("a request carries its method, headers and body, and nothing that libcurl would add")
     func request() async throws {
         let server = RawServer { connection in
             let head = connection.readRequest() ?? ""
@@ -187,7 +191,7 @@ struct HeadTests {
         #expect(!sent.contains("Expect") && !sent.contains("Content-Type") && !sent.contains("User-Agent"))
     }
 
-    @Test("a header that would start a new line is refused")
+    @Test("a header that contains a line break is refused")
     func injection() async throws {
         var request = localRequest("http://127.0.0.1:1/")
         request.headers = [HeaderField("X", "a\r\nHost: evil")]

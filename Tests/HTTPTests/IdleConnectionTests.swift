@@ -7,10 +7,10 @@ import Testing
 
 @testable import HaulHTTP
 
-/// Servers that serve one connection at a time, and keep it as long as we do.
+/// Servers that serve one connection at a time, and keep it for as long as the client does.
 @Suite struct IdleConnectionTests {
-    /// Serves on the thread that accepts: who connects meanwhile waits. Each body is `length` bytes, the first one held at
-    /// `latch`.
+    /// Serves each connection on the accepting thread, so other clients wait meanwhile. Each body has `length` bytes.
+    /// The first one is held at `latch`.
     private final class OneByOne: Sendable {
         private let listener: LoopbackListener
         let port: Int
@@ -38,14 +38,15 @@ import Testing
         deinit { listener.stop() }
     }
 
-    @Test("a second connection is served soon after the first one is idle")
+    @Test("a second connection is served soon after the first one becomes idle")
     func inTheWay() async throws {
         let latch = Latch()
         let server = try OneByOne(length: 1000, holding: latch)
         let engine = localEngine()
         let request = localRequest("http://127.0.0.1:\(server.port)/")
         let first = try await engine.start(request)
-        // It cannot have the first one's connection, and is not accepted as long as that is kept.
+        // The second transfer cannot use the first one's connection. Its own is not accepted while the first one is
+        // kept.
         let second = Task { try await fetch(engine, request) }
         try await eventually("the second to be under way") { await engine.count == 2 }
         latch.open()
@@ -54,7 +55,7 @@ import Testing
         #expect(server.connections.value == 2)
     }
 
-    @Test("an idle connection is ended before long, for the sake of other processes")
+    @Test("an idle connection is closed soon, so that the server can serve other clients")
     func ended() async throws {
         let hasEnded = Shared(false)
         let server = RawServer { connection in
@@ -67,12 +68,12 @@ import Testing
         let engine = localEngine()
         #expect(try await fetch(engine, localRequest(server.url)) == Array("ok".utf8))
         try await eventually("the server to see the end") { hasEnded.value }
-        // What has been ended is not used any more.
+        // A closed connection is not reused.
         #expect(try await fetch(engine, localRequest(server.url)) == Array("ok".utf8))
         #expect(server.connections == 2)
     }
 
-    @Test("a connection that is used is not taken for idle, though it is paused")
+    @Test("a connection in use does not count as idle while its transfer is paused")
     func paused() async throws {
         let server = RawServer { connection in
             while connection.readRequest() != nil {
@@ -83,7 +84,7 @@ import Testing
         defer { server.stop() }
         let engine = localEngine()
         for _ in 0..<2 {
-            // The second one is on a connection that another transfer has opened.
+            // The second transfer uses a connection that another transfer has opened.
             let transfer = try await engine.start(localRequest(server.url))
             let now = monotonicNanoseconds()
             for time in [now, now + 2 * ConnectionSockets.idleLimit] { await engine.lookAfterConnections(time) }

@@ -9,7 +9,7 @@ import Testing
 
 @Suite("Limits of rate")
 struct LimitTests {
-    /// Sends without end, as fast as it is read.
+    /// Sends without end, as fast as the client reads.
     private let server = RawServer { connection in
         guard connection.readRequest() != nil else { return }
         connection.send("HTTP/1.1 200 OK\r\nContent-Length: 100000000000\r\n\r\n")
@@ -17,7 +17,7 @@ struct LimitTests {
         while connection.send(bytes) {}
     }
 
-    @Test("a bucket gives its rate, and at most a tenth of a second at once")
+    @Test("a bucket keeps its rate, and allows bursts of a tenth of a second")
     func bucket() {
         let bucket = TokenBucket(bytesPerSecond: 1000)
         let start = monotonicNanoseconds() + 10_000_000_000
@@ -29,7 +29,7 @@ struct LimitTests {
         #expect(bucket.bytesPerSecond == 10)
     }
 
-    @Test("a share that is lent ends at its time, and gives no credit for the time without a limit")
+    @Test("a lent share ends at its time, and the time without a limit gives no credit")
     func lent() {
         let bucket = TokenBucket()
         let start = monotonicNanoseconds()
@@ -51,7 +51,7 @@ struct LimitTests {
         #expect(bucket.isOpen(start + 200_000_000_001) && bucket.isUnlimited)
     }
 
-    @Test("a host that gets a limit is shut until a share is lent, and open when it has none any more")
+    @Test("a newly limited host is shut until a share is lent, and open once its limit is removed")
     func hosts() throws {
         let buckets = HostBuckets()
         let now = monotonicNanoseconds() + 1_000_000_000
@@ -68,13 +68,13 @@ struct LimitTests {
         buckets.limit(["h", "h:81"])
         #expect(first.bytesPerSecond == 1000)
         buckets.limit([])
-        // What came too late is taken back with the next look.
+        // The next call takes back a share that was lent too late.
         port.lend(bytesPerSecond: 1000, until: .max)
         buckets.limit([])
         #expect(first.isUnlimited && port.isUnlimited && buckets.limited.isEmpty)
     }
 
-    @Test("transfers get the rate and no more, shared evenly", arguments: [1, 8])
+    @Test("transfers get the rate and no more, in equal shares", arguments: [1, 8])
     func rate(_ count: Int) async throws {
         defer { server.stop() }
         let engine = localEngine()
@@ -96,7 +96,7 @@ struct LimitTests {
                 try await transfer.receive(into: OutputFile(descriptor: temporaryDescriptor(), path: path))
             }
         }
-        // What two seconds of the rate bring, however slow the machine is.
+        // The bytes of two seconds at this rate, however slow the machine is.
         var received: [Double] = []
         try await eventually("the bytes to arrive") {
             received = transfers.map { Double($0.progress.received) }
@@ -107,12 +107,12 @@ struct LimitTests {
         let mean = received.reduce(0, +) / Double(count)
         #expect(received.allSatisfy { (0.3...2).contains($0 / mean) }, "\(received)")
         for transfer in transfers { transfer.cancel() }
-        // Nobody is left in the line, where others would wait behind them.
+        // No transfer stays in the queue of the bucket, where others would wait behind it.
         try await eventually { await engine.count == 0 }
         #expect(!shared.hasWaiting)
     }
 
-    @Test("transfers that their own limits hold say nothing of a shared one, and leave it to those that want it")
+    @Test("transfers held by their own limits leave a shared limit to the others")
     func held() async throws {
         defer { server.stop() }
         let engine = localEngine()
@@ -127,7 +127,7 @@ struct LimitTests {
         }
         var transfers: [Transfer] = []
         for _ in 0..<30 { transfers.append(try await begin([shared, TokenBucket(bytesPerSecond: 5_000)])) }
-        // Each has had its first bytes, and waits.
+        // Each transfer has received its first bytes, and waits.
         try await eventually { transfers.allSatisfy { $0.progress.received > 0 } }
         try await eventually("the shared limit to have enough") { !shared.use().wasShort }
         let start = ContinuousClock.now
@@ -141,7 +141,8 @@ struct LimitTests {
         #expect(!shared.hasWaiting)
     }
 
-    @Test("servers run ahead of a limit by a part of a second, and not by all that sockets could hold") func runAhead()
+    @Test("servers run ahead of a rate limit by a part of a second, and not by all that sockets can hold")
+    func runAhead()
         async throws
     {
         defer { server.stop() }
@@ -161,17 +162,18 @@ struct LimitTests {
         let unread = try Self.unread(from: server.port)
         #expect(unread.count == transfers.count)
         #expect(unread.reduce(0, +) < Int(rate), "\(unread)")
-        // Where a busy machine answers late a round trip seems long, and needs a larger buffer; not all of them at once.
+        // A busy machine answers late. Then a round trip seems long and needs a larger buffer, but not on all
+        // connections at once.
         #expect(unread.sorted()[4] < Int(rate) / 100, "\(unread)")
         for transfer in transfers { transfer.cancel() }
         try await eventually { await engine.count == 0 }
     }
 
-    @Test("a receive buffer grows while it is smaller than what three round trips need")
+    @Test("a receive buffer grows while it is smaller than three round trips need")
     func buffer() {
         var runAhead = RunAhead()
         let second: UInt64 = 1_000_000_000
-        // Bytes of the buffer, bytes of the body, and seconds of a round trip, once a second.
+        // The size of the buffer, the received bytes of the body, and the seconds of a round trip, once a second.
         let holds = [
             (131_072, 0, 0.1), (131_072, 1_000_000, 0.1), (800_000, 2_000_000, 0.1), (800_000, 3_000_000, 0.2),
         ].enumerated().map {
@@ -182,10 +184,10 @@ struct LimitTests {
         #expect(ends == [nil, true, false])
     }
 
-    /// Bytes that wait in each socket that is connected to a port of this machine, as proc(5) tells.
+    /// The unread bytes of each socket that is connected to a port of this machine, from proc(5).
     private static func unread(from port: Int) throws -> [Int] {
         let file = try #require(FileHandle(forReadingAtPath: "/proc/self/net/tcp"))
-        // It comes in pieces of a page.
+        // The file is read in pieces of one page.
         var table = Data()
         while let piece = try file.read(upToCount: 1 << 20), !piece.isEmpty { table += piece }
         return String(decoding: table, as: UTF8.self).split(separator: "\n").dropFirst().compactMap { line in
@@ -197,11 +199,11 @@ struct LimitTests {
         }
     }
 
-    @Test("waiting for a limit is no stall")
+    @Test("waiting for a rate limit does not count as a stall")
     func noStall() async throws {
         defer { server.stop() }
         var request = localRequest(server.url)
-        // A chunk of 16 KiB takes longer than the server may be silent, which is longer than a slow machine takes to answer.
+        // A chunk of 16 KiB takes longer than the stall limit. The limit is longer than a slow machine needs to answer.
         request.limits = [TokenBucket(bytesPerSecond: 4_000)]
         request.stallTimeout = .seconds(3)
         let file = OutputFile(descriptor: temporaryDescriptor(), path: WritePath(blocks: 1))

@@ -7,7 +7,7 @@ import Testing
 @testable import HaulFileStore
 @testable import HaulHTTP
 
-/// The tests' own origin, where a right answer matters to other tests.
+/// Tests of the tests' own origin, where other tests depend on its correctness.
 @Suite("The scripted origin")
 struct OriginTests {
     private static let bytes = FileBytes(seed: 91, count: 10_000)
@@ -20,7 +20,7 @@ struct OriginTests {
     }
 
     @Test(
-        "answers one range of any form",
+        "the origin answers one range of any form",
         arguments: [
             ("bytes=0-0", 0..<1), ("bytes=9990-", 9990..<10_000), ("bytes=5-99999", 5..<10_000),
             ("bytes=-10", 9990..<10_000), ("bytes=-20000", 0..<10_000),
@@ -33,7 +33,7 @@ struct OriginTests {
         #expect(head.headers["content-range"] == "bytes \(expected.lowerBound)-\(end)/10000")
     }
 
-    @Test("answers several ranges in parts, and none that lies beyond the end") func ranges() async throws {
+    @Test("the origin answers several ranges in parts, and 416 beyond the end") func ranges() async throws {
         let origin = try OriginServer { .file(Self.bytes, to: $0) }
         let (head, body) = try await ask(origin, range: "bytes=0-1, 20000-, -2")
         #expect(head.status == 206 && head.headers["content-type"]?.hasPrefix("multipart/byteranges") == true)
@@ -43,7 +43,7 @@ struct OriginTests {
         #expect(try await ask(origin, range: "bytes=10000-").0.status == 416)
     }
 
-    @Test("ends a connection where it is to, though children of other tests were started meanwhile") func children()
+    @Test("the origin's close reaches the client although other child processes were started meanwhile") func children()
         async throws
     {
         let children = Shared<[ChildProcess]>([])
@@ -57,13 +57,13 @@ struct OriginTests {
         #expect(children.value.count == 1)
     }
 
-    @Test("streams a GiB, and nobody holds it in memory") func large() async throws {
-        // In a process of its own, whose memory no other test uses.
+    @Test("the origin streams a GiB, and neither side holds it in memory") func large() async throws {
+        // In a process of its own, so that no other test uses its memory.
         await #expect(processExitsWith: .success) {
             let bytes = FileBytes(seed: 92, count: 1 << 30)
             let origin = try OriginServer { .file(bytes, to: $0) }
             let differing = Shared(0)
-            // Looked at in place of being written.
+            // Each block is compared instead of written.
             let path = WritePath { _, block, count, offset in
                 let expected = bytes.bytes(offset..<min(offset + 64, offset + Int64(count)))
                 if !UnsafeRawBufferPointer(start: block, count: expected.count).elementsEqual(expected) {

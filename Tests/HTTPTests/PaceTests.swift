@@ -4,7 +4,8 @@ import Testing
 
 @Suite("The pace of a body")
 struct PaceTests {
-    /// A body that is taken as it comes, or while it is slow once there are `LowWaterMark.highest` bytes or a second has passed.
+    /// A body whose bytes are read at once. While it is slow, they are read when `LowWaterMark.highest` bytes have
+    /// collected or a second has passed.
     private struct Body {
         private static let patience: UInt64 = 1_000_000_000
 
@@ -12,7 +13,7 @@ struct PaceTests {
         private var (now, takenAt): (UInt64, UInt64) = (5, 5)
         private var (come, taken): (Int64, Int64) = (0, 0)
 
-        /// What it was judged to be every 250 ms while it came at so many bytes a second.
+        /// Whether the body counts as slow, every 250 ms, while it arrives at this number of bytes per second.
         mutating func judgements(at rate: Int64, seconds: Int) -> [Bool] {
             (0..<seconds * 4).map { _ in
                 for _ in 0..<25 {
@@ -30,20 +31,20 @@ struct PaceTests {
     }
 
     @Test(
-        "a slow body is found after two seconds, and stays slow though its bytes come in heaps",
+        "a slow body is recognized after two seconds, and stays slow although its bytes come in bursts",
         arguments: [1000, 20_000, 100_000, 200_000])
     func slow(_ rate: Int64) {
         var body = Body()
         #expect(!body.judgements(at: rate, seconds: 60).dropFirst(8).contains(false))
     }
 
-    @Test("a fast one is never slow", arguments: [400_000, 1_000_000, 1_000_000_000])
+    @Test("a fast body is never slow", arguments: [400_000, 1_000_000, 1_000_000_000])
     func fast(_ rate: Int64) {
         var body = Body()
         #expect(!body.judgements(at: rate, seconds: 60).contains(true))
     }
 
-    @Test("one that begins slowly and doubles with each round trip is never slow") func beginning() {
+    @Test("a body that begins slowly and doubles with each round trip is never slow") func beginning() {
         var pace = Pace()
         var taken: Int64 = 0
         for look in 0..<20 {
@@ -53,7 +54,7 @@ struct PaceTests {
         }
     }
 
-    @Test("one that changes its pace is found out in half a second, or when twice the patience has passed")
+    @Test("a change of pace is noticed within half a second, or after twice the patience")
     func changing() {
         var body = Body()
         #expect(!body.judgements(at: 1_000_000, seconds: 5).contains(true))

@@ -8,12 +8,12 @@ import Testing
         ProxyEnvironment { variables[$0] }.proxy(for: try #require(WebURL(url)))
     }
 
-    @Test("each scheme has its own proxy, and all_proxy is for what has none") func schemes() throws {
+    @Test("each scheme has its own proxy variable, and all_proxy is for the rest") func schemes() throws {
         let variables = ["http_proxy": "p:1", "HTTPS_PROXY": "q:2", "all_proxy": "r:3"]
         #expect(try proxy("http://h/", variables) == "p:1")
         #expect(try proxy("https://h/", variables) == "q:2")
         #expect(try proxy("http://h/", ["ALL_PROXY": "r:3"]) == "r:3")
-        #expect(try proxy("http://h/", ["HTTP_PROXY": "p:1"]) == nil, "a header of a CGI request")
+        #expect(try proxy("http://h/", ["HTTP_PROXY": "p:1"]) == nil, "HTTP_PROXY may be a header of a CGI request")
         #expect(try proxy("https://h/", ["https_proxy": "", "HTTPS_PROXY": "q:2"]) == "q:2")
     }
 
@@ -29,7 +29,7 @@ import Testing
         #expect(try (proxy("http://\(host)/", ["http_proxy": "p", "no_proxy": list]) != nil) == isProxied)
     }
 
-    @Test("a request goes through the proxy of its own URL, which an exception reaches without") func used()
+    @Test("a request uses the proxy of its URL's scheme, unless no_proxy names the host") func used()
         async throws
     {
         let origin = try OriginServer { _ in OriginReply(body: [1]) }

@@ -9,7 +9,7 @@ import Testing
 
 @Suite("Proxies")
 struct ProxyTests {
-    /// Answers like a proxy that fetched the file, and refuses to tunnel.
+    /// Answers as a proxy that fetched the file, and refuses to tunnel.
     private let proxy = RawServer { connection in
         guard let request = connection.readRequest() else { return }
         if request.hasPrefix("CONNECT") {
@@ -27,7 +27,7 @@ struct ProxyTests {
         return TransferEngine(configuration: configuration)
     }
 
-    @Test("the operator's proxy is used, and its own address is not judged")
+    @Test("the operator's proxy is used, and the address policy does not apply to its address")
     func used() async throws {
         let engine = engine(.restricted(allowPrivate: true))
         #expect(
@@ -35,7 +35,9 @@ struct ProxyTests {
                 == Array("GET http://10.1.2.3/file HTTP/1.1".utf8))
     }
 
-    @Test("the target's address is judged behind a proxy too", arguments: ["169.254.169.254", "localhost", "[::1]"])
+    @Test(
+        "the address policy applies to the target behind a proxy, too",
+        arguments: ["169.254.169.254", "localhost", "[::1]"])
     func judged(_ host: String) async throws {
         let engine = engine(.restricted())
         let error = await thrown { () async throws(TransferError) in
@@ -58,7 +60,7 @@ struct ProxyTests {
         #expect(absent?.code == .proxy)
     }
 
-    @Test("the proxy is told the address that was judged, so that it cannot find another one")
+    @Test("the proxy gets the address that was checked, so that it cannot resolve the name to another one")
     func pinned() async throws {
         let asked = Mutex("")
         let recorder = RawServer { connection in
@@ -75,9 +77,9 @@ struct ProxyTests {
         #expect(line == "CONNECT 127.0.0.1:444 HTTP/1.1" || line == "CONNECT [::1]:444 HTTP/1.1")
     }
 
-    @Test("the environment's proxy is not used")
+    @Test("the environment's proxy is not used by default")
     func environment() async throws {
-        // In a process of its own: the environment is everybody's, and may not change while others read it.
+        // In a process of its own: all tests share the environment, and it must not change while others read it.
         await #expect(processExitsWith: .success) {
             setenv("http_proxy", "http://127.0.0.1:1", 1)
             setenv("ALL_PROXY", "http://127.0.0.1:1", 1)

@@ -5,7 +5,7 @@ import Testing
 
 @testable import HaulHTTP
 
-/// A body that the test feeds: its source says "wait" where nothing is there yet.
+/// A body that the test supplies step by step. Its source says "wait" while no bytes are there.
 private final class FedBody: BodySupply {
     private struct State {
         var bytes: [UInt8] = []
@@ -71,7 +71,7 @@ private final class FedBody: BodySupply {
     }
 }
 
-@Suite("Bodies that are sent")
+@Suite("Request bodies")
 struct SendingTests {
     private let engine = localEngine()
 
@@ -82,7 +82,7 @@ struct SendingTests {
         return (request, progress)
     }
 
-    /// The error of a request that fails, before or after its head.
+    /// The error of a request that fails before or after its head. nil if it succeeds.
     private func failure(_ request: Request) async -> TransferError? {
         do {
             _ = try await fetch(engine, request)
@@ -108,7 +108,7 @@ struct SendingTests {
         try await eventually("the source to be ended") { body.ends == body.sources }
     }
 
-    @Test("what has no bytes yet is waited for, longer than a server may be silent")
+    @Test("a source without bytes is waited for, even longer than the stall limit")
     func waiting() async throws {
         let origin = try OriginServer { _ in OriginReply() }
         let body = FedBody(isComplete: false)
@@ -117,7 +117,7 @@ struct SendingTests {
         let answer = Task { [request] in try await fetch(engine, request) }
         try await eventually("the first wait") { body.isWaitedFor }
         #expect(progress.isHeld)
-        // The wait itself is what is tested, so it must be longer than the limit.
+        // The wait itself is under test, so it must be longer than the limit.
         try await Task.sleep(for: .milliseconds(1500))
         await body.feed([1, 2, 3])
         try await eventually("the second wait") { body.isWaitedFor && progress.sent == 3 }
@@ -126,7 +126,7 @@ struct SendingTests {
         #expect(origin.requests.first?.body.bytes == [1, 2, 3, 4])
     }
 
-    @Test("a source that fails, ends early or gives too much ends the request", arguments: [0, 1, 2])
+    @Test("a source that fails, ends early or supplies too many bytes ends the request", arguments: [0, 1, 2])
     func failing(_ fault: Int) async throws {
         let origin = try OriginServer { _ in OriginReply() }
         let body = FedBody([1, 2], length: 3, isComplete: false)
@@ -144,7 +144,7 @@ struct SendingTests {
         #expect(origin.requests.allSatisfy { !$0.body.isWhole })
     }
 
-    @Test("a server that takes nothing is stalled; one that our own limit slows is not")
+    @Test("a server that reads nothing is stalled, and a server that our own rate limit slows is not")
     func stalled() async throws {
         let latch = Latch()
         let origin = try OriginServer(intake: { request in
@@ -167,7 +167,7 @@ struct SendingTests {
         #expect(ContinuousClock.now - begun > .milliseconds(2500))
     }
 
-    @Test("bodies share a limit of rate with what is received, and leave nobody in the line", arguments: [1, 6])
+    @Test("sent bodies and received bodies share a rate limit, and leave its queue empty", arguments: [1, 6])
     func rate(_ count: Int) async throws {
         let file = FileBytes(seed: 1, count: 4 << 20)
         let origin = try OriginServer { $0.method == "GET" ? .file(file, to: $0) : OriginReply() }
@@ -192,7 +192,7 @@ struct SendingTests {
         try await eventually { await engine.count == 0 }
     }
 
-    @Test("a big body is held back until the server wants it", arguments: [100, 413, 417])
+    @Test("a large body is held back until the server asks for it", arguments: [100, 413, 417])
     func question(_ status: Int) async throws {
         let origin = try OriginServer(intake: { request in
             var intake = OriginIntake()
@@ -214,7 +214,7 @@ struct SendingTests {
         #expect(origin.requests.count == (status == 417 ? 2 : 1))
     }
 
-    @Test("a connection that breaks, or a server that answers early, ends the sending")
+    @Test("a connection that breaks ends the sending")
     func ended() async throws {
         let origin = try OriginServer(intake: { request in
             var intake = OriginIntake()
@@ -231,7 +231,7 @@ struct SendingTests {
         }
     }
 
-    @Test("a server that ends its side without a response, and takes nothing more, is not waited for")
+    @Test("a server that closes its side without a response, and reads nothing more, is not waited for")
     func leftUnanswered() async throws {
         let done = Latch()
         let server = RawServer { connection in
@@ -247,7 +247,7 @@ struct SendingTests {
         let bytes = FileBytes(seed: 5, count: 30 << 20).all
         let body = FedBody(bytes, length: Int64(bytes.count))
         let (request, progress) = request(server.url, body)
-        // Its limit for silence is a minute.
+        // The stall limit is much longer.
         let begun = ContinuousClock.now
         let error = await failure(request)
         #expect(error?.code == .incomplete && error?.message == "the server closed the connection without a response")
@@ -256,14 +256,14 @@ struct SendingTests {
         try await eventually("the source to be ended") { body.ends == body.sources }
     }
 
-    @Test("a kept connection that is dead makes the body begin anew, but not one that is to be sent once")
+    @Test("a dead kept connection makes the body start over, unless it must be sent only once")
     func dead() async throws {
         let server = RawServer { connection in
             while let head = connection.readRequest() {
                 if head.hasPrefix("GET") {
                     connection.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
                 } else if connection.number == 1 {
-                    // The body is on its way by now.
+                    // The body is in flight by now.
                     _ = connection.peek(3)
                     return
                 } else {
@@ -280,7 +280,7 @@ struct SendingTests {
         let (again, progress) = request(url, body)
         _ = try await fetch(engine, again)
         #expect(body.sources == 2 && progress.sent == 3 && progress.sentInAll == 6)
-        // Over a connection of its own it is sent once, whatever becomes of others.
+        // Such a body gets a connection of its own, and is sent once.
         _ = try await fetch(engine, localRequest(url))
         let before = server.connections
         var (once, _) = request(url, FedBody([1, 2, 3], length: 3))
@@ -289,7 +289,7 @@ struct SendingTests {
         #expect(server.connections == before + 1)
     }
 
-    @Test("a request that no server can have heard of says so")
+    @Test("a request that cannot have reached a server is reported as not begun")
     func unsent() async throws {
         let (request, progress) = request("http://127.0.0.1:1/", FedBody([1], length: 1))
         #expect(await failure(request)?.code == .connect)

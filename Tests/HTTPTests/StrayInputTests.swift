@@ -5,11 +5,11 @@ import Testing
 @testable import HaulHTTP
 
 extension TransferEngine {
-    /// Whether a connection has bytes that nobody has read.
+    /// Whether a connection has unread bytes.
     fileprivate func hasInput() -> Bool { multi.connections.sockets.contains(where: ConnectionSockets.hasInput) }
 }
 
-/// Responses that nobody asked for, on connections that are kept for later requests.
+/// Responses without a request, on connections that are kept for later requests.
 @Suite struct StrayInputTests {
     private static let stray = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nxyz"
 
@@ -22,7 +22,7 @@ extension TransferEngine {
     }
 
     @Test(
-        "a second response to one request is not taken for the next one's", arguments: [false, true], ["GET", "POST"])
+        "a second response to one request is not used for the next request", arguments: [false, true], ["GET", "POST"])
     func stray(_ isSealed: Bool, _ method: String) async throws {
         let certificates = try await isSealed ? Certificates() : nil
         let latch = Latch()
@@ -39,13 +39,13 @@ extension TransferEngine {
         second.method = method
         #expect(try await fetch(engine, second) == Array("/second".utf8))
         #expect(origin.connections == 2)
-        // The new one is as good as any.
+        // The new connection is kept as usual.
         #expect(try await fetch(engine, localRequest(origin.url("/third"))) == Array("/third".utf8))
         #expect(origin.connections == 2)
         #expect(origin.requests.map(\.path) == ["/first", "/second", "/third"])
     }
 
-    @Test("behind a proxy one host's second response is not taken for another host's") func proxied() async throws {
+    @Test("behind a proxy, a second response of one host is not used for another host") func proxied() async throws {
         let latch = Latch()
         let proxy = try OriginServer { request in
             var reply = OriginReply(body: Array(request.path.utf8))
@@ -62,7 +62,7 @@ extension TransferEngine {
         #expect(proxy.connections == 2)
     }
 
-    @Test("what TLS itself has to say costs no connection") func tickets() async throws {
+    @Test("TLS' own messages, such as session tickets, cost no connection") func tickets() async throws {
         let certificates = try await Certificates()
         let origin = try OriginServer(certificates: certificates) { OriginReply(body: Array($0.path.utf8)) }
         let engine = engine(certificates)

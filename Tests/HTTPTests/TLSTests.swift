@@ -10,7 +10,7 @@ struct TLSTests {
     private let directory = TemporaryDirectory()
     private var certificate: String { directory.file("certificate.pem") }
 
-    /// A server with a certificate that nobody has signed.
+    /// A server with a self-signed certificate.
     private func start() async throws -> (server: ChildProcess, port: String) {
         let key = directory.file("key.pem")
         let made = try ChildProcess(
@@ -34,7 +34,7 @@ struct TLSTests {
         return TransferEngine(configuration: configuration)
     }
 
-    @Test("a certificate that cannot be verified is refused, and accepted where the operator trusts it")
+    @Test("a certificate that cannot be verified is refused, unless the operator trusts it")
     func verified() async throws {
         let (server, port) = try await start()
         let request = localRequest("https://127.0.0.1:\(port)/")
@@ -45,7 +45,7 @@ struct TLSTests {
         server.kill(9)
     }
 
-    @Test("another host's certificate is refused, though trusted")
+    @Test("a trusted certificate of another host is refused")
     func otherHost() async throws {
         let (server, port) = try await start()
         let request = localRequest("https://localhost:\(port)/")
@@ -56,7 +56,7 @@ struct TLSTests {
         server.kill(9)
     }
 
-    @Test("a server that speaks no TLS is a TLS error")
+    @Test("a server that does not speak TLS is a TLS error")
     func plain() async throws {
         let server = RawServer { connection in
             connection.send("HTTP/1.1 400 Bad Request\r\n\r\n")

@@ -4,19 +4,19 @@ import Testing
 
 @testable import HaulHTTP
 
-/// The phases of a transfer without any socket: pieces come as libcurl would bring them.
+/// The phases of a transfer without any socket. The pieces arrive as from libcurl.
 @Suite("The phases of a transfer")
 struct TransferStateTests {
     private static let second: UInt64 = 1_000_000_000
     private static let closed = TransferState.LibraryEnd.closed(isCut: false)
     private static let broken = TransferState.LibraryEnd.failed(TransferError(.incomplete, "it broke"))
 
-    /// A transfer after its head.
+    /// A transfer whose head is complete.
     @dynamicMemberLookup
     private final class Subject {
         var value: TransferState
 
-        /// Its body has `length` bytes; nil: until the end of the connection.
+        /// - Parameter length: The number of bytes of the body. nil: the body lasts until the end of the connection.
         init(length: Int64?, isChunked: Bool = false, isHTTP2: Bool = false) {
             var headers = HeaderFields()
             if let length { headers.append(name: "Content-Length", value: "\(length)") }
@@ -31,7 +31,7 @@ struct TransferStateTests {
             value.piece(bytes, shortenedTo: .max, isOpen: isOpen)
         }
 
-        /// Brings a piece, and gives the sink its portion. nil if the piece is not for the sink.
+        /// Handles a piece, and gives the sink its portion. nil if the sink gets nothing.
         func bring(_ bytes: Int, shortenedTo end: Int64 = .max) -> TransferState.PortionAction? {
             guard case .append(let portion) = value.piece(bytes, shortenedTo: end, isOpen: true) else { return nil }
             value.took(portion.wanted)
@@ -53,7 +53,7 @@ struct TransferStateTests {
         if case .failure(let error) = result { error.code } else { nil }
     }
 
-    @Test("a body waits at its first byte until somebody says where it goes") func undecided() {
+    @Test("a body waits at its first byte until it has a destination") func undecided() {
         let state = Subject(length: 10)
         #expect(state.piece(10) == .pause(.undecided))
         #expect(state.pause(for: .undecided) && !state.pause(for: .undecided))
@@ -65,7 +65,8 @@ struct TransferStateTests {
         #expect(try! state.value.result(Self.closed).get() == TransferEnd(position: 15, bytes: 10, reason: .length))
     }
 
-    @Test("all that was wanted is whole, whatever libcurl says, and the response has a second to end") func complete() {
+    @Test("the wanted bytes are a success whatever libcurl reports, and the response has a second to end")
+    func complete() {
         let state = Subject(length: 100)
         state.receive(length: 60)
         #expect(state.bring(60) == .goOn)
@@ -77,7 +78,7 @@ struct TransferStateTests {
                 == TransferEnd(position: 60, bytes: 60, reason: .length, isOverlong: true))
     }
 
-    @Test("more than was wanted is dropped and told") func overlong() {
+    @Test("bytes beyond the demand are dropped and reported") func overlong() {
         let state = Subject(length: 100)
         state.receive(length: 60)
         #expect(state.bring(61) == .stop(isShortened: false))
@@ -86,16 +87,16 @@ struct TransferStateTests {
                 == TransferEnd(position: 60, bytes: 60, reason: .length, isOverlong: true))
     }
 
-    @Test("fewer bytes than were wanted are incomplete, though libcurl is content") func incomplete() {
+    @Test("fewer bytes than were wanted are incomplete, although libcurl reports success") func incomplete() {
         let state = Subject(length: 100)
         state.receive()
         #expect(state.bring(99) == .goOn)
         #expect(code(state.value.result(Self.closed)) == .incomplete)
         let tls = TransferState.LibraryEnd.failed(TransferError(.tls, "the session is lost"))
-        #expect(code(state.value.result(tls)) == .tls, "which is worse than a short body")
+        #expect(code(state.value.result(tls)) == .tls, "a TLS error takes precedence over a short body")
     }
 
-    @Test("without a length the end of the connection tells the end, if TLS did not break off")
+    @Test("without a length the body ends with the connection, unless TLS ended without close_notify")
     func untilClose() {
         let state = Subject(length: nil)
         state.receive()
@@ -104,11 +105,11 @@ struct TransferStateTests {
         #expect(code(state.value.result(.closed(isCut: true))) == .incomplete)
         let chunked = Subject(length: nil, isChunked: true)
         chunked.receive()
-        #expect(try! chunked.value.result(.closed(isCut: true)).get().reason == .length, "chunks tell their own end")
+        #expect(try! chunked.value.result(.closed(isCut: true)).get().reason == .length, "chunks mark their own end")
         #expect(code(chunked.value.result(Self.broken)) == .incomplete)
     }
 
-    @Test("a shortened body ends at once; a short rest is read, a long one is given up", arguments: [false, true])
+    @Test("a shortened body ends at once, and only a short rest is read", arguments: [false, true])
     func shortened(isLong: Bool) {
         let rest = TransferState.shortRest + (isLong ? 1 : 0)
         let state = Subject(length: 1000 + rest)
@@ -125,7 +126,7 @@ struct TransferStateTests {
         }
     }
 
-    @Test("bytes beyond an end that comes too late stay") func late() {
+    @Test("bytes that arrived before a late shortening stay") func late() {
         let state = Subject(length: 10_000_000)
         state.receive()
         #expect(state.bring(900) == .goOn)
@@ -134,7 +135,7 @@ struct TransferStateTests {
             try! state.value.result(Self.closed).get() == TransferEnd(position: 900, bytes: 900, reason: .shortened))
     }
 
-    @Test("memory takes what fits, and gives out what it has; the rest goes to a sink behind it") func memory() {
+    @Test("memory collects up to its limit, and a sink may get the rest of the body") func memory() {
         let state = Subject(length: 100)
         state.value.receive(into: .memory(limit: 50), length: nil, now: 0)
         #expect(state.piece(40) == .collect)
@@ -150,7 +151,7 @@ struct TransferStateTests {
         #expect(code(small.value.result(Self.broken)) == .tooLarge)
     }
 
-    @Test("what nobody wants is read up to a limit") func discard() {
+    @Test("the rest of a discarded body is read up to a limit") func discard() {
         let state = Subject(length: 100)
         state.value.discard(limit: 80, now: 7)
         #expect(state.piece(80) == .drop)
@@ -158,7 +159,7 @@ struct TransferStateTests {
         #expect(state.piece(1) == .stop)
     }
 
-    @Test("a closed limit of rate, and only that, makes wanted bytes wait; a grant is used up") func limits() {
+    @Test("only a closed rate limit makes wanted bytes wait, and a grant is used up") func limits() {
         let state = Subject(length: 100)
         state.receive()
         #expect(state.piece(10, isOpen: false) == .pause(.limits))
@@ -172,7 +173,7 @@ struct TransferStateTests {
         #expect(state.granted == 0)
     }
 
-    @Test("only bytes that are sure to come may gather in the socket") func certain() {
+    @Test("only bytes that are certain to arrive may collect in the socket") func certain() {
         let state = Subject(length: 100)
         #expect(state.value.certain(shortenedTo: .max) == nil)
         state.receive(at: 50, length: 90)
@@ -196,7 +197,7 @@ struct TransferStateTests {
         #expect(!state.value.isStalled(16, limit: 10))
     }
 
-    @Test("libcurl ends a transfer once, and a refused head says why") func ends() {
+    @Test("libcurl ends a transfer only once, and a refused head says why") func ends() {
         var state = TransferState(begun: 0)
         state.headIsRefused("it makes no sense")
         #expect(code(state.result(Self.broken)) == .badResponse)
@@ -210,7 +211,7 @@ struct TransferStateTests {
 struct TransferConnectionTests {
     private static let refusal = TransferError(.addressForbidden, "not there")
 
-    @Test("a refused address counts only if no other was connected to") func refused() {
+    @Test("a refused address counts only if no other address was connected") func refused() {
         var connection = TransferConnection()
         connection.refuseAddress(Self.refusal)
         #expect(connection.refusal == Self.refusal)
@@ -222,7 +223,7 @@ struct TransferConnectionTests {
         #expect(connection.isConnected && connection.peer?.localPort == 5)
     }
 
-    @Test("nothing is sent to a peer that is refused, or on a connection with stray input") func peer() {
+    @Test("nothing is sent to a refused peer, or on a connection with stray input") func peer() {
         var connection = TransferConnection()
         connection.opened(7)
         connection.refusePeer(Self.refusal)
@@ -233,13 +234,14 @@ struct TransferConnectionTests {
     }
 }
 
-@Suite("The way of a transfer")
+@Suite("The path of a transfer")
 struct PathWatchTests {
     private static func path(isQueueing: Bool = false) -> TransferPath {
         TransferPath(roundTrip: 0.1, delay: isQueueing ? 0.2 : 0.1, window: 0, isLossy: false)
     }
 
-    @Test("it is looked at with the head, and when the body has grown by a quarter, or after a while") func looks() {
+    @Test("the path is inspected with the head, when the body has grown by a quarter, and after some time")
+    func looks() {
         var watch = PathWatch()
         let looks = [(0, 0), (1, 1), (64 << 10, 2), (100 << 10, 3), (128 << 10, 4), (129 << 10, 200_000_005)]
             .map { watch.isDue(Int64($0.0), at: UInt64($0.1)) }
@@ -254,7 +256,7 @@ struct PathWatchTests {
         #expect(first && !queued && !later)
     }
 
-    @Test("the window is announced in steps, without what waits, and half of it where a queue is") func window() {
+    @Test("the window is announced in steps, without the waiting bytes, and half of it behind a queue") func window() {
         var watch = PathWatch()
         let first = watch.window(for: 1 << 20, waiting: 1000)
         #expect(first == 1_063_960)

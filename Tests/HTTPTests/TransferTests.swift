@@ -5,7 +5,7 @@ import HaulHTTP
 import HaulTestSupport
 import Testing
 
-/// An engine that may go to loopback, and a file to write to.
+/// An engine that may connect to loopback, and a file for its output.
 private struct Bench {
     let directory = TemporaryDirectory()
     let engine: TransferEngine
@@ -20,7 +20,7 @@ private struct Bench {
         output = OutputFile(descriptor: descriptor, path: path, durability: durability)
     }
 
-    /// The limits are far above what a loaded machine needs.
+    /// The timeouts are far above what a loaded machine needs.
     func request(_ url: String, stallTimeout: Duration = .seconds(20)) -> Request {
         var request = Request(url: url)
         request.stallTimeout = stallTimeout
@@ -37,7 +37,7 @@ private struct Bench {
         return end
     }
 
-    /// The code of the failure with which a fetch ends.
+    /// The error code of a fetch that fails. nil if it succeeds.
     func failure(_ url: String, length: Int64? = nil, stallTimeout: Duration = .seconds(20)) async -> ErrorCode? {
         do { _ = try await fetch(url, length: length, stallTimeout: stallTimeout) } catch {
             if case .failed(let failure)? = error as? TransferError { return failure.code }
@@ -48,7 +48,7 @@ private struct Bench {
 
 @Suite struct TransferEngineTests {
     @Test(
-        "a body arrives at its offset, whole, through blocks of all sizes",
+        "a body arrives whole at its offset, through blocks of all sizes",
         arguments: [0, 1, 4095, 65_536, 65_537, 1_048_576, 9_000_001])
     func whole(_ count: Int) async throws {
         let bytes = FileBytes(seed: 1, count: Int64(count))
@@ -60,7 +60,8 @@ private struct Bench {
         if count > 0 { #expect(bench.directory.contents("out").map { Array($0.dropFirst(5000)) } == bytes.all) }
     }
 
-    @Test("1xx before and trailers after are no part of the head") func informational() async throws {
+    @Test("1xx responses before the head and trailers after the body are not part of the head")
+    func informational() async throws {
         let origin = try OriginServer { _ in
             var reply = OriginReply(headers: [("ETag", "\"real\"")], body: [1, 2, 3])
             reply.preamble = "HTTP/1.1 103 Early Hints\r\nETag: \"early\"\r\n\r\n"
@@ -76,7 +77,7 @@ private struct Bench {
         #expect(transfer.head.headers.all("etag") == ["\"real\""])
     }
 
-    @Test("connections are used again") func reuse() async throws {
+    @Test("connections are reused") func reuse() async throws {
         let origin = try OriginServer { _ in OriginReply(body: [1]) }
         let bench = Bench()
         for _ in 0..<20 { _ = try await bench.engine.start(bench.request(origin.url("/a"))).collect(limit: 10) }
@@ -94,7 +95,7 @@ private struct Bench {
         #expect(await Bench().failure(origin.url("/a"), length: 100_000) == .incomplete)
     }
 
-    @Test("fewer bytes than demanded are incomplete even where the close is the end") func closed() async throws {
+    @Test("fewer bytes than demanded are incomplete, even if the close ends the body") func closed() async throws {
         let origin = try OriginServer { _ in
             var reply = OriginReply(body: [1, 2, 3])
             reply.framing = .close
@@ -104,14 +105,14 @@ private struct Bench {
         #expect(try await Bench().fetch(origin.url("/a")).position == 3)
     }
 
-    @Test("more bytes than demanded are not taken") func overlong() async throws {
+    @Test("bytes beyond the demand are not written") func overlong() async throws {
         let origin = try OriginServer { _ in OriginReply(body: Array(repeating: 1, count: 5000)) }
         let bench = Bench()
         #expect(try await bench.fetch(origin.url("/a"), length: 3000).position == 3000)
         #expect(bench.output.written.intervals == [0..<3000])
     }
 
-    @Test("differing Content-Lengths are seen before the body") func contradiction() async throws {
+    @Test("contradictory Content-Lengths are detected before the body") func contradiction() async throws {
         let origin = try OriginServer { _ in OriginReply(headers: [("Content-Length", "7")], body: [1, 2, 3]) }
         let bench = Bench()
         do {
@@ -123,7 +124,7 @@ private struct Bench {
         }
     }
 
-    @Test("silence is stalled, a closed port no connection") func silence() async throws {
+    @Test("a silent server is stalled, and a closed port is a connect error") func silence() async throws {
         let origin = try OriginServer { _ in
             var reply = OriginReply(body: Array(repeating: 7, count: 1000))
             reply.cut = 10
@@ -144,7 +145,7 @@ private struct Bench {
         latch.open()
     }
 
-    @Test("the address policy is enforced where the socket is made") func policy() async throws {
+    @Test("the address policy is enforced where the socket is created") func policy() async throws {
         let origin = try OriginServer { _ in OriginReply(body: [1]) }
         #expect(await Bench(policy: .restricted()).failure(origin.url("/a")) == .addressForbidden)
         #expect(origin.connections == 0)
@@ -164,11 +165,11 @@ private struct Bench {
         let start = ContinuousClock.now
         receiving.cancel()
         await #expect(throws: TransferError.self) { try await receiving.value }
-        // A bound against waiting for the stall limit of 20 s, far above what it takes.
+        // The bound rules out the stall limit of 20 s. It is far above what cancelling takes.
         #expect(ContinuousClock.now - start < .seconds(15))
     }
 
-    @Test("many transfers share few blocks, and all arrive") func starved() async throws {
+    @Test("many transfers share few blocks, and all bodies arrive") func starved() async throws {
         let bytes = FileBytes(seed: 3, count: 2_000_000)
         let origin = try OriginServer { .file(bytes, to: $0) }
         let bench = Bench(durability: .process)
@@ -187,7 +188,7 @@ private struct Bench {
         #expect(try bench.output.digest(.md5, size: bytes.count).count == 32)
     }
 
-    @Test("a rate limit holds over two transfers together") func limit() async throws {
+    @Test("a rate limit holds for two transfers together") func limit() async throws {
         let bytes = FileBytes(seed: 4, count: 300_000)
         let origin = try OriginServer { .file(bytes, to: $0) }
         let bench = Bench(durability: .process)
@@ -204,7 +205,7 @@ private struct Bench {
             }
             try await group.waitForAll()
         }
-        // 600 KB at 400 KB/s: never faster, whatever the machine does.
+        // 600 KB at 400 KB/s never take less time, whatever the machine does.
         #expect(ContinuousClock.now - start > .milliseconds(1300))
     }
 }
