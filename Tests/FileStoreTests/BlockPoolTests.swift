@@ -4,7 +4,8 @@ import Testing
 
 @Suite("The pool of blocks")
 struct BlockPoolTests {
-    @Test("a large block is a huge page only for who fills it, not in place of a small one") func hugePages() throws {
+    @Test("a large block uses a huge page for a caller that fills it, and not in place of a small block")
+    func hugePages() throws {
         let pool = BlockPool(large: 2, small: 0)
         let filled = try #require(pool.takeLarge())
         #expect(filled.isLarge && filled.isHugePage)

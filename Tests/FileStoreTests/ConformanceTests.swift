@@ -4,9 +4,9 @@ import HaulStorage
 import HaulTestSupport
 import Testing
 
-/// A directory is a store.
+/// Checks that a directory is a store.
 @Suite struct ConformanceTests {
-    @Test("a directory does what a store has to do", arguments: StoreConformance.Check.allCases)
+    @Test("a directory does what a store must do", arguments: StoreConformance.Check.allCases)
     func conforms(_ check: StoreConformance.Check) async throws {
         let root = TemporaryDirectory()
         let store = try FileStore(root: root.path)

@@ -47,7 +47,7 @@ import Testing
     }
 
     @Test(
-        "what has become of a partial file that others touch gets no final name, and replaces nothing",
+        "a partial file that another process has changed gets no final name, and replaces nothing",
         arguments: Act.allCases, [Job.IfExists.reuse, .overwrite])
     func disturbed(_ act: Act, _ ifExists: Job.IfExists) async throws {
         let store = try FileStore(root: root.path)

@@ -9,16 +9,16 @@ import Testing
 
 @testable import HaulFileStore
 
-/// Many small files that come to the disk at once.
+/// Many small files that are committed at once.
 @Suite struct GroupCommitTests {
-    /// How many are synced each by itself before the others are taken together.
+    /// How many files are synced one by one before the others are grouped.
     private static let alone = 16
     private static let together = 40
 
     private let root = TemporaryDirectory()
     private let path = WritePath()
     private let store: FileStore
-    /// Of each sync of the whole, how many files there were, and how many of them had their names.
+    /// For each sync of the file system: the number of files, and how many of them had their names.
     private let syncs = Shared<[(files: Int, named: Int)]>([])
 
     init() throws { store = try FileStore(root: root.path) }
@@ -55,7 +55,8 @@ import Testing
             })
     }
 
-    /// Commits `files` while as many others as go alone are under way, and so keep all threads busy until these have come.
+    /// Commits `files` while `alone` other files are in progress. Those keep all threads busy until the files have
+    /// arrived.
     private func run(_ files: [FileCommit], in commits: GroupCommit) async throws -> [Result<
         FileCommit.End, TransferError
     >] {
@@ -93,7 +94,7 @@ import Testing
         if case .success(.ended(.stored)) = result { true } else { false }
     }
 
-    /// All of them are written before the first gets its name, so that there is something to share.
+    /// All files are written before the first one gets its name, so that they share a sync.
     private func files() -> [FileCommit] {
         let (latch, begun) = (Latch(), Shared(0))
         return (0..<Self.together).map { index in
@@ -113,19 +114,19 @@ import Testing
         }
     }
 
-    @Test("share one sync for their bytes and one for their names", arguments: [true, false])
+    @Test("grouped files share one sync for their bytes and one for their names", arguments: [true, false])
     func together(canSync: Bool) async throws {
         let results = try await run(files(), in: commits(canSync: canSync))
         #expect(results.allSatisfy(isNamed))
-        // The first ones may have been synced before there were others, and one of them by itself.
+        // The first file may have been synced alone, before the others were there.
         #expect((2...3).contains(syncs.value.count), "\(syncs.value)")
         let others = root.names.filter { $0.hasPrefix("alone") }.count
-        #expect(syncs.value.first.map { $0.named <= others + 1 } == true, "no name before its bytes are durable")
+        #expect(syncs.value.first.map { $0.named <= others + 1 } == true, "a file was named before its bytes were durable")
         #expect(syncs.value.last.map { $0.named >= Self.together } == true)
         for index in 0..<Self.together { #expect(root.contents("f\(index)") == Array("f\(index)".utf8)) }
     }
 
-    @Test("fail one by one, and wait for Redis' word one by one", arguments: [true, false])
+    @Test("grouped files fail one by one, and wait one by one for permission to be named", arguments: [true, false])
     func apart(canSync: Bool) async throws {
         let files = (0..<Self.together).map { index in
             file("f\(index)", mayName: { index != 7 }) { () throws(TransferError) in if index == 5 { throw .noSpace } }
@@ -140,10 +141,10 @@ import Testing
         }
     }
 
-    @Test("one whose sync fails is not named, and the others are", arguments: [true, false])
+    @Test("a file whose sync fails is not named, and the others are", arguments: [true, false])
     func unsynced(canSync: Bool) async throws {
-        // One that cannot be synced, among others that can. A sync of the whole does not tell: it may have told of this one's
-        // error when it was of others.
+        // A pipe cannot be synced, and the other files can. A sync of the whole file system does not show the error: it
+        // may report an error for the pipe while it syncs the others.
         let pipe = FileCommit(
             durability: .disk,
             write: { [path, root] () throws(TransferError) in
@@ -154,20 +155,20 @@ import Testing
             },
             mayName: { true },
             name: { _ in
-                Issue.record("named")
+                Issue.record("the pipe was named")
                 return FileCommit.Named(outcome: .fenced)
             })
         let results = try await run((0..<Self.together).map { file("f\($0)") } + [pipe], in: commits(canSync: canSync))
         #expect(results.dropLast().allSatisfy(isNamed))
         guard case .failure(let error)? = results.last else {
-            Issue.record("it did not fail")
+            Issue.record("the commit of the pipe did not fail")
             return
         }
         guard case .failed(let failure) = error else { throw error }
         #expect(failure.code == .io)
     }
 
-    @Test("that are to survive the process only are not synced") func process() async throws {
+    @Test("files that need to survive only the process are not synced") func process() async throws {
         let commits = commits()
         let results = await withTaskGroup(of: Bool.self) { group in
             for index in 0..<Self.together {
@@ -180,7 +181,7 @@ import Testing
         #expect(syncs.value.isEmpty)
     }
 
-    @Test("a chore waits for the next files, or until it is asked for") func chores() async throws {
+    @Test("a chore waits for the next files, or until runChores") func chores() async throws {
         let (commits, done) = (commits(), Shared<[Int]>([]))
         commits.later { done.change { $0.append(1) } }
         #expect(done.value.isEmpty)

@@ -12,7 +12,7 @@ import Testing
 
 @Suite("The output file")
 struct OutputFileTests {
-    /// A path that notes each write that begins, and holds it until the latch is opened.
+    /// A path that counts each write when it begins, and holds it until the latch is opened.
     private func heldPath(until gate: Latch, _ began: Shared<Int> = Shared(0)) -> WritePath {
         WritePath(blocks: 2) { descriptor, bytes, count, offset in
             began.change { $0 += 1 }
@@ -51,7 +51,7 @@ struct OutputFileTests {
         #expect(contents(file.descriptor) == all)
     }
 
-    @Test("a checkpoint reports no byte that pwrite has not returned for, and takes half-filled blocks along")
+    @Test("a checkpoint reports only bytes whose pwrite has returned, and includes half-filled blocks")
     func checkpoint() async throws {
         let (gate, writes) = (Latch(), Shared(0))
         let file = OutputFile(
@@ -68,14 +68,14 @@ struct OutputFileTests {
         try? await writer.finish()
     }
 
-    @Test("a full disk is told from other errors, stays with the file, and loses nothing written before")
+    @Test("a full disk is told apart from other errors, stays with the file, and loses no earlier bytes")
     func diskFull() async throws {
         let path = WritePath(blocks: 2) { descriptor, bytes, count, offset in
             guard offset < 131_072 else {
                 errno = ENOSPC
                 return -1
             }
-            // A short write, as a disk that is nearly full does.
+            // A short write, as on a disk that is nearly full.
             return pwrite(descriptor, bytes, min(count, 5000), Int(offset))
         }
         let file = OutputFile(descriptor: temporaryDescriptor(), path: path)
@@ -92,7 +92,7 @@ struct OutputFileTests {
         await #expect(throws: TransferError.noSpace) { try await file.checkpoint() }
     }
 
-    @Test("a real device that is full")
+    @Test("a real full device is reported as a full disk")
     func fullDevice() async throws {
         let file = OutputFile(descriptor: open("/dev/full", O_RDWR), path: WritePath(blocks: 2))
         let writer = FileWriter(file: file, offset: 0) {}
@@ -102,7 +102,7 @@ struct OutputFileTests {
         #expect(file.written.isEmpty)
     }
 
-    @Test("an error fails the transfer that writes", arguments: [(EIO, ErrorCode.io), (EROFS, .permission)])
+    @Test("a write error fails the transfer", arguments: [(EIO, ErrorCode.io), (EROFS, .permission)])
     func writeError(_ systemError: Int32, _ code: ErrorCode) async throws {
         let server = RawServer { connection in
             _ = connection.readRequest()
@@ -122,7 +122,7 @@ struct OutputFileTests {
         #expect(error?.code == code)
     }
 
-    @Test("every errno of a file has its meaning, and a sentence that begins with what failed")
+    @Test("each errno of a file has its code, and a message that begins with what failed")
     func meanings() {
         let table: [(ErrorCode?, [Int32])] = [
             (nil, [ENOSPC, EDQUOT]), (.tooLarge, [EFBIG]), (.permission, [EACCES, EPERM, EROFS]),
@@ -138,7 +138,7 @@ struct OutputFileTests {
         }
     }
 
-    @Test("reserving takes room without changing the length, and truncating gives it back")
+    @Test("reserving takes space without changing the length, and truncating frees it")
     func reserve() async throws {
         let descriptor = temporaryDescriptor()
         let file = OutputFile(descriptor: descriptor, path: WritePath(blocks: 1))
@@ -152,7 +152,7 @@ struct OutputFileTests {
         #expect(status.st_blocks * 512 < 1 << 20)
     }
 
-    @Test("what can never fit is too large, what does not fit now is a full disk")
+    @Test("a file that can never fit is too large, and one that does not fit now is a full disk")
     func reserveTooMuch() async throws {
         let file = OutputFile(descriptor: temporaryDescriptor(), path: WritePath(blocks: 1))
         let never = #expect(throws: TransferError.self) { try file.reserve(1 << 60) }
@@ -162,7 +162,7 @@ struct OutputFileTests {
         #expect(file.error == nil)
     }
 
-    @Test("one block for many transfers: all of them wait for it in turn and end whole")
+    @Test("many transfers with one block wait for it in turn, and all end whole")
     func starvation() async throws {
         let body = testBytes(400_000)
         let server = RawServer { connection in
@@ -191,7 +191,7 @@ struct OutputFileTests {
     }
 
     @Test(
-        "the running digest is that of the file, in order or not",
+        "the running digest is the digest of the file, in order or not",
         arguments: Job.Checksum.Algorithm.allCases, [true, false])
     func digest(_ algorithm: Job.Checksum.Algorithm, _ inOrder: Bool) async throws {
         let bytes = testBytes(3_000_000)
@@ -213,7 +213,7 @@ struct OutputFileTests {
     }
 
     @Test(
-        "bytes that another connection has written over are judged as they are in the file", arguments: [true, false])
+        "the digest covers overwritten bytes as they are in the file", arguments: [true, false])
     func writtenOver(_ isLast: Bool) async throws {
         let (first, other) = (testBytes(400_000), testBytes(400_000, from: 7_000_000))
         let file = OutputFile(
@@ -239,7 +239,7 @@ struct OutputFileTests {
         Glibc.close(copy)
     }
 
-    @Test("sha256 of nothing and of abc")
+    @Test("sha256 is right for no bytes and for abc")
     func knownDigests() async throws {
         let file = OutputFile(descriptor: temporaryDescriptor(), path: WritePath(blocks: 1), digest: .sha256)
         #expect((try file.digest(.sha256, size: 0)).hasPrefix("e3b0c44298fc1c149afbf4c8996fb924"))
@@ -250,12 +250,12 @@ struct OutputFileTests {
         #expect((try file.digest(.sha256, size: 3)).hasPrefix("ba7816bf8f01cfea414140de5dae2223"))
     }
 
-    @Test("a file that is dropped is closed after its last block is written")
+    @Test("a released file is closed after its last block is written")
     func drop() async throws {
         let gate = Latch()
-        // The other end of a descriptor tells whether it is open, which its number does not: it may be used again.
+        // The other end shows whether the descriptor is open. Its number does not: the number may be reused.
         var ends: [Int32] = [0, 0]
-        // Or another test's child would hold it open.
+        // With CLOEXEC no child of another test holds the descriptor open.
         socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0, &ends)
         defer { close(ends[0]) }
         do {
@@ -270,7 +270,7 @@ struct OutputFileTests {
         try await eventually { Glibc.poll(&poll, 1, 0) == 1 && poll.revents & Int16(POLLHUP) != 0 }
     }
 
-    @Test("of two syncs at once the kernel tells one that bytes were lost, and neither succeeds") func toldOnce()
+    @Test("the kernel reports lost bytes to one of two concurrent syncs, and neither sync succeeds") func toldOnce()
         async throws
     {
         let calls = Shared(0)
@@ -286,7 +286,7 @@ struct OutputFileTests {
                     second.signal()
                     return 0
                 }
-                // It lasts until the other one is through, if that does not wait for it.
+                // This sync lasts until the other one has ended, if the other one does not wait for it.
                 _ = second.wait(timeout: .now() + 0.3)
                 return EIO
             })
@@ -302,9 +302,9 @@ struct OutputFileTests {
         #expect(file.durable == ByteIntervals())
     }
 
-    @Test("a failed sync stays with the file, and nothing is called durable after it")
+    @Test("a failed sync stays with the file, and nothing is durable after it")
     func failedSync() async throws {
-        // A device that takes every write and no sync.
+        // A device that accepts every write and refuses every sync.
         let file = OutputFile(descriptor: open("/dev/null", O_RDWR), path: WritePath(blocks: 2))
         let writer = FileWriter(file: file, offset: 0) {}
         try await feed(testBytes(1000), to: writer)

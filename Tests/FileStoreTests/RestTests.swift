@@ -7,9 +7,9 @@ import Testing
 
 @testable import HaulFileStore
 
-@Suite("Streams at rest")
+@Suite("Streams that pause")
 struct RestTests {
-    @Test("more of them than there are blocks hold their bytes, and wait for nothing")
+    @Test("more paused streams than there are blocks keep their bytes, and wait for nothing")
     func holders() async throws {
         let path = WritePath(blocks: 1, smallBlocks: 1)
         let file = OutputFile(descriptor: temporaryDescriptor(), path: path)
@@ -23,14 +23,14 @@ struct RestTests {
                 writer.rest()
             }
         }
-        // Nothing was worth a write, and a checkpoint takes it along all the same.
+        // No stream had enough bytes for a write. A checkpoint writes them all the same.
         #expect(file.written == ByteIntervals())
         #expect(try await file.checkpoint() == ByteIntervals([0..<200_000]))
         for writer in writers { try? await writer.finish() }
         #expect(contents(file.descriptor) == all)
     }
 
-    @Test("a rest that lies across the end of a large block of the file is whole", arguments: [1, 100, 4097, 20_000])
+    @Test("a rest that spans the end of a large block of the file is whole", arguments: [1, 100, 4097, 20_000])
     func acrossTheEnd(_ before: Int) async throws {
         let path = WritePath(blocks: 2, smallBlocks: 1)
         let file = OutputFile(descriptor: temporaryDescriptor(), path: path)
@@ -39,7 +39,7 @@ struct RestTests {
         let writer = FileWriter(file: file, offset: Int64(offset)) {}
         try await feed(Array(all[..<30_000]), to: writer)
         writer.rest()
-        // Takes the only small block: slow streams make do with a large one.
+        // The other writer takes the only small block, so a slow stream must use a large one.
         let other = FileWriter(file: OutputFile(descriptor: temporaryDescriptor(), path: path), offset: 0) {}
         try await feed([0], to: other)
         for start in stride(from: 30_000, to: all.count, by: 15_000) {
@@ -52,9 +52,9 @@ struct RestTests {
         #expect(Array(contents(file.descriptor).dropFirst(offset)) == all)
     }
 
-    @Test("bytes that go on in a large block shortly before its end are whole", arguments: [1, 4096, 12_288, 15_000])
+    @Test("bytes that continue in a large block shortly before its end are whole", arguments: [1, 4096, 12_288, 15_000])
     func shortlyBeforeTheEnd(_ before: Int) async throws {
-        // The one small block ends so long before a large one of the file would.
+        // The only small block ends so many bytes before a large block of the file would end.
         let path = WritePath(blocks: 2, smallBlocks: 1)
         let file = OutputFile(descriptor: temporaryDescriptor(), path: path)
         let offset = (Block.largeSize - before) / Block.alignment * Block.alignment - Block.smallSize
@@ -69,7 +69,7 @@ struct RestTests {
     }
 
     @Test(
-        "what they write in between are whole pages of the file, and all bytes arrive", arguments: [0, 1, 4095, 70_001])
+        "paused streams write whole pages in between, and all bytes arrive", arguments: [0, 1, 4095, 70_001])
     func pages(_ offset: Int) async throws {
         let edges = Shared<[Int]>([])
         let path = WritePath(blocks: 1, smallBlocks: 2) { descriptor, bytes, count, offset in

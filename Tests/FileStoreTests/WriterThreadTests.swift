@@ -8,7 +8,7 @@ import Testing
 
 @Suite("The writer threads")
 struct WriterThreadTests {
-    /// Two files on one path with two threads, whose writes are counted as they begin and held until the gate is opened.
+    /// Two files on one path with two threads. Writes are counted when they begin, and held until the gate is opened.
     private final class Bench: Sendable {
         let gate = Latch()
         let began: Shared<[Int32: Int]>
@@ -26,7 +26,7 @@ struct WriterThreadTests {
             files = [path, path].map { OutputFile(descriptor: temporaryDescriptor(), path: $0) }
         }
 
-        /// Hands over `count` blocks of 5,000 bytes.
+        /// Hands `count` blocks of 5,000 bytes to the writers.
         func submit(_ count: Int, to file: OutputFile) async throws -> FileWriter {
             let writer = FileWriter(file: file, offset: 0) {}
             for start in stride(from: 0, to: count * 5000, by: 5000) {
@@ -39,7 +39,7 @@ struct WriterThreadTests {
         func writes(of file: OutputFile) -> Int { began.value[file.descriptor] ?? 0 }
     }
 
-    @Test("a file that has much to write leaves a thread for another one") func oneEach() async throws {
+    @Test("a file with much to write leaves a thread for another file") func oneEach() async throws {
         let bench = Bench()
         let (long, short) = (bench.files[0], bench.files[1])
         let first = try await bench.submit(4, to: long)
@@ -54,9 +54,9 @@ struct WriterThreadTests {
         #expect(contents(short.descriptor) == testBytes(5000))
     }
 
-    @Test("where the disk is slow both threads write a file") func slowDisk() async throws {
+    @Test("both threads write the same file if the disk is slow") func slowDisk() async throws {
         let bench = Bench()
-        // An eighth of it counts.
+        // The moving average takes an eighth of the sample.
         bench.path.noteDirectWrite(1_000_000_000)
         let file = bench.files[0]
         let writer = try await bench.submit(4, to: file)
