@@ -6,7 +6,7 @@ import HaulTestSupport
 
 @testable import HaulObjectStore
 
-/// A store of its own for each test, in the bucket of a real server.
+/// A store for one test, in the bucket of a real server.
 struct Bucket: Sendable {
     let store: ObjectStore
     let server: ObjectServer
@@ -25,17 +25,17 @@ struct Bucket: Sendable {
         store = ObjectStore(address, options: options, environment: { environment[$0] }, isThere: { _ in false })
     }
 
-    /// What an object holds; nil if there is none.
+    /// The content of an object. nil if there is none.
     func read(_ path: String) async -> [UInt8]? {
         try? await store.client.get(store.client.address.key(path), limit: 1 << 30)
     }
 
-    /// Puts an object there that is none of the store's own doing.
+    /// Writes an object without the store.
     func write(_ path: String, _ bytes: [UInt8]) async {
         _ = try? await store.client.put(store.client.address.key(path), RequestMemory(bytes), md5: Digest.md5(bytes))
     }
 
-    /// The paths of all objects, and the uploads that were not ended.
+    /// The paths of all objects, and the number of uploads that were not ended.
     func everything() async throws -> (objects: [String], uploads: Int) {
         let prefix = store.client.address.key("")
         let objects = try await store.client.list(prefix).objects.map { String($0.key.dropFirst(prefix.utf8.count)) }

@@ -5,7 +5,7 @@ import Testing
 
 @testable import HaulObjectStore
 
-/// How a bucket is asked, and asked again.
+/// How the client sends requests to a bucket, and repeats them.
 @Suite struct ClientTests {
     private func client(_ origin: OriginServer, _ environment: [String: String]) throws -> BucketClient {
         let address = try BucketAddress("s3://films", endpoint: "http://127.0.0.1:\(origin.port)")
@@ -18,7 +18,7 @@ import Testing
         OriginReply(status, body: Array("<Error><Code>\(code)</Code></Error>".utf8))
     }
 
-    @Test("requests that were signed together with a wrong time are all served") func skew() async throws {
+    @Test("requests that were signed together at a wrong time are all served") func skew() async throws {
         let together = 4
         let (arrived, gate) = (Shared(0), Latch())
         let origin = try OriginServer { request in
@@ -27,7 +27,7 @@ import Testing
             arrived.change { $0 += 1 }
             if arrived.value == together { gate.open() }
             guard AmazonTime.stamp(now - 300) < told, told < AmazonTime.stamp(now + 300) else {
-                // Some have this word for it.
+                // Some servers use this code for a wrong time.
                 var reply = Self.refusal(403, "AccessDenied")
                 reply.headers = [("Date", HTTPDate.text(now))]
                 reply.hold = (0, gate)
@@ -45,7 +45,7 @@ import Testing
         #expect(served == together && arrived.value == 2 * together)
     }
 
-    @Test("credentials that are over are fetched again when a HEAD finds out, which is told no words") func head()
+    @Test("expired credentials are fetched again after a HEAD, whose response has no body") func head()
         async throws
     {
         let fetched = Shared(0)
@@ -67,7 +67,7 @@ import Testing
         #expect(head?.size == 6 && fetched.value == 2)
     }
 
-    @Test("a HEAD that nobody may send is refused for good") func denied() async throws {
+    @Test("a HEAD without permission fails for good") func denied() async throws {
         let origin = try OriginServer { request in
             request.method == "HEAD" ? OriginReply(403) : Self.refusal(403, "AccessDenied")
         }

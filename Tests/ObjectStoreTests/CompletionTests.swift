@@ -9,7 +9,7 @@ import Testing
 
 /// A server that does not complete an upload at once.
 @Suite struct CompletionTests {
-    /// As much of an object store as one file of two parts needs. It refuses to complete so often.
+    /// As much of an object store as one file of two parts needs. It refuses `refusals` times to complete.
     private final class Server: Sendable {
         private struct State {
             var mark: [(String, String)] = []
@@ -59,7 +59,7 @@ import Testing
             case "POST" where isOfUpload:
                 guard state.refusals == 0 else {
                     state.refusals -= 1
-                    // radosgw's, after its gateway was killed.
+                    // The answer of radosgw after its gateway was killed.
                     return text("<Error><Code>InternalError</Code><Message>in progress</Message></Error>", 500)
                 }
                 state.isWhole = true
@@ -78,7 +78,7 @@ import Testing
         }
     }
 
-    @Test("an upload that a server is long in completing costs no byte") func patience() async throws {
+    @Test("an upload whose completion takes long loses no byte") func patience() async throws {
         let file = FileBytes(seed: 1, count: 9 << 20)
         let server = try Server(refusals: 5, size: file.count)
         let address = try BucketAddress("s3://films", endpoint: "http://127.0.0.1:\(server.origin.port)")

@@ -6,9 +6,9 @@ import Testing
 
 @testable import HaulObjectStore
 
-/// Where credentials come from, and that nothing shows them.
+/// Where credentials come from, and that no output shows them.
 @Suite struct CredentialsTests {
-    @Test("nothing that is printed holds a secret") func secrets() {
+    @Test("no description or dump of credentials contains a secret") func secrets() {
         let credentials = Credentials(accessKey: "AKIA1234", secret: "wonderful-secret", token: "session-token")
         var dumped = ""
         dump(credentials, to: &dumped)
@@ -18,7 +18,7 @@ import Testing
         }
     }
 
-    @Test("a profile is read from a file of Amazon's tools") func file() {
+    @Test("a profile is read from a credentials file of Amazon's tools") func file() {
         let text = """
             # mine
             [default]
@@ -40,7 +40,7 @@ import Testing
         #expect(CredentialsFile.credentials(of: "none", in: text) == nil)
     }
 
-    @Test("the order of places is that of Amazon's tools") func places() {
+    @Test("credentials are looked for in the order of Amazon's tools") func places() {
         let keys = Credentials(accessKey: "A", secret: "S", token: "T")
         let all = [
             "AWS_ACCESS_KEY_ID": "A", "AWS_SECRET_ACCESS_KEY": "S", "AWS_SESSION_TOKEN": "T", "HOME": "/home/me",
@@ -63,7 +63,7 @@ import Testing
         #expect(places(["AWS_EC2_METADATA_DISABLED": "true"]) == [])
     }
 
-    @Test("a token is shown to nobody on the way") func tokens() {
+    @Test("a token is sent only over https, or to loopback and Amazon's container services") func tokens() {
         for good in ["https://example.org/x", "http://127.0.0.1:81/x", "http://169.254.170.23/v1/credentials"] {
             #expect(CredentialsFetch.mayAsk(good))
         }
@@ -86,7 +86,8 @@ import Testing
                 """)
     }
 
-    @Test("a machine's role is asked for as IMDSv2 says, and anew before it ends") func instance() async throws {
+    @Test("the credentials of an instance are requested by IMDSv2, and again before they expire")
+    func instance() async throws {
         let log = Shared<[String]>([])
         let origin = try OriginServer { [self] request in
             let token = request.headers["x-aws-ec2-metadata-token"] ?? "-"
@@ -112,14 +113,14 @@ import Testing
                 "PUT /latest/api/token -", "GET /latest/meta-data/iam/security-credentials/ the-token",
                 "GET /latest/meta-data/iam/security-credentials/the-role the-token",
             ])
-        // Four minutes before they end.
+        // Four minutes before the credentials expire.
         time.value = AmazonTime.seconds("2029-12-31T23:56:00Z")!
         #expect(try await chain.credentials().accessKey == "KEY6")
         await chain.drop(try await chain.credentials())
         #expect(try await chain.credentials().accessKey == "KEY12")
     }
 
-    @Test("a web identity's token is exchanged") func webIdentity() async throws {
+    @Test("a web identity token is exchanged for credentials") func webIdentity() async throws {
         let directory = TemporaryDirectory()
         try "the.token\n".write(toFile: directory.file("token"), atomically: true, encoding: .utf8)
         let asked = Shared<String>("")
@@ -151,7 +152,7 @@ import Testing
         #expect(asked.value == "\(form.utf8.count)")
     }
 
-    @Test("a container's service is shown its token") func container() async throws {
+    @Test("the container's credentials service gets its token") func container() async throws {
         let origin = try OriginServer { [self] request in
             request.headers["authorization"] == "secret" ? answer("K", until: "2030-01-01T00:00:00Z") : OriginReply(403)
         }
@@ -162,11 +163,11 @@ import Testing
         #expect(try await chain.credentials().accessKey == "K")
     }
 
-    @Test("it is said where credentials were looked for") func none() async throws {
+    @Test("the error for missing credentials lists the places that were searched") func none() async throws {
         let chain = CredentialsChain(engine: engine(), places: [.file(path: "/nowhere", profile: "x")])
         do {
             _ = try await chain.credentials()
-            Issue.record("there are none")
+            Issue.record("credentials were found")
         } catch { #expect(error.failure.code == .permission && error.failure.message.contains("/nowhere, profile x")) }
     }
 }

@@ -7,7 +7,7 @@ import Testing
 
 @testable import HaulObjectStore
 
-/// A file of several parts, as it comes to a bucket.
+/// A file of several parts that is uploaded to a bucket.
 enum Film {
     static let size: Int64 = 20 << 20
     static let file = FileBytes(seed: 3, count: size)
@@ -16,7 +16,7 @@ enum Film {
 
 struct NothingLeft: Error {}
 
-/// What tests do with that file: the part of a download.
+/// What tests do with the film, in the role of a download.
 protocol FilmTests {}
 
 extension FilmTests {

@@ -7,13 +7,14 @@ import Testing
 
 @testable import HaulObjectStore
 
-/// A file of several parts, by stores that have nothing in common but the bucket.
+/// A file of several parts, by stores that share nothing but the bucket.
 @Suite(
     .disabled(
         if: ObjectServer.installed.isEmpty, "neither radosgw nor SeaweedFS is installed: deploy/test.sh does that"))
 struct HandoverTests: FilmTests {
     @Test(
-        "another store goes on to the byte, and nothing is seen before all is there", arguments: ObjectServer.installed)
+        "another store continues at the exact byte, and the object appears only when it is complete",
+        arguments: ObjectServer.installed)
     func handedOver(_ kind: ObjectServer.Kind) async throws {
         let first = try await Bucket(kind)
         let prefix = first.store.client.address.prefix
@@ -38,7 +39,7 @@ struct HandoverTests: FilmTests {
     }
 
     @Test(
-        "a checkpoint under way tells of parts that the store has acknowledged, and of no others",
+        "a running checkpoint reports only parts that the store has acknowledged",
         arguments: ObjectServer.installed)
     func acknowledged(_ kind: ObjectServer.Kind) async throws {
         let bucket = try await Bucket(kind)
@@ -47,7 +48,7 @@ struct HandoverTests: FilmTests {
         var journal: PartsJournal?
         try await eventually("the first part to be acknowledged") {
             if let found = try await partial.checkpoint(isLast: false) { journal = PartsJournal(found.journal) }
-            // The upload itself is told of before.
+            // The first checkpoint reports the upload, before any part.
             return journal?.parts.isEmpty == false
         }
         let known = try #require(journal)
@@ -61,27 +62,27 @@ struct HandoverTests: FilmTests {
     }
 
     @Test(
-        "parts that were not told of are found, and parts that a server has lost are fetched again",
+        "unreported parts are found, and parts that the server has lost are fetched again",
         arguments: ObjectServer.installed)
     func untoldAndLost(_ kind: ObjectServer.Kind) async throws {
         let bucket = try await Bucket(kind)
         let first = try #require(try await open(bucket, "1") as? ObjectPartial)
         try await receive(0..<9 << 20, into: first)
         var early: Checkpoint?
-        try await eventually("the upload to be told of") {
+        try await eventually("the upload to be reported") {
             early = try await first.checkpoint(isLast: false) ?? early
             return early != nil
         }
         #expect(PartsJournal(try #require(early).journal)?.upload != nil)
         try await receive(9 << 20..<16 << 20, into: first)
         try await eventually("two parts to be acknowledged") { first.state.withLock { $0.journal.parts.count } == 2 }
-        // As after a kill: nothing was told since.
+        // As after a kill: no checkpoint followed.
         var point = ResumePoint(
             generation: "1", store: "", file: "films/film", entity: Entity(total: Self.size), source: "",
             offsets: try #require(early).offsets, journal: try #require(early).journal)
         let second = try #require(try await resume(bucket, "2", point) as? ObjectPartial)
         #expect(second.written.intervals == [0..<16 << 20])
-        // What the store has acknowledged, it has no more: told of, and known to the run itself.
+        // A part that the store has acknowledged and lost: the journal and the run's state name it, the store does not.
         second.state.withLock { state in
             (state.journal.parts[3], state.etags[3]) = (PartMark(etag: "lost"), "lost")
             state.taken = state.journal.offsets
@@ -98,12 +99,12 @@ struct HandoverTests: FilmTests {
         try await expectWhole(bucket)
     }
 
-    /// What a run that was stopped for long finds when it goes on.
+    /// What a run finds when it resumes after a long stop.
     enum Late: String, CaseIterable, Sendable {
         case anotherHasIt, anotherFinished, newGeneration, cancelled, cancelledAndBegunAgain
     }
 
-    @Test("a run that was stopped for long harms nobody", arguments: ObjectServer.installed, Late.allCases)
+    @Test("a run that resumes after a long stop does no harm", arguments: ObjectServer.installed, Late.allCases)
     func zombie(_ kind: ObjectServer.Kind, _ late: Late) async throws {
         let bucket = try await Bucket(kind)
         let zombie = try await open(bucket, "1")
@@ -126,7 +127,7 @@ struct HandoverTests: FilmTests {
         case .newGeneration:
             let next = try await open(bucket, "2")
             try await receive(0..<9 << 20, into: next)
-            // Its upload has begun, so the older one is over.
+            // The checkpoint has begun the other upload, so the older one is obsolete.
             _ = try await self.point(next)
             other = next
         case .cancelled, .cancelledAndBegunAgain:
@@ -138,7 +139,7 @@ struct HandoverTests: FilmTests {
                 other = next
             }
         }
-        // It wakes, has its last bytes, and believes in its lease.
+        // The zombie resumes, receives its last bytes, and believes that it still holds its lease.
         try await receive(17 << 20..<Self.size, into: zombie)
         let outcome = try? await zombie.commit(whole())
         #expect(outcome.map(isFenced) ?? true)
@@ -160,7 +161,7 @@ struct HandoverTests: FilmTests {
     }
 
     @Test(
-        "a run that dies between the name and its end leaves nothing, once another has looked",
+        "a run that dies between the naming and its end leaves nothing, once another run has looked",
         arguments: ObjectServer.installed, [false, true])
     func unheardOf(_ kind: ObjectServer.Kind, _ isHashed: Bool) async throws {
         let bucket = try await Bucket(kind)

@@ -3,7 +3,7 @@ import Testing
 
 @testable import HaulObjectStore
 
-/// Who gets memory for parts when there is not enough for all.
+/// Which files get memory for their parts when there is not enough for all.
 @Suite struct MemoryTests {
     private func reserve(
         _ memory: PartMemory, _ owner: UInt64, _ woken: Shared<[UInt64]> = Shared([])
@@ -14,7 +14,7 @@ import Testing
         }
     }
 
-    @Test("a file that has begun a part comes before one that has nothing") func begunFirst() async throws {
+    @Test("a file that has begun a part gets memory before a file that has nothing") func begunFirst() async throws {
         let memory = PartMemory(limit: 20, share: 100)
         let (first, second, third) = (memory.newOwner(), memory.newOwner(), memory.newOwner())
         _ = try #require(reserve(memory, first))
@@ -26,19 +26,19 @@ import Testing
         #expect(woken.value == [first, third])
     }
 
-    @Test("what is free is not for one that has nothing while one that has begun waits for it") func turn() throws {
+    @Test("a file that has nothing gets no free memory while a file that has begun waits for it") func turn() throws {
         let memory = PartMemory(limit: 25, share: 100)
         let (first, second) = (memory.newOwner(), memory.newOwner())
         let one = try #require(reserve(memory, first))
         _ = try #require(reserve(memory, first))
         #expect(reserve(memory, first) == nil)
-        // Half of what the next part wants.
+        // Half of the memory of a part.
         #expect(memory.reserve(5, for: second, spill: {}, orCall: { true }) == nil)
         memory.give(one)
-        #expect(reserve(memory, second) != nil, "who waited is awake, and has not asked again")
+        #expect(reserve(memory, second) != nil, "the first file was woken and has not tried again")
     }
 
-    @Test("who tries again by itself waits once, however often it tries") func polling() throws {
+    @Test("a caller that retries by itself counts as one waiter, however often it tries") func polling() throws {
         let memory = PartMemory(limit: 10, share: 100)
         let (first, second) = (memory.newOwner(), memory.newOwner())
         let held = try #require(reserve(memory, first))
@@ -48,7 +48,7 @@ import Testing
         #expect(memory.waiters == 0 && memory.reserve(10, for: second, spill: {}, orCall: nil) != nil)
     }
 
-    @Test("a file that waits for its own share keeps nobody from memory") func ownShare() throws {
+    @Test("a file that waits for its own share keeps no other file from memory") func ownShare() throws {
         let memory = PartMemory(limit: 30, share: 10)
         let (first, second) = (memory.newOwner(), memory.newOwner())
         _ = try #require(reserve(memory, first))
@@ -70,7 +70,7 @@ import Testing
         pool.give(second, Self.part, isFast: true)
     }
 
-    @Test("nothing stays mapped when no part holds any memory") func idle() {
+    @Test("nothing stays mapped when no part holds memory") func idle() {
         let pool = PagePool(limit: 4 * Self.part)
         let all = (0..<3).map { _ in pool.take(Self.part) }
         #expect(pool.mapped == 3 * Self.part)

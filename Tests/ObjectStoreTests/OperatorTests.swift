@@ -7,12 +7,12 @@ import Testing
 
 @testable import HaulObjectStore
 
-/// What an operator is told of a bucket, and what is found in it.
+/// What an operator learns about a bucket, and what the store finds in it.
 @Suite(
     .disabled(
         if: ObjectServer.installed.isEmpty, "neither radosgw nor SeaweedFS is installed: deploy/test.sh does that"))
 struct OperatorTests: FilmTests {
-    @Test("an upload that nobody tells of is found by its age", arguments: ObjectServer.installed)
+    @Test("an upload that no record names is found by its age", arguments: ObjectServer.installed)
     func stray(_ kind: ObjectServer.Kind) async throws {
         let bucket = try await Bucket(kind)
         let client = bucket.store.client
@@ -25,7 +25,7 @@ struct OperatorTests: FilmTests {
         #expect(try await bucket.everything() == ([], 0))
     }
 
-    @Test("a server is tried, and nothing is left of that", arguments: ObjectServer.installed)
+    @Test("the store check tries a server and leaves nothing behind", arguments: ObjectServer.installed)
     func check(_ kind: ObjectServer.Kind) async throws {
         let bucket = try await Bucket(kind)
         let findings = await StoreCheck(bucket.store).run()
@@ -36,7 +36,7 @@ struct OperatorTests: FilmTests {
         #expect(try await bucket.everything() == ([], 0))
     }
 
-    @Test("wrong credentials are said to be that, and the secret is not said", arguments: ObjectServer.installed)
+    @Test("wrong credentials are reported as such, without the secret", arguments: ObjectServer.installed)
     func denied(_ kind: ObjectServer.Kind) async throws {
         let server = try await ObjectServer.shared(kind)
         let address = try BucketAddress("s3://\(server.bucket)/x", endpoint: server.endpoint)

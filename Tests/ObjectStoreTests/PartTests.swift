@@ -4,10 +4,10 @@ import Testing
 
 @testable import HaulObjectStore
 
-/// Which bytes a part has, and what is remembered of it.
+/// The range of each part, and the journal of parts.
 @Suite struct PartTests {
     @Test(
-        "the parts of a known whole follow each other, and are few enough",
+        "the parts of a known size are contiguous, and few enough",
         arguments: [
             0, 1, 8 << 20, (8 << 20) + 1, 1 << 30, 75_497_472_000, 75_497_472_001, 1 << 40, 5 << 40,
         ] as [Int64]) func known(_ total: Int64) throws
@@ -20,7 +20,7 @@ import Testing
             let range = formula.range(of: number)
             #expect(range.lowerBound == end)
             #expect(range.isEmpty == (total == 0))
-            // What S3 asks of all parts but the last.
+            // The minimum of S3 for all parts but the last.
             #expect(number == count || range.upperBound - range.lowerBound >= 5 << 20)
             if !range.isEmpty {
                 #expect(formula.part(at: range.lowerBound) == number)
@@ -32,7 +32,7 @@ import Testing
         #expect(formula.range(of: count + 1).isEmpty)
     }
 
-    @Test("the parts of an unknown whole grow, and have room for the largest object there is") func unknown() {
+    @Test("the parts of an unknown size grow, and have room for the largest possible object") func unknown() {
         let formula = PartFormula(total: nil)
         #expect(!formula.isSingle && formula.count == nil)
         var end: Int64 = 0
@@ -75,7 +75,7 @@ import Testing
     }
 
     @Test(
-        "what no journal says is not read",
+        "a malformed journal is not read",
         arguments: [
             "", "parts2 n5", "parts1 n-1", "parts1 nx", "parts1 q", "parts1 n5 p1:abcdefghijkl",
             "parts1 n5 ux p0:abcdefghijkl",
@@ -85,7 +85,7 @@ import Testing
         ]) func malformed(_ text: String)
     { #expect(PartsJournal(text) == nil) }
 
-    @Test("random journals are read as they were written, and changed ones never trap") func random() {
+    @Test("random journals are read as they were written, and mutated ones never trap") func random() {
         var generator = SeededGenerator(state: 7)
         for _ in 0..<500 {
             var journal = PartsJournal(total: Int64.random(in: 1...1 << 36, using: &generator))
@@ -105,7 +105,7 @@ import Testing
         }
     }
 
-    @Test("a journal adopts the whole parts that a store lists, and forgets those that it does not") func adoption() {
+    @Test("a journal adopts the complete parts that a store lists, and drops the others") func adoption() {
         var journal = PartsJournal(total: 20 << 20)
         journal.upload = "u"
         journal.parts = [1: PartMark(etag: "a"), 2: PartMark(etag: "b")]
@@ -126,7 +126,7 @@ import Testing
         #expect(found.offsets.intervals == [0..<20 << 20] && found.tails.isEmpty)
     }
 
-    @Test("a mark tells each change of an ETag") func marks() {
+    @Test("each ETag has a mark of its own, which is read as it was written") func marks() {
         let marks = Set((0..<1000).map { PartMark(etag: "etag\($0)") })
         #expect(marks.count == 1000 && marks.allSatisfy { PartMark($0.description) == $0 })
     }

@@ -4,7 +4,7 @@ import Testing
 
 @testable import HaulObjectStore
 
-/// What a store answers, and what follows.
+/// The answers of a store, and what follows from them.
 @Suite struct ProtocolTests {
     @Test("XML is read without its namespaces") func xml() throws {
         let root = try #require(
@@ -19,14 +19,14 @@ import Testing
     }
 
     @Test(
-        "what no store sends is not read",
+        "malformed XML is not read",
         arguments: [
             "", "no", "<a>", "<a></b>", "<!DOCTYPE a [<!ENTITY x \"y\">]><a>&x;</a>",
             String(repeating: "<a>", count: 40) + String(repeating: "</a>", count: 40),
         ]) func malformed(_ text: String)
     { #expect(XMLElement(Array(text.utf8)) == nil) }
 
-    @Test("texts are escaped") func escaping() throws {
+    @Test("special characters of XML are escaped") func escaping() throws {
         let text = "<a & \"b\">"
         #expect(XMLElement(Array("<x>\(XMLElement.escape(text))</x>".utf8))?.text == text)
     }
@@ -51,18 +51,18 @@ import Testing
         #expect(refusal(400, "InvalidPart").failure.code == .io)
     }
 
-    @Test("what a server says of a signature is not repeated") func signatureIsNotSaid() {
+    @Test("a server's message about a signature is not repeated") func signatureIsNotSaid() {
         let body = XMLElement(
             Array("<Error><Code>SignatureDoesNotMatch</Code><Message>secret things</Message></Error>".utf8))
         #expect(!StoreRefusal(status: 403, headers: HeaderFields(), body: body).words.contains("secret"))
     }
 
-    @Test("a bucket that throttles is asked more and more seldom, and often again when it serves") func pace() {
+    @Test("a bucket that throttles gets fewer requests, and more again when it serves") func pace() {
         var pace = BucketPace()
         let first = pace.turn(at: 0)
         #expect(first == 0)
         pace.noteThrottled(at: 0)
-        // Refusals of requests that were sent together are one.
+        // Refusals of requests that were sent together count once.
         pace.noteThrottled(at: 0.5)
         #expect(pace.gap == 0.05)
         let turns = [pace.turn(at: 0.5), pace.turn(at: 0.5)]
@@ -74,7 +74,7 @@ import Testing
         #expect(pace.gap == 0 && last == 0)
     }
 
-    @Test("waits are doubled, and bounded") func waits() {
+    @Test("waits double, up to a bound") func waits() {
         var generator = SystemRandomNumberGenerator()
         for number in 1...40 {
             let wait = RequestPace.wait(before: number, using: &generator)
@@ -82,7 +82,7 @@ import Testing
         }
     }
 
-    @Test("a clock that is off is corrected by the server's") func skew() {
+    @Test("a wrong clock is corrected by the server's date") func skew() {
         var skew = ClockSkew()
         let now = HTTPDate.parse("Sun, 06 Nov 1994 08:49:37 GMT")!
         func noted(date: String?) -> (Bool, Int64) { (skew.note(date: date, at: now), skew.seconds) }
@@ -93,7 +93,7 @@ import Testing
         #expect(noted(date: nil) == (false, 0))
     }
 
-    @Test("a store's address is read, or refused with a sentence") func address() throws {
+    @Test("a store's address is parsed, or refused with an error") func address() throws {
         let plain = try BucketAddress("s3://films")
         #expect(plain.prefix == "" && plain.region == "us-east-1" && plain.key("a/b") == "a/b")
         #expect(

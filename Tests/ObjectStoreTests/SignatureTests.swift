@@ -3,7 +3,8 @@ import Testing
 
 @testable import HaulObjectStore
 
-/// Against Amazon's published examples ("Signature Calculations for the Authorization Header", Amazon S3 API Reference).
+/// Compares with Amazon's published examples ("Signature Calculations for the Authorization Header", Amazon S3 API
+/// Reference).
 @Suite struct SignatureTests {
     private let signature = Signature(
         credentials: Credentials(
@@ -18,14 +19,14 @@ import Testing
         }
     }
 
-    @Test("a part of an object is asked for as in Amazon's example") func range() {
+    @Test("a GET of a range is signed as in Amazon's example") func range() {
         let question = Signature.Question(
             method: "GET", host: Self.host, path: "/test.txt", headers: [HeaderField("Range", "bytes=0-9")],
             payload: Self.nothing)
         #expect(sign(question) == "f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41")
     }
 
-    @Test("an object with an odd name is put as in Amazon's example") func put() {
+    @Test("a PUT of an object with an odd name is signed as in Amazon's example") func put() {
         let question = Signature.Question(
             method: "PUT", host: Self.host, path: "/test$file.text",
             headers: [
@@ -42,14 +43,14 @@ import Testing
         #expect(sign(question) == "fea454ca298b7da1c68078a5d1bdbfbbe0d65c699e0f91ac7a200a0136783543")
     }
 
-    @Test("a list is asked for as in Amazon's example") func list() {
+    @Test("a listing is signed as in Amazon's example") func list() {
         let question = Signature.Question(
             method: "GET", host: Self.host, path: "/", query: [("prefix", "J"), ("max-keys", "2")],
             payload: Self.nothing)
         #expect(sign(question) == "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7")
     }
 
-    @Test("the token of a session is sent, and signed") func token() throws {
+    @Test("the session token is sent and signed") func token() throws {
         let with = Signature(
             credentials: Credentials(accessKey: "A", secret: "B", token: "the token"), region: "r", time: 0)
         let fields = with.fields(for: Signature.Question(method: "GET", host: "h", path: "/", payload: Self.nothing))
@@ -59,13 +60,13 @@ import Testing
             authorization.value.contains("SignedHeaders=host;x-amz-content-sha256;x-amz-date;x-amz-security-token,"))
     }
 
-    @Test("HMAC-SHA256 is that of RFC 4231") func hmac() {
+    @Test("HMAC-SHA256 matches RFC 4231") func hmac() {
         #expect(
             Hexadecimal.text(Digest.hmac(Array("Jefe".utf8), "what do ya want for nothing?"))
                 == "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843")
     }
 
-    @Test("base 64 is that of RFC 4648") func base64() {
+    @Test("base64 matches RFC 4648") func base64() {
         let pairs = [
             ("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg=="), ("fooba", "Zm9vYmE="),
             ("foobar", "Zm9vYmFy"),
@@ -73,7 +74,7 @@ import Testing
         for (text, encoded) in pairs { #expect(Base64.encode(text.utf8) == encoded) }
     }
 
-    @Test("names are encoded by bytes, in upper case") func encoding() {
+    @Test("names are percent-encoded by bytes, in upper case") func encoding() {
         #expect(URIText.encode("a/b ~é+") == "a%2Fb%20~%C3%A9%2B")
         #expect(URIText.path("/a b/c") == "/a%20b/c")
         #expect(URIText.query([("uploads", ""), ("a", "1 2"), ("a-b", "3")]) == "a=1%202&a-b=3&uploads=")

@@ -7,13 +7,13 @@ import Testing
 
 @testable import HaulObjectStore
 
-/// What becomes of a file of several parts when all of it has come, and what can go wrong until then.
+/// What happens to a file of several parts once all bytes have arrived, and what can go wrong before.
 @Suite(
     .disabled(
         if: ObjectServer.installed.isEmpty, "neither radosgw nor SeaweedFS is installed: deploy/test.sh does that"))
 struct WholeObjectTests: FilmTests {
     @Test(
-        "a digest is judged before the name is given: in order, out of order, and after a change of worker",
+        "the digest is checked before the name is given: in order, out of order, after a handover",
         arguments: ObjectServer.installed, ["inOrder", "outOfOrder", "handedOver"])
     func digest(_ kind: ObjectServer.Kind, _ way: String) async throws {
         let bucket = try await Bucket(kind)
@@ -29,13 +29,13 @@ struct WholeObjectTests: FilmTests {
             try await receive(9 << 20..<Self.size, into: partial)
         }
         guard case .stored(let file) = try await partial.commit(whole(sha256)) else {
-            Issue.record("it has no name")
+            Issue.record("the file was not stored")
             return
         }
         #expect(file.checksum == sha256.description)
         await partial.discard(soon: false)
         try await expectWhole(bucket)
-        // A wrong one gives no name, and leaves nothing.
+        // A wrong digest gives no name, and leaves nothing.
         let wrong = Job.Checksum(algorithm: .sha256, digest: String(repeating: "0", count: 64))
         let second = try await Bucket(kind)
         let bad = try await open(second, "1", hashing: .sha256)
@@ -48,7 +48,7 @@ struct WholeObjectTests: FilmTests {
     }
 
     @Test(
-        "a file whose length nobody told becomes whole", arguments: ObjectServer.installed,
+        "a file of unknown length becomes complete", arguments: ObjectServer.installed,
         [
             0, 5, 8 << 20, 9 << 20, 16 << 20,
         ] as [Int64])
@@ -64,7 +64,7 @@ struct WholeObjectTests: FilmTests {
     }
 
     @Test(
-        "what was completed under its hidden key and not yet named is named by the next run",
+        "an object that was completed under its hidden key and not named is named by the next run",
         arguments: ObjectServer.installed)
     func assembled(_ kind: ObjectServer.Kind) async throws {
         let bucket = try await Bucket(kind)
@@ -74,7 +74,7 @@ struct WholeObjectTests: FilmTests {
         let client = bucket.store.client
         let journal = try #require(PartsJournal(point.journal))
         let etags = try #require(first as? ObjectPartial).state.withLock { $0.etags }
-        // The worker dies right behind this.
+        // The worker dies right after this call.
         try await client.complete(
             try #require(journal.upload), client.address.key(HiddenKeys(job: Self.key, generation: "1").whole),
             etags.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }, ifAbsent: false)
@@ -86,7 +86,7 @@ struct WholeObjectTests: FilmTests {
     }
 
     @Test(
-        "files that need more memory than there is wait for each other, and all become whole",
+        "files that need more memory than there is wait for each other, and all become complete",
         arguments: ObjectServer.installed)
     func memory(_ kind: ObjectServer.Kind) async throws {
         let bucket = try await Bucket(kind, memory: 24 << 20)
@@ -108,7 +108,8 @@ struct WholeObjectTests: FilmTests {
         try await withThrowingTaskGroup(of: Void.self) { group in
             for partial in partials {
                 group.addTask {
-                    // A part each that nobody fills for a while, in the memory of all. The last file waits for all others.
+                    // Each file begins a part that stays unfilled for a while, in the shared memory. The last file
+                    // waits for all others.
                     for range in [8 << 20..<9 << 20, 0..<8 << 20, 9 << 20..<Self.size] {
                         try await receive(range, into: partial, patience: .seconds(120))
                     }
@@ -125,7 +126,7 @@ struct WholeObjectTests: FilmTests {
     }
 
     @Test(
-        "without If-None-Match an object in the way is looked for, and stays", arguments: ObjectServer.installed)
+        "without If-None-Match an existing object is looked for, and stays", arguments: ObjectServer.installed)
     func withoutConditions(_ kind: ObjectServer.Kind) async throws {
         let bucket = try await Bucket(kind)
         await bucket.write("films/film", [1, 2, 3])
@@ -138,14 +139,14 @@ struct WholeObjectTests: FilmTests {
         #expect(await bucket.read("films/film") == [1, 2, 3])
         let numbered = bucket.store.begin(request("2", ifExists: .rename), generation: "2", suggested: "x")
         guard case .stored(let file) = try await numbered.put(bytes, whole) else {
-            Issue.record("it has no name")
+            Issue.record("the file was not stored")
             return
         }
         #expect(file.file != "films/film")
         #expect(await bucket.read(file.file) == bytes)
     }
 
-    @Test("a gateway that is killed in the middle, and comes back, costs nothing", arguments: ObjectServer.installed)
+    @Test("a gateway that is killed in the middle and comes back loses nothing", arguments: ObjectServer.installed)
     func killedGateway(_ kind: ObjectServer.Kind) async throws {
         let server = try await ObjectServer(kind)
         let bucket = try Bucket(server)
@@ -162,7 +163,7 @@ struct WholeObjectTests: FilmTests {
     }
 
     @Test(
-        "an upload that another program has changed begins anew, and is never a mixture",
+        "an upload that another program has changed starts over, and is never a mixture",
         arguments: ObjectServer.installed)
     func changed(_ kind: ObjectServer.Kind) async throws {
         let bucket = try await Bucket(kind)
@@ -177,12 +178,12 @@ struct WholeObjectTests: FilmTests {
         let remains = try await bucket.store.resume(request("2"), from: point)
         if kind == .rgw {
             guard case .nothing = remains else {
-                Issue.record("another part was taken for ours")
+                Issue.record("the foreign part was accepted")
                 return
             }
             #expect(try await bucket.everything() == ([], 0))
         } else if case .partial(let partial) = remains {
-            // SeaweedFS lists both: which one it would take only its object tells.
+            // SeaweedFS lists both parts. Only the object shows which one it would use.
             try await receive(9 << 20..<Self.size, into: partial)
             _ = try? await partial.commit(whole())
             let made = await bucket.read("films/film")
