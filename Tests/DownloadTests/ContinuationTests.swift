@@ -5,7 +5,8 @@ import Testing
 
 @testable import HaulActivities
 
-/// Answers to ranges that continue nothing: the bytes so far are dropped, and the file is right all the same.
+/// Responses to range requests that cannot continue the file: the bytes so far are dropped, and the file is still
+/// right.
 @Suite struct ContinuationTests {
     static let bytes = FileBytes(seed: 71, count: 2_000_000)
 
@@ -30,7 +31,7 @@ import Testing
         return reply
     }
 
-    @Test("a part that is none restarts the file on continuing", arguments: Lie.allCases, [1, 4])
+    @Test("an invalid part makes a continued download start over", arguments: Lie.allCases, [1, 4])
     func restarts(_ lie: Lie, _ connections: Int) async throws {
         let bench = try DownloadBench()
         let latch = Latch()
@@ -51,7 +52,9 @@ import Testing
         #expect(isRestarted)
     }
 
-    @Test("the ETag of one URL says nothing of another, unless a checksum judges the whole", arguments: [false, true])
+    @Test(
+        "the ETag of one URL does not identify another URL's file, unless a checksum covers the whole",
+        arguments: [false, true])
     func otherURL(_ isProven: Bool) async throws {
         let bench = try DownloadBench()
         let other = FileBytes(seed: 72, count: Self.bytes.count)
@@ -72,7 +75,7 @@ import Testing
     }
 
     @Test(
-        "a file of one URL is not taken for another's, whatever its ETag or its age",
+        "a file of one URL is not reused for another URL, whatever its ETag or its age",
         arguments: [nil, Duration.seconds(3600)])
     func otherFile(_ freshFor: Duration?) async throws {
         let bench = try DownloadBench()
@@ -86,7 +89,7 @@ import Testing
         #expect(bench.directory.holds("file", other))
     }
 
-    @Test("a newly signed URL goes on where the old one stopped") func newQuery() async throws {
+    @Test("a newly signed URL continues where the old one stopped") func newQuery() async throws {
         let bench = try DownloadBench()
         let latch = Latch()
         let origin = try OriginServer { request in
@@ -104,7 +107,7 @@ import Testing
         #expect(origin.requests.last?.headers["range"] == "bytes=700000-")
     }
 
-    @Test("early hints and trailers are no part of what identifies the file") func aroundTheHead() async throws {
+    @Test("early hints and trailers do not identify the file") func aroundTheHead() async throws {
         let bench = try DownloadBench()
         let origin = try OriginServer { request in
             var reply = OriginReply.file(Self.bytes, to: request)

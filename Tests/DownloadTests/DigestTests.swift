@@ -7,9 +7,9 @@ import Testing
 @testable import HaulActivities
 @testable import HaulHTTP
 
-/// The digests that servers send, read and used.
+/// Digests in the header fields of responses: how they are parsed and used.
 @Suite struct DigestTests {
-    /// Of "abc".
+    /// The digests of "abc".
     private static let sha256 = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
     private static let field = "ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0="
     private static let md5 = "kAFQmDzST7DWlj99KOF/cg=="
@@ -20,7 +20,8 @@ import Testing
             .description
     }
 
-    @Test("a digest of the whole is found among others", arguments: ["", "x=1, ", "a;b=\",:\";c, sha-256=:AAAA:, "])
+    @Test(
+        "a digest of the whole file is found among others", arguments: ["", "x=1, ", "a;b=\",:\";c, sha-256=:AAAA:, "])
     func found(_ before: String) {
         let field = before + "sha-256=:\(Self.field):;q=1"
         #expect(checksum(200, [("Repr-Digest", field)]) == "sha256:" + Self.sha256)
@@ -29,14 +30,14 @@ import Testing
         #expect(checksum(206, [("Content-Digest", field)]) == nil)
     }
 
-    @Test("Content-MD5 is the last resort, and speaks of a part in a 206") func contentMD5() {
+    @Test("Content-MD5 is the last resort, and is ignored in a 206, where it covers only the part") func contentMD5() {
         #expect(checksum(200, [("Content-MD5", Self.md5)]) == "md5:900150983cd24fb0d6963f7d28e17f72")
         #expect(checksum(206, [("Content-MD5", Self.md5)]) == nil)
         #expect(checksum(200, [("Content-MD5", Self.md5), ("Content-MD5", Self.md5)]) == nil)
     }
 
     @Test(
-        "a broken field counts as absent",
+        "a malformed field counts as absent",
         arguments: [
             "", "sha-256", "sha-256=", "sha-256=:", "sha-256=:*:", "sha-256=:AAAA:", "sha-256=\(field)",
             "sha-256=:\(field):,", "sha-256=:\(field): x", "SHA-256=:\(field):", "sha-256=:\(field):, b=\"",
@@ -44,7 +45,7 @@ import Testing
         ])
     func broken(_ field: String) { #expect(checksum(200, [("Repr-Digest", field)]) == nil) }
 
-    @Test("base 64 of any length is read; what no encoder writes is not") func base64() {
+    @Test("base64 of any length is decoded, and invalid base64 is not") func base64() {
         for count in 0..<70 {
             let bytes = FileBytes(seed: 3, count: Int64(count)).all
             #expect(Base64.decode(Data(bytes).base64EncodedString().utf8) == bytes)
@@ -60,7 +61,7 @@ import Testing
         return job
     }
 
-    @Test("what the server's digest does not fit is no file", arguments: ["Repr-Digest", "Content-Digest"])
+    @Test("a body that does not match the server's digest is not stored", arguments: ["Repr-Digest", "Content-Digest"])
     func judged(_ name: String) async throws {
         let bench = try DownloadBench()
         let text = Mutex("abc")
@@ -73,13 +74,13 @@ import Testing
         #expect(bench.directory.names == ["a"])
     }
 
-    @Test("a server's digest allows continuing without a validator, and finds out a mixture", arguments: [false, true])
+    @Test("a server's digest permits continuing without a validator, and detects a mixture", arguments: [false, true])
     func continued(_ isChanged: Bool) async throws {
         let bench = try DownloadBench()
         let (old, new) = (FileBytes(seed: 1, count: 400_000), FileBytes(seed: isChanged ? 2 : 1, count: 400_000))
         let origin = try OriginServer { request in
             let entity = request.number == 1 ? old : new
-            // The part carries no digest: only the whole file tells.
+            // The part carries no digest. Only the response with the whole file does.
             let isPart = request.headers["range"] != nil
             let digest = Data(Array(hexadecimal: entity.sha256)).base64EncodedString()
             var reply = OriginReply.file(

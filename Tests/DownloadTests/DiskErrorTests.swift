@@ -8,18 +8,18 @@ import Testing
 
 @testable import HaulActivities
 
-/// A disk that refuses a write in the middle of a download, and then does not any more.
+/// A disk that refuses a write in the middle of a download, and works again later.
 @Suite struct DiskErrorTests {
     static let bytes = FileBytes(seed: 101, count: 4_000_000)
 
     struct Refusal: Sendable {
         let systemError: Int32
-        /// nil: the job waits for room.
+        /// nil: the job waits for disk space.
         let code: ErrorCode?
     }
 
     @Test(
-        "says what it means, keeps what was synced, and goes on from there",
+        "a disk error has its own code, keeps the synced bytes, and is continued from them",
         arguments: [
             Refusal(systemError: ENOSPC, code: nil), Refusal(systemError: EDQUOT, code: nil),
             Refusal(systemError: EIO, code: .io), Refusal(systemError: ESTALE, code: .io),
@@ -54,7 +54,7 @@ import Testing
         case let other: Issue.record("\(other)")
         }
         #expect(bench.directory.contents("a") == nil)
-        // Nothing is called durable that came after the error.
+        // Bytes after the error do not count as durable.
         #expect(await download.finalCheckpoint() == nil)
         isBroken.store(false, ordering: .relaxed)
         let asked = origin.requests.count
@@ -63,7 +63,8 @@ import Testing
         #expect(origin.requests.dropFirst(asked).allSatisfy { $0.headers["range"] != nil })
     }
 
-    @Test("what is continued leaves free what must stay free, and waits with all it has") func keptFree() async throws {
+    @Test("a continued download leaves the reserved space free, and waits with all its bytes")
+    func keptFree() async throws {
         let bench = try DownloadBench()
         let latch = Latch()
         let origin = try OriginServer { request in
@@ -91,7 +92,7 @@ import Testing
     }
 
     @Test(
-        "what fills the disk and cannot be continued gives its room back",
+        "a download that fills the disk and cannot be continued frees its space",
         arguments: [OriginReply.Framing.chunked, .length])
     func notResumable(_ framing: OriginReply.Framing) async throws {
         let bench = try DownloadBench(write: { descriptor, bytes, count, offset in
@@ -106,7 +107,7 @@ import Testing
         }
         let outcome = await bench.run(Job(id: "j", urls: [origin.url("/a")]))
         if framing == .chunked {
-            // It would fill the disk again and again: no more often than it may be tried.
+            // Each attempt would fill the disk again. So this counts as a failed attempt.
             #expect(outcome.code == .io)
         } else {
             let isParked = if case .parked("disk") = outcome { true } else { false }

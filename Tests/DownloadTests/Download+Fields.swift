@@ -5,7 +5,7 @@ import HaulStorage
 @testable import HaulActivities
 
 extension Download {
-    /// A run under a lease that certainly stands unless `mayCommit` has to be asked.
+    /// A run that asks `mayCommit` before it commits, unless `isLeaseHeld` is true.
     convenience init(
         job: Job, token: String, key: String, resume: ResumePoint?, completed: CompletedFile?, clock: SharedClock,
         context: DownloadContext, isLeaseHeld: @escaping @Sendable () -> Bool = { false },
@@ -20,7 +20,7 @@ extension Download {
 }
 
 extension DownloadContext {
-    /// With fewer connections than a worker has, so that tests know how many there are.
+    /// Fewer connections than a worker has, so that tests know how many there are.
     init(store: any Store, engine: TransferEngine) {
         self.init(
             store: store, engine: engine, hosts: HostLimits(most: 8), connections: 4, connectTimeout: .seconds(15),

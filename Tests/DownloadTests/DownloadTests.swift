@@ -8,13 +8,13 @@ import Testing
 
 @testable import HaulActivities
 
-/// Runs downloads one after the other, as workers would that share a directory.
+/// Runs downloads one after the other, as workers with a shared directory do.
 final class DownloadBench: Sendable {
     let directory = TemporaryDirectory()
     let context: DownloadContext
     let events = Mutex<[String]>([])
 
-    /// `write` stands in for `pwrite`.
+    /// - Parameter write: Replaces `pwrite`.
     init(
         _ change: (inout TransferEngine.Configuration) -> Void = { _ in },
         attributes: FileAttributes = FileAttributes(),
@@ -57,7 +57,8 @@ final class DownloadBench: Sendable {
         return outcome
     }
 
-    /// Runs, and opens `latch`, where the first response is held, when the origin is asked for a part as well.
+    /// Runs a job whose first response is held at `latch`. Opens the latch once the origin has received a request for a
+    /// part.
     func run(_ job: Job, resume: ResumePoint? = nil, holding latch: Latch, of origin: OriginServer) async throws
         -> ActivityOutcome
     {
@@ -70,7 +71,7 @@ final class DownloadBench: Sendable {
         return await task.value
     }
 
-    /// Starts, and stops when `enough` has arrived: where another worker may go on.
+    /// Runs a job until `enough` bytes have arrived, and stops it. Returns where another worker may continue.
     func begin(_ job: Job, until enough: Int64) async throws -> ResumePoint? {
         let download = download(job)
         let task = Task { await download.run() }
@@ -95,7 +96,7 @@ extension ActivityOutcome {
         return job
     }
 
-    @Test("a download is placed under its name, and no partial file is left") func simple() async throws {
+    @Test("a download is placed under its name, and leaves no partial file") func simple() async throws {
         let bench = try DownloadBench()
         let origin = try OriginServer { .file(Self.bytes, to: $0) }
         let file = await bench.run(job(origin.url("/x/a.bin?secret"))).file
@@ -104,7 +105,8 @@ extension ActivityOutcome {
         #expect(bench.directory.holds("a.bin", Self.bytes))
     }
 
-    @Test("an empty file, a file without a length, and one that the close ends") func unusual() async throws {
+    @Test("an empty file, a file without a length, and a file that ends with the connection are complete")
+    func unusual() async throws {
         for framing in [OriginReply.Framing.length, .chunked, .close] {
             for count in [0, 100_000] {
                 let bench = try DownloadBench()
@@ -121,7 +123,7 @@ extension ActivityOutcome {
         }
     }
 
-    @Test("it continues on another worker, fetching only what is missing") func continued() async throws {
+    @Test("a download continues on another worker, and fetches only the missing bytes") func continued() async throws {
         let bench = try DownloadBench()
         let latch = Latch()
         let origin = try OriginServer { request in
@@ -138,7 +140,7 @@ extension ActivityOutcome {
         #expect(asked?["if-range"] == "\"v1\"" && asked?["range"] == "bytes=\(resume.offsets.count)-")
     }
 
-    @Test("lost connections are made up for within a run") func reconnects() async throws {
+    @Test("lost connections are replaced within a run") func reconnects() async throws {
         let bench = try DownloadBench()
         let origin = try OriginServer { request in
             var reply = OriginReply.file(Self.bytes, to: request)
@@ -152,7 +154,7 @@ extension ActivityOutcome {
         #expect(bench.directory.holds("a", Self.bytes))
     }
 
-    @Test("a checksum is demanded; a wrong one leaves no file") func checksum() async throws {
+    @Test("a checksum is verified, and a wrong one leaves no file") func checksum() async throws {
         let bench = try DownloadBench()
         let origin = try OriginServer { _ in OriginReply(body: Array("abc".utf8)) }
         let right = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
@@ -165,7 +167,8 @@ extension ActivityOutcome {
                 == "sha256:" + right)
     }
 
-    @Test("size, content type and limits refuse before the body") func expectations() async throws {
+    @Test("a wrong size, a wrong content type or a limit fails the job before the body")
+    func expectations() async throws {
         let bench = try DownloadBench()
         let origin = try OriginServer { _ in
             OriginReply(headers: [("Content-Type", "text/html; charset=x")], body: [1, 2, 3])
@@ -177,7 +180,8 @@ extension ActivityOutcome {
         #expect(await bench.run(job(url) { $0.contentType = "Text/HTML" }).file != nil)
     }
 
-    @Test("statuses have their codes", arguments: [204, 404, 403, 500, 503]) func statuses(_ status: Int) async throws {
+    @Test("each status has its error code", arguments: [204, 404, 403, 500, 503])
+    func statuses(_ status: Int) async throws {
         let bench = try DownloadBench()
         let origin = try OriginServer { _ in
             var reply = OriginReply(status)
@@ -187,8 +191,8 @@ extension ActivityOutcome {
         #expect(await bench.run(job(origin.url("/a"))).code == (status == 204 ? .badResponse : .http(status)))
     }
 
-    @Test("redirects are followed; custom headers and credentials stay with their origin") func redirects() async throws
-    {
+    @Test("redirects are followed, and custom headers and credentials stay with their origin")
+    func redirects() async throws {
         let bench = try DownloadBench()
         let other = try OriginServer { _ in OriginReply(body: [1]) }
         let origin = try OriginServer { request in
@@ -218,7 +222,7 @@ extension ActivityOutcome {
         #expect(await bench.run(job(origin.url("/a")) { $0.path = "d/e/" }).file?.file == "d/e/evil")
     }
 
-    @Test("another's file is never replaced unless that is asked for") func ifExists() async throws {
+    @Test("another job's file is never replaced unless the job asks for that") func ifExists() async throws {
         let bench = try DownloadBench()
         let origin = try OriginServer { _ in OriginReply(body: [1, 2]) }
         func plant() { close(open(bench.directory.file("a"), O_CREAT | O_WRONLY | O_TRUNC, 0o600)) }
@@ -237,7 +241,7 @@ extension ActivityOutcome {
         #expect(bench.directory.contents("a") == [1, 2])
     }
 
-    @Test("a file that is known is only asked for; a changed one is fetched again") func reuse() async throws {
+    @Test("a known file is revalidated, and a changed one is fetched again") func reuse() async throws {
         let bench = try DownloadBench()
         let etag = Mutex("\"v1\"")
         let origin = try OriginServer { .file(FileBytes(seed: 1, count: 1000), etag: etag.withLock { $0 }, to: $0) }
@@ -246,7 +250,7 @@ extension ActivityOutcome {
             return #expect(Bool(false))
         }
         #expect(origin.bytesSent("/a") == 1000)
-        // The wall clock of this worker says nothing: what counts is the time that all of them share.
+        // The worker's own wall clock does not count. The clock that all workers share does.
         for (age, requests) in [(59_000, 2), (61_000, 3)] as [(Int64, Int)] {
             let download = bench.download(
                 job(origin.url("/a")) { $0.freshFor = .seconds(60) }, completed: first,
@@ -263,7 +267,7 @@ extension ActivityOutcome {
     }
 
     @Test(
-        "a repeated ETag does not hide another date: a file that is known is asked about by both",
+        "a known file is revalidated by its ETag and its date, since an ETag may repeat",
         arguments: [false, true])
     func repeatedETag(_ tellsDate: Bool) async throws {
         let bench = try DownloadBench()
@@ -287,9 +291,7 @@ extension ActivityOutcome {
         }
     }
 
-    @Test("a run whose lease is lost puts nothing in place, and the next one unlinks its partial") func fenced()
-        async throws
-    {
+    @Test("a run without a lease names no file, and the next run removes its partial file") func fenced() async throws {
         let bench = try DownloadBench()
         let origin = try OriginServer { .file(FileBytes(seed: 1, count: 1000), to: $0) }
         guard case .fenced = await bench.download(job(origin.url("/a")), mayCommit: false).run() else {
@@ -300,7 +302,7 @@ extension ActivityOutcome {
         #expect(bench.directory.names == ["a"])
     }
 
-    @Test("finished and not settled: whoever takes over recognises the file") func unsettled() async throws {
+    @Test("a file that was finished but not settled is recognized by the next run") func unsettled() async throws {
         let bench = try DownloadBench()
         let origin = try OriginServer { .file(FileBytes(seed: 1, count: 200_000), to: $0) }
         let download = bench.download(job(origin.url("/a")))

@@ -8,7 +8,7 @@ import Testing
 
 @testable import HaulActivities
 
-/// A file that is there, and that no record tells of.
+/// A file that exists already, and that no record names.
 @Suite struct ExistingFileTests {
     private func run(
         _ bench: DownloadBench, _ url: String, since: String? = nil, _ judge: @escaping Existing.Judge
@@ -30,7 +30,7 @@ import Testing
             validated: 0)
     }
 
-    @Test("what is there already ends the run before a byte of the body is taken") func same() async throws {
+    @Test("an identical existing file ends the run before any byte of the body is read") func same() async throws {
         let bench = try DownloadBench()
         let bytes = FileBytes(seed: 7, count: 5_000_000)
         let origin = try OriginServer { .file(bytes, to: $0) }
@@ -43,8 +43,7 @@ import Testing
         #expect(origin.bytesSent("/x.bin?key=secret") < bytes.count)
     }
 
-    @Test("another file that is there keeps the download from beginning, or gives way to it") func other() async throws
-    {
+    @Test("a different existing file prevents the download, or is replaced by it") func other() async throws {
         let bench = try DownloadBench()
         let origin = try OriginServer { .file(FileBytes(seed: 7, count: 1000), to: $0) }
         let (refused, _) = await run(bench, origin.url("/x")) { (_) throws(TransferError) in
@@ -57,8 +56,7 @@ import Testing
         #expect(told == ["validators: ETag \"v1\""])
     }
 
-    @Test("only what has changed since is asked for; a 304 that nobody asked for is no file") func since() async throws
-    {
+    @Test("an unmodified file is not sent again, and a 304 without a condition is an error") func since() async throws {
         let bench = try DownloadBench()
         let origin = try OriginServer { request in
             OriginReply(request.headers["if-modified-since"] == "then" || request.path == "/odd" ? 304 : 200, body: [1])

@@ -5,11 +5,12 @@ import Testing
 
 @testable import HaulActivities
 
-/// A plan on a way with a round trip: answers come late, and each response begins slowly and doubles with each round trip.
+/// A plan on a path with a round trip. Responses arrive late, and each one begins slowly and doubles with each round
+/// trip.
 private struct FarFetch {
     var plan: SegmentPlan
     let roundTrip: Double
-    /// What one connection reaches, and what all of them share: bytes per second.
+    /// The highest rate of one connection, and of all together: bytes per second.
     var most = 10e6
     var link = 100e6
     var refuses: (Int) -> Bool = { _ in false }
@@ -17,7 +18,7 @@ private struct FarFetch {
     private var asked: [(id: Int, range: Range<Int64>, due: Double, number: Int)] = []
     private(set) var fetched = ByteIntervals()
     private(set) var bytes: Int64 = 0
-    /// What servers sent, with what was under way beyond an end when they heard of it.
+    /// Bytes that the servers sent, including those in flight beyond a new end when the server learned of the end.
     private(set) var sent: Int64 = 0
     private(set) var opened = 1
     private(set) var refused = 0
@@ -33,7 +34,7 @@ private struct FarFetch {
         let since: Double
         /// Bytes per second.
         var rate = 0.0
-        /// When it was cut, and how far the server may have sent by then.
+        /// Set when the response was shortened or dropped: the offset up to which the server may have sent.
         var told: Int64?
     }
 
@@ -58,7 +59,7 @@ private struct FarFetch {
                 one.rate = wish * share
                 one.position = min(one.position + one.rate * step, Double(one.end))
                 live[id] = one
-                // The window is twice what comes within a round trip, as Linux has it.
+                // The window is twice the bytes of a round trip, as on Linux.
                 let seen = TransferPath(
                     roundTrip: roundTrip, delay: roundTrip * (share < 1 ? 2 : 1),
                     window: Int64(2 * one.rate * roundTrip), isLossy: false)
@@ -103,20 +104,20 @@ private struct FarFetch {
             switch action {
             case .open(let id, let range):
                 opened += 1
-                // The second question may be answered before the first.
+                // The second request may be answered before the first one.
                 let trips = Double(2 + opened % 3)
                 asked.append((id, range, now + trips * roundTrip, opened))
             case .shorten(let id, let end):
                 cut += 1
                 guard let one = live[id] else { continue }
                 live[id]!.end = max(end, Int64(one.position))
-                // What is under way cannot be called back; the window sees to it that no more comes.
+                // Bytes in flight cannot be recalled. The TCP window keeps the server from sending more.
                 let underWay = min(one.told ?? one.asked, Int64(one.position + one.rate * roundTrip))
                 live[id]!.told = max(live[id]!.end, underWay)
             case .drop(let id):
                 asked.removeAll { $0.id == id }
                 guard let one = live[id] else { continue }
-                // Its first ten segments are under way at least.
+                // At least the first ten TCP segments are in flight.
                 live[id]!.told = min(one.asked, Int64(one.position + max(14_600, one.rate * roundTrip)))
                 _ = stop(id)
             }
@@ -130,7 +131,7 @@ private func exp2(_ value: Double) -> Double {
     return result * (1 + value - value.rounded(.down))
 }
 
-/// Where the way is far, slow start decides, and connections are worth keeping.
+/// On a long path slow start dominates, and connections are worth keeping.
 @Suite struct FarPlanTests {
     private static let path = TransferPath(roundTrip: 0.1, isLossy: false)
 
@@ -138,14 +139,14 @@ private func exp2(_ value: Double) -> Double {
         actions.compactMap { if case .open(let id, let range) = $0 { (id, range) } else { nil } }
     }
 
-    /// The first three that a distant way is shared with.
+    /// The first three connections with which a long path is shared.
     private func asked(of plan: inout SegmentPlan) -> [(id: Int, range: Range<Int64>)] {
         var parts: [(id: Int, range: Range<Int64>)] = []
         for step in 0..<3 { parts += opens(plan.actions(now: 0.013 * Double(step))) }
         return parts
     }
 
-    @Test("help is asked for with the first byte, from seven within a round trip, and the first response keeps most")
+    @Test("a long path gets seven more connections within a round trip, and the first one keeps most bytes")
     func atOnce() {
         var plan = SegmentPlan(missing: [0..<200_000_000], limit: 16)
         let first = plan.adopt(0..<200_000_000, now: 0)
@@ -153,20 +154,20 @@ private func exp2(_ value: Double) -> Double {
         var parts = opens(plan.actions(now: 0))
         #expect(parts.count == 1)
         while parts.count < 7, let next = plan.nextAsk, next < 0.1 { parts += opens(plan.actions(now: next)) }
-        #expect(parts.count == 7, "one after the other, but none waits for the answer to another")
+        #expect(parts.count == 7, "each is opened later than the last, without waiting for its response")
         let early = plan.actions(now: 0.1)
-        #expect(early.isEmpty, "none before one is answered")
+        #expect(early.isEmpty, "none is opened before a response")
         #expect(ByteIntervals(parts.map(\.range)).intervals.count == 1)
         #expect(parts.first?.range.upperBound == 200_000_000)
         for part in parts { _ = plan.opened(part.id, length: Int64(part.range.count), now: 0.2) }
         #expect(plan.connections[first]!.end > 150_000_000)
         var later: [(id: Int, range: Range<Int64>)] = []
         for step in 0..<10 { later += opens(plan.actions(now: 0.2 + 0.013 * Double(step))) }
-        #expect(later.count == 8, "as many more as are there already")
+        #expect(later.count == 8, "as many more as there are already")
     }
 
     @Test(
-        "where slow start is short, more join only after it, and none once a queue has built up",
+        "after a short slow start more connections join, but none once a queue has built up",
         arguments: [false, true])
     func climb(queues: Bool) {
         var plan = SegmentPlan(missing: [0..<200_000_000], limit: 16)
@@ -183,7 +184,7 @@ private func exp2(_ value: Double) -> Double {
         #expect(later.count == (queues ? 0 : 4))
     }
 
-    @Test("what a server may have sent by now is left to it") func told() {
+    @Test("bytes that a server may have sent already are left to its connection") func told() {
         var plan = SegmentPlan(missing: [0..<20_000_000], limit: 4)
         let first = plan.adopt(0..<20_000_000, now: 0)
         plan.learned(Self.path)
@@ -195,11 +196,11 @@ private func exp2(_ value: Double) -> Double {
         plan.learned(window, by: first, now: 0.9)
         for part in parts { _ = plan.ended(part.id, at: part.range.upperBound, now: 0.9) }
         let more = opens(plan.actions(now: 0.9))
-        #expect(more.isEmpty, "a window that grows doubles until the answer is there")
+        #expect(more.isEmpty, "a growing window doubles before the response arrives")
     }
 
     @Test(
-        "hardly a byte comes twice",
+        "hardly any byte arrives twice",
         arguments: [
             (20, 0.1, 40e6, 125e6), (50, 0.1, 40e6, 125e6), (500, 0.1, 25e6, 125e6), (20, 0.2, 100e6, 6.25e6),
             (100, 0.02, 100e6, 62e6), (100, 0.02, 2e6, 62e6),
@@ -212,7 +213,7 @@ private func exp2(_ value: Double) -> Double {
         #expect(Double(fetch.sent) <= 1.03e6 * Double(megabytes), "\(fetch.sent)")
     }
 
-    @Test("a small rest gets few connections, but many where packets are lost", arguments: [false, true])
+    @Test("a small rest gets few connections, but many if packets are lost", arguments: [false, true])
     func few(isLossy: Bool) {
         var fetch = FarFetch(20_000_000, roundTrip: 0.1, isLossy: isLossy)
         if isLossy { fetch.most = 3e5 }
@@ -221,7 +222,7 @@ private func exp2(_ value: Double) -> Double {
         #expect(isLossy ? fetch.mostAtOnce > 8 : (3...5).contains(fetch.mostAtOnce), "\(fetch.mostAtOnce)")
     }
 
-    @Test("a near server is not asked before it is known how fast it is") func near() {
+    @Test("a near server gets no extra connection before its speed is known") func near() {
         var plan = SegmentPlan(missing: [0..<200_000_000], limit: 16)
         _ = plan.adopt(0..<200_000_000, now: 0)
         plan.learned(TransferPath(roundTrip: 0.001, isLossy: false))
@@ -229,7 +230,7 @@ private func exp2(_ value: Double) -> Double {
         #expect(actions.isEmpty)
     }
 
-    @Test("answers in any order and refusals among them leave no byte without an owner") func anyOrder() {
+    @Test("responses in any order, some of them refusals, leave no byte without an owner") func anyOrder() {
         for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
             for refused in 0..<8 {
                 var plan = SegmentPlan(missing: [0..<200_000_000], limit: 16)
@@ -256,28 +257,28 @@ private func exp2(_ value: Double) -> Double {
         }
     }
 
-    @Test("a host that bears two refuses three at most, and both stay at work") func two() {
+    @Test("a host that accepts two connections refuses three at most, and both stay in use") func two() {
         var fetch = FarFetch(400_000_000, roundTrip: 0.05)
         fetch.most = 5e6
         fetch.refuses = { $0 > 2 && $0 < 5 }
         let isDone = fetch.run(within: 100)
         #expect(isDone)
         #expect(fetch.fetched.contains(0..<400_000_000))
-        // Two connections need 40 s.
+        // Two connections take 40 s.
         #expect(fetch.refused <= 3 && fetch.now < 42, "\(fetch.refused) \(fetch.now)")
     }
 
-    @Test("responses end by themselves: hardly one is cut off") func kept() {
+    @Test("responses end by themselves, and few are cut off") func kept() {
         var fetch = FarFetch(500_000_000, roundTrip: 0.1)
         let isDone = fetch.run(within: 60)
         #expect(isDone)
         #expect(fetch.fetched.intervals == [0..<500_000_000])
-        // All of the link, but for its slow start and the last round trips.
+        // The time at the full rate of the link, plus slow start and the last round trips.
         #expect(fetch.now < 8, "\(fetch.now)")
         #expect(fetch.opened < 150, "\(fetch.opened)")
     }
 
-    @Test("a part whose owner has nearly brought it when the answer comes is left to the owner") func tooLate() {
+    @Test("a part that its owner has nearly fetched when the response arrives is left to the owner") func tooLate() {
         var plan = SegmentPlan(missing: [0..<20_000_000], limit: 2)
         let first = plan.adopt(0..<20_000_000, now: 0)
         plan.learned(Self.path)
@@ -288,11 +289,11 @@ private func exp2(_ value: Double) -> Double {
         let window = TransferPath(roundTrip: 0.1, delay: 0.1, window: 12_000_000, isLossy: false)
         plan.learned(window, by: first, now: 0.3)
         let answer = plan.opened(parts[0].id, length: Int64(parts[0].range.count), now: 0.3)
-        #expect(answer == [.drop(id: parts[0].id)], "6 MB of it are under way already")
+        #expect(answer == [.drop(id: parts[0].id)], "6 MB of the part are in flight already")
         #expect(plan.connections.keys.sorted() == [first] && plan.connections[first]!.end == 20_000_000)
     }
 
-    @Test("whatever the way, all is fetched, hardly a byte twice, and never over more connections than allowed")
+    @Test("on any path all bytes are fetched, few of them twice, and the connection limit holds")
     func anyWay() {
         let seed = UInt64.random(in: 0...(.max))
         var generator = SeededGenerator(state: seed)

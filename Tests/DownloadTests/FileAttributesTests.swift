@@ -6,11 +6,11 @@ import Testing
 
 @testable import HaulActivities
 
-/// The mode and the time of finished files.
+/// The mode and the modification time of finished files.
 @Suite struct FileAttributesTests {
     static let modified = ("Last-Modified", "Sun, 06 Nov 1994 08:49:37 GMT")
     static let time = 784_111_777
-    /// One that is put on the disk at once, and one that is not.
+    /// A file that is written at once from memory, and one that is not.
     static let sizes: [Int64] = [1000, 3_000_000]
 
     private func bench(mode: mode_t? = nil, keepsRemoteTime: Bool = false) throws -> DownloadBench {
@@ -29,7 +29,7 @@ import Testing
         try OriginServer { .file(FileBytes(seed: 7, count: size), headers: header.map { [$0] } ?? [], to: $0) }
     }
 
-    @Test("the server's time is kept, and the file is still known by it", arguments: sizes)
+    @Test("the server's time is kept, and still identifies the file", arguments: sizes)
     func remoteTime(_ size: Int64) async throws {
         let bench = try bench(keepsRemoteTime: true)
         let origin = try origin(size)
@@ -42,7 +42,7 @@ import Testing
             return #expect(Bool(false))
         }
         #expect(origin.bytesSent("/a") == sent)
-        // Changed by somebody: not known any more, though as long as before.
+        // Changed by another program: the file does not count as known any more, although its length is the same.
         let descriptor = open(bench.directory.file("a"), O_WRONLY)
         #expect(pwrite(descriptor, "x", 1, 0) == 1)
         close(descriptor)
@@ -52,7 +52,7 @@ import Testing
         #expect(second.file == "a (1)" && status("a (1)", in: bench).st_mtim.tv_sec == Self.time)
     }
 
-    @Test("a file is dated by its download unless that is asked for, and where the server tells no time")
+    @Test("a file gets the time of its download by default, and if the server sends no valid time")
     func downloadTime() async throws {
         let before = Int(UnixTime.seconds)
         for (keeps, header) in [(false, Self.modified), (true, nil), (true, ("Last-Modified", "yesterday"))] {
@@ -63,16 +63,14 @@ import Testing
         }
     }
 
-    @Test("no file is newer than now") func future() async throws {
+    @Test("no file gets a time in the future") func future() async throws {
         let bench = try bench(keepsRemoteTime: true)
         let origin = try origin(1000, ("Last-Modified", "Fri, 06 Nov 2099 08:49:37 GMT"))
         #expect(await bench.run(Job(id: "j", urls: [origin.url("/a")])).file != nil)
         #expect(status("a", in: bench).st_mtim.tv_sec <= Int(UnixTime.seconds))
     }
 
-    @Test("the time and mode of a file that was continued, and of one that replaces another") func continued()
-        async throws
-    {
+    @Test("a continued file that replaces another gets the server's time and the mode") func continued() async throws {
         let bench = try bench(mode: 0o640, keepsRemoteTime: true)
         let latch = Latch()
         let origin = try OriginServer { request in
@@ -91,7 +89,8 @@ import Testing
         #expect(origin.requests.last?.headers["range"] == "bytes=1000000-")
     }
 
-    @Test("finished and not settled: whoever takes over records the server's time") func unsettled() async throws {
+    @Test("the run that takes over a finished, unsettled file records the server's time")
+    func unsettled() async throws {
         let bench = try bench(keepsRemoteTime: true)
         let origin = try origin(3_000_000)
         let job = Job(id: "j", urls: [origin.url("/a")])
@@ -103,7 +102,8 @@ import Testing
     }
 
     @Test(
-        "a mode is given exactly; without one the umask decides", arguments: [0o600, 0o640, 0o755, 0o444, nil], sizes)
+        "a mode is applied exactly, and without one the umask decides",
+        arguments: [0o600, 0o640, 0o755, 0o444, nil], sizes)
     func mode(_ mode: Int?, _ size: Int64) async throws {
         let bench = try bench(mode: mode.map { mode_t($0) })
         let origin = try origin(size)
@@ -114,7 +114,7 @@ import Testing
         #expect(status("a", in: bench).st_mode & 0o777 == expected)
     }
 
-    @Test("a partial file is open to nobody whom the finished one excludes") func whileWriting() async throws {
+    @Test("a partial file excludes everyone whom the finished file excludes") func whileWriting() async throws {
         let bench = try bench(mode: 0o400)
         let latch = Latch()
         let origin = try OriginServer { request in

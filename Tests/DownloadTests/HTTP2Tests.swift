@@ -5,14 +5,14 @@ import Testing
 
 @testable import HaulActivities
 
-/// Downloads from servers that speak HTTP/2 and nothing else.
+/// Downloads from servers that speak only HTTP/2.
 @Suite(
     "Downloads over HTTP/2",
     .enabled(if: HTTP2Front.isInstalled && ChildProcess.path(of: "openssl") != nil, "nghttpx or openssl is missing"))
 struct HTTP2DownloadTests {
     private let bytes = FileBytes(seed: 151, count: 6_000_000)
 
-    @Test("ranges on several connections, one of which is cut, make the file") func parts() async throws {
+    @Test("several connections with ranges make the file, although one is cut") func parts() async throws {
         let certificates = try await Certificates()
         let bytes = bytes
         let origin = try OriginServer { request in
@@ -30,7 +30,7 @@ struct HTTP2DownloadTests {
         #expect(origin.requests.contains { $0.headers["range"] != nil && $0.headers["if-range"] == "\"v1\"" })
     }
 
-    @Test("stopped in the middle, it goes on from there") func continued() async throws {
+    @Test("a stopped download continues where it stopped") func continued() async throws {
         let certificates = try await Certificates()
         let (latch, bytes) = (Latch(), bytes)
         let origin = try OriginServer { request in

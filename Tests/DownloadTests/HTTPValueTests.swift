@@ -6,7 +6,7 @@ import Testing
 @testable import HaulStorage
 
 @Suite struct HTTPValueTests {
-    @Test("the three formats of dates") func dates() {
+    @Test("dates are parsed in the three formats of RFC 9110") func dates() {
         for text in ["Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"] {
             #expect(HTTPDate.parse(text) == 784_111_777)
         }
@@ -16,7 +16,7 @@ import Testing
         }
     }
 
-    @Test("Content-Range") func contentRange() {
+    @Test("Content-Range is parsed, and a malformed one is refused") func contentRange() {
         #expect(ContentRange("bytes 0-99/200")?.range == 0..<100)
         #expect(ContentRange("bytes 5-5/*")?.total == nil)
         for text in [
@@ -28,13 +28,13 @@ import Testing
     }
 
     @Test(
-        "file names of Content-Disposition",
+        "the file name of Content-Disposition is parsed as browsers do",
         arguments: [
             ("attachment; filename=\"a b.txt\"", "a b.txt"), ("attachment; filename=a.txt; x=y", "a.txt"),
             ("attachment; filename=\"a\\\"b\"", "a\"b"),
             ("attachment; filename=x; filename*=UTF-8''na%C3%AFve.txt", "naïve.txt"),
             ("attachment; filename*=iso-8859-1''%E9.txt", "é.txt"), ("ATTACHMENT; FileName=\"A\"", "A"),
-            // As browsers read what servers send, whatever the standard says.
+            // Browsers accept these, although the standard does not.
             ("attachment; filename = \"x y.txt\"", "x y.txt"), ("attachment; filename = x.txt ;a=b", "x.txt"),
             ("filename=\"x.txt\"", "x.txt"), ("filename=x.txt; size=3", "x.txt"),
             ("attachment; filename=\"=?UTF-8?B?w6TDtsO8LnR4dA==?=\"", "äöü.txt"),
@@ -49,12 +49,12 @@ import Testing
     func disposition(_ header: String, _ name: String) { #expect(ContentDisposition.fileName(header) == name) }
 
     @Test(
-        "no file name where there is none",
+        "a Content-Disposition without a file name gives none",
         arguments: ["", "inline", "attachment; filename*=utf-8", "attachment; name=x"])
     func noDisposition(_ header: String) { #expect(ContentDisposition.fileName(header) == nil) }
 
     @Test(
-        "hostile names become harmless",
+        "hostile file names become harmless",
         arguments: [
             ("../../etc/passwd", "passwd"), ("a\\b\\c.exe", "c.exe"), (".htaccess", "htaccess"),
             ("a\u{0}b\n.txt", "ab.txt"),
@@ -63,7 +63,7 @@ import Testing
         ])
     func fileNames(_ name: String, _ expected: String) { #expect(FileName.sanitise(name) == expected) }
 
-    @Test("a slash beside a combining or invisible mark is still a slash")
+    @Test("a slash beside a combining or invisible mark still counts as a slash")
     func hiddenSlashes() {
         for mark in ["\u{301}", "\u{70F}", "\u{200D}"] {
             for name in [
@@ -78,7 +78,7 @@ import Testing
         }
     }
 
-    @Test("a name stays the same when it is made harmless again") func idempotent() {
+    @Test("a sanitised name stays the same when it is sanitised again") func idempotent() {
         for name in [
             String(repeating: "a", count: 254) + " b",
             String(repeating: "a", count: 254) + ". .b" + String(repeating: "c", count: 80),
@@ -92,7 +92,7 @@ import Testing
         }
     }
 
-    @Test("names without anything left, and names that are too long") func fileNameBounds() {
+    @Test("a name with no usable character is refused, and a long one is shortened") func fileNameBounds() {
         for name in ["", "..", "/", "...", "\u{1}"] { #expect(FileName.sanitise(name) == nil) }
         let long = FileName.sanitise(String(repeating: "é", count: 300) + ".tar")
         #expect(long?.utf8.count ?? 0 <= 255 && long?.hasSuffix(".tar") == true)
@@ -100,7 +100,7 @@ import Testing
     }
 
     @Test(
-        "references are resolved as RFC 3986 says",
+        "references are resolved as in RFC 3986",
         arguments: [
             ("c", "http://h/a/c"), ("/c", "http://h/c"), ("../c", "http://h/c"), ("?x", "http://h/a/b?x"),
             ("//k/c", "http://k/c"),
@@ -110,7 +110,7 @@ import Testing
         #expect(WebURL("http://h/a/b?q")?.resolve(reference)?.text == expected)
     }
 
-    @Test("other schemes lead nowhere; origins compare with default ports") func origins() {
+    @Test("other schemes are not resolved, and origins compare with default ports") func origins() {
         let url = WebURL("http://u:p@H:80/a")!
         for text in ["ftp://h/", "javascript:x", "file:///etc/passwd"] { #expect(url.resolve(text) == nil) }
         #expect(url.hasSameOrigin(as: WebURL("http://h/b")!))
@@ -119,7 +119,7 @@ import Testing
     }
 
     @Test(
-        "an international host is asked for as DNS knows it, whatever way it is written, and whatever our own locale",
+        "an international host is converted to its DNS form, in any notation",
         arguments: [
             ("http://b\u{FC}cher.example/a", "xn--bcher-kva.example"),
             ("http://bu\u{308}cher.example/", "xn--bcher-kva.example"),
@@ -137,7 +137,7 @@ import Testing
     }
 
     @Test(
-        "characters that become others never move the end of a host",
+        "characters that normalize to delimiters never move the end of a host",
         arguments: ["\u{FF0F}", "\u{FF20}", "%2F", "%40", "%00"])
     func disguisedHosts(_ character: String) { #expect(WebURL("http://good.example\(character).evil.example/") == nil) }
 
@@ -168,14 +168,14 @@ import Testing
         return Question(kind: kind, isProven: isProven).decision(on: head)
     }
 
-    @Test("a date to come back at is read by the server's own clock") func retryAfterDate() {
+    @Test("a Retry-After date is relative to the server's own clock") func retryAfterDate() {
         let decision = decision(
             503, [("retry-after", "Sun, 06 Nov 1994 08:49:37 GMT"), ("date", "Sun, 06 Nov 1994 08:49:30 GMT")])
         guard case .fail(let failure) = decision else { return #expect(Bool(false), "\(decision)") }
         #expect(failure.retryAfter == .seconds(7))
     }
 
-    @Test("a 206 of the same entity, from where it was asked, is accepted") func accepted() {
+    @Test("a 206 of the same entity from the requested offset is accepted") func accepted() {
         let good = [("content-range", "bytes 40-99/100"), ("etag", "\"v1\"")]
         #expect(decision(206, good) == .takePart(at: 40, length: 60))
         #expect(
@@ -183,7 +183,7 @@ import Testing
     }
 
     @Test(
-        "any other 206 restarts",
+        "any other 206 makes the download start over",
         arguments: [
             [("content-range", "bytes 41-99/100"), ("etag", "\"v1\"")],
             [("content-range", "bytes 40-99/101"), ("etag", "\"v1\"")],
@@ -200,7 +200,7 @@ import Testing
     private static let laterDate = "Sun, 06 Nov 1994 08:49:38 GMT"
 
     @Test(
-        "a 206 that does not say which version it is of, or says two, is joined to nothing",
+        "a 206 with no validator, or with contradictory ones, is not joined",
         arguments: [
             (Entity(etag: "\"v1\"", total: 100), []),
             (Entity(etag: "\"v1\"", total: 100), [("ETag", "\"v1\""), ("ETag", "\"v2\"")]),
@@ -220,7 +220,8 @@ import Testing
         guard case .restartWhole = decision(206, range + headers, of: entity) else { return #expect(Bool(false)) }
     }
 
-    @Test("a Last-Modified that is repeated is joined, and a digest of the whole needs none") func repeatedDate() {
+    @Test("a 206 with the same Last-Modified is joined, and with a digest of the whole it needs none")
+    func repeatedDate() {
         let entity = Entity(lastModified: Self.date, lastModifiedIsStrong: true, total: 100)
         let range = [("content-range", "bytes 40-99/100")]
         #expect(decision(206, range + [("last-modified", Self.date)], of: entity) == .takePart(at: 40, length: 60))
@@ -230,7 +231,7 @@ import Testing
         }
     }
 
-    @Test("validators that contradict each other are none") func contradictory() {
+    @Test("contradictory validators count as none") func contradictory() {
         for headers in [
             [("etag", "\"a\""), ("etag", "\"b\"")],
             [("last-modified", Self.date), ("Last-Modified", Self.laterDate), ("etag", "\"a\"")],
@@ -243,7 +244,7 @@ import Testing
     }
 
     @Test(
-        "whole files come with 200 and 203, and what is no GET with any success that has a body",
+        "a GET takes whole files with 200 and 203, other methods with any success that has a body",
         arguments: [200, 201, 202, 203, 204, 205, 206, 207, 226, 300], ["GET", "POST", "PUT"])
     func successes(_ status: Int, _ method: String) {
         let head = ResponseHead(
@@ -258,7 +259,7 @@ import Testing
         }
     }
 
-    @Test("without a strong validator only a checksum allows joining") func unproven() {
+    @Test("without a strong validator only a checksum permits joining") func unproven() {
         for weak in [Entity(etag: "W/\"v1\"", total: 100), Entity(lastModified: "x", total: 100), Entity(total: 100)] {
             let headers = [("content-range", "bytes 40-99/100")] + (weak.etag.map { [("etag", $0)] } ?? [])
             guard case .restart = decision(206, headers, of: weak) else { return #expect(Bool(false)) }
@@ -266,13 +267,13 @@ import Testing
         }
     }
 
-    @Test("a 304 to If-Range says that the validator is right: the part is asked for without it") func notModified() {
+    @Test("a 304 to If-Range confirms the validator, and the part is requested without If-Range") func notModified() {
         #expect(decision(304, []) == .askWithoutIfRange)
         guard case .fail(let failure) = decision(304, [], ifRange: false) else { return #expect(Bool(false)) }
         #expect(failure.code == .http(304))
     }
 
-    @Test("a 200 of the same entity is asked once more without If-Range; another entity restarts") func whole() {
+    @Test("a 200 of the same entity is requested again without If-Range, and another entity starts over") func whole() {
         #expect(decision(200, [("content-length", "100"), ("etag", "\"v1\"")]) == .askWithoutIfRange)
         guard case .restart = decision(200, [("content-length", "100"), ("etag", "\"v1\"")], ifRange: false),
             case .restart = decision(200, [("content-length", "100"), ("etag", "\"v2\"")]),
@@ -280,7 +281,7 @@ import Testing
         else { return #expect(Bool(false)) }
     }
 
-    @Test("where an ETag and a date are told, both must agree: a repeated ETag does not hide another date")
+    @Test("an ETag and a date must both match, since an ETag may repeat")
     func repeatedETag() {
         let (old, new) = ("Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:38 GMT")
         let entity = Entity(etag: "\"v1\"", lastModified: old, total: 100)
@@ -290,7 +291,7 @@ import Testing
             guard case .restart = changed else { return #expect(Bool(false), "\(changed)") }
         }
         #expect(decision(206, part + [("last-modified", old)], of: entity) == .takePart(at: 40, length: 60))
-        // A 206 need not repeat it (RFC 9110 section 15.3.7).
+        // A 206 need not repeat the date (RFC 9110 section 15.3.7).
         #expect(decision(206, part, of: entity) == .takePart(at: 40, length: 60))
         let whole = [("content-length", "100"), ("etag", "\"v1\"")]
         guard case .restart = decision(200, whole + [("last-modified", new)], of: entity) else {
@@ -298,7 +299,7 @@ import Testing
         }
     }
 
-    @Test("the whole that is called a part of all bytes is taken; a part that nobody asked for is not")
+    @Test("a 206 with all bytes counts as the whole, and an unrequested part is an error")
     func wholeAsPart() {
         let length = ("content-length", "100")
         let whole = decision(206, [("content-range", "bytes 0-99/100"), length], .whole)
@@ -316,7 +317,7 @@ import Testing
         }
     }
 
-    @Test("a weak ETag proves nothing, but another one tells a change") func weakTags() {
+    @Test("a weak ETag proves nothing, but a different one shows a change") func weakTags() {
         let date = "Sun, 06 Nov 1994 08:49:37 GMT"
         var (old, new) = (Entity(etag: "W/\"1\"", lastModified: date, lastModifiedIsStrong: true, total: 9), Entity())
         new = old
@@ -325,7 +326,7 @@ import Testing
         #expect(!new.isSame(as: old))
     }
 
-    @Test("contradictory lengths and errors fail with their codes") func failures() {
+    @Test("contradictory lengths and error statuses fail with their codes") func failures() {
         let pairs: [(ResponseDecision, ErrorCode)] = [
             (
                 decision(206, [("content-range", "bytes 40-99/100"), ("etag", "\"v1\""), ("content-length", "61")]),

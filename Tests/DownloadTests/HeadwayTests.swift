@@ -4,7 +4,7 @@ import Testing
 
 @testable import HaulActivities
 
-/// Servers and middleboxes that end connections before all is sent: what brings a file forward is no failure.
+/// Servers and middleboxes that end connections early. A connection that adds bytes to the file is not a failure.
 @Suite struct HeadwayTests {
     /// An origin that ends each connection after so many bytes of a body.
     private func cutting(_ bytes: FileBytes, after count: Int) throws -> OriginServer {
@@ -21,7 +21,7 @@ import Testing
         return job
     }
 
-    @Test("a file is whole after one run, however many connections it takes", arguments: [1, 4])
+    @Test("a file is complete after one run, however many connections it takes", arguments: [1, 4])
     func cut(_ connections: Int) async throws {
         let bench = try DownloadBench()
         let bytes = FileBytes(seed: 131, count: 40 << 20)
@@ -34,7 +34,7 @@ import Testing
         }
     }
 
-    @Test("of a short file a part is enough") func short() async throws {
+    @Test("for a short file a small part is enough headway") func short() async throws {
         let bench = try DownloadBench()
         let bytes = FileBytes(seed: 132, count: 100_000)
         let origin = try cutting(bytes, after: 10_000)
@@ -42,7 +42,7 @@ import Testing
         #expect(origin.requests.count == 10)
     }
 
-    @Test("a server that gives each connection a byte is not asked on and on") func bytewise() async throws {
+    @Test("a server that sends one byte per connection gets no further requests") func bytewise() async throws {
         let bench = try DownloadBench()
         let origin = try cutting(FileBytes(seed: 133, count: 40 << 20), after: 1)
         let download = bench.download(job(origin, connections: 1))
@@ -53,7 +53,7 @@ import Testing
     }
 
     @Test(
-        "a run that brought the file forward says so, unless its bytes cannot be continued", arguments: [true, false])
+        "a run reports headway, unless its bytes cannot be continued", arguments: [true, false])
     func told(_ isResumable: Bool) async throws {
         let bench = try DownloadBench()
         let bytes = FileBytes(seed: 134, count: 4 << 20)

@@ -6,7 +6,7 @@ import Testing
 @testable import HaulActivities
 @testable import HaulHTTP
 
-/// How many connections a host gets over all downloads, as the host sees it.
+/// How many connections a host gets from all downloads together, as the host sees it.
 @Suite struct HostLimitTests {
     @Test("many downloads share a host's few connections, and all of them end") func shared() async throws {
         let bytes = FileBytes(seed: 111, count: 100_000)
@@ -30,16 +30,15 @@ import Testing
                 mayCommit: { true }, report: { _ in })
         }
         let running = downloads.map { download in Task { await download.run() } }
-        try await eventually("three to be asked for") { inside.value.now == 3 }
+        try await eventually("three requests to arrive") { inside.value.now == 3 }
         latch.open()
         for task in running { #expect(await task.value.file?.bytes == bytes.count) }
         #expect(inside.value.most == 3)
         for index in 0..<10 { #expect(bench.directory.holds("file\(index)", bytes)) }
     }
 
-    @Test("who is cancelled while waiting for a host's turn to continue a file frees nobody's place") func turnedAway()
-        async throws
-    {
+    @Test("a download that is cancelled while it waits for its host frees no other download's place")
+    func turnedAway() async throws {
         let bytes = FileBytes(seed: 112, count: 2_000_000)
         let bench = try DownloadBench()
         let latch = Latch()
@@ -51,15 +50,15 @@ import Testing
         let job = Job(id: "j", urls: [origin.url("/a")])
         let resume = try #require(try await bench.begin(job, until: 700_000))
         latch.open()
-        // The first run may have asked on another connection, too, while its server held the body.
+        // The first run may also have opened an extra connection while the server held the body.
         let asked = origin.requests.count
         let (hosts, host) = (bench.context.hosts, try #require(WebURL(origin.url("/a"))).hostAndPort)
         while hosts.tryEnter(host) {}
         let running = Task { await bench.download(job, resume: resume).run() }
-        try await eventually("it to continue") { bench.events.withLock { $0.contains { $0.hasPrefix("resumed") } } }
+        try await eventually("the resumption") { bench.events.withLock { $0.contains { $0.hasPrefix("resumed") } } }
         running.cancel()
         guard case .stopped = await running.value else {
-            Issue.record("it was not stopped")
+            Issue.record("the download was not stopped")
             return
         }
         #expect(!hosts.tryEnter(host))

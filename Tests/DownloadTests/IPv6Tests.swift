@@ -14,7 +14,7 @@ import Testing
 
     static let available = ConditionTrait.enabled(if: LoopbackSocket.hasIPv6, "needs ::1")
 
-    @Test("a file of an IPv6 origin, over several connections, and continued", available) func whole() async throws {
+    @Test("a file of an IPv6 origin is continued over several connections", available) func whole() async throws {
         let bench = try bench("::1")
         let (first, second) = (Latch(), Latch())
         let origin = try OriginServer(.v6) { request in
@@ -34,7 +34,7 @@ import Testing
         #expect(origin.requests.dropFirst().allSatisfy { $0.headers["range"] != "bytes=0-" })
     }
 
-    @Test("::1 is loopback: refused unless it is listed, and IPv4's loopback does not list it", available)
+    @Test("::1 is refused unless it is allowed, and IPv4's loopback range does not allow it", available)
     func refused() async throws {
         let origin = try OriginServer(.v6) { _ in OriginReply(body: [1]) }
         let job = Job(id: "j", urls: [origin.url("/a")])
@@ -45,7 +45,7 @@ import Testing
     }
 
     @Test(
-        "IPv4 in IPv6 is judged as what it leads to",
+        "the policy judges an IPv4-mapped IPv6 address by its IPv4 address",
         arguments: ["[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[0:0:0:0:0:ffff:7f00:0001]"])
     func mapped(_ host: String) async throws {
         let origin = try OriginServer { _ in OriginReply(body: [1]) }
@@ -56,7 +56,7 @@ import Testing
         #expect(try await bench("127.0.0.1").run(job).file?.bytes == 1)
     }
 
-    @Test("a redirect to ::1 is judged, too, and is another origin", available) func redirect() async throws {
+    @Test("a redirect to ::1 is subject to the policy, and is another origin", available) func redirect() async throws {
         let inner = try OriginServer(.v6) { _ in OriginReply(body: [1]) }
         let outer = try OriginServer { _ in OriginReply(302, headers: [("Location", inner.url("/b"))]) }
         var job = Job(id: "j", urls: [outer.url("/a")])
@@ -74,7 +74,7 @@ import Testing
             let job = Job(id: "j", urls: ["http://localhost:\(origin.port)/a"])
             let bench = try bench(family == .v4 ? "127.0.0.1" : "::1")
             let outcome = await bench.run(job)
-            // Not every machine's localhost has an IPv6 address.
+            // localhost has no IPv6 address on some machines.
             #expect(outcome.file != nil || family == .v6 && outcome.code == .addressForbidden, "\(outcome)")
         }
     }

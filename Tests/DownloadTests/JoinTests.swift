@@ -5,7 +5,7 @@ import Testing
 
 @testable import HaulActivities
 
-/// What may be joined, and what is known of it later.
+/// Which bytes may be joined, and what is recorded about them.
 @Suite struct JoinTests {
     static let bytes = FileBytes(seed: 81, count: 2_000_000)
 
@@ -16,7 +16,8 @@ import Testing
         return job
     }
 
-    @Test("bytes of two mirrors, joined under a checksum, are not continued without it", arguments: [false, true])
+    @Test(
+        "bytes of two mirrors that were joined under a checksum are not continued without it", arguments: [false, true])
     func mixed(_ isOtherURL: Bool) async throws {
         let bench = try DownloadBench()
         let other = FileBytes(seed: 82, count: Self.bytes.count)
@@ -30,7 +31,7 @@ import Testing
         let checksum = Job.Checksum("sha256:" + Self.bytes.sha256)
         let first = try await bench.begin(job([origin.url("/a")]) { $0.checksum = checksum }, until: 700_000)
         var resume = try #require(first)
-        // Another mirror brings some of it.
+        // Another mirror adds some bytes.
         let second = bench.download(job([origin.url("/b")]) { $0.checksum = checksum }, resume: resume)
         let task = Task { await second.run() }
         try await eventually("bytes of the other mirror") { second.moved >= 100_000 }
@@ -44,7 +45,7 @@ import Testing
         #expect(bench.directory.holds("file", isOtherURL ? other : Self.bytes))
     }
 
-    @Test("under a checksum another URL goes on where the first one stopped") func otherURL() async throws {
+    @Test("under a checksum another URL continues where the first one stopped") func otherURL() async throws {
         let bench = try DownloadBench()
         let latch = Latch()
         let origin = try OriginServer { request in
@@ -61,7 +62,7 @@ import Testing
         #expect(origin.bytesSent("/b") == Self.bytes.count - resume.offsets.count)
     }
 
-    @Test("under a checksum the bytes of a mirror that is lost are kept", arguments: [OriginReply.End.fin, .silence])
+    @Test("under a checksum the bytes of a lost mirror are kept", arguments: [OriginReply.End.fin, .silence])
     func lostMirror(_ end: OriginReply.End) async throws {
         let bench = try DownloadBench()
         let lost = try OriginServer { request in
@@ -71,7 +72,8 @@ import Testing
         }
         let good = try OriginServer { .file(Self.bytes, etag: "\"other\"", to: $0) }
         let checksum = Job.Checksum("sha256:" + Self.bytes.sha256)
-        // Only silence needs a limit. One that a busy machine reaches while bytes are still on their way would lose some of them.
+        // Only silence needs a stall limit. On a busy machine a limit may expire while bytes are in flight, and lose
+        // them.
         let outcome = await bench.run(
             job([lost.url("/a"), good.url("/b")]) {
                 $0.checksum = checksum
@@ -84,7 +86,7 @@ import Testing
     }
 
     @Test(
-        "an encoding that nobody asked for is saved as it came, and what comes in another one is not joined",
+        "an unrequested encoding is stored as it arrives, and another encoding is not joined",
         arguments: ["gzip", "", "br"])
     func encoding(_ encoding: String) async throws {
         let bench = try DownloadBench()
@@ -104,7 +106,7 @@ import Testing
         #expect(bench.events.withLock { $0.contains("restarted") } == (encoding != "gzip"))
     }
 
-    @Test("a server that ends each further connection at once is asked for few") func refusing() async throws {
+    @Test("a server that ends each extra connection at once gets few of them") func refusing() async throws {
         let bench = try DownloadBench()
         let isWell = Mutex(false)
         let origin = try OriginServer { request in
@@ -117,7 +119,7 @@ import Testing
         let download = bench.download(job)
         let outcome = await download.run()
         #expect(origin.requests.count < 10)
-        // The first response was shortened if another connection was to bring the rest.
+        // The first response was shortened if another connection was to fetch the rest.
         if outcome.file == nil {
             #expect(outcome.code == .incomplete)
             isWell.withLock { $0 = true }
@@ -127,7 +129,7 @@ import Testing
     }
 
     @Test(
-        "a part that tells no date is not joined to a start that is known by one: the whole comes once more, by one response",
+        "a part without a date is not joined to a dated start, and one response fetches the whole again",
         arguments: [1, 8])
     func datelessPart(_ connections: Int) async throws {
         let bench = try DownloadBench()
@@ -156,7 +158,7 @@ import Testing
         #expect(bench.events.withLock { $0.count { $0 == "restarted" } } == 1)
     }
 
-    @Test("only GET asks for parts: another method begins anew") func post() async throws {
+    @Test("only GET requests ranges, and another method starts over") func post() async throws {
         let bench = try DownloadBench()
         let latch = Latch()
         let origin = try OriginServer { request in
@@ -173,7 +175,7 @@ import Testing
         #expect(origin.requests.allSatisfy { $0.headers["range"] == nil })
     }
 
-    @Test("several parts in one body are none, whatever range their head claims") func multipart() async throws {
+    @Test("a multipart body is not a part, whatever range its head claims") func multipart() async throws {
         let bench = try DownloadBench()
         let latch = Latch()
         let origin = try OriginServer { request in
@@ -193,7 +195,7 @@ import Testing
         #expect(bench.directory.holds("file", Self.bytes))
     }
 
-    @Test("a body without a length is ended soon after the size that it is to have") func endless() async throws {
+    @Test("a body without a length is ended soon after its expected size") func endless() async throws {
         let bench = try DownloadBench()
         let origin = try OriginServer { _ in
             var reply = OriginReply(body: Self.bytes.all)

@@ -6,10 +6,10 @@ import Testing
 
 @testable import HaulActivities
 
-/// Many files that want the same name.
+/// Many files that compete for the same name.
 @Suite struct NameTests {
     @Test(
-        "a file for which all numbered names are taken fails, and is never taken for another's",
+        "a file fails if all numbered names are taken, and replaces no other file",
         arguments: [true, false])
     func taken(_ isSmall: Bool) async throws {
         let bench = try DownloadBench()
@@ -26,7 +26,7 @@ import Testing
     }
 
     @Test(
-        "what was compressed though nobody asked is saved as it comes, under a name that says so, with a warning",
+        "an unrequested encoding is stored as it arrives, with its suffix and a warning",
         arguments: [
             ("gzip", "/page.html", nil, "page.html.gz", true), ("x-gzip", "/p", nil, "p.gz", true),
             ("br", "/p.js", "in/", "in/p.js.br", true), ("zstd, gzip", "/p", nil, "p.zst.gz", true),

@@ -6,7 +6,7 @@ import Testing
 
 @testable import HaulActivities
 
-/// Downloads through real proxies; the address policy is that of a worker whose operator has allowed loopback.
+/// Downloads through real proxies, under the address policy of a worker whose operator has allowed loopback.
 @Suite struct ProxyDownloadTests {
     static let bytes = FileBytes(seed: 41, count: 2_000_000)
     static let schemes = ["http", "socks5", "socks5h"]
@@ -22,7 +22,8 @@ import Testing
         }
     }
 
-    @Test("an http file, over several connections", arguments: schemes) func plain(_ scheme: String) async throws {
+    @Test("a proxy carries an http file over several connections", arguments: schemes)
+    func plain(_ scheme: String) async throws {
         let proxy = try ProxyServer()
         let latch = Latch()
         let origin = try OriginServer { request in
@@ -38,7 +39,7 @@ import Testing
         #expect(proxy.targets.count > 1 && proxy.targets.allSatisfy { $0 == expected })
     }
 
-    @Test("an https file: tunnelled, and its certificate verified", arguments: schemes)
+    @Test("a proxy tunnels an https file, whose certificate is verified", arguments: schemes)
     func sealed(_ scheme: String) async throws {
         let certificates = try await Certificates()
         let proxy = try ProxyServer()
@@ -49,16 +50,15 @@ import Testing
         let bench = try bench(proxy.url(scheme), certificates: certificates)
         #expect(await bench.run(job).file != nil)
         #expect(bench.directory.holds("a", Self.bytes))
-        // What the tunnel hides is not told to who makes it.
+        // The proxy does not see what the tunnel hides.
         #expect(proxy.heads.count == (scheme == "http" ? proxy.targets.count : 0))
         #expect(proxy.heads.allSatisfy { !$0.contains("secret") })
         #expect(origin.requests.allSatisfy { $0.headers["x-key"] == "secret" })
         #expect(proxy.targets.allSatisfy { $0 == "\(scheme == "http" ? "CONNECT" : "SOCKS") 127.0.0.1:\(origin.port)" })
     }
 
-    @Test("an IPv6 origin behind a proxy", IPv6DownloadTests.available, arguments: schemes) func ipv6(_ scheme: String)
-        async throws
-    {
+    @Test("a proxy reaches an IPv6 origin", IPv6DownloadTests.available, arguments: schemes)
+    func ipv6(_ scheme: String) async throws {
         let certificates = try await Certificates()
         let proxy = try ProxyServer()
         let origin = try OriginServer(.v6, certificates: certificates) { .file(Self.bytes, to: $0) }
@@ -67,7 +67,7 @@ import Testing
         #expect(bench.directory.holds("a", Self.bytes))
     }
 
-    @Test("a target that the policy forbids is not even asked of the proxy", arguments: schemes)
+    @Test("the proxy gets no request for a target that the policy forbids", arguments: schemes)
     func forbidden(_ scheme: String) async throws {
         let proxy = try ProxyServer()
         let hop = try OriginServer { _ in OriginReply(302, headers: [("Location", "http://169.254.169.254/latest")]) }
@@ -77,23 +77,23 @@ import Testing
             #expect(outcome.code == .addressForbidden, "\(host)")
         }
         #expect(proxy.connections == 0 && hop.connections == 0)
-        // A redirect is judged like the first address.
+        // The policy applies to a redirect as to the first address.
         #expect(try await bench(proxy.url(scheme)).run(Job(id: "j", urls: [hop.url("/a")])).code == .addressForbidden)
         #expect(hop.requests.count == 1 && proxy.connections == 1)
     }
 
-    @Test("a name is judged, and the proxy told the address that was", arguments: ["socks5", "socks5h"])
+    @Test("the policy checks a name's address, and the proxy gets that address", arguments: ["socks5", "socks5h"])
     func pinned(_ scheme: String) async throws {
         let proxy = try ProxyServer()
         let origin = try OriginServer { _ in OriginReply(body: [1]) }
         let bench = try bench(proxy.url(scheme))
         let outcome = await bench.run(Job(id: "j", urls: ["http://localhost:\(origin.port)/a"]))
-        // Where localhost is ::1 first nobody listens, and that is what the proxy says.
+        // If localhost is ::1 first, no server listens there, and the proxy reports that.
         #expect(outcome.file != nil || outcome.code == .proxy, "\(outcome)")
         #expect(!proxy.targets.isEmpty && proxy.targets.allSatisfy { !$0.contains("localhost") })
     }
 
-    @Test("where nothing is judged the proxy resolves the name", arguments: ["http", "socks5h"])
+    @Test("without a policy the proxy resolves the name", arguments: ["http", "socks5h"])
     func remoteName(_ scheme: String) async throws {
         let proxy = try ProxyServer(names: ["origin.test"])
         let origin = try OriginServer { _ in OriginReply(body: [1, 2]) }
@@ -103,7 +103,7 @@ import Testing
         #expect(origin.requests.first?.headers["host"] == "origin.test:\(origin.port)")
     }
 
-    @Test("the proxy's credentials: the right ones open it, wrong ones are a proxy error", arguments: schemes)
+    @Test("the right proxy credentials are accepted, and wrong ones are a proxy error", arguments: schemes)
     func credentials(_ scheme: String) async throws {
         let certificates = try await Certificates()
         let proxy = try ProxyServer(credentials: "user:secret")
@@ -131,13 +131,13 @@ import Testing
         #expect(proxy.connections == 1)
     }
 
-    @Test("an https proxy: its certificate is verified like any other", arguments: [true, false])
+    @Test("the certificate of an https proxy is verified like any other", arguments: [true, false])
     func sealedProxy(_ isOriginSealed: Bool) async throws {
         let certificates = try await Certificates()
         let proxy = try ProxyServer(credentials: "user:secret", certificates: certificates)
         let origin = try OriginServer(certificates: isOriginSealed ? certificates : nil) { .file(Self.bytes, to: $0) }
         let job = Job(id: "j", urls: [origin.url("/a")])
-        // Whose certificate it was is the proxy's matter, not the server's.
+        // A wrong certificate of the proxy is a proxy error, and not the server's fault.
         #expect(try await bench(proxy.url("https", credentials: "user:secret")).run(job).code == .proxy)
         #expect(proxy.targets.isEmpty)
         let bench = try bench(proxy.url("https", credentials: "user:secret"), certificates: certificates)
@@ -147,9 +147,8 @@ import Testing
         #expect(!proxy.targets.isEmpty && proxy.targets.allSatisfy { $0 == expected })
     }
 
-    @Test("behind an https proxy a certificate that is not trusted is still the server's") func untrustedBehind()
-        async throws
-    {
+    @Test("behind an https proxy an untrusted certificate of the server is still a tls error")
+    func untrustedBehind() async throws {
         let (trusted, other) = (try await Certificates(), try await Certificates())
         let proxy = try ProxyServer(certificates: trusted)
         let origin = try OriginServer(certificates: other) { .file(Self.bytes, to: $0) }
@@ -173,7 +172,7 @@ import Testing
         }
     }
 
-    @Test("a proxy that is lost in mid-transfer costs no bytes, and no more than a question", arguments: losses)
+    @Test("a proxy that is lost during a transfer costs no byte, and one more request", arguments: losses)
     func lost(_ loss: Loss) async throws {
         let certificates = try await Certificates()
         let proxy = try ProxyServer(certificates: loss.scheme == "https" ? certificates : nil)
@@ -197,7 +196,7 @@ import Testing
         #expect(proxy.connections == 2)
     }
 
-    @Test("a proxy that is gone for good in mid-transfer is a proxy error, and what came is kept", arguments: schemes)
+    @Test("a proxy that is gone for good is a proxy error, and the received bytes are kept", arguments: schemes)
     func gone(_ scheme: String) async throws {
         let proxy = try ProxyServer()
         let latch = Latch()

@@ -6,7 +6,7 @@ import Testing
 
 @testable import HaulActivities
 
-/// A completed job that is pushed again: when its file is what is asked for, and where it goes if not.
+/// A completed job that is pushed again: when its file counts as the result, and where a new file goes.
 @Suite struct PushedAgainTests {
     private static let bytes = FileBytes(seed: 81, count: 2000)
 
@@ -51,7 +51,7 @@ import Testing
     }
 
     @Test(
-        "the file counts only if it is what this push asks for", arguments: Wish.allCases,
+        "the file is reused only if it is what this push asks for", arguments: Wish.allCases,
         [Job.IfExists.reuse, .overwrite, .rename, .fail])
     func wishes(_ wish: Wish, _ policy: Job.IfExists) async throws {
         let bench = try DownloadBench()
@@ -69,7 +69,7 @@ import Testing
             let outcome = await bench.run(again, completed: completed)
             let requests = origin.requests.count - before
             guard wish.isMet else {
-                // Asked once, whatever came of it.
+                // One request, whatever the outcome.
                 #expect(requests == 1, "\(origin.requests)")
                 if case .completed(_, _, unchanged: true) = outcome { Issue.record("\(wish): unchanged") }
                 switch wish {
@@ -93,17 +93,18 @@ import Testing
         #expect(bench.directory.contents("d/a")?.count == 2000)
     }
 
-    @Test("what an earlier run has left of a file that is reused goes", arguments: [nil, Duration.seconds(1000)])
+    @Test(
+        "a run that reuses a file removes what an earlier run has left of it", arguments: [nil, Duration.seconds(1000)])
     func proof(_ fresh: Duration?) async throws {
         let bench = try DownloadBench()
         let origin = try Self.origin()
         let job = job(origin.url("/a")) { $0.freshFor = fresh }
-        // It was settled, and the job was pushed again before this run came to its end.
+        // The first run was settled, and the job was pushed again before that run came to its end.
         let first = bench.download(job)
         let completed = try #require(await first.run().file)
         #expect(bench.directory.names.count == 2)
         guard case .completed(_, _, unchanged: true) = await bench.run(job, completed: completed) else {
-            Issue.record("it was fetched again")
+            Issue.record("the file was fetched again")
             return
         }
         #expect(bench.directory.names == ["a"])
@@ -111,7 +112,7 @@ import Testing
         #expect(bench.directory.names == ["a"])
     }
 
-    @Test("what an earlier run has left goes also if this one is stopped while it asks whether the file has changed")
+    @Test("a run removes an earlier run's remains even if it is stopped while it revalidates")
     func stoppedProof() async throws {
         let bench = try DownloadBench()
         let latch = Latch()
@@ -124,16 +125,14 @@ import Testing
         #expect(bench.directory.names.count == 2)
         let second = bench.download(job(origin.url("/a")), completed: completed)
         let task = Task { await second.run() }
-        try await eventually("the question") { origin.requests.count == 2 }
+        try await eventually("the second request") { origin.requests.count == 2 }
         task.cancel()
         #expect(await task.value.file == nil)
         await second.discard()
         #expect(bench.directory.names == ["a"])
     }
 
-    @Test("a method other than GET is sent once for each push, and its answer answers no other") func post()
-        async throws
-    {
+    @Test("a method other than GET is sent once per push, and its response is never reused") func post() async throws {
         let bench = try DownloadBench()
         let origin = try Self.origin()
         var completed: CompletedFile?
@@ -149,7 +148,7 @@ import Testing
     }
 
     @Test(
-        "a job that had to take a number keeps it, whether its file has changed or not",
+        "a job with a numbered name keeps the name, whether its file has changed or not",
         arguments: [Job.IfExists.rename, .reuse])
     func numbered(_ policy: Job.IfExists) async throws {
         let bench = try DownloadBench()
@@ -163,7 +162,7 @@ import Testing
         var completed: CompletedFile?
         for round in 0..<6 {
             if round == 3 { etag.value = "\"v2\"" }
-            // Where the name becomes free the file stays where it is.
+            // If the original name becomes free, the file still keeps its name.
             if round == 5 {
                 unlink(bench.directory.file("a"))
                 etag.value = "\"v3\""
@@ -193,7 +192,7 @@ import Testing
         #expect(bench.directory.names == ["b"])
     }
 
-    @Test("which names are numbered ones of another") func names() {
+    @Test("a numbered name is recognized as a variant of the original") func names() {
         for (name, original, isOne) in [
             ("a (1)", "a", true), ("a (12).txt", "a.txt", true), ("a (0)", "a", false), ("a (01)", "a", false),
             ("a", "a", false), ("a (1)", "b", false), ("a (x)", "a", false), ("(1)", "", false),
@@ -204,7 +203,7 @@ import Testing
         }
     }
 
-    @Test("a finished file is deleted only if it is the one that was finished") func deletion() async throws {
+    @Test("a finished file is deleted only if it is the one that the job finished") func deletion() async throws {
         let bench = try DownloadBench()
         let origin = try Self.origin()
         let store = bench.context.store
@@ -213,13 +212,13 @@ import Testing
         }
         func isThere() -> Bool { bench.directory.contents("a") != nil }
         let path = bench.directory.file("a")
-        // Edited in its place.
+        // The file was edited in place.
         var file = try await finish()
         let edited = open(path, O_WRONLY)
         #expect(write(edited, "EDITED", 6) == 6 && close(edited) == 0)
         await store.delete("a", file.identity)
         #expect(isThere())
-        // Another one that looks like it, but was made at another time.
+        // A similar file, of another time, size or inode.
         file = try await finish()
         var other = file.identity
         other.modified! += 1
@@ -231,7 +230,7 @@ import Testing
         other.inode += 1
         await store.delete("a", other)
         #expect(isThere())
-        // An earlier version noted the inode alone.
+        // An earlier version recorded only the inode.
         await store.delete("a", FinishedIdentity(inode: file.inode))
         #expect(!isThere())
         file = try await finish()

@@ -6,7 +6,7 @@ import Testing
 
 @testable import HaulActivities
 
-/// What goes along with a redirect, and what stays behind.
+/// Which parts of a request follow a redirect, and which do not.
 @Suite struct RedirectTests {
     private func job(_ url: String, headers: [HeaderField] = []) -> Job {
         var job = Job(id: "j", urls: [url])
@@ -14,7 +14,7 @@ import Testing
         return job
     }
 
-    /// Follows `/a` → `/b` of one origin → `/c` of another → `/d` there, and on to a file.
+    /// An origin whose `/a` redirects to its `/b`, and that to `/c` of `other`. There `/c` redirects to the file `/d`.
     private func chain(to other: OriginServer) throws -> OriginServer {
         try OriginServer { request in
             request.path == "/a"
@@ -29,9 +29,7 @@ import Testing
         }
     }
 
-    @Test("a bearer token and custom headers are kept within their origin, and dropped on the way out") func bearer()
-        async throws
-    {
+    @Test("a bearer token and custom headers are sent only to their own origin") func bearer() async throws {
         let other = try other()
         let origin = try chain(to: other)
         let headers = [
@@ -46,10 +44,8 @@ import Testing
         }
     }
 
-    @Test("a producer's trace goes along within the job's origin, and a header of the job counts before it")
-    func trace()
-        async throws
-    {
+    @Test("a producer's traceparent is sent within the job's origin, and the job's own header overrides it")
+    func trace() async throws {
         let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
         for (own, expected) in [([], trace), ([HeaderField("Traceparent", "mine")], "mine")] {
             let other = try other()
@@ -61,7 +57,7 @@ import Testing
             #expect(origin.requests.allSatisfy { $0.headers["traceparent"] == expected })
             #expect(other.requests.allSatisfy { $0.headers["traceparent"] == nil })
         }
-        // What is no traceparent is sent nowhere.
+        // An invalid traceparent is not sent.
         let origin = try OriginServer { _ in OriginReply(body: [1]) }
         var job = job(origin.url("/a"))
         job.meta = #"{"traceparent":"\#(trace.dropLast(2))0x","more":"\#(trace)"}"#
@@ -69,9 +65,7 @@ import Testing
         #expect(origin.requests.allSatisfy { $0.headers["traceparent"] == nil })
     }
 
-    @Test("basic credentials of the URL are kept within their origin, and dropped on the way out") func basic()
-        async throws
-    {
+    @Test("basic credentials of the URL are sent only to their own origin") func basic() async throws {
         let other = try other()
         let origin = try chain(to: other)
         let url = origin.url("/a").replacingOccurrences(of: "://", with: "://user:p%40ss@")
@@ -83,7 +77,7 @@ import Testing
     }
 
     @Test(
-        "after a POST, 301 to 303 lead to a plain GET; 307 and 308 ask the same again",
+        "after a POST, 301 to 303 lead to a plain GET, and 307 and 308 repeat the request",
         arguments: [301, 302, 303, 307, 308])
     func method(_ status: Int) async throws {
         let origin = try OriginServer { request in
@@ -99,7 +93,7 @@ import Testing
         #expect(origin.requests.map { $0.headers["content-type"] } == ["text/csv", isGet ? nil : "text/csv"])
     }
 
-    @Test("they are kept where the server names its own origin in full") func absolute() async throws {
+    @Test("credentials and headers are kept if a redirect names the same origin in full") func absolute() async throws {
         let address = Shared("")
         let origin = try OriginServer { request in
             request.path == "/a"
@@ -113,8 +107,8 @@ import Testing
         #expect(origin.requests.allSatisfy { $0.headers["x-key"] == "k" })
     }
 
-    @Test("another port of the same host is another origin, and so is the same host with TLS") func ports() async throws
-    {
+    @Test("another port of the same host is another origin, and so is the same host with TLS")
+    func ports() async throws {
         let certificates = try await Certificates()
         let sealed = try OriginServer(certificates: certificates) { _ in OriginReply(body: [1]) }
         let origin = try OriginServer { _ in OriginReply(302, headers: [("Location", sealed.url("/a"))]) }
@@ -123,7 +117,7 @@ import Testing
         #expect(sealed.requests.count == 1 && sealed.requests[0].headers["authorization"] == nil)
     }
 
-    @Test("a server's credentials in a redirect are used there, and there only") func given() async throws {
+    @Test("credentials in a redirect are used at its target only") func given() async throws {
         let other = try other()
         let target = other.url("/c").replacingOccurrences(of: "://", with: "://guest:pw@")
         let origin = try OriginServer { _ in OriginReply(302, headers: [("Location", target)]) }
@@ -132,7 +126,7 @@ import Testing
         #expect(other.requests.count == 2 && other.requests.allSatisfy { $0.headers["authorization"] != nil })
     }
 
-    @Test("cookies go back to who set them, along the chain and with every part, and not to the next download")
+    @Test("cookies return to their server, in redirects and for each part, and not in the next download")
     func cookies() async throws {
         let bytes = FileBytes(seed: 61, count: 3_000_000)
         let latch = Latch()
@@ -167,7 +161,7 @@ import Testing
         #expect(bench.directory.holds("file0", bytes) && bench.directory.holds("file1", bytes))
     }
 
-    @Test("where a redirect's target has expired, further connections ask the original URL for another")
+    @Test("if a redirect's target has expired, further connections ask the original URL for a new one")
     func expiring() async throws {
         let bytes = FileBytes(seed: 62, count: 3_000_000)
         let latch = Latch()
@@ -180,7 +174,7 @@ import Testing
                 }
                 return OriginReply(302, headers: [("Location", "/signed?ticket=\(number)")])
             }
-            // Each is good for one request.
+            // Each target is valid for one request.
             guard tickets.change({ $0.used.insert(request.path).inserted }) else { return OriginReply(403) }
             var reply = OriginReply.file(bytes, to: request)
             if request.headers["range"] == nil { reply.hold = (500_000, latch) }
@@ -199,7 +193,7 @@ import Testing
         #expect(tickets.value.used.count >= 2)
     }
 
-    @Test("a job's User-Agent goes along, wherever a redirect leads") func userAgent() async throws {
+    @Test("a job's User-Agent is sent wherever a redirect leads") func userAgent() async throws {
         let other = try other()
         let origin = try chain(to: other)
         #expect(

@@ -5,13 +5,13 @@ import Testing
 
 @testable import HaulActivities
 
-/// A URL that leads to one resource at first, and to another one later, of the same size and with the same validators: those are of one
-/// resource alone (RFC 9110 section 8.8.3), so no bytes of the two may be joined.
+/// A URL that leads to one resource first and to another one later, with the same size and validators. Validators
+/// belong to one resource (RFC 9110 section 8.8.3), so bytes of the two must not be joined.
 @Suite struct RedirectedEntityTests {
     private static let (old, new) = (FileBytes(seed: 91, count: 2_000_000), FileBytes(seed: 92, count: 2_000_000))
     private static let date = "Mon, 01 Jan 2024 00:00:00 GMT"
 
-    /// What tells the versions apart, in the eyes of a server.
+    /// The validators that the server sends.
     enum Validator: String, CaseIterable, Sendable {
         case etag, date, both
 
@@ -22,7 +22,7 @@ import Testing
         }
     }
 
-    /// As any server answers that knows these validators alone.
+    /// Answers as a server does that has only these validators.
     private static func serve(_ bytes: FileBytes, _ validator: Validator, _ request: OriginRequest) -> OriginReply {
         var reply = OriginReply(headers: validator.headers + [("Date", "Tue, 02 Jan 2024 00:00:00 GMT")])
         let known = validator.headers.map { $0.1 }
@@ -41,12 +41,12 @@ import Testing
         return reply
     }
 
-    /// How the second resource is named.
+    /// What distinguishes the second resource from the first one.
     enum Place: String, CaseIterable, Sendable {
         case path, query, host
     }
 
-    /// `/latest` leads to the old file until `isNew`, and to the new one then.
+    /// `/latest` leads to the old file before `isNew`, and to the new one after it.
     private final class Site: Sendable {
         let isNew = Shared(false)
         let latch = Latch()
@@ -89,7 +89,7 @@ import Testing
         return job
     }
 
-    @Test("another run does not join them", arguments: Validator.allCases, Place.allCases)
+    @Test("another run does not join bytes of two resources", arguments: Validator.allCases, Place.allCases)
     func resumed(_ validator: Validator, _ place: Place) async throws {
         let site = try Site(validator, place)
         let bench = try DownloadBench()
@@ -101,7 +101,7 @@ import Testing
         #expect(bench.directory.holds("file", Self.new))
     }
 
-    @Test("a connection that is replaced does not join them", arguments: Validator.allCases, Place.allCases)
+    @Test("a replaced connection does not join bytes of two resources", arguments: Validator.allCases, Place.allCases)
     func replaced(_ validator: Validator, _ place: Place) async throws {
         let site = try Site(validator, place, isCut: true)
         let bench = try DownloadBench()
@@ -110,7 +110,7 @@ import Testing
         #expect(bench.directory.holds("file", Self.new))
     }
 
-    @Test("where the old one is still there, another run goes on with it") func kept() async throws {
+    @Test("another run continues with the old resource if it still exists") func kept() async throws {
         let site = try Site(.both, .path, isOldGone: false)
         let bench = try DownloadBench()
         let resume = try #require(try await bench.begin(job(site), until: 700_000))
@@ -124,7 +124,7 @@ import Testing
     }
 
     @Test(
-        "a file of the one is not taken for the other's, although the server says that nothing has changed",
+        "a file of one resource is not reused for another, although the server answers 304",
         arguments: Validator.allCases)
     func finished(_ validator: Validator) async throws {
         let site = try Site(validator, .path)
@@ -137,7 +137,7 @@ import Testing
         #expect(bench.directory.holds("file", Self.new))
     }
 
-    @Test("a URL that is signed anew names the same resource")
+    @Test("a URL that is signed again names the same resource")
     func signed() async throws {
         for (one, other, isSame) in [
             ("https://h/a?X-Amz-Signature=1&X-Amz-Date=2", "https://h/a?X-Amz-Signature=3&X-Amz-Date=4", true),

@@ -5,12 +5,12 @@ import Testing
 @testable import HaulActivities
 @testable import HaulHTTP
 
-/// A plan with connections that deliver at given speeds, in simulated time.
+/// A plan whose connections deliver at given speeds, in simulated time.
 struct SimulatedFetch {
     var plan: SegmentPlan
     var speeds: [Double]
     var refuses: (Int) -> Bool = { _ in false }
-    /// Connections by id: where they began, how far they are, where they end.
+    /// Connections by id: start, position, end and speed.
     var live: [Int: (start: Int64, position: Double, end: Int64, speed: Double)] = [:]
     var fetched = ByteIntervals()
     var bytes: Int64 = 0
@@ -26,7 +26,7 @@ struct SimulatedFetch {
         opened = 1
     }
 
-    /// Runs until all is there; false if that takes longer than `limit` seconds.
+    /// Runs until all bytes are fetched. Returns false if that takes longer than `limit` seconds.
     mutating func run(within limit: Double, step: Double = 0.05) -> Bool {
         while !plan.isDone {
             perform(plan.actions(now: now))
@@ -83,24 +83,24 @@ struct SimulatedFetch {
 @Suite struct SegmentPlanTests {
     static let million: Int64 = 1_000_000
 
-    @Test("connections double while they bring bytes, up to the limit, and share the work evenly") func joins() {
+    @Test("connections double while they add speed, up to the limit, and share the work evenly") func joins() {
         var fetch = SimulatedFetch(320 * Self.million, speeds: [2e6], limit: 16)
         let isDone = fetch.run(within: 20)
         #expect(isDone)
         #expect(fetch.most == 16)
-        // 10 s is the ideal of 16 connections.
+        // The ideal time of 16 connections is 10 s.
         #expect(fetch.now < 10.8, "\(fetch.now)")
         #expect(fetch.fetched.intervals == [0..<320 * Self.million])
     }
 
-    @Test("a fast response is left alone") func fast() {
+    @Test("a fast response gets no extra connection") func fast() {
         var fetch = SimulatedFetch(100 * Self.million, speeds: [1e9], limit: 16)
         let isDone = fetch.run(within: 2, step: 0.02)
         #expect(isDone)
         #expect(fetch.opened == 1)
     }
 
-    @Test("a connection twenty times slower costs little at the end") func slow() {
+    @Test("a connection twenty times slower costs little time at the end") func slow() {
         var fetch = SimulatedFetch(320 * Self.million, speeds: [2e6, 2e6, 1e5], limit: 3)
         let isDone = fetch.run(within: 200)
         #expect(isDone)
@@ -109,7 +109,7 @@ struct SimulatedFetch {
         #expect(fetch.fetched.contains(0..<320 * Self.million))
     }
 
-    @Test("refused help costs nothing") func refusal() {
+    @Test("a refused extra connection costs nothing") func refusal() {
         var fetch = SimulatedFetch(100 * Self.million, speeds: [1e7], limit: 8)
         fetch.refuses = { $0 > 1 }
         let isDone = fetch.run(within: 12)
@@ -117,7 +117,7 @@ struct SimulatedFetch {
         #expect(fetch.opened == 2 && fetch.bytes == 100 * Self.million)
     }
 
-    @Test("an extra connection without a byte is given up, and its bytes are fetched by others") func silent() {
+    @Test("an extra connection without a byte is dropped, and others fetch its bytes") func silent() {
         var fetch = SimulatedFetch(200 * Self.million, speeds: [5e6, 0, 5e6], limit: 2)
         let isDone = fetch.run(within: 60)
         #expect(isDone)
@@ -125,8 +125,8 @@ struct SimulatedFetch {
         #expect(fetch.now < 40, "\(fetch.now)")
     }
 
-    @Test("connections that add no speed have no successors") func saturated() {
-        // The link bears 10 MB/s, however many share it.
+    @Test("no connections join after some that added no speed") func saturated() {
+        // The link carries 10 MB/s, however many connections share it.
         var plan = SegmentPlan(missing: [0..<1_000_000_000], limit: 16)
         var live: [Int: (start: Int64, received: Double)] = [plan.adopt(0..<1_000_000_000, now: 0): (0, 0)]
         var now = 0.0
@@ -148,7 +148,7 @@ struct SimulatedFetch {
         #expect(growing.last! <= 3, "\(growing.last!)")
     }
 
-    @Test("whatever the speeds, all is fetched, nothing twice, and never over more connections than allowed")
+    @Test("at any speeds each byte is fetched exactly once, and the connection limit holds")
     func anySpeeds() {
         var generator = SystemRandomNumberGenerator()
         for _ in 0..<200 {
@@ -175,7 +175,7 @@ struct SimulatedFetch {
         #expect(second == [.open(id: 2, range: 0..<1_000_000)])
     }
 
-    @Test("an answer shorter than asked leaves the rest to be asked for") func short() {
+    @Test("the rest of a response shorter than requested is requested again") func short() {
         var plan = SegmentPlan(missing: [0..<10_000_000], limit: 1)
         let first = plan.actions(now: 0)
         #expect(first == [.open(id: 1, range: 0..<10_000_000)])
@@ -187,15 +187,15 @@ struct SimulatedFetch {
 }
 
 @Suite struct SpeedFloorTests {
-    @Test("slow on average over 30 s is too slow; held time does not count") func floor() {
+    @Test("a download is too slow by its average over 30 s, and held time does not count") func floor() {
         var floor = SpeedFloor(bytesPerSecond: 1000)
         for second in 0...60 {
             if floor.isTooSlow(arrived: Int64(second) * 1500, isHeld: false, now: Double(second)) {
-                Issue.record("too early")
+                Issue.record("the download counted as too slow too early")
             }
         }
         for second in 61...200 {
-            if floor.isTooSlow(arrived: 90_000, isHeld: true, now: Double(second)) { Issue.record("held") }
+            if floor.isTooSlow(arrived: 90_000, isHeld: true, now: Double(second)) { Issue.record("held time counted") }
         }
         var ended: Int?
         for second in 201...260 where ended == nil {
@@ -206,20 +206,20 @@ struct SimulatedFetch {
 }
 
 @Suite struct HoldShareTests {
-    /// Looks every 20 ms, from `begin` on, at a transfer that is held for `share` of the time.
+    /// Samples every 20 ms, from `begin` on, a transfer that is held for `share` of the time.
     private func watch(_ holds: inout HoldShare, from begin: Double, for seconds: Double, held share: Double) {
         for step in stride(from: 0.02, through: seconds, by: 0.02) {
             holds.sample([1: 10 + step * share, 2: 10], now: begin + step)
         }
     }
 
-    @Test("a hold of a moment is none; one that lasts is seen at once, and gone a second after it") func holds() {
+    @Test("a momentary hold does not count, and a lasting one counts from 0.4 s until a second after it") func holds() {
         var holds = HoldShare(isExpected: false)
         holds.sample([1: 10, 2: 10], now: 0)
         watch(&holds, from: 0, for: 3, held: 0)
         #expect(!holds.isLarge)
         holds.sample([1: 10.05, 2: 10.03], now: 3.5)
-        #expect(!holds.isLarge, "50 ms of the disk's")
+        #expect(!holds.isLarge, "a hold of 50 ms by the disk")
         holds.sample([1: 10, 2: 10], now: 4)
         watch(&holds, from: 4, for: 0.4, held: 0.5)
         #expect(holds.isLarge)
@@ -230,7 +230,7 @@ struct SimulatedFetch {
         #expect(!holds.isLarge)
     }
 
-    @Test("an expected hold is believed in for a second, and longer only if there is one", arguments: [0, 0.3])
+    @Test("an expected hold is assumed for a second, and then only if it is there", arguments: [0, 0.3])
     func expected(share: Double) {
         var holds = HoldShare(isExpected: true)
         #expect(holds.isLarge)
@@ -244,7 +244,7 @@ struct SimulatedFetch {
 }
 
 @Suite struct HostLimitsTests {
-    @Test("a host has a limit; who waits for a first connection goes before extra ones") func limit() async {
+    @Test("a host has a limit, and a waiting first connection goes before extra ones") func limit() async {
         let hosts = HostLimits(most: 2)
         #expect(hosts.tryEnter("h") && hosts.tryEnter("h") && !hosts.tryEnter("h") && hosts.tryEnter("other"))
         let waiter = Task { await hosts.enter("h") }
@@ -259,7 +259,8 @@ struct SimulatedFetch {
         #expect(await cancelled.value == false)
     }
 
-    @Test("a host that complains gets as many as it bears, and those may be replaced at once") func complaint() {
+    @Test("a host that refuses keeps as many connections as it accepts, and they may be replaced at once")
+    func complaint() {
         let hosts = HostLimits(most: 8)
         for _ in 0..<4 { #expect(hosts.tryEnter("h")) }
         for _ in 0..<2 {
@@ -271,7 +272,7 @@ struct SimulatedFetch {
         #expect(hosts.tryEnter("h") && !hosts.tryEnter("h"))
     }
 
-    @Test("a refused connection that is still counted is none that the host accepts") func enteredComplaint() {
+    @Test("a refused connection that is still counted does not count as accepted") func enteredComplaint() {
         let hosts = HostLimits(most: 8)
         for _ in 0..<3 { #expect(hosts.tryEnter("h")) }
         hosts.complain("h", retryAfter: nil, isEntered: true)
@@ -280,8 +281,8 @@ struct SimulatedFetch {
         #expect(!hosts.tryEnter("h"))
     }
 
-    @Test("a download that waits begins when the limit rises, while no connection ends") func risenLimit() async throws
-    {
+    @Test("a waiting download begins when the limit rises, although no connection ends")
+    func risenLimit() async throws {
         let hosts = HostLimits(most: 1)
         #expect(await hosts.enter("h"))
         async let second = hosts.enter("h")
@@ -290,7 +291,7 @@ struct SimulatedFetch {
         #expect(await second)
     }
 
-    @Test("a refusal does not shorten the time that the host has asked for") func longestComplaint() {
+    @Test("a later refusal does not shorten the time that the host has asked for") func longestComplaint() {
         let hosts = HostLimits(most: 8)
         for _ in 0..<4 { #expect(hosts.tryEnter("h")) }
         hosts.complain("h", retryAfter: .seconds(3600))

@@ -7,7 +7,7 @@ import Testing
 
 @testable import HaulActivities
 
-/// Several connections and several mirrors, against origins that give each connection little.
+/// Several connections and several mirrors, against origins that limit the rate of each connection.
 @Suite struct SegmentTests {
     static let bytes = FileBytes(seed: 21, count: 6_000_000)
 
@@ -18,7 +18,7 @@ import Testing
         return job
     }
 
-    /// An origin whose connections get little each.
+    /// An origin that sends at most `pace` bytes per second on each connection.
     private func slowOrigin(
         pace: Int = 1_000_000,
         _ change: @escaping @Sendable (OriginRequest, inout OriginReply) -> Void = { _, _ in }
@@ -31,12 +31,12 @@ import Testing
         }
     }
 
-    @Test("eight connections bring one file, and hardly a byte twice") func eight() async throws {
+    @Test("eight connections fetch one file, and hardly any byte twice") func eight() async throws {
         let bench = try DownloadBench()
         let bytes = FileBytes(seed: 23, count: 12_000_000)
         let origin = try OriginServer { request in
             var reply = OriginReply.file(bytes, to: request)
-            // Little enough that a slow machine gives eight of them eight times as much.
+            // So low that even on a slow machine eight connections get eight times as much.
             reply.pace = 200_000
             return reply
         }
@@ -51,7 +51,7 @@ import Testing
     }
 
     @Test(
-        "slower than the job allows is too slow, with a length and without",
+        "a job below its minimum speed is too slow, with a length and without",
         arguments: [OriginReply.Framing.length, .chunked])
     func tooSlow(_ framing: OriginReply.Framing) async throws {
         let bench = try DownloadBench()
@@ -65,17 +65,17 @@ import Testing
         #expect(await download.run().code == .tooSlow)
     }
 
-    @Test("all connections of a job share its limit of rate") func sharedLimit() throws {
+    @Test("all connections of a job share its rate limit") func sharedLimit() throws {
         let download = try DownloadBench().download(job(["http://127.0.0.1/a"]) { $0.limitRate = 1_000_000 })
         let first = try #require(download.exchange.template.limits.first)
         #expect(download.exchange.template.limits.first === first)
     }
 
-    @Test("stopped again and again, every interval is continued, on several connections") func continued() async throws
-    {
+    @Test("each interval of a download that was stopped repeatedly is continued, on several connections")
+    func continued() async throws {
         let bench = try DownloadBench()
         let gate = Latch()
-        // No connection brings a part to its end before it is stopped.
+        // No connection completes a part before it is stopped.
         let origin = try slowOrigin(pace: 300_000) { $1.hold = (150_000, gate) }
         var resume: ResumePoint?
         for _ in 0..<4 {
@@ -94,7 +94,7 @@ import Testing
     }
 
     @Test(
-        "a server without ranges, with differing validators, or that wants to be left alone, gives one file all the same",
+        "a server that fails or refuses the extra connections still yields one file",
         arguments: ["ignored", "validators", "429", "404", "cut"])
     func extras(_ kind: String) async throws {
         let bench = try DownloadBench()
@@ -118,7 +118,7 @@ import Testing
         #expect(!bench.events.withLock { $0.contains("restarted") })
     }
 
-    @Test("a connection that hangs is replaced while others go on") func hanging() async throws {
+    @Test("a connection that hangs is replaced while others continue") func hanging() async throws {
         let bench = try DownloadBench()
         let origin = try slowOrigin { request, reply in
             if request.number == 2 {
@@ -130,7 +130,7 @@ import Testing
         #expect(bench.directory.holds("a", Self.bytes))
     }
 
-    @Test("mirrors are used together where a checksum judges the whole") func mirrors() async throws {
+    @Test("mirrors are used together if a checksum covers the whole") func mirrors() async throws {
         let bench = try DownloadBench()
         let (one, two) = (try slowOrigin(pace: 300_000), try slowOrigin(pace: 300_000))
         let outcome = await bench.run(
@@ -146,7 +146,7 @@ import Testing
     }
 
     @Test(
-        "mirrors are used together where they tell the same digest of the whole, and only those that do",
+        "mirrors are used together only if they send the same digest of the whole",
         arguments: [bytes.sha256, SHA256.hexadecimal(SHA256.digest([])), nil])
     func digests(_ second: String?) async throws {
         let bench = try DownloadBench()
@@ -168,7 +168,7 @@ import Testing
         }
     }
 
-    @Test("a mirror with other bytes is found out by the checksum, and not believed") func badMirror() async throws {
+    @Test("a mirror with other bytes is detected by the checksum") func badMirror() async throws {
         let bench = try DownloadBench()
         let other = FileBytes(seed: 22, count: Self.bytes.count)
         let good = try slowOrigin(pace: 300_000)
@@ -184,9 +184,8 @@ import Testing
         #expect(bench.events.withLock { $0.contains("restarted") })
     }
 
-    @Test("without a checksum mirrors are alternatives", arguments: [404, 500, 200]) func alternatives(_ status: Int)
-        async throws
-    {
+    @Test("without a checksum mirrors are alternatives", arguments: [404, 500, 200])
+    func alternatives(_ status: Int) async throws {
         let bench = try DownloadBench()
         let first = try OriginServer { _ in
             var reply = status == 200 ? OriginReply(body: [1, 2, 3]) : OriginReply(status)

@@ -5,11 +5,12 @@ import Testing
 
 @testable import HaulActivities
 
-/// Files so small that they are taken into memory, from servers so slow that a checkpoint is due before they are whole.
+/// Small files, which are collected in memory, from servers so slow that a checkpoint is due before the file is
+/// complete.
 @Suite struct SlowSmallFileTests {
     static let bytes = FileBytes(seed: 81, count: 40_000)
 
-    /// An origin that stops after 10,000 bytes until `latch` is opened, and then ends the first response as `reply` says.
+    /// An origin that stops after 10,000 bytes until `latch` is opened. `change` alters the first response.
     private func origin(_ latch: Latch, _ change: @escaping @Sendable (inout OriginReply) -> Void = { _ in }) throws
         -> OriginServer
     {
@@ -33,7 +34,7 @@ import Testing
         return point!
     }
 
-    @Test("is in memory alone until it is whole, or a checkpoint is due") func inMemory() async throws {
+    @Test("a small file is only in memory until it is complete or a checkpoint is due") func inMemory() async throws {
         let (bench, latch) = (try DownloadBench(), Latch())
         let origin = try origin(latch)
         let download = bench.download(Job(id: "j", urls: [origin.url("/a")]))
@@ -46,7 +47,7 @@ import Testing
     }
 
     @Test(
-        "has checkpoints from then on, and is whole by the one response",
+        "a small file has checkpoints from then on, and is completed by the same response",
         arguments: [true, false])
     func checkpointed(_ hasChecksum: Bool) async throws {
         let (bench, latch) = (try DownloadBench(), Latch())
@@ -71,7 +72,8 @@ import Testing
     }
 
     @Test(
-        "is continued from its checkpoint by another worker, or after its connection was cut", arguments: [true, false])
+        "a small file is continued from its checkpoint by another worker, or after its connection was cut",
+        arguments: [true, false])
     func continued(_ isCut: Bool) async throws {
         let (bench, latch) = (try DownloadBench(), Latch())
         let origin = try origin(latch) {

@@ -13,8 +13,8 @@ import Testing
         try DownloadBench { $0.certificateAuthorities = certificates.file("ca.pem") }
     }
 
-    @Test("an https file is fetched over several connections under the operator's authority") func whole() async throws
-    {
+    @Test("an https file is fetched over several connections under the operator's authority")
+    func whole() async throws {
         let certificates = try await Certificates()
         let bench = try bench(certificates)
         let latch = Latch()
@@ -29,7 +29,7 @@ import Testing
         #expect(origin.connections > 1)
     }
 
-    @Test("it continues over https, fetching only what is missing") func continued() async throws {
+    @Test("a download continues over https, and fetches only the missing bytes") func continued() async throws {
         let certificates = try await Certificates()
         let bench = try bench(certificates)
         let latch = Latch()
@@ -48,11 +48,11 @@ import Testing
         #expect(origin.requests.last?.headers["range"] == "bytes=1000000-")
     }
 
-    @Test("an authority that nobody trusts is a tls error, and no request is sent") func untrusted() async throws {
+    @Test("an untrusted authority is a tls error, and no request is sent") func untrusted() async throws {
         let origin = try OriginServer(certificates: try await Certificates()) { _ in OriginReply(body: [1]) }
         let job = Job(id: "j", urls: [origin.url("/a")])
         #expect(try await DownloadBench().run(job).code == .tls)
-        // Another authority of the operator's helps no more.
+        // Trust in yet another authority does not help.
         #expect(try await bench(Certificates()).run(job).code == .tls)
         #expect(origin.requests.isEmpty)
     }
@@ -65,8 +65,8 @@ import Testing
         #expect(origin.requests.isEmpty)
     }
 
-    @Test("a redirect from https to http is refused; one from http to https is followed") func downgrade() async throws
-    {
+    @Test("a redirect from https to http is refused, and one from http to https is followed")
+    func downgrade() async throws {
         let certificates = try await Certificates()
         let bench = try bench(certificates)
         let plain = try OriginServer { _ in OriginReply(body: [1]) }
@@ -81,7 +81,7 @@ import Testing
         #expect(bench.directory.contents("up") == [2])
     }
 
-    @Test("a connection that is cut without TLS' goodbye is made up for") func cut() async throws {
+    @Test("a connection that is cut without close_notify is replaced") func cut() async throws {
         let certificates = try await Certificates()
         let bench = try bench(certificates)
         let origin = try OriginServer(certificates: certificates) { request in
@@ -100,7 +100,7 @@ import Testing
     }
 
     @Test(
-        "where only the close tells the end, TLS' goodbye makes it one, and what is cut is incomplete",
+        "a body that ends with the connection is complete after close_notify, and incomplete without",
         arguments: [OriginReply.End.whole, .fin, .reset])
     func untilClose(_ end: OriginReply.End) async throws {
         let certificates = try await Certificates()
@@ -117,7 +117,7 @@ import Testing
         #expect(outcome.file?.bytes == (end == .whole ? 300_000 : nil))
     }
 
-    @Test("a server that asks for a client's certificate is shown the operator's, if it is for that host")
+    @Test("a server that asks for a client certificate gets the operator's, if it is for that host")
     func clientCertificate() async throws {
         let certificates = try await Certificates()
         let origin = try OriginServer(certificates: certificates, asksBack: true) { .file(Self.bytes, to: $0) }

@@ -4,9 +4,9 @@ import Testing
 
 @testable import HaulHTTP
 
-/// The readers of a URL in a worker, its own and libcurl's, take what the gate takes.
+/// A worker parses a URL itself and by libcurl. Both parsers must accept every URL that the claim accepts.
 @Suite struct URLReaderTests {
-    /// What is wrong, if the gate takes a URL that could not be asked for.
+    /// What is wrong with a URL that the claim accepts and that cannot be requested. nil: nothing.
     private static func wrong(_ url: String) -> String? {
         guard (try? Job(element: Array(#"{"url":\#(JSON.quoted(url))}"#.utf8))) != nil else { return nil }
         guard let own = WebURL(url) else { return "no worker reads \(url)" }
@@ -18,7 +18,7 @@ import Testing
         return nil
     }
 
-    @Test("every URL of the table that is valid and ASCII is read") func table() throws {
+    @Test("every valid ASCII URL of the table is parsed") func table() throws {
         for element in ValidElements.all {
             for url in try Job(element: Array(element.utf8)).urls where url.utf8.allSatisfy({ $0 < 128 }) {
                 #expect(Self.wrong(url) == nil, "\(url)")
@@ -26,7 +26,7 @@ import Testing
         }
     }
 
-    @Test("so is every one that nobody thought of") func random() {
+    @Test("every random URL that the claim accepts is parsed") func random() {
         var generator = SystemRandomNumberGenerator()
         let scraps = [
             "a", "b.c", "0", "1", "255", "256", "0x", "0xf", "x", "f", ".", "-", "_", ":", "::", "[", "]", "%", "%25",
@@ -48,7 +48,7 @@ import Testing
     }
 
     @Test(
-        "what libcurl reads as another host, or not at all, is no URL",
+        "a URL that libcurl parses differently, or not at all, is invalid",
         arguments: ["http://0x7f.1/", "http://2130706433/", "http://127.1/", "http://h:99999/", "http://[::1/"])
     func readDifferently(_ url: String) {
         #expect(WebURL(url) == nil)
@@ -56,13 +56,13 @@ import Testing
     }
 
     @Test(
-        "an IPv6 address may be written in any way, with a zone",
+        "an IPv6 address is parsed in any notation, with a zone",
         arguments: ["[0:0:0:0:0:ffff:7f00:0001]", "[::1]", "[FE80::1%25eth0]", "[::ffff:127.0.0.1]"])
     func sixth(_ host: String) {
         #expect(WebURL("http://\(host):8080/a")?.hostAndPort == host.lowercased() + ":8080")
     }
 
-    @Test("a port is the number that libcurl reads", arguments: ["http://h:080/", "http://h:/", "http://h/"])
+    @Test("the port is the number that libcurl parses", arguments: ["http://h:080/", "http://h:/", "http://h/"])
     func port(_ url: String) throws {
         let url = try #require(WebURL(url))
         #expect(url.hostAndPort == "h:80" && url.hasSameOrigin(as: WebURL("http://h:80/")!))
@@ -75,7 +75,9 @@ import Testing
         #expect(WebURL("http://@h/")?.login == WebURL.Login(user: "", password: ""))
     }
 
-    @Test("what only a worker knows to be no name is told", arguments: ["\u{2100}.invalid", "\u{301}a.invalid"])
+    @Test(
+        "a host that only a worker can recognize as invalid is reported",
+        arguments: ["\u{2100}.invalid", "\u{301}a.invalid"])
     func names(_ host: String) throws {
         let job = try Job(element: Array(#"{"urls":["http://h/","http://u:p@\#(host)/x?secret"]}"#.utf8))
         #expect(job.unreadableURL == "http://\(host)/x?[masked]")

@@ -4,16 +4,16 @@ import HaulTestSupport
 
 @testable import HaulObjectStore
 
-/// Where the file of one case goes: two stores that are the same place, as two workers see it.
+/// The place of one case's file: two stores on the same place, as two workers have them.
 struct MatrixPlace: Sendable {
     let here: any Store
     let elsewhere: any Store
-    /// Every checkpoint tells of every byte.
+    /// Whether each checkpoint covers every byte.
     let keepsEachByte: Bool
-    /// What the finished file holds; nil if there is none.
+    /// The content of the finished file. nil if there is none.
     let contents: @Sendable () async -> [UInt8]?
 
-    /// Shared by all cases.
+    /// All cases share it.
     private static let path = WritePath(blocks: 16)
 
     static func directory() throws -> MatrixPlace {

@@ -5,22 +5,22 @@ import Synchronization
 
 @testable import HaulActivities
 
-/// What came of the cases.
+/// The results of the cases.
 struct MatrixTally: Sendable {
     var right = 0
     var refused: [String] = []
     var wrong: [String] = []
-    /// Cases that had to continue and began anew.
+    /// Cases that had to continue and started over.
     var wasted: [String] = []
     var continued = 0
-    /// Bytes fetched beyond one copy of the file, in all cases, and in those that continued.
+    /// Bytes fetched beyond one copy of the file: in all cases, and in those that continued.
     var twice: Int64 = 0
     var twiceContinued: Int64 = 0
 }
 
-/// One case from the first byte to its verdict: a run that is interrupted here, and the next ones elsewhere.
+/// One case from its first byte to its result: a run that is interrupted, and the next runs elsewhere.
 struct MatrixRun: Sendable {
-    /// Bytes that have arrived when a checkpoint is written, and when the interruption comes.
+    /// How many bytes have arrived at the checkpoint, and at the interruption.
     private static let checkpointed: Int64 = 300_000
     private static let interrupted: Int64 = 500_000
     private static let attempts = 5
@@ -39,7 +39,7 @@ struct MatrixRun: Sendable {
         self.elsewhere = DownloadContext(store: place.elsewhere, engine: elsewhere)
     }
 
-    /// What is durable by now is enough to continue with: a bucket has nothing yet of what it has no whole part of.
+    /// Whether the durable bytes suffice to continue. After a kill a bucket has nothing of its incomplete parts.
     private var mustContinue: Bool {
         matrixCase.mustContinue && (place.keepsEachByte || matrixCase.interruption != .kill)
     }
@@ -60,7 +60,7 @@ struct MatrixRun: Sendable {
             _ = await task.value
             resume = await first.finalCheckpoint() ?? checkpoint
         case .kill:
-            // What came after the checkpoint is in the file, and nobody knows of it.
+            // The bytes after the checkpoint are in the file, but no record names them.
             task.cancel()
             _ = await task.value
         case .cut:
@@ -81,7 +81,7 @@ struct MatrixRun: Sendable {
     private func count(
         _ outcome: ActivityOutcome?, _ fetched: Int64, _ file: [UInt8]?, in tally: Shared<MatrixTally>
     ) {
-        // Where only the edges differ, what the old version lacks may come from the new one.
+        // If only the edges differ, the rest of the old version may come from the new one.
         let isWhole = outcome?.file != nil && (file == matrixCase.new.bytes || file == MatrixCase.old.bytes)
         let isRefused = outcome?.file == nil && file == nil
         let hasContinued = isWhole && !events.value.contains("restarted") && !events.value.contains("begun again")
@@ -121,7 +121,7 @@ struct MatrixRun: Sendable {
 }
 
 extension ActivityOutcome {
-    /// A worker would try again.
+    /// Whether a worker would try again.
     fileprivate var isRetried: Bool {
         if case .failed(let failure) = self { RetryPolicy.isRetryable(failure) } else { false }
     }

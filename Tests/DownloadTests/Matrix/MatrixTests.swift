@@ -9,17 +9,19 @@ import Testing
 
 /// Never a mixture: entity changes × validators × answers × interruptions × connections.
 ///
-/// A sample by default; all of it with `HAUL_MATRIX=full`.
+/// Runs a sample by default, and all cases with `HAUL_MATRIX=full`.
 @Suite struct MatrixTests {
-    /// Cases at once.
+    /// How many cases run at once.
     private static let width = 32
 
-    @Test("a finished file is one version, whole, whatever changes under it") func matrix() async throws {
-        // The stride shares no factor with any dimension, so that every pair of values occurs.
+    @Test("a finished file is exactly one version, whatever changes during the download") func matrix() async throws {
+        // The stride has no common factor with any dimension, so every pair of values occurs.
         try await run(Self.sample(every: 5), continuing: \.mustContinue) { try .directory() }
     }
 
-    @Test("a finished object is one version, whole, whatever changes under it", arguments: ObjectServer.installed)
+    @Test(
+        "a finished object is exactly one version, whatever changes during the download",
+        arguments: ObjectServer.installed)
     func matrixOnBucket(_ kind: ObjectServer.Kind) async throws {
         let server = try await ObjectServer.shared(kind)
         try await run(Self.sample(every: 47), continuing: { $0.mustContinue && $0.interruption != .kill }) {
