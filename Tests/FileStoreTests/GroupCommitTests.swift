@@ -121,7 +121,7 @@ import Testing
         // The first file may have been synced alone, before the others were there.
         #expect((2...3).contains(syncs.value.count), "\(syncs.value)")
         let others = root.names.filter { $0.hasPrefix("alone") }.count
-        #expect(syncs.value.first.map { $0.named <= others + 1 } == true, "a file was named before its bytes were durable")
+        #expect(syncs.value.first.map { $0.named <= others + 1 } == true, "a file was named before it was durable")
         #expect(syncs.value.last.map { $0.named >= Self.together } == true)
         for index in 0..<Self.together { #expect(root.contents("f\(index)") == Array("f\(index)".utf8)) }
     }

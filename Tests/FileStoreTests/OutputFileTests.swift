@@ -270,9 +270,8 @@ struct OutputFileTests {
         try await eventually { Glibc.poll(&poll, 1, 0) == 1 && poll.revents & Int16(POLLHUP) != 0 }
     }
 
-    @Test("the kernel reports lost bytes to one of two concurrent syncs, and neither sync succeeds") func toldOnce()
-        async throws
-    {
+    @Test("the kernel reports lost bytes to one of two concurrent syncs, and neither sync succeeds")
+    func toldOnce() async throws {
         let calls = Shared(0)
         let second = DispatchSemaphore(value: 0)
         let path = WritePath(

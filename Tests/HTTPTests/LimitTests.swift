@@ -142,9 +142,7 @@ struct LimitTests {
     }
 
     @Test("servers run ahead of a rate limit by a part of a second, and not by all that sockets can hold")
-    func runAhead()
-        async throws
-    {
+    func runAhead() async throws {
         defer { server.stop() }
         let engine = localEngine()
         let path = WritePath(blocks: 4)

@@ -43,9 +43,8 @@ struct OriginTests {
         #expect(try await ask(origin, range: "bytes=10000-").0.status == 416)
     }
 
-    @Test("the origin's close reaches the client although other child processes were started meanwhile") func children()
-        async throws
-    {
+    @Test("the origin's close reaches the client although other child processes were started meanwhile")
+    func children() async throws {
         let children = Shared<[ChildProcess]>([])
         let origin = try OriginServer { _ in
             if let child = try? ChildProcess("sleep", ["60"]) { children.change { $0.append(child) } }

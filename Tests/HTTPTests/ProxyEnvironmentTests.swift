@@ -29,9 +29,7 @@ import Testing
         #expect(try (proxy("http://\(host)/", ["http_proxy": "p", "no_proxy": list]) != nil) == isProxied)
     }
 
-    @Test("a request uses the proxy of its URL's scheme, unless no_proxy names the host") func used()
-        async throws
-    {
+    @Test("a request uses the proxy of its URL's scheme, unless no_proxy names the host") func used() async throws {
         let origin = try OriginServer { _ in OriginReply(body: [1]) }
         let proxy = try ProxyServer()
         for (exceptions, count) in [("", 1), ("127.0.0.0/8", 1)] {

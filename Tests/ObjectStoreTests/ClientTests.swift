@@ -45,9 +45,7 @@ import Testing
         #expect(served == together && arrived.value == 2 * together)
     }
 
-    @Test("expired credentials are fetched again after a HEAD, whose response has no body") func head()
-        async throws
-    {
+    @Test("expired credentials are fetched again after a HEAD, whose response has no body") func head() async throws {
         let fetched = Shared(0)
         let origin = try OriginServer { request in
             if request.path == "/credentials" {
