@@ -2,7 +2,7 @@ import Foundation
 import HaulTestSupport
 import Testing
 
-/// docs/architecture.md says where things are. What it says is looked up.
+/// Checks the statements of docs/architecture.md about files and imports.
 @Suite struct ArchitectureTests {
     private static let repository = SchemaValidator.repository
 

@@ -7,7 +7,7 @@ import Testing
         let bench = try await CommandBench()
         let none = try await bench.haul("batches")
         #expect(none.status == 0 && none.out.isEmpty && none.err.contains("has no batch"))
-        // What is given twice is one job.
+        // A URL that is given twice is one job.
         let pushed = try await bench.haul(
             "push", "-", "--batch", "night", "--batch-reply-to", "me",
             input:
@@ -38,7 +38,7 @@ import Testing
         #expect(try await bench.haul("cancel", "--batch", "night").status == 2)
         let cancelled = try await bench.haul("cancel", "--batch", "night", "--yes")
         #expect(cancelled.status == 0 && cancelled.out == "batch night  cancel requested\n")
-        try await eventually("it to be cancelled", within: .seconds(20)) {
+        try await eventually("the job to be cancelled", within: .seconds(20)) {
             try await bench.server.cli("HGET", "haul:{default}:batch:night", "cancelled") == "1"
         }
         #expect(try await bench.server.cli("HGET", "haul:{default}:batch:other", "pending") == "1")

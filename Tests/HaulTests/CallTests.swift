@@ -3,15 +3,15 @@ import Glibc
 import HaulTestSupport
 import Testing
 
-/// Requests through real workers, which are killed, and `haul call`.
+/// Requests through real workers that are killed, and `haul call`.
 @Suite(.timeLimit(.minutes(3))) struct CallTests {
-    /// Where a worker is when it is killed.
+    /// When the worker is killed.
     enum Stage: CaseIterable {
-        /// It waits for its host's turn: nothing is sent.
+        /// It waits for its turn at the host: nothing has been sent.
         case waiting
         /// The server has the request, and has not answered.
         case sent
-        /// The server has answered, and Redis has not heard of it.
+        /// The server has answered, and Redis does not have the result.
         case answered
     }
 
@@ -34,7 +34,7 @@ import Testing
         case .sent: try await eventually("the request") { origin.requests.contains { $0.path == "/post" } }
         case .answered:
             try await eventually("the request") { origin.requests.contains { $0.path == "/post" } }
-            // From now on Redis hears nothing.
+            // From now on Redis receives nothing.
             fleet.server.signal(SIGSTOP)
             latch.open()
             try await eventually("the answer") { origin.bytesSent("/post") == 2 }
@@ -49,7 +49,7 @@ import Testing
         try await eventually("the job to end", within: .seconds(40), every: .milliseconds(50)) {
             ["completed", "failed"].contains(try await fleet.field("state", of: "post"))
         }
-        // The settle may have been heard before Redis was stopped.
+        // Redis may have received the settle before it was stopped.
         if stage != .answered { #expect(try await fleet.field("state", of: "post") == end) }
         if try await fleet.field("state", of: "post") == "failed" {
             #expect(try await fleet.field("error", of: "post") == "outcome_unknown")
@@ -59,7 +59,7 @@ import Testing
         #expect(try await two.wait() == 0)
     }
 
-    @Test("haul call prints what the server answers, and ends as it does") func command() async throws {
+    @Test("haul call prints the server's response, and its exit status shows success") func command() async throws {
         let bench = try await CommandBench()
         let origin = try OriginServer { request in
             switch request.path {
@@ -87,7 +87,7 @@ import Testing
         let file = bench.root.file("body")
         #expect(try await bench.haul("call", origin.url("/echo"), "--data-binary", "x", "-o", file).out == "")
         #expect(FileManager.default.contents(atPath: file) == Data("x".utf8))
-        // A cache answers without the server.
+        // The cache answers without the server.
         for _ in 1...2 {
             let fresh = try await bench.haul("call", "--fresh-for", "100", origin.url("/fresh"))
             #expect(fresh.out == "n1" && fresh.status == 0)
@@ -101,10 +101,10 @@ import Testing
         #expect(try await bench.haul("cache", "show", try #require(id)).out == "n1")
         #expect(try await bench.haul("cache", "size", "--older", "1h").out.hasPrefix("0 responses, 0 B\n"))
         #expect(try await bench.haul("cache", "clear", "--url", "*/fresh").out == "1 cleared\n")
-        // What does not fit into the queue's setting is dropped, and said to be.
+        // A response that exceeds the queue's setting is dropped and reported.
         #expect(try await bench.haul("queue", "set", "max_responses_bytes", "0").status == 0)
-        // The oldest go first, some with each call.
-        try await eventually("older responses to go") {
+        // The oldest responses are dropped first, some with each call.
+        try await eventually("older responses to be dropped") {
             try await bench.haul("cache", "size").out.hasPrefix("0 responses")
         }
         let dropped = try await bench.haul("call", "--id", "dropped", origin.url("/a"))
@@ -113,7 +113,7 @@ import Testing
         #expect(shown.status == 1 && shown.err.contains("max_responses_bytes"))
         #expect(try await bench.haul("show", "dropped").out.contains("HTTP 200 to GET; the response was dropped"))
         #expect(try await bench.haul("queue", "unset", "max_responses_bytes").status == 0)
-        try await eventually("it to be cleared") {
+        try await eventually("the fresh response to be dropped") {
             try await bench.haul("cache", "list", "--json", "--url", "*/fresh").out.isEmpty
         }
         for (arguments, words) in [

@@ -3,7 +3,7 @@ import Glibc
 import HaulTestSupport
 import Testing
 
-/// The command as a black box.
+/// Runs the command as a black box.
 struct CommandBench {
     let server: RedisServer
     let root = TemporaryDirectory()
@@ -28,7 +28,7 @@ struct CommandBench {
 }
 
 @Suite struct CommandTests {
-    @Test("usage errors end with 2 and a sentence") func usage() async throws {
+    @Test("usage errors exit with 2 and a message") func usage() async throws {
         let bench = try await CommandBench()
         for (arguments, words) in [
             (["push"], "Missing"), (["nonsense"], "nonsense"), (["push", "ftp://x"], "url: must be an http"),
@@ -62,7 +62,7 @@ struct CommandBench {
         #expect(try await bench.server.cli("KEYS", "*") == "")
     }
 
-    @Test("Redis out of reach ends with 3 and says what to do") func unreachable() async throws {
+    @Test("an unreachable Redis exits with 3 and a hint") func unreachable() async throws {
         let bench = try await CommandBench()
         let absent = try await bench.haul("stats", "--redis", "unix:///tmp/no-such-socket")
         #expect(absent.status == 3 && absent.err.contains("Is redis-server running"))
@@ -71,14 +71,15 @@ struct CommandBench {
         #expect(locked.status == 3 && locked.err.contains("password"))
     }
 
-    @Test("a wrong type at a key is said, not crashed on") func wrongType() async throws {
+    @Test("a key of the wrong type is reported, without a crash") func wrongType() async throws {
         let bench = try await CommandBench()
         try await bench.server.cli("SET", "haul:{default}:jobs", "x")
         let push = try await bench.haul("push", "http://h/a")
         #expect(push.status == 3 && push.err.contains("another type"))
     }
 
-    @Test("push prints ids, reads lines, refuses unknown fields and pushes nothing then") func push() async throws {
+    @Test("push prints ids and reads lines, and an unknown field keeps all lines from being pushed")
+    func push() async throws {
         let bench = try await CommandBench()
         let lines = try await bench.haul(
             "push", "-", "--json", input: "http://h/1\n{\"url\":\"http://h/2\",\"id\":\"two\"}\n\n")
@@ -90,7 +91,7 @@ struct CommandBench {
         #expect(try await bench.haul("list").out.contains(#/two +queued .*http:..h.2/#))
     }
 
-    @Test("settings and defaults are set, shown and taken back; a text needs no quotes") func defaults() async throws {
+    @Test("settings and defaults are set, shown and removed, and a text needs no quotes") func defaults() async throws {
         let bench = try await CommandBench()
         #expect(try await bench.haul("queue", "show").out.contains("nothing is set"))
         #expect(try await bench.haul("queue", "set", "default.if_exists", "rename").status == 0)
@@ -117,7 +118,7 @@ struct CommandBench {
         #expect(try await bench.haul("queue", "show", "--json").out == "{}\n")
     }
 
-    @Test("a queue is paused, limited and opened, and stats says so") func queue() async throws {
+    @Test("a queue is paused, limited and opened, and stats shows it") func queue() async throws {
         let bench = try await CommandBench()
         #expect(try await bench.haul("queue", "pause").status == 0)
         #expect(try await bench.haul("queue", "limit", "3").out.contains("at most 3 jobs"))
@@ -128,11 +129,11 @@ struct CommandBench {
         #expect(try await bench.server.cli("EXISTS", "haul:{default}:settings") == "0")
     }
 
-    @Test("stats tells of jobs that wait for a worker of their kind") func setAside() async throws {
+    @Test("stats shows jobs that wait for a worker of their kind") func setAside() async throws {
         let bench = try await CommandBench()
         let worker = try bench.worker("w")
         _ = try await bench.server.cli("LPUSH", "haul:{default}:jobs", #"{"id":"a","kind":"dance","url":"http://h/"}"#)
-        try await eventually("the job to be told of") {
+        try await eventually("stats to show the job") {
             try await bench.haul("stats").out.contains("1 job waits for a worker that does jobs of the kind dance")
         }
         #expect(try await bench.haul("stats", "--json").out.contains(#""set_aside":{"dance":1}"#))
@@ -140,7 +141,7 @@ struct CommandBench {
         #expect(try await worker.wait() == 0)
     }
 
-    @Test("a killed worker's job is continued by another one, byte for byte") func killed() async throws {
+    @Test("the job of a killed worker is continued by another worker, to the byte") func killed() async throws {
         let bench = try await CommandBench()
         let bytes = FileBytes(seed: 31, count: 3_000_000)
         let gate = Latch()
@@ -190,7 +191,7 @@ struct CommandBench {
         gate.open()
     }
 
-    @Test("a failed job makes watch and push --wait end with 1") func failed() async throws {
+    @Test("a failed job makes watch and push --wait exit with 1") func failed() async throws {
         let bench = try await CommandBench()
         let origin = try OriginServer { _ in OriginReply(404) }
         let worker = try bench.worker("w")
@@ -200,7 +201,7 @@ struct CommandBench {
         #expect(try await worker.wait() == 0)
     }
 
-    @Test("what was downloaded before and is gone is downloaded again, and waited for") func again() async throws {
+    @Test("a deleted file is downloaded again by get, and by push with --wait") func again() async throws {
         let bench = try await CommandBench()
         let bytes = FileBytes(seed: 43, count: 100_000)
         let origin = try OriginServer { request in

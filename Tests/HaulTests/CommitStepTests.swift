@@ -3,18 +3,18 @@ import Glibc
 import HaulTestSupport
 import Testing
 
-/// Workers that die, or are frozen and wake, between any two of the calls by which a file gets its name.
+/// Workers that are killed, or frozen and resumed, between any two of the calls by which a file gets its name.
 @Suite struct CommitStepTests {
-    /// What is where a job's file is to be.
+    /// The `if_exists` of the job.
     enum Policy: String, CaseIterable { case overwrite, rename, reuse, fail }
 
-    /// How far a job is when its worker is stopped.
+    /// The state of the job when its worker is stopped.
     enum Kind: String {
-        /// A small file, of which Redis knows nothing.
+        /// A small file, which Redis does not know.
         case small
-        /// One that was checkpointed, and that the next worker goes on with.
+        /// A file with a checkpoint, which the next worker continues.
         case continued
-        /// The same, but the remote file has changed: the next worker begins anew.
+        /// The same, but the remote file has changed: the next worker starts over.
         case changed
     }
 
@@ -22,12 +22,12 @@ import Testing
     private static let second = FileBytes(seed: 22, count: 910_000)
     private static let little = (FileBytes(seed: 23, count: 900), FileBytes(seed: 24, count: 1000))
     private static let foreign = Array("foreign".utf8)
-    /// More than there are.
+    /// More steps than a commit has.
     private static let steps = 9
 
     private struct Failed: Error { let message: String }
 
-    /// One fleet, in which each step's worker has a queue, and a directory, of its own.
+    /// One fleet. The worker of each step has a queue and a directory of its own.
     private struct Bench {
         let server: RedisServer
         let origin: OriginServer
@@ -86,14 +86,14 @@ import Testing
             try await server.cli("HGET", "haul:{q\(step)}:job:j", "state")
         }
 
-        /// What is in the way of the file: somebody else's, or for `reuse` what the job itself finished before.
+        /// Creates the foreign file in the way of the job's file, for policies that need one.
         func prepare(_ step: Int) throws {
             try FileManager.default.createDirectory(atPath: path("\(step)"), withIntermediateDirectories: true)
             guard policy == .overwrite || policy == .rename else { return }
             try Data(CommitStepTests.foreign).write(to: URL(fileURLWithPath: path("\(step)/a")))
         }
 
-        /// What everybody sees.
+        /// The files without the hidden ones.
         func visible(_ step: Int) -> [String: [UInt8]] {
             let names = (try? FileManager.default.contentsOfDirectory(atPath: path("\(step)"))) ?? []
             return Dictionary(
@@ -106,7 +106,7 @@ import Testing
             ((try? FileManager.default.contentsOfDirectory(atPath: path("\(step)"))) ?? []).filter { $0.hasPrefix(".") }
         }
 
-        /// Starts a worker for each step, and returns those that `signal` has met.
+        /// Starts a worker for each step. Returns the workers that `signal` has stopped or killed.
         func meet(_ signal: Int32, deniesLinks: Bool = false) async throws -> [(step: Int, worker: ChildProcess)] {
             var workers: [(step: Int, worker: ChildProcess)] = []
             for step in 1...CommitStepTests.steps {
@@ -115,7 +115,7 @@ import Testing
                 workers.append((step, try start("one-\(step)", queues: [step], environment)))
             }
             for (step, worker) in workers {
-                try await eventually("the worker to be at work", within: .seconds(60), every: .milliseconds(50)) {
+                try await eventually("the worker to start", within: .seconds(60), every: .milliseconds(50)) {
                     worker.standardError.contains("working")
                 }
                 if kind == .small { steps.arm("\(step)") }
@@ -133,7 +133,7 @@ import Testing
             var met: [(step: Int, worker: ChildProcess)] = []
             for (step, worker) in workers {
                 try await eventually(
-                    "the worker to be stopped, or done", within: .seconds(60), every: .milliseconds(20)
+                    "the worker to be stopped, or its job done", within: .seconds(60), every: .milliseconds(20)
                 ) {
                     if !worker.isRunning || Self.isStopped(worker) {
                         met.append((step, worker))
@@ -146,7 +146,7 @@ import Testing
             return met
         }
 
-        /// The worker that takes all of it over: never stopped, on the same file system.
+        /// Starts the worker that takes over all jobs. It is never stopped, and has the same file system.
         func startSecond(_ deniesLinks: Bool) throws -> ChildProcess {
             try start(
                 "two", queues: Array(1...CommitStepTests.steps),
@@ -168,7 +168,7 @@ import Testing
             }
         }
 
-        /// One file, whole, of one version, beside what was there before.
+        /// Expects one complete file of one version, beside the file that was there before.
         func expectOne(_ step: Int, _ location: SourceLocation = #_sourceLocation) {
             var files = visible(step)
             if policy == .rename {
@@ -187,7 +187,7 @@ import Testing
     }
 
     @Test(
-        "a worker that is frozen before any step, and wakes when another one has finished the file, leaves it alone",
+        "a worker that is frozen before any step and resumes too late leaves the finished file alone",
         arguments: [
             (Policy.overwrite, Kind.small), (.overwrite, .continued), (.overwrite, .changed), (.rename, .small),
             (.rename, .continued), (.reuse, .small), (.reuse, .changed), (.fail, .small), (.fail, .continued),
@@ -197,7 +197,7 @@ import Testing
     }
 
     @Test(
-        "the same where there are no links",
+        "a frozen worker leaves the finished file alone on a file system without hard links",
         arguments: [(Policy.overwrite, Kind.small), (.overwrite, .changed), (.rename, .continued), (.fail, .small)])
     func frozenWithoutLinks(_ policy: Policy, _ kind: Kind) async throws {
         try await expectNoLateWriter(try await Bench(policy, kind), deniesLinks: true)
@@ -205,7 +205,7 @@ import Testing
 
     private func expectNoLateWriter(_ bench: Bench, deniesLinks: Bool = false) async throws {
         let met = try await bench.meet(SIGSTOP, deniesLinks: deniesLinks)
-        #expect(met.count >= 4, "there are so many steps")
+        #expect(met.count >= 4, "a commit has at least four steps")
         let second = try bench.startSecond(deniesLinks)
         for (step, _) in met { try await bench.wait(step) }
         for (step, _) in met { bench.expectOne(step) }
@@ -213,11 +213,11 @@ import Testing
         for (_, worker) in met { worker.kill(SIGCONT) }
         for (step, _) in met {
             try await eventually(
-                "the first worker to know that it is late", within: .seconds(60), every: .milliseconds(50)
+                "the first worker to notice that it was fenced", within: .seconds(60), every: .milliseconds(50)
             ) {
                 try await bench.server.cli("HGET", "haul:{q\(step)}:worker:one-\(step)", "running") == "0"
             }
-            try await eventually("hidden files to go", every: .milliseconds(50)) { bench.hidden(step).isEmpty }
+            try await eventually("hidden files to be removed", every: .milliseconds(50)) { bench.hidden(step).isEmpty }
         }
         for ((step, _), before) in zip(met, settled) {
             #expect(bench.visible(step) == before, "step \(step)")
@@ -225,11 +225,11 @@ import Testing
         try await bench.end([second] + met.map(\.worker))
     }
 
-    /// Where a file gets its name.
+    /// The calls by which a file gets its name.
     enum Place: String { case links, exclusiveRenames, lockedRenames }
 
     @Test(
-        "a worker that is killed before any step leaves a file that is neither lost nor doubled",
+        "a worker that is killed before any step neither loses nor duplicates the file",
         arguments: [
             (Place.links, Policy.overwrite, Kind.small), (.links, .rename, .small), (.links, .reuse, .continued),
             (.links, .fail, .small), (.exclusiveRenames, .overwrite, .continued), (.exclusiveRenames, .rename, .small),
@@ -240,7 +240,7 @@ import Testing
     }
 
     @Test(
-        "the same on a FUSE file system without links and exclusive renames",
+        "a killed worker neither loses nor duplicates a file on FUSE without links and exclusive renames",
         .enabled("needs exfat-fuse and loop devices") { await LinklessMount.isPossible() },
         arguments: [(Policy.overwrite, Kind.small), (.rename, .small), (.reuse, .continued), (.fail, .changed)])
     func killedOnFuse(_ policy: Policy, _ kind: Kind) async throws {
@@ -250,11 +250,11 @@ import Testing
     private func expectNeitherLostNorDoubled(_ bench: Bench, _ place: Place) async throws {
         let deniesLinks = place == .exclusiveRenames
         let met = try await bench.meet(SIGKILL, deniesLinks: deniesLinks)
-        #expect(met.count >= 4, "there are so many steps")
+        #expect(met.count >= 4, "a commit has at least four steps")
         let second = try bench.startSecond(deniesLinks)
         for step in 1...Self.steps { try await bench.wait(step) }
         for step in 1...Self.steps { bench.expectOne(step) }
-        // The job is asked for again: it knows its own file, whatever the file system has numbered anew.
+        // The job is pushed again. It must recognize its own file, even if the file system has renumbered the inodes.
         if bench.policy == .reuse {
             for (step, _) in met { try await bench.push(step) }
             for (step, _) in met {

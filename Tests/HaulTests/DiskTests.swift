@@ -3,12 +3,12 @@ import Glibc
 import HaulTestSupport
 import Testing
 
-/// Workers on real file systems that are full, read-only, broken or gone: the worker waits, the jobs are not blamed, and all
-/// goes on by itself when that is over.
+/// Workers on real file systems that are full, read-only, broken or gone. The worker waits, the jobs do not fail, and
+/// everything continues by itself afterwards.
 @Suite struct DiskTests {
-    static let available = ConditionTrait.enabled("needs mounts of one's own") { await PrivateMounts.arePossible() }
+    static let available = ConditionTrait.enabled("needs private mounts") { await PrivateMounts.arePossible() }
 
-    /// A worker whose root is a file system of its own, mounted by `mount` at `$ROOT`.
+    /// A worker whose root is a file system of its own, which `mount` mounts at `$ROOT`.
     private struct Bench {
         let fleet: ProcessFleet
         let worker: ChildProcess
@@ -19,7 +19,7 @@ import Testing
                 "ROOT=\(fleet.root.path)\n\(mount)\n\(before)", "haul", fleet.arguments("w") + options)
         }
 
-        /// A line of sh, in the root, among the worker's mounts.
+        /// Runs a line of sh in the root, in the worker's mount namespace.
         func sh(_ line: String) async throws {
             try await PrivateMounts.run("ROOT=\(fleet.root.path)\ncd $ROOT\n\(line)", in: worker)
         }
@@ -36,7 +36,8 @@ import Testing
             return FileManager.default.contents(atPath: path).map { Array($0) } == ProcessFleet.bytes.all
         }
 
-        /// Two jobs wait while `trouble` lasts: one parked and said to be, the other not even taken. Then both are done.
+        /// Two jobs wait until `cure` has run. The first is parked, and its record says so. The second is not even
+        /// claimed. Then both complete.
         func expectWait(
             _ why: String, path: String? = nil, until cure: String, _ location: SourceLocation = #_sourceLocation
         ) async throws {
@@ -44,8 +45,8 @@ import Testing
             try await fleet.waitUntilParked("first")
             try await fleet.wait(for: why, from: worker)
             try await push("second")
-            // Parked for 5 s, it is due again while the worker takes nothing.
-            try await eventually("the first to be in line again", every: .milliseconds(50)) {
+            // The first job is due again after 5 s, while the worker claims nothing.
+            try await eventually("the first job to be queued again", every: .milliseconds(50)) {
                 try await fleet.field("state", of: "first") == "queued"
             }
             #expect(try await fleet.server.cli("LLEN", "haul:{default}:jobs") == "2", sourceLocation: location)
@@ -58,14 +59,14 @@ import Testing
         }
     }
 
-    @Test("a full disk", available) func full() async throws {
+    @Test("jobs wait while the disk is full", available) func full() async throws {
         let bench = try await Bench("mount -t tmpfs -o size=64m none $ROOT")
         try await bench.fleet.wait(for: "working", from: bench.worker)
         try await bench.sh("head -c 60000000 /dev/zero >fill")
         try await bench.expectWait("the disk is full", until: "rm fill")
     }
 
-    @Test("a body without an end fills the disk to its reserve, fails, and leaves room for others", available)
+    @Test("a body without an end fills the disk to its reserve, fails, and leaves room for other jobs", available)
     func endless() async throws {
         let bench = try await Bench("mount -t tmpfs -o size=64m none $ROOT", options: ["--keep-free", "30000000"])
         let endless = try OriginServer { _ in
@@ -80,7 +81,7 @@ import Testing
         #expect(try await bench.fleet.field("error", of: "e") == "io")
         let message = try await bench.fleet.field("message", of: "e")
         let written = try #require(message.split(separator: " ").compactMap { Int($0) }.first)
-        // Some blocks were on their way.
+        // Some blocks were in flight.
         #expect((1_000_000...(64 << 20) - 20_000_000).contains(written))
         try await bench.push("other")
         try await bench.fleet.wait("other", for: "completed")
@@ -96,7 +97,7 @@ import Testing
         """
 
     @Test(
-        "a quota that is used up, on a disk that has room",
+        "jobs wait while a quota is used up, although the disk has room",
         .enabled("needs loop devices and btrfs") { await PrivateMounts.arePossible(btrfs + " /opt") })
     func quota() async throws {
         let bench = try await Bench(Self.btrfs + " $ROOT", before: "btrfs quota enable $ROOT")
@@ -105,7 +106,7 @@ import Testing
         try await bench.expectWait("the disk is full", until: "btrfs qgroup limit none .")
     }
 
-    /// An ext4 whose device fails when 40 MB are in it, though it has room for more.
+    /// An ext4 file system whose device fails once it holds 40 MB, although the file system has more room.
     static let failing = """
         mount -t tmpfs -o size=40m none /mnt
         truncate -s 300m /mnt/image
@@ -114,7 +115,7 @@ import Testing
         """
 
     @Test(
-        "a disk that fails beneath its file system: its jobs are done by a worker that has a better one",
+        "the jobs of a worker whose disk fails beneath its file system are done by another worker",
         .enabled("needs loop devices") { await PrivateMounts.arePossible(failing + " /opt") })
     func failingDisk() async throws {
         let bench = try await Bench(Self.failing + " $ROOT")
@@ -129,14 +130,14 @@ import Testing
         try await bench.fleet.end(bench.worker, better)
     }
 
-    @Test("no inodes, where a directory must be made", available) func inodes() async throws {
+    @Test("jobs wait while there is no inode for a directory", available) func inodes() async throws {
         let bench = try await Bench("mount -t tmpfs -o size=64m,nr_inodes=20 none $ROOT")
         try await bench.fleet.wait(for: "working", from: bench.worker)
         try await bench.sh("i=0; while touch fill$i 2>/dev/null; do i=$((i+1)); done")
         try await bench.expectWait("the disk is full", path: "a/b/c", until: "rm fill*")
     }
 
-    @Test("a worker that starts on a full disk that it knows", available) func fullAtStart() async throws {
+    @Test("a worker that starts on a known full disk waits for room", available) func fullAtStart() async throws {
         let bench = try await Bench(
             "mount -t tmpfs -o size=64m none $ROOT",
             before: "printf 0123 >$ROOT/.haul-store; head -c 99999999 /dev/zero >$ROOT/fill || :")
@@ -152,15 +153,15 @@ import Testing
         try await bench.fleet.end(bench.worker)
     }
 
-    @Test("a root that becomes read-only, as after an error of the file system", available) func readOnly() async throws
-    {
+    @Test("jobs wait while the root is read-only, as after a file system error", available)
+    func readOnly() async throws {
         let bench = try await Bench("mount -t tmpfs -o size=64m none $ROOT")
         try await bench.fleet.wait(for: "working", from: bench.worker)
         try await bench.sh("cd /; mount -o remount,bind,ro $ROOT")
         try await bench.expectWait("Read-only file system", until: "mount -o remount,bind,rw $ROOT")
     }
 
-    @Test("a root that may not be written any more", available) func permission() async throws {
+    @Test("jobs wait while the root is not writable", available) func permission() async throws {
         let bench = try await Bench(
             "mount -t tmpfs -o size=64m none $ROOT",
             before: "exec setpriv --bounding-set -dac_override --inh-caps -all \"$@\"")
@@ -169,8 +170,8 @@ import Testing
         try await bench.expectWait("Permission denied", until: "chmod 700 .")
     }
 
-    @Test("a directory that may not be written fails its job, and no other", available) func oneDirectory() async throws
-    {
+    @Test("a directory that is not writable fails its job, and no other job", available)
+    func oneDirectory() async throws {
         let bench = try await Bench(
             "mount -t tmpfs -o size=64m none $ROOT",
             before: "mkdir -m 500 $ROOT/theirs; exec setpriv --bounding-set -dac_override --inh-caps -all \"$@\"")
@@ -189,7 +190,7 @@ import Testing
     }
 
     @Test(
-        "a root that is gone: its jobs wait until it is back, or for a worker that has another",
+        "the jobs of a root that is gone wait until it is back, or for a worker with another root",
         arguments: ["before", "while", "back"])
     func gone(_ moment: String) async throws {
         let fleet = try await ProcessFleet(held: moment == "while" ? 800_000 : nil)
@@ -204,7 +205,7 @@ import Testing
             try await fleet.wait("a", for: "running")
         }
         try await eventually("the root to be gone") {
-            // What the worker makes meanwhile may be in the way.
+            // The worker may create files in the meantime.
             try? FileManager.default.removeItem(atPath: folder)
             return !FileManager.default.fileExists(atPath: folder)
         }
@@ -225,7 +226,7 @@ import Testing
         try await fleet.end(next)
     }
 
-    /// Preloaded: no directory can be synced while the file `$UNSYNCED` is there.
+    /// A library to preload. While the file `$UNSYNCED` exists, no directory can be synced.
     private static let unsynced = """
         #define _GNU_SOURCE
         #include <dlfcn.h>
@@ -243,9 +244,8 @@ import Testing
         }
         """
 
-    @Test("a file whose name was not synced is not completed by the next run before it is") func unsyncedName()
-        async throws
-    {
+    @Test("a file whose name was not synced is completed only after its name is synced")
+    func unsyncedName() async throws {
         let fleet = try await ProcessFleet(held: nil)
         let others = TemporaryDirectory()
         let library = try ChildProcess(
@@ -269,7 +269,7 @@ import Testing
         try await fleet.end(worker)
     }
 
-    @Test("a file over the process' limit is too large, and kills nobody") func limit() async throws {
+    @Test("a file over the process' size limit is too large, and the worker survives") func limit() async throws {
         let fleet = try await ProcessFleet(held: nil)
         let haul = try #require(ChildProcess.path(of: "haul"))
         let worker = try ChildProcess("prlimit", ["--fsize=1000000", haul] + fleet.arguments("w"))

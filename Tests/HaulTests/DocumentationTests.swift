@@ -3,7 +3,7 @@ import Glibc
 import HaulTestSupport
 import Testing
 
-/// The examples of README.md and docs/, run as a reader would: blocks fenced as `sh run`, each page one session.
+/// Runs the examples of README.md and docs/ as a reader would. The blocks fenced as `sh run` of a page are one session.
 @Suite struct DocumentationTests {
     private static let repository = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
         .deletingLastPathComponent().deletingLastPathComponent()
@@ -17,7 +17,8 @@ import Testing
         try #require(!blocks.isEmpty)
         let bench = try await CommandBench()
         let big = FileBytes(seed: 51, count: 4_000_000)
-        // What is to be paused or cancelled does not end before: the first file goes on when its job was paused.
+        // The origin holds these files, so that their jobs do not end before they are paused or cancelled. It releases
+        // the first file once its job is paused.
         let (first, second) = (Latch(), Latch())
         defer { second.open() }
         let origin = try OriginServer { request in
@@ -28,7 +29,7 @@ import Testing
         }
         let events = try ChildProcess(
             "redis-cli", ["-s", bench.server.socket, "PSUBSCRIBE", "haul:{default}:events:*"])
-        try await eventually("to listen") { events.standardOutput.contains("psubscribe") }
+        try await eventually("the subscription") { events.standardOutput.contains("psubscribe") }
         let pausing = Task {
             defer { first.open() }
             try await eventually("a job to be paused", within: .seconds(60)) {
@@ -39,7 +40,7 @@ import Testing
         try await eventually("both workers") {
             try await bench.server.cli("ZCARD", "haul:{default}:workers") == "2"
         }
-        // redis-cli and haul as the page writes them.
+        // Make redis-cli and haul work as the page writes them.
         let (haul, place) = (try #require(ChildProcess.path(of: "haul")), TemporaryDirectory())
         let functions = """
             redis-cli() { command redis-cli -s \(bench.server.socket) "$@"; }
@@ -54,10 +55,10 @@ import Testing
             "bash", ["-c", functions + session],
             environment: ["HAUL_REDIS": bench.server.url, "XDG_STATE_HOME": place.file(".state")])
         let status = try await shell.wait(within: .seconds(90))
-        // A page says itself in which state its jobs are to be.
+        // A page without a pause leaves this task waiting. The page itself checks the states of its jobs.
         pausing.cancel()
         #expect(status == 0, "\(shell.standardOutput)\n\(shell.standardError)")
-        // redis-cli ends with 0 on an error reply.
+        // redis-cli exits with 0 even for an error reply.
         let errors = shell.standardOutput.split(separator: "\n").filter { line in
             ["ERR ", "WRONGTYPE ", "NOPERM ", "NOAUTH "].contains { line.hasPrefix($0) }
         }

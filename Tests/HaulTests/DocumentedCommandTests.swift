@@ -2,9 +2,9 @@ import Foundation
 import HaulTestSupport
 import Testing
 
-/// Commands of the docs that no block runs: what they call is there.
+/// Commands of the docs that no block runs. Their verbs and options must exist.
 @Suite struct DocumentedCommandTests {
-    @Test("every haul command of the docs has verbs and options that there are")
+    @Test("each haul command of the docs has existing verbs and options")
     func verbsAndOptions() async throws {
         var helps: [[String]: String] = [:]
         func help(_ path: [String]) async throws -> String? {
@@ -28,7 +28,7 @@ import Testing
                 path.append(word)
                 text += try await help(path) ?? ""
             }
-            // `haul web` alone is `haul web serve`.
+            // `haul web` is short for `haul web serve`.
             if path == ["web"] { text += try await help(["web", "serve"]) ?? "" }
             for word in words {
                 guard let option = word.prefixMatch(of: /--[a-z][a-z0-9-]*/)?.output else { continue }
@@ -40,7 +40,7 @@ import Testing
         #expect(options > 50)
     }
 
-    /// The commands of each page: in blocks, and within sentences.
+    /// The commands of each page, in blocks and in sentences.
     private static func commands() throws -> [(page: String, command: String)] {
         let repository = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
             .deletingLastPathComponent()

@@ -4,7 +4,7 @@ import HaulContract
 import HaulTestSupport
 import Testing
 
-/// docs/schema/event.json and the samples of docs/bus.md beside what real workers publish.
+/// Compares docs/schema/event.json and the samples of docs/bus.md with the events that real workers publish.
 @Suite struct EventSchemaTests {
     private static func samples() throws -> [String] {
         let page = try String(contentsOf: SchemaValidator.repository.appending(path: "docs/bus.md"), encoding: .utf8)
@@ -14,7 +14,7 @@ import Testing
     }
 
     @Test(
-        "every event and reply of a real run is of the schema, and has the members of its sample",
+        "every event and reply of a real run matches the schema and has the members of its sample",
         .timeLimit(.minutes(2)))
     func real() async throws {
         let heard = try await EventRun().events()
@@ -24,7 +24,7 @@ import Testing
         }
         let samples = try Self.samples()
         #expect(try await validator.verdicts(samples, isClosed: true).allSatisfy { $0 == "accepted" })
-        // Members of each kind, with the types of their values.
+        // The members of each kind of event, with the types of their values.
         var told: [String: [String: Set<String>]] = [:]
         for event in heard {
             let json = try JSON(event)
@@ -44,7 +44,7 @@ import Testing
         }
     }
 
-    @Test("what is no event is refused") func broken() async throws {
+    @Test("an invalid event is refused") func broken() async throws {
         var texts: [String] = []
         for sample in try Self.samples() {
             let members = try JSON(sample).members ?? []
@@ -79,7 +79,7 @@ import Testing
     }
 }
 
-/// Workers and jobs that make every kind of event.
+/// Workers and jobs that cause every kind of event.
 private struct EventRun {
     let server: RedisServer
     let root = TemporaryDirectory()
@@ -106,7 +106,7 @@ private struct EventRun {
         }
     }
 
-    /// All that was published and replied.
+    /// Runs them, and returns all published events and replies.
     func events() async throws -> [String] {
         let bytes = FileBytes(seed: 81, count: 900_000)
         let (gate, changed) = (Latch(), Latch())
@@ -130,7 +130,7 @@ private struct EventRun {
             changed.open()
         }
         let listener = try ChildProcess("redis-cli", ["-s", server.socket, "PSUBSCRIBE", "haul:*"])
-        try await eventually("to listen") { listener.standardOutput.contains("psubscribe") }
+        try await eventually("the subscription") { listener.standardOutput.contains("psubscribe") }
         func element(_ id: String, _ path: String, _ more: String = "") -> String {
             #"{"id":"\#(id)","url":"\#(origin.url(path))","connections":1,"reply_to":"r","meta":{"n":1}\#(more)}"#
         }
@@ -153,7 +153,7 @@ private struct EventRun {
                 "default", #"{"id":"\#(id)","kind":"upload","url":"\#(origin.url("/api"))",\#(files)}"#)
         }
         try await push("default", element("cancelled", "/held/c"))
-        // How long it still takes is told only once a speed is known.
+        // An event has the remaining time only once the speed is known.
         try await push("default", element("slow", "/slow", #","limit_rate":400000"#))
         try await push("default", #"{"url":"ftp://h/"}"#)
         try await push("narrow", element("n1", "/held/1"))
@@ -164,7 +164,7 @@ private struct EventRun {
             }
         }
         try await push("default", element("held", "/held"))
-        // A push that is claimed after a request is newer than the request.
+        // A push that is claimed after a request would be newer than the request.
         try await eventually("the push to be claimed", within: .seconds(30)) {
             listener.standardOutput.contains(#""event":"duplicate""#)
         }
@@ -183,7 +183,7 @@ private struct EventRun {
         try await wait("refused", for: "failed")
         gate.open()
         changed.open()
-        // A host that complains is asked for no more than it has borne, so this one comes late.
+        // A host that refuses keeps only as many connections as it has accepted, so this job is pushed late.
         try await push("default", element("busy", "/busy", #","retries":3"#))
         for id in ["held", "changing"] { try await server.cli("HSET", "haul:{default}:want", id, "running") }
         for id in ["held", "changing", "busy"] { try await wait(id, for: "completed") }

@@ -2,10 +2,10 @@ import Glibc
 import HaulTestSupport
 import Testing
 
-/// Commands that wait: for what they end, and with which status.
+/// Commands that wait: how they end, and with which exit status.
 @Suite struct FollowingTests {
     @Test(
-        "a command that a signal ends says that it was interrupted",
+        "a command that a signal ends exits with 130",
         arguments: [
             ["push", "http://127.0.0.1:1/", "--id", "a", "--wait"], ["watch", "a"], ["watch"], ["queue", "drain"],
         ],
@@ -14,20 +14,20 @@ import Testing
         let bench = try await CommandBench()
         _ = try await bench.haul("push", "http://127.0.0.1:1/", "--id", "a", "--delay", "600")
         let process = try bench.start(command)
-        try await eventually("it to be at work") {
+        try await eventually("the command to connect") {
             try await bench.server.cli("CLIENT", "LIST").contains("name=haul-")
         }
         process.kill(signal)
         #expect(try await process.wait() == 130)
     }
 
-    @Test("a signal that was ignored when the command began stays so") func ignored() async throws {
+    @Test("a signal that was ignored when the command began stays ignored") func ignored() async throws {
         let bench = try await CommandBench()
         let drain = try ChildProcess(
             "/bin/sh",
             ["-c", "trap '' HUP; exec \"$0\" watch a --wait-for", try #require(ChildProcess.path(of: "haul"))],
             environment: ["HAUL_REDIS": bench.server.url])
-        try await eventually("it to listen") {
+        try await eventually("the command to subscribe") {
             try await bench.server.cli("PUBSUB", "NUMSUB", "haul:{default}:events:a").hasSuffix("1")
         }
         drain.kill(SIGHUP)
@@ -35,15 +35,13 @@ import Testing
         #expect(try await drain.wait() == 130)
     }
 
-    @Test("a push that waits for its job waits for this one, however often the id was removed before") func removed()
-        async throws
-    {
+    @Test("push --wait waits for its own job, however often the id was removed before") func removed() async throws {
         let bench = try await CommandBench()
         let origin = try OriginServer { _ in OriginReply(body: [1]) }
         let worker = try bench.worker("w")
         for _ in 1...6 {
             #expect(try await bench.haul("push", origin.url("/a"), "--id", "a", "-o", "a", "--wait").status == 0)
-            // Heard with the next push, or just before it.
+            // The request is applied by the claim of the next push, or just before it.
             let time = try await bench.server.cli("TIME").split(separator: "\n")
             let moment = try #require(Int(time[0])) * 1000 + #require(Int(time[1])) / 1000
             try await bench.server.cli("HSET", "haul:{default}:want", "a", "deleted \(moment)")
@@ -52,13 +50,13 @@ import Testing
         #expect(try await worker.wait() == 0)
     }
 
-    @Test("a push whose job is removed before its end ends as one that failed") func forgotten() async throws {
+    @Test("push --wait exits with 1 if its job is removed before its end") func forgotten() async throws {
         let bench = try await CommandBench()
         for json in [false, true] {
             let push = try bench.start(
                 ["push", "http://127.0.0.1:1/", "--id", "a", "--delay", "600", "--wait"] + (json ? ["--json"] : []))
             try await eventually { try await bench.server.cli("LLEN", "haul:{default}:jobs") != "0" }
-            // As a worker would leave it, while nobody listened.
+            // Leave Redis as a worker would have left it while no client was subscribed.
             try await bench.server.cli("DEL", "haul:{default}:jobs")
             try await bench.server.cli("HSET", "haul:{default}:job:a", "asof", "99999999999999")
             #expect(try await push.wait() == 1)
@@ -67,7 +65,7 @@ import Testing
         }
     }
 
-    @Test("one id is for one line") func lines() async throws {
+    @Test("--id is for a single line") func lines() async throws {
         let bench = try await CommandBench()
         let push = try await bench.haul("push", "-", "--id", "a", input: "http://h/1\nhttp://h/2\n")
         #expect(push.status == 2 && push.err.contains("--id names one job"), "\(push)")
@@ -78,7 +76,7 @@ import Testing
     }
 
     @Test(
-        "a host that cannot be is refused before it is pushed",
+        "a URL with an impossible host is refused before it is pushed",
         arguments: ["\u{2100}.invalid", "\u{301}a.invalid", "0x7f.1"])
     func hosts(_ host: String) async throws {
         let bench = try await CommandBench()

@@ -3,14 +3,14 @@ import Glibc
 import HaulContract
 import HaulTestSupport
 
-/// `haul get` as a black box: a directory for files, and a home of its own.
+/// Runs `haul get` as a black box, with a directory for files and a home of its own.
 struct GetBench {
     let files = TemporaryDirectory()
     let home = TemporaryDirectory()
 
-    /// Started in the directory of files.
+    /// Starts the command in the directory of files.
     func start(_ arguments: [String], input: String = "", environment: [String: String] = [:]) throws -> ChildProcess {
-        // No redis-server is needed: none is found.
+        // `haul get` needs no redis-server, and this PATH has none.
         let clean = ["XDG_STATE_HOME": home.path, "PATH": "/nowhere", "no_proxy": "", "HOME": home.path]
         return try ChildProcess(
             "/bin/sh", ["-c", "cd \"$1\" && shift && exec \"$@\"", "sh", files.path, haul, "get"] + arguments,
@@ -27,7 +27,7 @@ struct GetBench {
 
     private var haul: String { ChildProcess.path(of: "haul") ?? "haul" }
 
-    /// All names in the directory, the store's id too.
+    /// All names in the directory, including the store's id.
     var names: [String] {
         ((try? FileManager.default.contentsOfDirectory(atPath: files.path)) ?? []).sorted()
     }
@@ -38,10 +38,10 @@ struct GetBench {
         _ = FileManager.default.createFile(atPath: files.file(name), contents: Data(bytes))
     }
 
-    /// Bytes that some record tells of.
+    /// The number of bytes that the records name.
     var recorded: Int64 {
         let text = FileManager.default.contents(atPath: home.file("haul/get/journal")) ?? Data()
-        // The last line of a download is the record that counts.
+        // The last record of a download counts.
         let last = Dictionary(
             text.split(separator: 10).compactMap { try? JSON(Array($0)) }.map { ($0["key"]?.string ?? "", $0) },
             uniquingKeysWith: { $1 })
@@ -52,7 +52,7 @@ struct GetBench {
         }
     }
 
-    /// The events of `--json`.
+    /// Parses the events of `--json`.
     static func events(_ output: String) throws -> [JSON] {
         try output.split(separator: "\n").map { try JSON(String($0)) }
     }

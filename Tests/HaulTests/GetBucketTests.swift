@@ -3,12 +3,12 @@ import Glibc
 import HaulTestSupport
 import Testing
 
-/// `haul get` into a bucket.
+/// Downloads of `haul get` into a bucket.
 @Suite(
     .disabled(
         if: ObjectServer.installed.isEmpty, "neither radosgw nor SeaweedFS is installed: deploy/test.sh does that"))
 struct GetBucketTests {
-    /// A place of this test's own in the bucket of a real server.
+    /// A key prefix for one test, in the bucket of a real server.
     private struct Place {
         let server: ObjectServer
         let prefix = "g\(UInt64.random(in: 0...(.max)))"
@@ -60,7 +60,7 @@ struct GetBucketTests {
         }
     }
 
-    @Test("an object that is there stays, unless it is this one's own or the command says otherwise")
+    @Test("an existing object stays, unless it is the command's own or an option says otherwise")
     func existing() async throws {
         let place = try await Place()
         let small = FileBytes(seed: 93, count: 40_000)
@@ -79,7 +79,7 @@ struct GetBucketTests {
         #expect(try await place.holds("x", other))
     }
 
-    @Test("a bucket that cannot be is refused before anything is asked for") func refused() async throws {
+    @Test("an invalid bucket is refused before any request") func refused() async throws {
         let bench = GetBench()
         for (words, sentence) in [
             (["-d", "s3://"], "is no bucket's name"), (["-d", "s3://b/p", "-N"], "-N looks at a file's time"),

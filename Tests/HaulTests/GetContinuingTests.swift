@@ -4,7 +4,7 @@ import HaulContract
 import HaulTestSupport
 import Testing
 
-/// What `haul get` goes on with, and with what not.
+/// What `haul get` continues, and what it does not.
 @Suite struct GetContinuingTests {
     private static let bytes = FileBytes(seed: 91, count: 3_000_000)
 
@@ -17,7 +17,7 @@ import Testing
         }
     }
 
-    @Test("Ctrl-C and kill -9 leave what the same command continues, and at the end nothing is left beside the file")
+    @Test("Ctrl-C and kill -9 leave a download that the same command continues, and no leftovers")
     func interrupted() async throws {
         for signal in [SIGINT, SIGKILL] {
             let (bench, gate) = (GetBench(), Latch())
@@ -38,7 +38,7 @@ import Testing
         }
     }
 
-    @Test("get does what it was given; what another left is told in a line, and done with --continue")
+    @Test("get does only its own downloads, reports unfinished ones, and continues them with --continue")
     func others() async throws {
         let (bench, gate) = (GetBench(), Latch())
         let origin = try origin(gate)
@@ -61,7 +61,7 @@ import Testing
         #expect(none.status == 0 && none.err.contains("nothing is left"))
     }
 
-    @Test("--forget removes what another left") func forgotten() async throws {
+    @Test("--forget removes what an earlier command has left") func forgotten() async throws {
         let (bench, gate) = (GetBench(), Latch())
         let origin = try origin(gate)
         let first = try bench.start([origin.url("/a"), "-x1"])
@@ -74,7 +74,7 @@ import Testing
         #expect(bench.names.isEmpty && bench.recorded == 0)
     }
 
-    @Test("several at once in one directory do not know of each other; of two of one URL the second waits")
+    @Test("commands in one directory are independent, and the second one for a URL waits")
     func several() async throws {
         let (bench, gate) = (GetBench(), Latch())
         let origin = try origin(gate)
@@ -90,7 +90,7 @@ import Testing
         #expect(origin.bytesSent("/a") == Self.bytes.count)
     }
 
-    @Test("a signed URL may be renewed where the file has a name, and is a file of its own where it has none")
+    @Test("a signed URL continues a named file, and without a name it is a file of its own")
     func renewed() async throws {
         let bench = GetBench()
         let origin = try OriginServer { request in

@@ -4,7 +4,7 @@ import HaulHTTP
 import HaulTestSupport
 import Testing
 
-/// A file that is there before the download.
+/// Files that exist before the download.
 @Suite struct GetExistingTests {
     private static let bytes = FileBytes(seed: 92, count: 100_000)
     private static let date = "Sun, 06 Nov 1994 08:49:37 GMT"
@@ -18,7 +18,8 @@ import Testing
         }
     }
 
-    @Test("a file of the server's size that is not older stays, and no name gets a number") func same() async throws {
+    @Test("a file that has the server's size and is not older stays, and no name gets a number")
+    func same() async throws {
         let (bench, origin) = (GetBench(), try origin())
         bench.write("x.bin", Self.bytes.all)
         let get = try await bench.get(origin.url("/x.bin"))
@@ -27,7 +28,7 @@ import Testing
     }
 
     @Test(
-        "a file that was downloaded and has the wanted checksum stays, whatever its server has by now",
+        "a downloaded file with the right checksum stays, whatever its server has now",
         arguments: [200, 404])
     func proven(_ status: Int) async throws {
         let bench = GetBench()
@@ -45,7 +46,8 @@ import Testing
         #expect(bench.files.holds("x.bin", Self.bytes))
     }
 
-    @Test("what is skipped because of another download of its name leaves nothing") func skippedLate() async throws {
+    @Test("a download that is skipped because of another file of its name leaves nothing")
+    func skippedLate() async throws {
         let bench = GetBench()
         let latch = Latch()
         let origin = try OriginServer { request in
@@ -62,7 +64,7 @@ import Testing
         #expect(bench.names == ["x.bin"])
     }
 
-    @Test("another file stays, and the download says what is different") func other() async throws {
+    @Test("another file stays, and the error says what is different") func other() async throws {
         let (bench, origin) = (GetBench(), try origin())
         bench.write("x.bin", "other")
         let get = try await bench.get(origin.url("/x.bin"))
@@ -78,7 +80,7 @@ import Testing
     }
 
     @Test(
-        "--if-exists decides about it",
+        "--if-exists decides about an existing file",
         arguments: [("overwrite", 0, ["x"]), ("rename", 0, ["x", "x (1)"]), ("fail", 1, ["x"]), ("skip", 0, ["x"])])
     func policies(_ policy: String, _ status: Int, _ names: [String]) async throws {
         let (bench, origin) = (GetBench(), try origin())
@@ -90,9 +92,8 @@ import Testing
         if policy == "skip" { #expect(get.out == "skipped  x\n") }
     }
 
-    @Test("a file that has its checksum already is not asked for; another one is judged by it") func checksum()
-        async throws
-    {
+    @Test("a file with the right checksum is not requested, and a file with a wrong one is an error")
+    func checksum() async throws {
         let (bench, origin) = (GetBench(), try origin())
         bench.write("x", Self.bytes.all)
         let right = "sha256:" + Self.bytes.sha256
@@ -107,7 +108,7 @@ import Testing
         #expect(bench.files.holds("x", Self.bytes))
     }
 
-    @Test("-N asks with the time of the file that is there, and takes only what is newer") func newer() async throws {
+    @Test("-N sends the existing file's time, and takes only a newer file") func newer() async throws {
         let (bench, origin) = (GetBench(), try origin())
         bench.write("x", "mine")
         let get = try await bench.get("-N", origin.url("/x"))
@@ -120,9 +121,7 @@ import Testing
         #expect(bench.files.holds("x", Self.bytes) && bench.names == ["x"])
     }
 
-    @Test("what was downloaded before is asked about, and replaced when the server has another version") func own()
-        async throws
-    {
+    @Test("a downloaded file is revalidated, and replaced if the server has another version") func own() async throws {
         let bench = GetBench()
         let version = Shared("\"v1\"")
         let origin = try OriginServer { request in

@@ -39,7 +39,7 @@ import Testing
     }
 
     @Test(
-        "a line that means nothing is told by its number, and nothing is downloaded",
+        "an invalid line is reported by its number, and nothing is downloaded",
         arguments: [
             ("http://h/a\n  sponge=1\n", "line 2: the option sponge"), ("  out=x\n", "line 1: an option without a URL"),
             ("http://h/a\nftp://h/b\n", "line 2: url"),
@@ -54,7 +54,8 @@ import Testing
         #expect(bench.names.isEmpty)
     }
 
-    @Test("a list of checksums proves files by their names, and must have all of them") func checksums() async throws {
+    @Test("a file of checksums verifies files by their names, and must contain all of them")
+    func checksums() async throws {
         let (bench, origin) = (GetBench(), try origin())
         let other = FileBytes(seed: 1, count: 10).sha256
         bench.write("SUMS", "\(Self.bytes.sha256)  a\nSHA256 (b) = \(Self.bytes.sha256)\n\(other) *./c\n")
@@ -70,7 +71,7 @@ import Testing
         #expect(unknown.status == 2 && unknown.err.contains("d is not in"), "\(unknown)")
     }
 
-    @Test("a Metalink file brings its files, from a mirror that has them") func metalink() async throws {
+    @Test("a Metalink file's files are downloaded, from a mirror that has them") func metalink() async throws {
         let (bench, origin) = (GetBench(), try origin())
         let text = """
             <?xml version="1.0" encoding="UTF-8"?>
@@ -98,9 +99,8 @@ import Testing
         }
     }
 
-    @Test("lists of URLs, of checksums and Metalink files may be URLs, and are asked for like files") func remote()
-        async throws
-    {
+    @Test("lists of URLs, lists of checksums and Metalink files may be URLs, with the same options")
+    func remote() async throws {
         let (bench, shared) = (GetBench(), Shared<[String: String]>([:]))
         let origin = try OriginServer { request in
             guard request.headers["authorization"] != nil else { return OriginReply(401) }
@@ -130,7 +130,7 @@ import Testing
         #expect(none.status == 2 && none.err.contains("/list?[masked] has no line like"), "\(none)")
     }
 
-    @Test("one URL named twice is one download, and one file of many that fails is told") func twice() async throws {
+    @Test("a repeated URL is one download, and one failure among many files is reported") func twice() async throws {
         let (bench, origin) = (GetBench(), try origin())
         let get = try await bench.get(
             origin.url("/a"), origin.url("/a"), origin.url("/absent?key=secret"), "-j2")

@@ -2,7 +2,7 @@ import HaulContract
 import HaulTestSupport
 import Testing
 
-/// Standard output, and what programs read.
+/// Standard output, and output for programs.
 @Suite struct GetOutputTests {
     private static let bytes = FileBytes(seed: 95, count: 3_000_000)
 
@@ -12,7 +12,7 @@ import Testing
             environment: ["XDG_STATE_HOME": bench.home.path])
     }
 
-    @Test("-o - writes the file to standard output, over broken connections too") func stream() async throws {
+    @Test("-o - writes the file to standard output, also across broken connections") func stream() async throws {
         let bench = GetBench()
         let origin = try OriginServer { request in
             var reply = OriginReply.file(Self.bytes, to: request)
@@ -27,7 +27,7 @@ import Testing
         #expect(origin.requests.last?.headers["if-range"] == "\"v1\"")
     }
 
-    @Test("with a checksum nothing is written before all of it is verified") func verified() async throws {
+    @Test("with a checksum nothing is written before the whole file is verified") func verified() async throws {
         let bench = GetBench()
         let origin = try OriginServer { .file(Self.bytes, to: $0) }
         let out = bench.files.file("out")
@@ -40,7 +40,7 @@ import Testing
         #expect(bench.files.contents("out") == [] && wrong.standardError.contains("checksum_mismatch"))
     }
 
-    @Test("a second version is never written behind the first") func changed() async throws {
+    @Test("a second version is never written after a part of the first") func changed() async throws {
         let bench = GetBench()
         let origin = try OriginServer { request in
             var reply = OriginReply.file(Self.bytes, etag: "\"\(request.number)\"", to: request)
@@ -54,7 +54,7 @@ import Testing
         #expect(written == Self.bytes.bytes(0..<Int64(written.count)) && get.standardError.contains("remote_changed"))
     }
 
-    @Test("--json says what happens, one object on each line; -q says nothing but failures") func forms() async throws {
+    @Test("--json prints one object per line, and -q prints only failures") func forms() async throws {
         let bench = GetBench()
         let origin = try OriginServer { request in
             request.path == "/absent" ? OriginReply(404) : .file(Self.bytes, to: request)
@@ -72,7 +72,7 @@ import Testing
         #expect(quiet.status == 1 && quiet.out.isEmpty && quiet.err.contains("http_404"), "\(quiet)")
     }
 
-    @Test("files go where they are told to") func places() async throws {
+    @Test("files are placed by -o and -d") func places() async throws {
         let bench = GetBench()
         let origin = try OriginServer { .file(FileBytes(seed: 1, count: 10), to: $0) }
         #expect(try await bench.get(origin.url("/a"), "-o", "sub/x").out.contains("completed  sub/x"))

@@ -3,11 +3,12 @@ import HaulContract
 import HaulTestSupport
 import Testing
 
-/// What servers are told, and how long they are waited for.
+/// What `haul get` sends to servers, and how long it waits for them.
 @Suite struct GetServerTests {
     private static let bytes = FileBytes(seed: 94, count: 1000)
 
-    @Test("headers, the agent and a token go to the URL's own server, and no further") func headers() async throws {
+    @Test("headers, cookies and a token are sent only to the URL's own server, and the agent to all")
+    func headers() async throws {
         let bench = GetBench()
         let elsewhere = try OriginServer { .file(Self.bytes, to: $0) }
         let origin = try OriginServer { _ in OriginReply(302, headers: [("Location", elsewhere.url("/b"))]) }
@@ -25,7 +26,7 @@ import Testing
             "\(get.err)")
     }
 
-    @Test("--user and a netrc file sign in; a password is never told") func credentials() async throws {
+    @Test("--user and a netrc file sign in, and a password is never printed") func credentials() async throws {
         let bench = GetBench()
         let origin = try OriginServer { request in
             // me:p@:ss
@@ -40,7 +41,7 @@ import Testing
         #expect(try await bench.get(origin.url("/c")).out.contains("http_401"))
     }
 
-    @Test("a file of cookies is read, and its cookies go where they belong") func cookies() async throws {
+    @Test("a cookie file is read, and its cookies are sent where they belong") func cookies() async throws {
         let bench = GetBench()
         let origin = try OriginServer { .file(Self.bytes, to: $0) }
         bench.write(
@@ -55,7 +56,7 @@ import Testing
     }
 
     @Test(
-        "a server that asks to be left alone for long is not waited for", arguments: ["3600", "99999999999999999999"])
+        "get does not wait for a server with a long Retry-After", arguments: ["3600", "99999999999999999999"])
     func longWait(_ seconds: String) async throws {
         let bench = GetBench()
         let origin = try OriginServer { request in
@@ -66,7 +67,7 @@ import Testing
         #expect(try await bench.get(origin.url("/a")).status == 0)
     }
 
-    @Test("SIGQUIT ends it at once") func quit() async throws {
+    @Test("SIGQUIT ends get at once") func quit() async throws {
         let bench = GetBench()
         let latch = Latch()
         let origin = try OriginServer { request in
@@ -95,7 +96,7 @@ import Testing
         #expect(proxy.targets.count == 1)
     }
 
-    @Test("a server that never answered is not asked again, unless --retries says so") func unreachable() async throws {
+    @Test("a server that never answered is not tried again, unless --retries says so") func unreachable() async throws {
         let bench = GetBench()
         let closed = try OriginServer { _ in OriginReply() }.url("/x")
         let once = try await bench.get("--json", closed)
@@ -106,7 +107,7 @@ import Testing
         #expect(try GetBench.events(again.out).map { $0["event"]?.string } == ["retrying", "failed"], "\(again)")
     }
 
-    @Test("a server in trouble is asked again, and the file comes") func trouble() async throws {
+    @Test("a request to a server with a 503 is repeated, and the file arrives") func trouble() async throws {
         let bench = GetBench()
         let origin = try OriginServer { request in
             request.number == 1 ? OriginReply(503, headers: [("Retry-After", "0")]) : .file(Self.bytes, to: request)
@@ -115,7 +116,7 @@ import Testing
         #expect(get.status == 0 && get.err.contains("HTTP 503") && get.err.contains("again in"), "\(get)")
     }
 
-    @Test("what cannot be meant is refused with a sentence") func refused() async throws {
+    @Test("invalid arguments are refused with a message") func refused() async throws {
         let bench = GetBench()
         for (arguments, words) in [
             (["-k", "https://h/"], "--ca"), ([""], "empty"), (["ftp://h/"], "http or https"), ([], "Missing"),

@@ -8,7 +8,7 @@ import Testing
 @testable import HaulTerminal
 @testable import haul
 
-/// What other programs leave under a file's final name.
+/// Unfinished files of other programs under a final name.
 @Suite struct GetUnfinishedTests {
     private static let bytes = FileBytes(seed: 96, count: 3_000_000)
     private static let checksum = "sha256:" + bytes.sha256
@@ -28,7 +28,7 @@ import Testing
         }.sorted()
     }
 
-    @Test("the first bytes of a file are continued where a checksum proves the whole", arguments: [true, false])
+    @Test("the first bytes of a file are continued if a checksum covers the whole", arguments: [true, false])
     func beginning(isGiven: Bool) async throws {
         let bench = GetBench()
         let digest = "sha-256=:\(Data(hexadecimal: Self.bytes.sha256).base64EncodedString()):"
@@ -43,7 +43,7 @@ import Testing
         #expect(firstByteAsked(origin).first == 1_234_567)
     }
 
-    @Test("they stay where nothing proves them, or the proof fails") func refused() async throws {
+    @Test("the first bytes stay if no checksum covers the whole, or if it does not match") func refused() async throws {
         let (bench, origin) = (GetBench(), try origin())
         bench.write("x", Self.bytes.bytes(0..<1_000_000))
         let get = try await bench.get(origin.url("/x"))
@@ -59,7 +59,7 @@ import Testing
         #expect(anew.status == 0 && bench.files.holds("x", Self.bytes) && bench.names == ["x"])
     }
 
-    @Test("a kill while they are continued costs neither the old file nor what has come") func killed() async throws {
+    @Test("a kill during the continuation loses neither the old file nor the new bytes") func killed() async throws {
         let (bench, gate) = (GetBench(), Latch())
         let origin = try origin(hold: (500_000, gate))
         bench.write("x", Self.bytes.bytes(0..<1_000_000))
@@ -74,7 +74,7 @@ import Testing
         #expect(bench.files.holds("x", Self.bytes) && bench.names == ["x"])
     }
 
-    @Test("a file that is written to meanwhile is not replaced") func written() async throws {
+    @Test("a file that changes in the meantime is not replaced") func written() async throws {
         let (bench, gate) = (GetBench(), Latch())
         let origin = try origin(hold: (500_000, gate))
         bench.write("x", Self.bytes.bytes(0..<1_000_000))
@@ -88,7 +88,8 @@ import Testing
 
     // MARK: aria2
 
-    /// A control file of version 1: pieces of 1 MiB, the second one whole, the third one with its first 32 KiB.
+    /// A control file of version 1 with pieces of 1 MiB: the second one is complete, the third one has its first 32
+    /// KiB.
     private static func control(total: Int64) -> [UInt8] {
         func number(_ value: Int64, _ count: Int) -> [UInt8] {
             (0..<count).reversed().map { UInt8(truncatingIfNeeded: value >> (8 * $0)) }
@@ -98,7 +99,7 @@ import Testing
             + [0b1100_0000, 0, 0, 0, 0, 0, 0, 0]
     }
 
-    @Test("its control file is read, and nothing is made of a broken one") func controlFile() {
+    @Test("aria2's control file is parsed, and a malformed one never yields bytes beyond the file") func controlFile() {
         let bytes = Self.control(total: 3_000_000)
         let control = Aria2Control(bytes)
         #expect(control?.total == 3_000_000)
@@ -113,9 +114,8 @@ import Testing
         }
     }
 
-    @Test("what it has not finished is never taken for the file, though it has its size") func aria2Unfinished()
-        async throws
-    {
+    @Test("a file that aria2 has not finished never counts as the file, although it has its size")
+    func aria2Unfinished() async throws {
         let (bench, origin) = (GetBench(), try origin(headers: [("Last-Modified", "Sun, 06 Nov 1994 08:49:37 GMT")]))
         var left = [UInt8](repeating: 7, count: 3_000_000)
         left.replaceSubrange(1 << 20..<2 << 20, with: Self.bytes.bytes(1 << 20..<2 << 20))
@@ -135,16 +135,15 @@ import Testing
         #expect(other.status == 1 && bench.files.contents("y") == left, "\(other)")
     }
 
-    @Test("a real aria2 is continued", .enabled(if: aria2 != nil, "aria2c is not installed")) func realAria2()
-        async throws
-    {
+    @Test("the download of a real aria2 is continued", .enabled(if: aria2 != nil, "aria2c is not installed"))
+    func realAria2() async throws {
         let (bench, gate) = (GetBench(), Latch())
         let origin = try origin(hold: (300_000, gate))
         let first = try ChildProcess(
             try #require(Self.aria2),
             ["-d", bench.files.path, "-x2", "-s2", "-k1M", "--auto-save-interval=1", "-q", origin.url("/x")])
         let control = bench.files.file("x.aria2")
-        try await eventually("aria2 to note what it has") {
+        try await eventually("aria2 to save its control file") {
             (Aria2Control(readable: control)?.written.count ?? 0) > 300_000
         }
         first.kill(SIGKILL)
@@ -154,11 +153,11 @@ import Testing
         let get = try await bench.get(origin.url("/x"), "--checksum", Self.checksum)
         #expect(get.status == 0 && get.err.contains("goes on at"), "\(get)")
         #expect(bench.files.holds("x", Self.bytes) && bench.names == ["x"])
-        // The whole is asked for once, to hear of which version it is.
+        // One request is for the whole, to learn its version.
         #expect(origin.requests.dropFirst(asked).count { $0.headers["range"] == nil } == 1)
     }
 
-    @Test("a file with holes is not taken for a whole one by its size alone") func holes() async throws {
+    @Test("a file with holes does not count as complete by its size alone") func holes() async throws {
         let (bench, origin) = (GetBench(), try origin(headers: [("Last-Modified", "Sun, 06 Nov 1994 08:49:37 GMT")]))
         bench.write("x", Self.bytes.bytes(0..<100_000))
         try #require(truncate(bench.files.file("x"), off_t(Self.bytes.count)) == 0)

@@ -6,10 +6,10 @@ import Testing
 @testable import HaulTerminal
 @testable import haul
 
-/// What `haul get` reads and shows, without a server.
+/// What `haul get` parses and shows, without a server.
 @Suite struct GetWordsTests {
     @Test(
-        "numbers of bytes are read as people write them",
+        "numbers of bytes are parsed with the usual units",
         arguments: [
             ("0", 0), ("500", 500), ("64k", 65_536), ("5M", 5 << 20), ("1.5G", 3 << 29), ("5MiB", 5 << 20),
             ("5MB", 5_000_000),
@@ -18,7 +18,7 @@ import Testing
         ] as [(String, Int64?)])
     func counts(_ text: String, _ count: Int64?) { #expect(Units.count(text) == count) }
 
-    @Test("lines of checksums are read in both forms, and others are left out") func checksums() {
+    @Test("lines of checksums are parsed in both forms, and other lines are ignored") func checksums() {
         let digest = String(repeating: "0a", count: 32)
         for line in [
             "\(digest)  a b.iso", "\(digest.uppercased()) *a b.iso", "SHA256 (a b.iso) = \(digest)",
@@ -32,7 +32,7 @@ import Testing
         }
     }
 
-    @Test("a netrc file is read by words, whatever its lines") func netrc() {
+    @Test("a netrc file is parsed by words, whatever its lines") func netrc() {
         let netrc = Netrc(lines: [
             "# comment", "machine a.test login me password secret machine B.test", "login you", "password \"a \\\"b\"",
             "macdef init", "machine c.test login no password no", "", "default login any password one",
@@ -49,8 +49,7 @@ import Testing
         return view
     }
 
-    @Test("bars keep to the width and the height of the terminal", arguments: [20, 40, 80, 200]) func bars(_ width: Int)
-    {
+    @Test("bars fit the width and the height of the terminal", arguments: [20, 40, 80, 200]) func bars(_ width: Int) {
         var views = [
             view("short", received: 5 << 20, total: 10 << 20, speed: 1 << 20),
             view(String(repeating: "very long name ", count: 20) + ".iso", received: 1, total: nil, speed: 5),
@@ -71,7 +70,7 @@ import Testing
         }
     }
 
-    @Test("a name that is too long keeps its beginning and its ending") func shortened() {
+    @Test("a shortened name keeps its beginning and its end") func shortened() {
         #expect("abcdefghij.iso".shortened(to: 9) == "abcd….iso")
         #expect("abc".shortened(to: 3) == "abc")
         #expect(Columns.of("\u{65E5}\u{672C}\u{8A9E}".shortened(to: 5)) <= 5)

@@ -3,16 +3,16 @@ import Glibc
 import HaulTestSupport
 import Testing
 
-/// The grace time is one budget for all that a worker does between SIGTERM and its end.
+/// The grace time is one budget for everything that a worker does between SIGTERM and its end.
 @Suite struct GraceTests {
     struct Case: Sendable {
         let queues: Int
-        /// Redis has hung for so long that the worker's calls fail already.
+        /// Whether Redis has hung for so long that the worker's calls already fail.
         let isNoticed: Bool
     }
 
     @Test(
-        "a worker that is told to end while Redis hangs ends with its grace time, however many queues it serves",
+        "a worker ends within its grace time while Redis hangs, however many queues it serves",
         arguments: [
             Case(queues: 1, isNoticed: false), Case(queues: 4, isNoticed: false), Case(queues: 4, isNoticed: true),
         ])
@@ -30,16 +30,14 @@ import Testing
         let status = try await worker.wait(within: .seconds(30))
         let taken = ContinuousClock.now - told
         fleet.server.signal(SIGCONT)
-        // 143: a machine that is too slow to say goodbye.
+        // 143: the machine is too slow for a graceful end.
         #expect([0, 143].contains(status))
-        // A second for the end itself, and two for a busy machine.
+        // The grace time of 2 s, a second for the end itself, and two for a busy machine.
         #expect(taken < .seconds(5), "\(taken)")
         fleet.gate.open()
     }
 
-    @Test("a worker that is told to end puts its jobs back long before its grace time is over") func quick()
-        async throws
-    {
+    @Test("SIGTERM puts jobs back in line long before the grace time is over") func quick() async throws {
         let fleet = try await ProcessFleet()
         let worker = try ChildProcess("haul", fleet.arguments("w", lease: 60) + ["--grace", "60"])
         try await fleet.push("a")

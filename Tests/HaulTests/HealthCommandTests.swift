@@ -11,9 +11,8 @@ import Testing
         return (status, command.standardOutput, command.standardError)
     }
 
-    @Test("says what the worker says, and ends with 0 if it is well and with 1 if it is not") func answers()
-        async throws
-    {
+    @Test("haul health prints the worker's answer, and exits with 0 if it is healthy and with 1 if not")
+    func answers() async throws {
         let server = try OriginServer { request in
             request.path == "/healthz"
                 ? OriginReply(body: Array("ok\n".utf8)) : OriginReply(503, body: Array("Redis does not answer\n".utf8))
@@ -23,13 +22,13 @@ import Testing
         #expect(well == (0, "ok\n", ""))
         let ready = try await ask(["--ready"], environment: ["HAUL_HTTP": address])
         #expect(ready == (1, "", "haul: Redis does not answer\n"))
-        // Where a worker listens on all addresses.
+        // The forms of an address on which a worker listens on all interfaces.
         let port = try #require(address.split(separator: ":").last)
         #expect(try await ask([":\(port)"]).status == 0)
         #expect(try await ask(["0.0.0.0:\(port)"]).status == 0)
     }
 
-    @Test("ends with 1 where nobody answers, or somebody else") func silence() async throws {
+    @Test("haul health exits with 1 if no server answers, or another program does") func silence() async throws {
         let nobody = try await ask(["127.0.0.1:\(FreePort.next())"])
         #expect(nobody.status == 1 && nobody.err.contains("Connection refused"), "\(nobody)")
         let redis = try await RedisServer()
@@ -45,7 +44,7 @@ import Testing
         #expect(silent.status == 1 && silent.err.contains("it is silent"), "\(silent)")
     }
 
-    @Test("refuses what is no address", arguments: ["9464", "host", "::1:80", "host:99999", "unix:", ""])
+    @Test("haul health refuses an invalid address", arguments: ["9464", "host", "::1:80", "host:99999", "unix:", ""])
     func addresses(_ text: String) async throws {
         let refused = try await ask([text])
         #expect(refused.status == 2, "\(refused)")

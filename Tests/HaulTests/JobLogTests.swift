@@ -4,15 +4,15 @@ import HaulContract
 import HaulTestSupport
 import Testing
 
-/// What a worker's log says of jobs, and what it never says.
+/// What a worker's log says about jobs, and what it must not contain.
 @Suite struct JobLogTests {
-    /// The lines of a JSON log.
+    /// The lines of a JSON log with this message.
     private func lines(_ worker: ChildProcess, _ message: String) throws -> [JSON] {
         try worker.standardError.split(separator: "\n").map { try JSON($0.utf8) }
             .filter { $0["msg"]?.string == message }
     }
 
-    @Test("each step of a job is one line, with who, what and how much") func steps() async throws {
+    @Test("each step of a job is one log line, with the job, the result and the amounts") func steps() async throws {
         let fleet = try await ProcessFleet()
         let worker = try ChildProcess(
             "haul", fleet.arguments("w") + ["--log-format", "json", "--log-level", "debug"])
@@ -52,7 +52,7 @@ import Testing
         #expect(failed["traceparent"] == nil)
     }
 
-    @Test("that Redis is back is said after it failed") func back() async throws {
+    @Test("the log says that Redis is back after a failure") func back() async throws {
         let fleet = try await ProcessFleet(held: nil)
         let worker = try fleet.worker("w")
         try await fleet.wait(for: "working", from: worker)
@@ -62,7 +62,7 @@ import Testing
         try await fleet.end(worker)
     }
 
-    @Test("no secret is printed, published, or stored beside what was pushed") func secrets() async throws {
+    @Test("no secret is printed, published, or stored outside of the pushed element") func secrets() async throws {
         let fleet = try await ProcessFleet(["--requirepass", "planted-redis"], held: nil)
         let socket = fleet.server.socket
         let url = fleet.server.url + "?password=planted-redis"

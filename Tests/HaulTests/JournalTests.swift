@@ -7,7 +7,7 @@ import Testing
 @testable import HaulTerminal
 @testable import haul
 
-/// What `haul get` remembers of its downloads.
+/// The records that `haul get` keeps of its downloads.
 @Suite struct JournalTests {
     private let place = TemporaryDirectory()
     private let item: GetItem
@@ -30,7 +30,7 @@ import Testing
         #expect(try await Journal(in: place.path).unended().isEmpty)
     }
 
-    @Test("two runs at once see each other's records") func shared() async throws {
+    @Test("two concurrent runs see each other's records") func shared() async throws {
         let (one, other) = (try Journal(in: place.path), try Journal(in: place.path))
         #expect(await other.read(item.key) == nil)
         for run in 0..<20 {
@@ -42,21 +42,21 @@ import Testing
         #expect(await other.read(item.key) == nil)
     }
 
-    @Test("a lock ends with its last reference, though a child that is being started shares its descriptor")
+    @Test("a lock ends with its last reference, although a child process shares its descriptor")
     func inherited() async throws {
         let journal = try Journal(in: place.path)
         let path = place.file("lock")
         var held: [Int32] = []
         do {
             let lock = try #require(await journal.lock(item.key))
-            // What a fork gives a child until its exec: the same open file, by another descriptor.
+            // Between fork and exec a child has the same open file under another descriptor. dup has the same effect.
             held = Self.descriptors(of: path).map { dup($0) }
             #expect(held.count == 1)
             #expect(await journal.lock(item.key) == nil)
             withExtendedLifetime(lock) {}
         }
         defer { held.forEach { close($0) } }
-        // The thread that made the lock may hold it for a moment more.
+        // The thread that made the lock may hold it a moment longer.
         try await eventually("the lock to be free") { await journal.lock(item.key) != nil }
     }
 
@@ -67,7 +67,7 @@ import Testing
         }.compactMap { Int32($0) }
     }
 
-    @Test("a record that was cut off counts for nothing, and spoils neither the one before it nor the next one")
+    @Test("a truncated record is ignored, and the records before and after it are intact")
     func torn() async throws {
         await (try Journal(in: place.path)).write(record(run: "one"), isDurable: false)
         let whole = try #require(place.contents(name))
@@ -89,7 +89,7 @@ import Testing
         }
     }
 
-    @Test("the records of a long download take little room, and no other file stays") func bounded() async throws {
+    @Test("the records of a long download take little space, and leave no other file") func bounded() async throws {
         let room = 16 << 10
         let journal = try Journal(in: place.path, room: room)
         for run in 0..<1000 { await journal.write(record(run: "\(run)"), isDurable: false) }
@@ -98,9 +98,7 @@ import Testing
         #expect(files == ["journal", "journal.lock"])
     }
 
-    @Test("the file is not written anew while another run has it open, and loses nothing of either") func busy()
-        async throws
-    {
+    @Test("the file is not compacted while another run has it open, and no record is lost") func busy() async throws {
         let room = 4 << 10
         let journal = try Journal(in: place.path, room: room)
         do {
@@ -115,7 +113,7 @@ import Testing
         #expect(try await Set(Journal(in: place.path).unended().map(\.run)) == ["other's last", "299"])
     }
 
-    @Test("what is finished is remembered for a month") func old() async throws {
+    @Test("the record of a finished download is kept for a month") func old() async throws {
         for (name, age) in [("new", Int64(29)), ("old", 31)] {
             var record = GetRecord(try Self.item("http://127.0.0.1/\(name)"), run: name, completed: nil)
             record.isOpen = false
@@ -124,14 +122,15 @@ import Testing
                 validated: UnixTime.milliseconds - age * 86_400_000)
             for _ in 0..<3 { await (try Journal(in: place.path)).write(record, isDurable: false) }
         }
-        // Who looks forgets only if nobody has the file open: the thread of one before may hold it for a moment more.
-        try await eventually("the old one to be forgotten") {
+        // A journal forgets records only if no other has the file open. The thread of an earlier one may hold it a
+        // moment longer.
+        try await eventually("the old record to be forgotten") {
             await (try Journal(in: place.path, room: 1)).read(try Self.item("http://127.0.0.1/old").key) == nil
         }
         #expect(try await Journal(in: place.path).read(Self.item("http://127.0.0.1/new").key)?.run == "new")
     }
 
-    @Test("the records of versions that had a file for each are taken over") func takenOver() async throws {
+    @Test("records of versions with one file per record are taken over") func takenOver() async throws {
         let old =
             #"{"v":1,"key":"\#(item.key)","root":"/r","run":"old","job":{"url":"http://127.0.0.1/a"},"open":true}"#
         try Data((old + "\n{\"v\":1,\"ke").utf8).write(to: URL(fileURLWithPath: place.file(item.key + ".json")))
@@ -141,7 +140,7 @@ import Testing
         #expect(try await Journal(in: place.path).read(item.key)?.item?.urls == ["http://127.0.0.1/a"])
     }
 
-    @Test("many records at once go out in few writes") func together() async throws {
+    @Test("many concurrent records are written by few writes") func together() async throws {
         let journal = try Journal(in: place.path)
         let items = try (0..<200).map { try Self.item("http://127.0.0.1/\($0)") }
         await withTaskGroup(of: Void.self) { group in
@@ -152,7 +151,7 @@ import Testing
             }
         }
         #expect(await journal.unended().count == items.count)
-        // Each write begins with an empty line, and each record ends with its own newline.
+        // Each write begins with an empty line, and each record ends with a newline.
         let lines = String(decoding: try #require(place.contents(name)), as: UTF8.self)
         let writes = lines.split(separator: "\n", omittingEmptySubsequences: false).filter(\.isEmpty).count - 1
         #expect(writes < items.count)

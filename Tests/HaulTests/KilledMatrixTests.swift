@@ -2,12 +2,12 @@ import Foundation
 import HaulTestSupport
 import Testing
 
-/// Never a mixture, with real workers: one is killed with all of its downloads in mid-transfer, the remote files change, and
-/// another one goes on.
+/// Never a mixture, with real workers. A worker is killed in the middle of all its downloads, the remote files change,
+/// and another worker continues.
 ///
-/// A sample by default; all of the matrix' kills with `HAUL_MATRIX=full`.
+/// Runs a sample by default, and all kills of the matrix with `HAUL_MATRIX=full`.
 @Suite struct KilledMatrixTests {
-    /// A job, its server, and how many requests that had before the kill.
+    /// A job, its server, and the number of requests before the kill.
     private struct Case {
         let id: String
         let matrixCase: MatrixCase
@@ -15,12 +15,11 @@ import Testing
         var requests = 0
     }
 
-    @Test("a worker is killed, the files change, another goes on: no finished file is a mixture") func killed()
-        async throws
-    {
+    @Test("no finished file is a mixture after a worker was killed and the remote files changed")
+    func killed() async throws {
         let isFull = ProcessInfo.processInfo.environment["HAUL_MATRIX"] == "full"
         let kills = MatrixCase.all.filter { $0.interruption == .kill }
-        // The stride shares no factor with any dimension, so that every pair of values occurs.
+        // The stride has no common factor with any dimension, so every pair of values occurs.
         let sample = isFull ? kills : stride(from: 0, to: kills.count, by: 11).map { kills[$0] }
         var tally = (right: 0, continued: 0)
         for start in stride(from: 0, to: sample.count, by: 64) {
@@ -35,7 +34,7 @@ import Testing
     private func run(_ sample: [MatrixCase]) async throws -> (right: Int, continued: Int) {
         let fleet = try await ProcessFleet()
         var cases = try sample.enumerated().map { index, matrixCase in
-            // None is done before the kill.
+            // The origin holds the bytes, so no job completes before the kill.
             Case(
                 id: "c\(index)", matrixCase: matrixCase,
                 origin: try MatrixOrigin(matrixCase, pace: 60_000, held: 150_000))
@@ -56,7 +55,7 @@ import Testing
         var tally = (right: 0, continued: 0)
         for each in cases {
             let file = fleet.root.contents(each.id)
-            // Where only the edges differ, what the old version lacks may come from the new one.
+            // If only the edges differ, the rest of the old version may come from the new one.
             let isRight = file == each.matrixCase.new.bytes || file == MatrixCase.old.bytes
             if isRight { tally.right += 1 }
             #expect(isRight, "\(each.matrixCase)")

@@ -5,11 +5,13 @@ import Testing
 
 /// Workers that are killed, frozen and replaced.
 @Suite struct LostWorkerTests {
-    /// Redis goes on for a frozen worker: its wait, of 5 s, takes the job that comes back in line, and the claim that was sent behind
-    /// it makes that another run of this worker, for one more lease. `isWaiting`: its wait may still be there. The worker hears of
-    /// that other run only if its connection outlives its sleep; what it never heard of it has nothing to say about.
+    /// Redis still executes what a frozen worker has sent: its wait, of 5 s, takes the job that comes back in line. The
+    /// claim behind the wait then starts another run of the frozen worker, for one more lease. The worker learns of
+    /// that run only if its connection outlives the freeze, and can log only a run of which it has learned.
+    ///
+    /// - Parameter isWaiting: Whether the wait may still be pending.
     @Test(
-        "a worker that wakes after its leases says so at most once for each, and touches nothing of the job that runs elsewhere",
+        "a worker that resumes after its leases logs each at most once, and does not touch the job",
         arguments: [true, false])
     func zombie(isWaiting: Bool) async throws {
         let fleet = try await ProcessFleet()
@@ -18,7 +20,7 @@ import Testing
         try await fleet.waitForOffsets("a")
         one.kill(SIGSTOP)
         if !isWaiting {
-            try await eventually("its wait to be over", within: .seconds(20), every: .milliseconds(50)) {
+            try await eventually("the frozen wait to end", within: .seconds(20), every: .milliseconds(50)) {
                 let clients = try await fleet.server.cli("CLIENT", "LIST").split(separator: "\n")
                 return !clients.contains { $0.contains(" name=haul-one-wait ") && $0.contains(" cmd=blmove ") }
             }
@@ -35,7 +37,7 @@ import Testing
             one.standardError.components(separatedBy: "fenced: another worker has the job").count - 1
         }
         one.kill(SIGCONT)
-        try await eventually("its run to be fenced", within: .seconds(60)) { fenced() >= 1 }
+        try await eventually("the frozen worker's run to be fenced", within: .seconds(60)) { fenced() >= 1 }
         fleet.gate.open()
         try await fleet.wait("a", for: "completed")
         try await fleet.end(one, two)
@@ -44,20 +46,21 @@ import Testing
         #expect((1...runs.count).contains(fenced()), "\(one.standardError)")
     }
 
-    @Test("a job that is lost with its worker again and again fails as crash_loop") func crashLoop() async throws {
-        // Nothing arrives, so no checkpoint tells that the job moves.
+    @Test("a job that is lost with its worker repeatedly fails as crash_loop") func crashLoop() async throws {
+        // No byte arrives, so no checkpoint shows progress.
         let fleet = try await ProcessFleet(held: 0)
         try await fleet.push("poison")
         var victim = try fleet.worker("victim-1")
         try await fleet.wait("poison", for: "running")
-        // A neighbour misses the worker before its lease ends: what counts is whether it had told that it was at work.
-        try await eventually("the run to be at work", within: .seconds(20), every: .milliseconds(50)) {
+        // A neighbour detects the dead worker before its lease ends. The crash counts only if the run was recorded as
+        // begun.
+        try await eventually("the run to be recorded as begun", within: .seconds(20), every: .milliseconds(50)) {
             try await !fleet.field("begun", of: "poison").isEmpty
         }
-        // Its own lease does not lapse where the machine is slow.
+        // A longer lease, which does not end on a slow machine.
         let heir = try fleet.worker("victim-2", lease: 6)
         victim.kill(SIGKILL)
-        try await eventually("the heir to have it", within: .seconds(30), every: .milliseconds(50)) {
+        try await eventually("the heir to have the job", within: .seconds(30), every: .milliseconds(50)) {
             try await fleet.field("worker", of: "poison") == "victim-2"
         }
         let crashes = try await fleet.field("crashes", of: "poison")
@@ -71,7 +74,7 @@ import Testing
         try await fleet.end(victim)
     }
 
-    @Test("a worker that starts again under its name takes its jobs back, long before their leases end")
+    @Test("a worker that restarts under its name takes its jobs back, long before their leases end")
     func sameName() async throws {
         let fleet = try await ProcessFleet()
         let one = try fleet.worker("one", lease: 600)
@@ -88,7 +91,7 @@ import Testing
         try await fleet.end(again)
     }
 
-    @Test("a worker that is killed is missed on its machine long before its lease ends, and its job counts as lost")
+    @Test("a killed worker is detected on its machine long before its lease ends, and a crash is counted")
     func missed() async throws {
         let fleet = try await ProcessFleet()
         let one = try fleet.worker("one", lease: 600)
@@ -97,7 +100,7 @@ import Testing
         let two = try fleet.worker("two", lease: 600)
         try await fleet.wait(for: "working", from: two)
         one.kill(SIGKILL)
-        // Its parent has not noted its end yet.
+        // Its parent has not reaped it yet.
         try await eventually("the job to run elsewhere", within: .seconds(30), every: .milliseconds(50)) {
             try await fleet.field("worker", of: "a") == "two"
         }
@@ -111,7 +114,7 @@ import Testing
         try await fleet.end(two)
     }
 
-    @Test("a worker that only stands still is not taken for gone") func stopped() async throws {
+    @Test("a worker that is only stopped does not count as dead") func stopped() async throws {
         let fleet = try await ProcessFleet()
         let one = try fleet.worker("one", lease: 600)
         try await fleet.push("a")
@@ -120,7 +123,7 @@ import Testing
         try await fleet.wait(for: "working", from: two)
         let token = try await fleet.field("token", of: "a")
         one.kill(SIGSTOP)
-        // Silent for longer than a tick, and looked at.
+        // The worker is silent for longer than a tick, and its neighbour has looked at it.
         try await fleet.waitForTicks(5)
         #expect(try await fleet.field("token", of: "a") == token)
         one.kill(SIGCONT)
@@ -137,7 +140,7 @@ import Testing
         let ids = (0..<6).map { "j\($0)" }
         for id in ids { try await fleet.push(id) }
         for id in ids {
-            try await eventually("\(id) to be as far as it can be", every: .milliseconds(50)) {
+            try await eventually("\(id) to reach the held offset", every: .milliseconds(50)) {
                 try await fleet.server.cli("HGET", "haul:{default}:offsets:\(id)", "0") == "800000"
             }
         }

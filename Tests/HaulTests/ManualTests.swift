@@ -2,9 +2,9 @@ import Foundation
 import HaulTestSupport
 import Testing
 
-/// What the command makes of its own help: manual pages, and scripts that complete words.
+/// What the command generates from its own help: manual pages and completion scripts.
 @Suite struct ManualTests {
-    @Test("each command has a manual page, and mandoc finds nothing wrong with any") func pages() async throws {
+    @Test("each command has a manual page, and mandoc finds no fault in it") func pages() async throws {
         let bench = try await CommandBench()
         let directory = TemporaryDirectory()
         #expect(try await bench.haul("manual", "--directory", directory.path).status == 0)
@@ -15,7 +15,7 @@ import Testing
         #expect(Set(directory.names) == Set(verbs.map { "haul-\($0).1" } + ["haul.1"]))
         let lint = try ChildProcess("mandoc", ["-T", "lint", "-W", "all"] + directory.names.map(directory.file))
         let status = try await lint.wait()
-        // These pages are not installed where mandoc looks for those that they refer to.
+        // mandoc does not find the pages to which these refer, because they are not installed.
         let complaints = lint.standardOutput.split(separator: "\n").filter {
             !$0.contains("referenced manual not found")
         }
@@ -27,7 +27,7 @@ import Testing
         #expect(try await bench.haul("manual", "nonsense").status == 2)
     }
 
-    /// What bash offers where `line` ends in the word to be completed.
+    /// The completions that bash offers for a `line` whose last word is to be completed.
     private func completions(_ line: String, _ bench: CommandBench) async throws -> [String] {
         let script = """
             shopt -s extglob progcomp
@@ -47,9 +47,8 @@ import Testing
         return bash.standardOutput.split(separator: "\n").map { $0.trimmingCharacters(in: .whitespaces) }
     }
 
-    @Test("bash completes commands, options, values, and ids of jobs that the command may be about") func bash()
-        async throws
-    {
+    @Test("bash completes commands, options, values, and only the ids that the command applies to")
+    func bash() async throws {
         let bench = try await CommandBench()
         for (state, id) in [("failed", "broken"), ("paused", "held"), ("completed", "done")] {
             try await bench.server.cli("HSET", "haul:{default}:job:\(id)", "state", state)

@@ -3,7 +3,7 @@ import Glibc
 import HaulTestSupport
 import Testing
 
-/// What an operator says about the network, to real processes.
+/// Network options of the operator, on real processes.
 @Suite struct NetworkCommandTests {
     static let bytes = FileBytes(seed: 81, count: 300_000)
 
@@ -12,7 +12,7 @@ import Testing
             "LPUSH", "haul:{default}:jobs", #"{"url":"\#(url)","id":"\#(id)","retries":0,"connect_timeout":1}"#)
     }
 
-    @Test("--ca adds an authority; without it https is refused; a file without one is refused at the start")
+    @Test("--ca adds an authority, which https needs, and a file without one is refused at the start")
     func authorities() async throws {
         let fleet = try await ProcessFleet()
         let certificates = try await Certificates()
@@ -34,7 +34,7 @@ import Testing
         }
     }
 
-    @Test("the environment's proxies are not used, and the operator's is, whatever the environment excepts")
+    @Test("a worker ignores the environment's proxies and exceptions, and uses the operator's proxy")
     func proxies() async throws {
         let fleet = try await ProcessFleet()
         let certificates = try await Certificates()
@@ -66,7 +66,7 @@ import Testing
     }
 
     @Test(
-        "the operator's proxy may be told by HAUL_PROXY, where no list of processes shows its password; --proxy goes first"
+        "HAUL_PROXY names the operator's proxy, and --proxy overrides it"
     )
     func proxyOfEnvironment() async throws {
         let fleet = try await ProcessFleet()
@@ -90,7 +90,7 @@ import Testing
         #expect(second.targets == ["GET \(origin.url("/c"))"])
     }
 
-    @Test("a worker gives files the mode and the server's time; haul get takes the time, a proxy and an authority")
+    @Test("a worker sets the mode and the server's time, and haul get takes a time, a proxy and an authority")
     func attributes() async throws {
         let fleet = try await ProcessFleet()
         let certificates = try await Certificates()
@@ -100,7 +100,7 @@ import Testing
         }
         let options = ["--remote-time", "--file-mode", "0640", "--ca", certificates.file("ca.pem")]
         let worker = try ChildProcess("haul", fleet.arguments("w") + options)
-        // The second time it is only asked for: the record knows the file by the time that it was given.
+        // The second push only revalidates: the record identifies the file by the time that it was given.
         for number in 1...2 {
             try await push(origin.url("/a"), "a", to: fleet)
             try await eventually(every: .milliseconds(50)) {
@@ -125,7 +125,7 @@ import Testing
         }
     }
 
-    @Test("what a server's certificate is does not pass: the job ends at once, whatever its retries")
+    @Test("a certificate error fails the job at once, whatever its retries")
     func finalCertificates() async throws {
         let fleet = try await ProcessFleet()
         let certificates = try await Certificates()
@@ -145,7 +145,7 @@ import Testing
     }
 
     @Test(
-        "a name that does not exist ends the job at once; a resolver in trouble may get over it",
+        "a name that does not exist fails the job at once, and a resolver failure is retried",
         .enabled("needs root") { await canBeDeaf() },
         arguments: [Nameserver.Answer.noSuchName, .trouble], [false, true])
     func names(_ answer: Nameserver.Answer, _ hasProxy: Bool) async throws {
@@ -163,7 +163,7 @@ import Testing
         try await fleet.end(worker)
     }
 
-    @Test("--client-cert is shown to who asks, by workers and haul get; what is none is refused at the start")
+    @Test("--client-cert is presented by workers and haul get, and an invalid one is refused at the start")
     func clientCertificates() async throws {
         let fleet = try await ProcessFleet()
         let certificates = try await Certificates()
@@ -201,7 +201,7 @@ import Testing
         try await fleet.end(worker)
     }
 
-    @Test("workers and haul get say who they are, unless the job does") func userAgent() async throws {
+    @Test("workers and haul get send their own User-Agent, unless the job has one") func userAgent() async throws {
         let fleet = try await ProcessFleet()
         let elsewhere = try OriginServer { .file(Self.bytes, to: $0) }
         let origin = try OriginServer { request in
@@ -230,7 +230,7 @@ import Testing
     }
 
     @Test(
-        "a nameserver that never answers stops the job that asks it, and no other",
+        "a silent nameserver stops only the jobs that need it",
         .enabled("needs root") { await canBeDeaf() },
         arguments: [false, true])
     func silentNameserver(_ hasProxy: Bool) async throws {
@@ -247,7 +247,7 @@ import Testing
                 try await fleet.field("message", of: "lost\(index)").contains("lost.test was not resolved within 1 s"))
         }
         #expect(nameserver.questions > 0)
-        // The threads that asked still wait for 30 s; what does not need them goes on.
+        // The threads that asked it wait for 30 s. Jobs that do not need them continue.
         try await fleet.server.cli(
             "LPUSH", "haul:{default}:jobs", #"{"url":"http://lost.test/x","id":"waiting","connect_timeout":60}"#)
         try await fleet.wait("waiting", for: "running")
@@ -256,7 +256,7 @@ import Testing
             return try await fleet.field("state", of: "good") == "completed"
         }
         try await fleet.server.cli("HSET", "haul:{default}:want", "waiting", "cancelled")
-        try await eventually("the cancel to reach who waits", within: .seconds(15), every: .milliseconds(50)) {
+        try await eventually("the waiting job to be cancelled", within: .seconds(15), every: .milliseconds(50)) {
             try await fleet.field("state", of: "waiting") == "cancelled"
         }
         worker.kill(SIGTERM)

@@ -4,7 +4,7 @@ import Testing
 
 /// Arguments, lines and keys as only people and broken programs write them.
 @Suite struct OddInputTests {
-    @Test("numbers without sense are usage errors, and end no command in a crash") func numbers() async throws {
+    @Test("senseless numbers are usage errors, and crash no command") func numbers() async throws {
         let bench = try await CommandBench()
         let worker = ["worker", "--root", bench.root.path, "--name", "w"]
         for (arguments, words) in [
@@ -25,7 +25,7 @@ import Testing
         #expect(try await bench.server.cli("KEYS", "*") == "")
     }
 
-    @Test("a line that is no job is told by its number, and nothing is pushed") func lines() async throws {
+    @Test("an invalid line is reported by its number, and nothing is pushed") func lines() async throws {
         let bench = try await CommandBench()
         for bad in [
             "ftp://h/3", "{\"url\":\"http://h/3\",\"size\":-1}", "{\"url\":", "{\"url\":\"http://h/3\",\"siez\":1}",
@@ -37,7 +37,7 @@ import Testing
         #expect(try await bench.server.cli("KEYS", "*") == "")
     }
 
-    @Test("what anybody may have published or written is shown, not crashed on") func garbage() async throws {
+    @Test("malformed fields and events are shown, and crash no command") func garbage() async throws {
         let bench = try await CommandBench()
         let queue = "haul:{default}"
         try await bench.server.cli("ZADD", "\(queue):workers", "1", "ghost")
@@ -56,7 +56,7 @@ import Testing
             "{\"event\":\"retrying\",\"id\":\"x\",\"delay\":1e300}",
             "{\"event\":\"progress\",\"id\":\"x\",\"fraction\":1e300,\"eta\":-9223372036854775808}",
         ] {
-            try await eventually("somebody to listen") {
+            try await eventually("haul watch to subscribe") {
                 try await bench.server.cli("PUBLISH", "\(queue):events:x", event) == "1"
             }
         }
@@ -64,7 +64,7 @@ import Testing
         #expect(try await watch.wait() == 0)
     }
 
-    @Test("a job whose record counts attempts beyond all numbers runs") func attempts() async throws {
+    @Test("a job whose record has the largest number of attempts still runs") func attempts() async throws {
         let bench = try await CommandBench()
         let origin = try OriginServer { _ in OriginReply(body: [1]) }
         try await bench.server.cli("HSET", "haul:{default}:job:a", "state", "paused", "attempt", "9223372036854775807")
@@ -75,7 +75,7 @@ import Testing
         #expect(try await worker.wait() == 0)
     }
 
-    @Test("output that cannot be written is said, and is no success") func fullOutput() async throws {
+    @Test("a failure to write the output is reported, and is not a success") func fullOutput() async throws {
         let bench = try await CommandBench()
         let process = try ChildProcess(
             "/bin/sh", ["-c", "\"$0\" stats > /dev/full", try #require(ChildProcess.path(of: "haul"))],
@@ -84,7 +84,7 @@ import Testing
         #expect(process.standardError.contains("standard output cannot be written"))
     }
 
-    @Test("which of several URLs has failed is told") func failures() async throws {
+    @Test("get prints which of several URLs has failed") func failures() async throws {
         let bench = try await CommandBench()
         let origin = try OriginServer { request in
             request.path == "/good" ? OriginReply(body: [1]) : OriginReply(404)
@@ -97,9 +97,8 @@ import Testing
         #expect(line?.hasSuffix(origin.url("/bad?[masked]")) == true, "\(get.out)")
     }
 
-    @Test("a watch that hears nothing any more says so, and goes on when Redis is back") func interruptedWatch()
-        async throws
-    {
+    @Test("a watch reports a lost subscription, and continues once Redis is back")
+    func interruptedWatch() async throws {
         let bench = try await CommandBench()
         let watch = try bench.start(["watch"])
         let event = "{\"event\":\"queued\",\"id\":\"x\"}"
@@ -113,7 +112,7 @@ import Testing
         _ = try await watch.wait()
     }
 
-    @Test("a Redis that hangs is told with a time that people read") func hanging() async throws {
+    @Test("the error for a hanging Redis has a readable time") func hanging() async throws {
         let bench = try await CommandBench()
         bench.server.signal(SIGSTOP)
         let stats = try await bench.haul("stats")
@@ -121,7 +120,7 @@ import Testing
         #expect(stats.status == 3 && stats.err.contains("within 2.0 seconds"), "\(stats)")
     }
 
-    @Test("draining a paused queue says why it takes so long") func drain() async throws {
+    @Test("draining a paused queue prints why it takes so long") func drain() async throws {
         let bench = try await CommandBench()
         #expect(try await bench.haul("queue", "pause").status == 0)
         #expect(try await bench.haul("push", "http://h/1", "--id", "a").status == 0)

@@ -3,7 +3,7 @@ import Glibc
 import HaulTestSupport
 import Testing
 
-/// Workers as real processes with the shortest lease, on a Redis and an origin of their own.
+/// Workers as real processes with the shortest lease, and a Redis and an origin for one test.
 struct ProcessFleet {
     static let bytes = FileBytes(seed: 77, count: 1_600_000)
 
@@ -11,7 +11,8 @@ struct ProcessFleet {
     let origin: OriginServer
     let root = TemporaryDirectory()
     private let begun = ContinuousClock.now
-    /// Until it is opened, the origin holds its files' bytes from `held` on: no download ends before the test wants it to.
+    /// The origin holds its files at byte `held` until this latch is opened. So no download ends before the test wants
+    /// it to.
     let gate = Latch()
 
     init(_ settings: [String] = [], held: Int64? = 800_000) async throws {
@@ -40,7 +41,7 @@ struct ProcessFleet {
             "LPUSH", "haul:{default}:jobs", #"{"url":"\#(origin.url("/" + id))","id":"\#(id)","connections":1}"#)
     }
 
-    /// `more` are further members, after a comma.
+    /// - Parameter more: Further members, beginning with a comma.
     func push(_ url: String, as id: String, more: String = "") async throws {
         try await server.cli("LPUSH", "haul:{default}:jobs", #"{"url":"\#(url)","id":"\#(id)"\#(more)}"#)
     }
@@ -55,14 +56,14 @@ struct ProcessFleet {
         }
     }
 
-    /// Until it waits for the disk, which is said in its hash.
+    /// Waits until the job waits for the disk, as its hash says.
     func waitUntilParked(_ id: String) async throws {
         try await eventually("\(id) to wait for the disk", within: .seconds(40), every: .milliseconds(50)) {
             try await server.cli("HMGET", "haul:{default}:job:\(id)", "state", "waiting") == "scheduled\ndisk"
         }
     }
 
-    /// Until a checkpoint of it is in Redis.
+    /// Waits until Redis has a checkpoint of the job.
     func waitForOffsets(_ id: String) async throws {
         try await eventually("\(id) to have a checkpoint", every: .milliseconds(50)) {
             try await server.cli("HLEN", "haul:{default}:offsets:\(id)") != "0"
@@ -70,12 +71,12 @@ struct ProcessFleet {
     }
 
     func wait(for words: String, from worker: ChildProcess) async throws {
-        try await eventually("the worker to say: \(words)", within: .seconds(30), every: .milliseconds(20)) {
+        try await eventually("the worker to log: \(words)", within: .seconds(30), every: .milliseconds(20)) {
             worker.standardError.contains(words)
         }
     }
 
-    /// Until the queue has been looked after so often.
+    /// Waits until the queue has had so many ticks.
     func waitForTicks(_ count: Int) async throws {
         var ticks: Set<String> = []
         try await eventually("\(count) ticks", every: .milliseconds(50)) {
@@ -84,7 +85,7 @@ struct ProcessFleet {
         }
     }
 
-    /// Some of what is tried again with pauses between: a busy loop makes thousands a second.
+    /// Expects a number of attempts as of retries with pauses. A busy loop makes thousands a second.
     func expectRare(_ count: Int, _ location: SourceLocation = #_sourceLocation) {
         let most = 20 * (1 + Int((ContinuousClock.now - begun).components.seconds))
         #expect(count < most, sourceLocation: location)

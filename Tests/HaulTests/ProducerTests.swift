@@ -6,7 +6,7 @@ import Testing
 
 /// The programs of docs/producers.md, taken from the page and run against a real worker.
 @Suite struct ProducerTests {
-    /// A program of the page: how it is fenced, its file, and how it is run.
+    /// A program of the page: its language in the fence, its file, and its command.
     enum Program: String, CaseIterable, CustomTestStringConvertible {
         case bash, python, javascript, go, swift
 
@@ -22,7 +22,8 @@ import Testing
             }
         }
 
-        /// What runs `file`. Debian's own interpreters: the clients for Redis are Debian's packages.
+        /// The command that runs `file`. The interpreters are Debian's, since the clients for Redis are Debian's
+        /// packages.
         func command(_ file: String) -> [String] {
             switch self {
             case .bash: ["bash", file]
@@ -48,7 +49,7 @@ import Testing
     }
 
     @Test(
-        "a program pushes, is killed, goes on where it was, follows, and tells every end",
+        "a program pushes, is killed, continues, follows a job, and reports every end",
         .timeLimit(.minutes(3)), arguments: Program.allCases)
     func whole(_ program: Program) async throws {
         let bench = try await ProducerBench(program, try Self.source(program))
@@ -64,25 +65,25 @@ import Testing
         }
         try Data("[\(lines.joined(separator: ",\n "))]".utf8).write(to: URL(filePath: orders))
         let first = try bench.start("run", orders)
-        // A client that checks pushes nothing that is no job.
+        // A client that validates does not push the two invalid jobs.
         let count = program == .swift ? "4" : "6"
         try await eventually("\(count) elements", within: .seconds(30)) {
             try await bench.server.cli("LLEN", "haul:{default}:jobs") == count
         }
-        // The urgent one is at the front.
+        // The urgent job is at the front.
         #expect(try await bench.server.cli("LINDEX", "haul:{default}:jobs", "-1").contains(#""c""#))
-        try await eventually("a word about nobody serving", within: .seconds(30)) {
+        try await eventually("a warning that no worker serves the queue", within: .seconds(30)) {
             (first.standardError + first.standardOutput).contains("no worker serves the queue")
         }
         first.kill(SIGKILL)
         _ = try await first.wait()
         let worker = try bench.worker()
-        // b has ended while nobody waited.
+        // b ends while no program waits for it.
         try await bench.wait("b", for: "failed")
         try await bench.wait("d", for: "running")
         let following = try bench.start("follow", "d")
         let second = try bench.start("run", orders)
-        try await eventually("all ends but one", within: .seconds(40)) {
+        try await eventually("all ends except one", within: .seconds(40)) {
             second.standardOutput.split(separator: "\n").count == 5
         }
         try await eventually("progress to be followed", within: .seconds(30)) {
@@ -100,11 +101,11 @@ import Testing
         #expect(told.contains("d: cancelled"), "\(told)")
         #expect(try await following.wait(within: .seconds(20)) == 0, "\(following.standardError)")
         #expect(following.standardOutput.contains("cancelled"), "\(following.standardOutput)")
-        // What has ended already is told at once.
+        // The end of a job that has already ended is reported at once.
         let late = try bench.start("follow", "d")
         #expect(try await late.wait(within: .seconds(20)) == 0, "\(late.standardError)")
         #expect(late.standardOutput.contains("cancelled"), "\(late.standardOutput)")
-        // Nothing was done twice: the repeated pushes were duplicates.
+        // No job ran twice: the repeated pushes were duplicates.
         #expect(bench.origin.requests.filter { $0.path == "/missing" }.count == 1)
         let odd = try bench.start("nonsense", "x")
         #expect(try await odd.wait() != 0)
@@ -113,7 +114,7 @@ import Testing
     }
 
     @Test(
-        "a short program sends a request and an upload, and tells what the server answered",
+        "a short program sends a request and an upload, and prints the server's responses",
         .timeLimit(.minutes(3)), arguments: Program.allCases)
     func short(_ program: Program) async throws {
         let bench = try await ProducerBench(program, try Self.source(program, "short"))
@@ -153,7 +154,7 @@ func orderAndSend(_ file: String, to url: String, on queue: HaulQueue) async thr
     }
 }
 
-/// A Redis with a port, since not every client knows unix sockets, an origin, and one program.
+/// A Redis with a port, since some clients do not support unix sockets, an origin, and one program.
 private struct ProducerBench {
     let server: RedisServer
     let root = TemporaryDirectory()
@@ -191,7 +192,7 @@ private struct ProducerBench {
             return
         }
         command = [root.file("producer")]
-        // Debian's Go packages are found by path; nothing is fetched.
+        // Debian's Go packages are found by their path. Nothing is downloaded.
         let environment = [
             "GO111MODULE": "off", "GOPATH": "/usr/share/gocode", "GOCACHE": root.file("cache"), "GOFLAGS": "",
             "HOME": root.path, "GOTOOLCHAIN": "local",

@@ -19,7 +19,7 @@ import Testing
         return path
     }
 
-    @Test("files arrive under their names, in a form, and by tus") func ways() async throws {
+    @Test("files are sent under their names, in a form, and by tus") func ways() async throws {
         let server = TusScript()
         let origin = try OriginServer { request in
             request.path.hasPrefix("/files")
@@ -40,7 +40,7 @@ import Testing
         #expect(tus.status == 0 && server.finished == [bytes], "\(tus.err)")
     }
 
-    @Test("what cannot be sent is said, and the exit status tells") func refused() async throws {
+    @Test("a failed upload is reported, and the exit status shows it") func refused() async throws {
         let origin = try OriginServer { _ in OriginReply(403, body: Array("no".utf8)) }
         let path = try file("a", [1])
         let refused = try await put(path, origin.url("/x"), "--body")

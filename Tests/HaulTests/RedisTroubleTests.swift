@@ -3,15 +3,17 @@ import Glibc
 import HaulTestSupport
 import Testing
 
-/// A Redis that stalls, is full, refuses, or holds nonsense: one sentence, no busy loop, and on again when it is over.
+/// A Redis that stalls, is full, refuses commands, or holds nonsense. The worker logs one sentence, makes no busy loop,
+/// and continues afterwards.
 @Suite struct RedisTroubleTests {
-    @Test("no live worker loses a job because Redis stalls for longer than the lease") func stall() async throws {
+    @Test("no live worker loses a job although Redis stalls for longer than the lease") func stall() async throws {
         let fleet = try await ProcessFleet()
         let workers = try ["one", "two"].map { try fleet.worker($0, lease: 5) }
         try await fleet.push("a")
         try await fleet.waitForOffsets("a")
         fleet.server.signal(SIGSTOP)
-        // The fault itself: longer than the lease of 5 s, which is longer than a slow machine keeps a worker from its tick.
+        // The fault under test: longer than the lease of 5 s. A slow machine delays a worker's tick by less than a
+        // lease.
         try await Task.sleep(for: .seconds(6))
         fleet.server.signal(SIGCONT)
         fleet.gate.open()
@@ -20,7 +22,8 @@ import Testing
         for worker in workers { try await fleet.end(worker) }
     }
 
-    @Test("no live worker loses a job though nobody served the queue for a minute") func unattended() async throws {
+    @Test("no live worker loses a job although no worker has served the queue for a minute")
+    func unattended() async throws {
         let fleet = try await ProcessFleet()
         let owner = try fleet.worker("owner", lease: 8)
         try await fleet.push("a")
@@ -30,9 +33,9 @@ import Testing
         try await fleet.server.cli(
             "EVAL", "redis.call('SET', KEYS[1], '1000 0') redis.call('ZADD', KEYS[2], 1000, 'a')", "2",
             "haul:{default}:tick", "haul:{default}:leases")
-        // Its first tick finds a lease that lapsed long ago.
+        // Its first tick finds a lease that ended long ago.
         let other = try fleet.worker("other", lease: 8)
-        try await eventually("the other one to tick", every: .milliseconds(20)) {
+        try await eventually("the other worker's tick", every: .milliseconds(20)) {
             try await fleet.server.cli("GET", "haul:{default}:tick") != "1000 0"
         }
         #expect(try await fleet.field("token", of: "a") == token)
@@ -43,7 +46,8 @@ import Testing
         try await fleet.end(owner, other)
     }
 
-    @Test("a worker that may not subscribe hears requests all the same, and does not spin") func deaf() async throws {
+    @Test("a worker without the right to subscribe still applies requests, and makes no busy loop")
+    func deaf() async throws {
         let fleet = try await ProcessFleet()
         try await fleet.server.cli(
             "ACL", "SETUSER", "deaf", "on", ">pw", "~*", "&*", "+@all", "-subscribe", "-psubscribe", "-ssubscribe")
@@ -60,9 +64,7 @@ import Testing
         try await fleet.end(worker)
     }
 
-    @Test("a user who may not listen to channels is told so, without a storm of connections") func noChannels()
-        async throws
-    {
+    @Test("a worker without a right to channels logs that, and makes few connections") func noChannels() async throws {
         let fleet = try await ProcessFleet()
         try await fleet.server.cli("ACL", "SETUSER", "w", "on", "nopass", "~*", "+@all", "resetchannels")
         let worker = try fleet.worker("w", url: fleet.server.url + "?user=w&password=x")
@@ -72,7 +74,7 @@ import Testing
         try await fleet.end(worker)
     }
 
-    @Test("Redis is full: running jobs are settled, pushes are refused, and it goes on when there is room")
+    @Test("while Redis is full, running jobs are settled and pushes refused, and claims resume afterwards")
     func outOfMemory() async throws {
         let fleet = try await ProcessFleet()
         let worker = try fleet.worker("w")
@@ -94,7 +96,7 @@ import Testing
         try await fleet.end(worker)
     }
 
-    @Test("the password is changed while a job runs: the worker says so, and goes on when it may again")
+    @Test("a worker reports a changed password, and continues once it has access again")
     func password() async throws {
         let fleet = try await ProcessFleet()
         let worker = try fleet.worker("w")
@@ -111,7 +113,7 @@ import Testing
     }
 
     @Test(
-        "an ACL that lacks a right: a sentence that names it, and exit status 3", arguments: ["fcall", "function|load"])
+        "a worker that lacks a right names it and exits with 3", arguments: ["fcall", "function|load"])
     func lackingRight(_ right: String) async throws {
         let fleet = try await ProcessFleet()
         try await fleet.server.cli("ACL", "SETUSER", "poor", "on", ">pw", "~*", "&*", "+@all", "-\(right)")
@@ -120,7 +122,7 @@ import Testing
         #expect(worker.standardError.contains("'\(right)'"), "\(worker.standardError.suffix(500))")
     }
 
-    @Test("nonsense in the settings, an element over the limit and a key of a wrong type stop no queue")
+    @Test("senseless settings, an oversized element and a key of a wrong type stop no queue")
     func nonsense() async throws {
         let fleet = try await ProcessFleet(held: nil)
         try await fleet.server.cli(
@@ -142,7 +144,7 @@ import Testing
         try await fleet.end(worker)
     }
 
-    @Test("a Redis that cannot save refuses pushes, and can be looked at") func reading() async throws {
+    @Test("a Redis that cannot save refuses pushes, and can still be read") func reading() async throws {
         let server = try await RedisServer(["--save", "3600 1", "--dbfilename", "d.rdb"])
         try await server.cli("HSET", "haul:{default}:job:a", "state", "paused")
         try await server.cli("ZADD", "haul:{default}:paused", "1", "a")

@@ -3,16 +3,16 @@ import Glibc
 import HaulTestSupport
 import Testing
 
-/// A Redis that refuses everything for a while, in each of its ways: a worker says so in one sentence, does not knock too
-/// often, and goes on by itself when it is over. (MASTERDOWN is not among them: who writes to a replica hears READONLY first.)
+/// A Redis that refuses everything for a while, for each possible reason. A worker logs the reason in one sentence,
+/// retries rarely, and continues afterwards. MASTERDOWN is missing, because a write to a replica gets READONLY first.
 @Suite struct RefusalTests {
     struct Refusal: Sendable, CustomTestStringConvertible {
-        /// The reply's first word.
+        /// The first word of the error reply.
         let word: String
-        /// What the worker says.
+        /// The sentence in the worker's log.
         let sentence: String
         var settings: [String] = []
-        /// Before a worker starts.
+        /// Runs before a worker starts.
         var prepare: @Sendable (RedisServer) async throws -> Void = { _ in }
         let begin: @Sendable (RedisServer) async throws -> Void
         let end: @Sendable (RedisServer) async throws -> Void
@@ -45,7 +45,7 @@ import Testing
             begin: { try await $0.beginLoading() }, end: { try await $0.endLoading() }),
     ]
 
-    @Test("a worker says what Redis refuses, waits without knocking too often, and goes on", arguments: refusals)
+    @Test("a worker logs the refusal, retries rarely, and continues afterwards", arguments: refusals)
     func refusal(_ refusal: Refusal) async throws {
         let fleet = try await ProcessFleet(refusal.settings, held: nil)
         try await refusal.prepare(fleet.server)
@@ -55,20 +55,20 @@ import Testing
         let start = ContinuousClock.now
         try await refusal.begin(fleet.server)
         try await fleet.wait(for: refusal.sentence, from: worker)
-        try await eventually("further tries") { try await fleet.server.errors(refusal.word) >= 8 }
+        try await eventually("further attempts") { try await fleet.server.errors(refusal.word) >= 8 }
         try await refusal.end(fleet.server)
         try await fleet.push("b")
         try await fleet.wait("b", for: "completed")
         let seconds = Int((ContinuousClock.now - start).components.seconds) + 1
-        // Two connections, a few quick tries on each and then some two a second, two commands in a try; a busy loop would
-        // make thousands.
+        // Two connections, a few quick attempts on each and then about two a second, with two commands each. A busy
+        // loop would make thousands.
         #expect(try await fleet.server.errors(refusal.word) <= 60 + 20 * seconds)
         let said = worker.standardError.components(separatedBy: refusal.sentence).count - 1
         #expect(said <= 2 + seconds, "\(worker.standardError.suffix(2000))")
         try await fleet.end(worker)
     }
 
-    @Test("a script that keeps Redis busy: the worker says so, and goes on after it") func busy() async throws {
+    @Test("a worker logs that a script keeps Redis busy, and continues after it") func busy() async throws {
         let fleet = try await ProcessFleet(["--busy-reply-threshold", "10"], held: nil)
         let worker = try fleet.worker("w")
         try await fleet.push("a")
@@ -86,13 +86,13 @@ import Testing
     }
 
     @Test(
-        "waits that are ended by others, as an error or a timeout, are taken up again at once",
+        "a wait that another client ends, by an error or a timeout, is repeated at once",
         arguments: ["ERROR", "TIMEOUT"])
     func unblocked(_ how: String) async throws {
         let fleet = try await ProcessFleet(held: nil)
         let worker = try fleet.worker("w")
         for round in 1...3 {
-            try await eventually("a wait to be ended") {
+            try await eventually("CLIENT UNBLOCK to end a wait") {
                 let clients = try await fleet.server.cli("CLIENT", "LIST").split(separator: "\n")
                 let waiting = clients.first { $0.contains("cmd=blmove") && $0.contains("flags=b") }
                 guard let id = waiting?.split(separator: " ").first?.dropFirst("id=".count) else { return false }

@@ -5,7 +5,7 @@ import HaulRedis
 import HaulTestSupport
 import Testing
 
-/// Each role does its verbs with the rights that it has, and has no right that none of them asks for.
+/// Each role of deploy/redis/users.acl suffices for its commands, and has no right that none of them needs.
 @Suite struct RoleTests {
     private static let verbs: [(role: String, verbs: [String])] = [
         (
@@ -37,7 +37,7 @@ import Testing
         ("producer", ["push http://h/a --reply-to me"]), ("service", []), ("web", []),
     ]
 
-    /// Jobs in several states, and what no worker has seen yet.
+    /// Creates jobs in several states, and elements that no worker has claimed.
     private func fill(_ roles: Roles, _ options: [String] = []) async throws {
         let origin = try OriginServer { request in
             request.path == "/missing" ? OriginReply(404) : OriginReply(body: Array("small".utf8))
@@ -64,7 +64,7 @@ import Testing
         _ = try await roles.cli("producer", ["LPUSH", Roles.prefix + "jobs", #"{"url":"http://h/","id":"waiting"}"#])
     }
 
-    /// Breaks of most rules of the bus.
+    /// Breaks most rules of the bus.
     private func breakRules(_ roles: Roles) async throws {
         let key = { Roles.prefix + $0 }
         for command in [
@@ -85,13 +85,13 @@ import Testing
         }
     }
 
-    @Test("does every verb of its own, and is asked for every right that it has") func roles() async throws {
+    @Test("each role suffices for its commands, and they need each of its rights") func roles() async throws {
         let roles = try await Roles()
         #expect(try await roles.haul("deploy", "load-functions").status == 0)
         try await fill(roles)
         try await breakRules(roles)
         for (role, verbs) in Self.verbs {
-            // No worker is there to hear what the operator has asked for, which `check` would tell.
+            // No worker applies the operator's requests, and `check` would report that.
             if role == "inspector" { try await roles.admin.send(Command("DEL", Roles.prefix + "want")) }
             let commands = try await roles.commands {
                 for verb in verbs {
@@ -104,7 +104,7 @@ import Testing
         }
     }
 
-    /// What docs/ let a role do besides the command's verbs.
+    /// Runs what docs/ permits a role besides the command's verbs.
     private func doMore(_ role: String, _ roles: Roles) async throws {
         let key = { Roles.prefix + $0 }
         switch role {
@@ -134,24 +134,24 @@ import Testing
             watch.kill(SIGINT)
             _ = try await watch.wait()
         case "inspector":
-            // As `check --root` asks, which looks at files that are a minute old.
+            // The queries of `check --root`, which looks only at files that are at least a minute old.
             for index in ["completed", "cancelled", "removed"] {
                 #expect(try await !roles.cli(role, ["ZRANGE", key(index), "0", "999"]).contains("NOPERM"))
             }
         case "service":
             try await serve(roles)
-            // As a subscription asks that has heard nothing for a while.
+            // A subscription sends this after a silence.
             #expect(try await roles.cli(role, ["PING"]) == "PONG")
         case "web": try await browse(roles)
         default: break
         }
     }
 
-    /// All that the library does.
+    /// Runs everything that the library does.
     private func serve(_ roles: Roles) async throws {
         let queue = try HaulQueue(redis: Roles.url("service", of: roles.server))
         let handle = try await queue.push(Job("http://h/by-service"))
-        // No replica is there: it is pushed all the same.
+        // There is no replica, and the job is pushed all the same.
         _ = try? await queue.push(Job("http://h/kept"), .replicas(1, within: .milliseconds(10)))
         try await queue.push(Job("http://h/urgent-too"), to: .front)
         for state in JobState.allCases { _ = try await queue.ids(in: state) }
@@ -164,7 +164,7 @@ import Testing
         _ = try? await handle.result(timeout: .milliseconds(200))
         for try await _ in queue.job("done").events {}
         let listener = Task { for try await _ in queue.events {} }
-        try await eventually("it to listen") {
+        try await eventually("the subscription") {
             try await roles.admin.send(Command("PUBSUB", "NUMPAT")).int == 1
         }
         listener.cancel()
@@ -174,7 +174,7 @@ import Testing
         await queue.close()
     }
 
-    /// All that the page does.
+    /// Requests everything that the page does.
     private func browse(_ roles: Roles) async throws {
         let socket = roles.directory.file("web")
         let web = try roles.start("web", ["web", "--listen", "unix:" + socket])
@@ -220,28 +220,26 @@ import Testing
     }
 
     private func expectAsked(_ role: String, _ asked: Set<[String]>, _ roles: Roles) async throws {
-        // The test's own question.
+        // The test itself has sent PUBSUB.
         let commands = asked.filter { $0.first != "pubsub" }
         #expect(commands.count > 2)
         let refused = try await roles.refused(roles.rules[role]!, commands)
         #expect(refused.isEmpty, "\(role): \(refused.map { $0.prefix(3) })")
         for (right, others) in roles.rights(of: role) {
-            #expect(try await !roles.permits(others, commands), "\(role): nobody asks for \(right)")
+            #expect(try await !roles.permits(others, commands), "\(role): no command needs \(right)")
         }
     }
 
-    @Test("a worker has the rights that its functions and its connections ask for, and no others") func worker()
-        async throws
-    {
+    @Test("a worker has exactly the rights that its functions and connections need") func worker() async throws {
         let roles = try await Roles()
         #expect(try await roles.haul("deploy", "load-functions").status == 0)
         let commands = try await roles.commands {
             try await fill(roles, ["--settle-replicas", "1"])
             #expect(try await roles.cli("worker", ["PING"]) == "PONG")
-            // As workers wait under max_running.
+            // Workers wait like this under max_running.
             #expect(try await !roles.cli("worker", ["BLPOP", Roles.prefix + "places", "0.01"]).contains("NOPERM"))
             // As they look for the key that has the wrong type.
-            #expect(try await !roles.cli("worker", ["TYPE", Roles.prefix + "jobs"]).contains("NOPERM"))
+            # Workers look like this for the key with the wrong type.
         }
         let own = try Self.commandsOfFunctions { !["inspect.lua", "recover.lua"].contains($0) }
         let rights = roles.rights(of: "worker")
@@ -250,14 +248,14 @@ import Testing
         let refused = try await roles.refused(roles.rules["worker"]!, commands.filter { $0.first != "brpop" })
         #expect(refused.isEmpty, "\(refused.map { $0.prefix(3) })")
         for (right, others) in rights where !own.contains(String(right.dropFirst())) {
-            #expect(try await !roles.permits(others, commands), "nobody asks for \(right)")
+            #expect(try await !roles.permits(others, commands), "no command needs \(right)")
         }
         let inspecting = try Self.commandsOfFunctions { ["inspect.lua", "recover.lua"].contains($0) }
         let inspector = Set(roles.rights(of: "inspector").map { String($0.right.dropFirst()) })
         #expect(inspecting.subtracting(inspector).isEmpty, "\(inspecting.subtracting(inspector))")
     }
 
-    /// The commands of Redis that stand in the functions' files.
+    /// The commands of Redis in the files of the functions.
     private static func commandsOfFunctions(in isMeant: (String) -> Bool) throws -> Set<String> {
         let folder = Roles.repository.appending(path: "Sources/Bus/Lua")
         var result: Set<String> = []
@@ -271,9 +269,8 @@ import Testing
         return result
     }
 
-    @Test("a worker that may not load functions says what to run, and works when that was done") func unloaded()
-        async throws
-    {
+    @Test("a worker that may not load functions logs what to run, and works once that is done")
+    func unloaded() async throws {
         let roles = try await Roles()
         let root = TemporaryDirectory()
         let arguments = ["worker", "--root", root.path, "--name", "w"]
@@ -287,7 +284,7 @@ import Testing
         #expect(try await worker.wait(within: .seconds(20)) == 0)
     }
 
-    @Test("the operator cannot forge an event, nor a worker replace functions or end others' connections")
+    @Test("the operator cannot forge events, and a worker cannot replace functions or kill clients")
     func refused() async throws {
         let roles = try await Roles()
         for (role, command) in [

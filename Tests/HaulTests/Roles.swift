@@ -2,7 +2,7 @@ import Foundation
 import HaulRedis
 import HaulTestSupport
 
-/// deploy/redis/users.acl on a real server, with an administrator besides.
+/// The users of deploy/redis/users.acl on a real server, and an administrator.
 final class Roles: Sendable {
     static let repository = URL(filePath: #filePath).appending(path: "../../..").standardized
     static let prefix = "haul:{default}:"
@@ -10,7 +10,7 @@ final class Roles: Sendable {
     let server: RedisServer
     let admin: Redis
     let directory = TemporaryDirectory()
-    /// The rules of each role, as they stand in the file, without its password.
+    /// The rules of each role as in the file, without its password.
     let rules: [String: String]
 
     init() async throws {
@@ -28,7 +28,7 @@ final class Roles: Sendable {
         admin = Redis(try RedisURL(Self.url("admin", of: server)), name: "admin")
     }
 
-    /// In a database of its own, which every client has to select.
+    /// Uses database 1, so that every client must send SELECT.
     static func url(_ role: String, of server: RedisServer) -> String {
         "\(server.url)?db=1&user=\(role)&password=\(role.uppercased())-PASSWORD"
     }
@@ -37,14 +37,14 @@ final class Roles: Sendable {
         try ChildProcess("haul", arguments, environment: ["HAUL_REDIS": Self.url(role, of: server)])
     }
 
-    /// Runs a verb of the command as a role.
+    /// Runs a verb of the command in a role.
     func haul(_ role: String, _ words: String) async throws -> (status: Int32, out: String, err: String) {
         let process = try start(role, words.split(separator: " ").map(String.init))
         let status = try await process.wait(within: .seconds(30))
         return (status, process.standardOutput, process.standardError)
     }
 
-    /// What redis-cli says to a role.
+    /// The output of redis-cli in a role.
     func cli(_ role: String, _ arguments: [String]) async throws -> String {
         let cli = try ChildProcess(
             "redis-cli",
@@ -56,7 +56,7 @@ final class Roles: Sendable {
         return cli.standardOutput.trimmingCharacters(in: .whitespacesAndNewlines)
     }
 
-    /// Every command that the server does while `body` runs, those within functions too.
+    /// Every command that the server executes while `body` runs, including those within functions.
     func commands(during body: () async throws -> Void) async throws -> Set<[String]> {
         let monitor = try ChildProcess(
             "redis-cli",
@@ -70,7 +70,7 @@ final class Roles: Sendable {
         return Set(lines.compactMap(Self.command).filter { $0.first != "echo" })
     }
 
-    /// `1700000000.1 [1 lua] "HSET" "key" "value"`, or with a socket in place of lua.
+    /// Parses a line of MONITOR: `1700000000.1 [1 lua] "HSET" "key" "value"`, or with a socket in place of lua.
     private static func command(_ line: Substring) -> [String]? {
         guard let start = line.firstRange(of: "] \"") else { return nil }
         var words: [String] = []
@@ -83,7 +83,7 @@ final class Roles: Sendable {
                 words.append(String(decoding: text, as: UTF8.self))
                 word = nil
             case (.some, UInt8(ascii: "\\")):
-                // Only names matter here, and none of them holds one.
+                // Only names matter here, and no name contains an escape.
                 word?.append(bytes.popFirst() ?? byte)
             case (.some, _): word?.append(byte)
             default: break
@@ -92,7 +92,7 @@ final class Roles: Sendable {
         return words.isEmpty ? nil : [words[0].lowercased()] + words.dropFirst()
     }
 
-    /// The rights of a role, each with the rules that are left without it.
+    /// The rights of a role, each with the role's other rules.
     func rights(of role: String) -> [(right: String, others: String)] {
         let words = rules[role]!.split(separator: " ").map(String.init)
         return words.indices.compactMap { index in
@@ -105,7 +105,7 @@ final class Roles: Sendable {
         }
     }
 
-    /// Whether a user with these rules could do all of `commands`.
+    /// Whether a user with these rules may run all of `commands`.
     func permits(_ rules: String, _ commands: Set<[String]>) async throws -> Bool {
         try await refused(rules, commands).isEmpty
     }
@@ -119,7 +119,7 @@ final class Roles: Sendable {
         return zip(all, replies).filter { $1 != .status("OK") }.map(\.0)
     }
 
-    /// A selector, in its parentheses, is one argument of ACL SETUSER.
+    /// A selector, in parentheses, is one argument of ACL SETUSER.
     private static func arguments(of rules: String) -> [String] {
         var result: [String] = []
         var isOpen = false

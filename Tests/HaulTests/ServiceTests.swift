@@ -5,7 +5,7 @@ import Testing
 
 /// A worker under a service manager.
 @Suite struct ServiceTests {
-    /// A socket that stands for systemd's.
+    /// A socket in the role of systemd's.
     private final class Manager: Sendable {
         let path: String
         private let descriptor: Int32
@@ -26,7 +26,7 @@ import Testing
 
         deinit { close(descriptor) }
 
-        /// All that was said so far.
+        /// All messages so far.
         var said: [String] {
             var bytes = [UInt8](repeating: 0, count: 4096)
             while case let count = recv(descriptor, &bytes, bytes.count, Int32(MSG_DONTWAIT)), count > 0 {
@@ -41,32 +41,30 @@ import Testing
         }
     }
 
-    @Test("it says when it is ready, that it lives, that it reads its settings anew, and that it ends") func notify()
-        async throws
-    {
+    @Test("a worker notifies its manager that it is ready, alive, reloading and stopping") func notify() async throws {
         let fleet = try await ProcessFleet(held: nil)
         let directory = TemporaryDirectory()
         let manager = Manager(in: directory)
         let worker = try ChildProcess(
             "haul", fleet.arguments("w"),
             environment: ["NOTIFY_SOCKET": manager.path, "WATCHDOG_USEC": "400000"])
-        try await eventually("it to be ready") { manager.index(of: "READY=1") != nil }
+        try await eventually("READY=1") { manager.index(of: "READY=1") != nil }
         #expect(worker.standardError.contains("working"))
         let ready = try #require(manager.index(of: "READY=1"))
         #expect(manager.said[ready].contains("STATUS=0 of 3 slots taken"))
-        try await eventually("it to be alive") { manager.said.count { $0.hasPrefix("WATCHDOG=1") } >= 3 }
+        try await eventually("three watchdog messages") { manager.said.count { $0.hasPrefix("WATCHDOG=1") } >= 3 }
         worker.kill(SIGHUP)
-        try await eventually("it to reload") { manager.index(of: "RELOADING=1") != nil }
+        try await eventually("RELOADING=1") { manager.index(of: "RELOADING=1") != nil }
         let reloading = try #require(manager.index(of: "RELOADING=1"))
         #expect(manager.said[reloading].contains("MONOTONIC_USEC="))
-        try await eventually("it to be ready again") { manager.index(of: "READY=1", after: reloading) != nil }
+        try await eventually("READY=1 after the reload") { manager.index(of: "READY=1", after: reloading) != nil }
         worker.kill(SIGTERM)
         #expect(try await worker.wait() == 0)
         #expect(manager.index(of: "STOPPING=1", after: reloading) != nil)
     }
 
-    @Test("it takes what can change while jobs run, and says what it took and what it left") func reload() async throws
-    {
+    @Test("SIGHUP applies the settings that may change, and the log says what was applied and what was not")
+    func reload() async throws {
         let fleet = try await ProcessFleet()
         let directory = TemporaryDirectory()
         func configure(_ text: String) throws {
@@ -97,15 +95,15 @@ import Testing
         try await fleet.end(worker)
     }
 
-    @Test("the page says when it is ready, that it lives, and that it ends") func page() async throws {
+    @Test("the page notifies its manager that it is ready, alive and stopping") func page() async throws {
         let server = try await RedisServer()
         let directory = TemporaryDirectory()
         let manager = Manager(in: directory)
         let page = try ChildProcess(
             "haul", ["web", "--redis", server.url, "--listen", "127.0.0.1:0"],
             environment: ["NOTIFY_SOCKET": manager.path, "WATCHDOG_USEC": "300000"])
-        try await eventually("it to be ready: \(page.standardError)") { manager.index(of: "READY=1") != nil }
-        try await eventually("it to be alive") { manager.said.count { $0.hasPrefix("WATCHDOG=1") } >= 3 }
+        try await eventually("READY=1: \(page.standardError)") { manager.index(of: "READY=1") != nil }
+        try await eventually("three watchdog messages") { manager.said.count { $0.hasPrefix("WATCHDOG=1") } >= 3 }
         page.kill(SIGTERM)
         #expect(try await page.wait(within: .seconds(20)) == 0)
         #expect(manager.index(of: "STOPPING=1") != nil)

@@ -2,7 +2,7 @@ import Foundation
 import HaulTestSupport
 import Testing
 
-/// Where a worker's settings come from.
+/// The sources of a worker's settings.
 @Suite struct SettingsTests {
     private let directory = TemporaryDirectory()
 
@@ -23,7 +23,7 @@ import Testing
     }
 
     @Test(
-        "arguments come before the environment, that before credentials, those before the file, and it before defaults")
+        "the sources take precedence in order: arguments, environment, credentials, file, defaults")
     func precedence() async throws {
         let file = try file(
             "conf",
@@ -61,13 +61,13 @@ import Testing
             #expect(said.out.contains(words), "\(words)\n\(said.out)")
         }
         #expect(!said.out.contains("planted"))
-        // What is printed may be read again.
+        // The output is a valid settings file.
         let again = try await print(["--config", try self.file("again", said.out)])
         #expect(again.status == 0, "\(again.err)")
         #expect(again.out.contains("\ngrace = 8\n"))
     }
 
-    @Test("what is wrong is told with its place, and with what it was perhaps meant to be") func errors() async throws {
+    @Test("an invalid setting is reported with its place, and with a likely correction") func errors() async throws {
         for (text, words) in [
             ("slot = 3", ":1: \"slot\" is no option of haul worker. Did you mean slots?"),
             ("\nrubbish", ":2: \"rubbish\" is no setting: write option = value"),
@@ -87,7 +87,7 @@ import Testing
         #expect(try await print([]).err.contains("--root"))
     }
 
-    @Test("no other command takes a worker's settings") func others() async throws {
+    @Test("no other command reads a worker's settings") func others() async throws {
         let process = try ChildProcess(
             "haul", ["stats", "--help"], environment: ["HAUL_SLOTS": "x", "HAUL_CONFIG": "/no"])
         #expect(try await process.wait() == 0)

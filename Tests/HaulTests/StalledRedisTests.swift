@@ -3,11 +3,10 @@ import Glibc
 import HaulTestSupport
 import Testing
 
-/// Workers with the shortest lease, on a Redis that stands still for about as long as that.
+/// Workers with the shortest lease, on a Redis that stalls for about as long.
 @Suite struct StalledRedisTests {
-    @Test("a Redis that stalls for about a lease, again and again, takes no job from a live worker") func stalls()
-        async throws
-    {
+    @Test("a Redis that stalls repeatedly for about a lease takes no job from a live worker")
+    func stalls() async throws {
         let fleet = try await ProcessFleet()
         let workers = try ["one", "two"].map {
             try ChildProcess("haul", fleet.arguments($0) + ["--slots", "6", "--connections-per-host", "6"])
@@ -19,11 +18,11 @@ import Testing
         let tokens = try await tokens(of: ids, in: fleet)
         #expect(!tokens.contains(""))
         for milliseconds in [1300, 1750, 2200] {
-            // How long it stands still is what is tried here.
+            // The duration of the stall is what is tested.
             fleet.server.signal(SIGSTOP)
             try await Task.sleep(for: .milliseconds(milliseconds))
             fleet.server.signal(SIGCONT)
-            // Both have looked since, and a lease has passed: a job that was to be taken from its worker has been taken.
+            // Both workers have had ticks since, and a lease has passed. So any takeover has happened by now.
             try await fleet.waitForTicks(12)
             #expect(try await self.tokens(of: ids, in: fleet) == tokens, "after a stall of \(milliseconds) ms")
         }
@@ -35,7 +34,7 @@ import Testing
         for id in ids { #expect(fleet.root.holds(id, ProcessFleet.bytes)) }
     }
 
-    /// Of the runs under way.
+    /// The tokens of the current runs.
     private func tokens(of ids: [String], in fleet: ProcessFleet) async throws -> [String] {
         var result: [String] = []
         for id in ids { result.append(try await fleet.field("token", of: id)) }

@@ -4,7 +4,7 @@ import HaulTestSupport
 import Testing
 
 @Suite struct StatsHistoryTests {
-    @Test("the history is told as rows of bars, and as objects") func history() async throws {
+    @Test("the history is printed as rows of bars, and as objects") func history() async throws {
         let fleet = try await ProcessFleet(held: nil)
         func stats(_ more: String...) async throws -> String {
             let process = try ChildProcess("haul", ["stats", "--history", "--redis", fleet.server.url] + more)
@@ -19,7 +19,7 @@ import Testing
         try await fleet.push("http://127.0.0.1:1/", as: "refused", more: #","retries":0"#)
         for id in ["one", "two"] { try await fleet.wait(id, for: "completed") }
         try await fleet.wait("refused", for: "failed")
-        try await eventually("the ticks to tell it") {
+        try await eventually("the ticks to report it") {
             try await fleet.server.cli("HMGET", "haul:{default}:totals", "completed", "failed", "received")
                 == "2\n1\n\(2 * ProcessFleet.bytes.count)"
         }

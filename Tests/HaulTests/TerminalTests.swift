@@ -4,9 +4,9 @@ import HaulContract
 import HaulTestSupport
 import Testing
 
-/// What the command prints, for whom, and where to.
+/// What the command prints, to which kind of reader, and where.
 @Suite struct TerminalTests {
-    /// `haul` as `$0` of a line of sh: for what only a shell does to a program's descriptors and arguments.
+    /// Runs a line of sh in which `$0` is `haul`, for what only a shell does with descriptors and arguments.
     private func shell(_ line: String, _ bench: CommandBench, _ environment: [String: String] = [:]) throws
         -> ChildProcess
     {
@@ -16,7 +16,7 @@ import Testing
                 .merging(environment) { $1 })
     }
 
-    @Test("a name occurs once in an object of --json, and numbers are numbers") func strict() async throws {
+    @Test("an object of --json has each name once, and numbers are numbers") func strict() async throws {
         let bench = try await CommandBench()
         try await bench.server.cli(
             "HSET", "haul:{default}:job:a", "state", "completed", "last_modified_strong", "1", "received", "7")
@@ -30,7 +30,7 @@ import Testing
         }
     }
 
-    @Test("what was published and is no event is not handed on") func strange() async throws {
+    @Test("a published text that is not an event is not forwarded") func strange() async throws {
         let bench = try await CommandBench()
         let watch = try bench.start(["watch", "--json"])
         let channel = "haul:{default}:events:x"
@@ -52,7 +52,7 @@ import Testing
         }
     }
 
-    @Test("a reader that goes away ends a list well, and a download unfinished") func gone() async throws {
+    @Test("a reader that goes away ends a list with success, and a download with failure") func gone() async throws {
         let bench = try await CommandBench()
         let gate = Latch()
         defer { gate.open() }
@@ -71,8 +71,8 @@ import Testing
         #expect(get.standardError == "1\n")
     }
 
-    @Test("with standard output closed nothing is written into a file that took its number") func closed() async throws
-    {
+    @Test("with standard output closed, nothing is written to a file that gets its descriptor")
+    func closed() async throws {
         let bench = try await CommandBench()
         let origin = try OriginServer { request in .file(FileBytes(seed: 2, count: 1000), to: request) }
         let line = "\"$0\" get \(origin.url("/a")) -o '\(bench.root.path)' <&- >&-"
@@ -82,7 +82,7 @@ import Testing
         #expect(try await shell(line + " 2>&-", bench).wait() == 1)
     }
 
-    @Test("an argument that is no UTF-8 is refused, not replaced by another") func encoding() async throws {
+    @Test("an argument that is not UTF-8 is refused, and not altered") func encoding() async throws {
         let bench = try await CommandBench()
         let push = try shell("\"$0\" push \"$(printf 'http://h/\\377')\"", bench)
         #expect(try await push.wait() == 2)
@@ -90,9 +90,8 @@ import Testing
         #expect(try await bench.server.cli("KEYS", "*") == "")
     }
 
-    @Test("a directory needs no / at its end if it is there, and letters take their values joined") func directory()
-        async throws
-    {
+    @Test("an existing directory needs no / at its end, and short options take joined values")
+    func directory() async throws {
         let bench = try await CommandBench()
         let origin = try OriginServer { request in .file(FileBytes(seed: 3, count: 1000), to: request) }
         let get = try await bench.haul("get", origin.url("/a"), origin.url("/b"), "-o", bench.root.path, "-x2")
@@ -105,7 +104,7 @@ import Testing
         #expect(none.status == 2 && none.err.contains("-o names neither"))
     }
 
-    @Test("get makes the directories that it is to fill") func newDirectories() async throws {
+    @Test("get creates the directories for its files") func newDirectories() async throws {
         let bench = try await CommandBench()
         let bytes = FileBytes(seed: 3, count: 1000)
         let origin = try OriginServer { request in .file(bytes, to: request) }
@@ -121,7 +120,7 @@ import Testing
         #expect(taken.status == 2 && taken.err.contains("Not a directory"), "\(taken)")
     }
 
-    @Test("a mistyped command is told the one that is near") func mistyped() async throws {
+    @Test("the error for a mistyped command suggests a similar one") func mistyped() async throws {
         let bench = try await CommandBench()
         let near = try await bench.haul("wroker", "--root", "/tmp")
         #expect(near.status == 2 && near.err.contains("Did you mean haul worker?"), "\(near)")
@@ -131,7 +130,8 @@ import Testing
         #expect(far.status == 2 && far.err.contains("is no command") && !far.err.contains("Did you mean"), "\(far)")
     }
 
-    @Test("a list says what its limit left out, and stats that nobody serves the queue") func leftOut() async throws {
+    @Test("a list reports what its limit omits, and stats reports a queue without workers")
+    func leftOut() async throws {
         let bench = try await CommandBench()
         let empty = try await bench.haul("stats", "--queue", "elsewhere")
         #expect(empty.err.contains("the queue elsewhere is unknown here"), "\(empty)")
@@ -149,7 +149,7 @@ import Testing
         _ = try await worker.wait()
     }
 
-    @Test("several jobs are not pushed under one file's name") func oneName() async throws {
+    @Test("several jobs are not pushed with one file name") func oneName() async throws {
         let bench = try await CommandBench()
         let several = try await bench.haul("push", "http://h/1", "http://h/2", "-o", "one.bin")
         #expect(several.status == 2 && several.err.contains("names one file"), "\(several)")
@@ -159,7 +159,7 @@ import Testing
         #expect(try await bench.haul("push", "http://h/1", "http://h/2", "-o", "all/").status == 0)
     }
 
-    @Test("get keeps its state at home where XDG_STATE_HOME is relative") func home() async throws {
+    @Test("get keeps its state in the home directory if XDG_STATE_HOME is relative") func home() async throws {
         let bench = try await CommandBench()
         let origin = try OriginServer { request in .file(FileBytes(seed: 4, count: 1000), to: request) }
         let home = TemporaryDirectory()
@@ -171,7 +171,7 @@ import Testing
         #expect(!FileManager.default.fileExists(atPath: "/relative"))
     }
 
-    @Test("a job that nobody knows is an error, unless it is waited for") func unknown() async throws {
+    @Test("an unknown job is an error, except with --wait-for") func unknown() async throws {
         let bench = try await CommandBench()
         for verb in ["watch", "show", "pause", "resume", "cancel", "retry", "remove"] {
             let absent = try await bench.haul(verb, "x")
@@ -190,7 +190,7 @@ import Testing
         _ = try await watch.wait()
     }
 
-    @Test("a job that no worker has seen is known by its place in line, and one that has ended is left alone")
+    @Test("an unclaimed job is found in the line, and a finished job cannot be cancelled")
     func waiting() async throws {
         let bench = try await CommandBench()
         _ = try await bench.haul("push", "http://u:secret@h/a?token=secret", "--id", "a")
@@ -204,7 +204,7 @@ import Testing
         #expect(ended.err.contains("b is completed: there is nothing to cancel") && ended.err.contains("no job c"))
     }
 
-    @Test("what destroys takes --yes where nobody can be asked") func asked() async throws {
+    @Test("a destructive command needs --yes if there is no terminal") func asked() async throws {
         let bench = try await CommandBench()
         for (state, verb) in [("paused", "cancel"), ("failed", "remove")] {
             try await bench.server.cli("ZADD", "haul:{default}:\(state)", "1", "a")
@@ -216,7 +216,7 @@ import Testing
         }
     }
 
-    @Test("get says that its disk is full, and goes on when there is room", DiskTests.available)
+    @Test("get reports a full disk, and continues once there is room", DiskTests.available)
     func noRoom() async throws {
         let bench = try await CommandBench()
         let bytes = FileBytes(seed: 5, count: 3_000_000)

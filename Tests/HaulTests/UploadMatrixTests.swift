@@ -2,33 +2,33 @@ import Foundation
 import HaulTestSupport
 import Testing
 
-/// Never a wrong object: three ways to send a file × what disturbs it × where the file is. Workers are real processes, and one case
-/// of each way is under way at once, in a directory and in a bucket.
+/// Never a wrong object: three ways to send a file × disturbances × places of the file. The workers are real processes.
+/// One case of each way runs at a time, for a directory and for a bucket.
 @Suite("Matrix of uploads", .timeLimit(.minutes(10)))
 struct UploadMatrixTests {
     enum Disturbance: String, CaseIterable { case pause, kill, cut, restart, change }
 
-    @Test("files of a directory arrive whole and right, or not at all", arguments: Disturbance.allCases)
+    @Test("files of a directory are received complete and right, or not at all", arguments: Disturbance.allCases)
     func directory(_ disturbance: Disturbance) async throws {
         try await UploadMatrixRun(.directory, disturbance).run()
     }
 
     @Test(
-        "objects of a bucket arrive whole and right, or not at all",
+        "objects of a bucket are received complete and right, or not at all",
         arguments: ObjectServer.installed, Disturbance.allCases)
     func bucket(_ kind: ObjectServer.Kind, _ disturbance: Disturbance) async throws {
         try await UploadMatrixRun(.bucket(try await .shared(kind)), disturbance).run()
     }
 }
 
-/// One disturbance of three uploads, from the first byte to the verdict.
+/// One disturbance of three uploads, from the first byte to the result.
 struct UploadMatrixRun {
     enum Place {
         case directory
         case bucket(ObjectServer)
     }
 
-    /// How a file is sent, which is also the job's id, the file's name and the path at the origin.
+    /// How a file is sent. The name is also the job's id, the file's name and the path at the origin.
     enum Way: String, CaseIterable { case put, form, tus }
 
     /// More than the sockets between worker and origin hold.
@@ -60,7 +60,7 @@ struct UploadMatrixRun {
                 origin.received("/\(way)") == Self.held
             }
         }
-        // What another worker needs to go on.
+        // Another worker needs this to continue.
         try await eventually("the upload's URL in Redis", every: .milliseconds(50)) {
             try await fleet.field("journal", of: "tus").contains("/tus/")
         }
@@ -72,7 +72,7 @@ struct UploadMatrixRun {
 
     // MARK: The disturbances
 
-    /// Returns the worker that goes on.
+    /// Causes the disturbance. Returns the worker that continues.
     private func disturb(_ worker: ChildProcess) async throws -> ChildProcess {
         defer { origin.release() }
         switch disturbance {
@@ -97,7 +97,7 @@ struct UploadMatrixRun {
         return worker
     }
 
-    /// Its port may be an earlier listener's for a moment.
+    /// An earlier listener may still hold the port for a moment.
     private func start() async throws { try await eventually("the origin's port") { (try? origin.start()) != nil } }
 
     private func wantAll(_ state: String) async throws {
@@ -108,21 +108,21 @@ struct UploadMatrixRun {
 
     private func expectDone() async throws {
         try await expectEnd(.form, "failed", "outcome_unknown")
-        #expect(origin.bodies("/form") == 1, "a form was sent again without leave")
+        #expect(origin.bodies("/form") == 1, "a form was sent again without permission")
         try await fleet.server.cli("HSET", "haul:{default}:want", "form", "running")
         for way in Way.allCases { try await expectEnd(way, "completed", "") }
         for way in Way.allCases { expectObjects(way, Self.digests.old) }
-        // What a tus server has is not sent again.
+        // Bytes that a tus server has are not sent again.
         #expect(origin.received("/tus") == Self.size)
         #expect(origin.bodies("/put") == 2 && origin.bodies("/form") == 2 && origin.bodies("/tus") == 2)
         let twice = Way.allCases.map { "\($0) \(max(0, origin.received("/\($0)") - Self.size))" }
-        print("matrix of uploads, \(disturbance): bytes that came twice: \(twice.joined(separator: ", "))")
+        print("matrix of uploads, \(disturbance): bytes received twice: \(twice.joined(separator: ", "))")
     }
 
     private func expectChanged() async throws {
         for way in Way.allCases { try await expectEnd(way, "failed", "source_changed") }
         for way in Way.allCases { #expect(origin.objects("/\(way)").isEmpty, "\(way)") }
-        #expect(origin.unfinished == 0, "an upload that nobody continues was left")
+        #expect(origin.unfinished == 0, "an abandoned upload was left")
         for way in Way.allCases { try await push(way) }
         for way in Way.allCases { try await expectEnd(way, "completed", "") }
         for way in Way.allCases { expectObjects(way, Self.digests.new) }

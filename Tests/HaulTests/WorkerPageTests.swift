@@ -2,9 +2,10 @@ import Foundation
 import HaulTestSupport
 import Testing
 
-/// What a worker answers over HTTP.
+/// What a worker serves over HTTP.
 @Suite struct WorkerPageTests {
-    @Test("it serves health and metrics on an address or a unix socket, and nothing else") func page() async throws {
+    @Test("a worker serves health and metrics on an address or a unix socket, and nothing else")
+    func page() async throws {
         let fleet = try await ProcessFleet(held: nil)
         let socket = fleet.root.file(".http")
         let port = try LoopbackSocket.bind()
@@ -12,7 +13,7 @@ import Testing
         for (address, place) in [
             ("127.0.0.1:\(port.port)", ["http://127.0.0.1:\(port.port)"]),
             ("unix:\(socket)", ["--unix-socket", socket, "http://worker"]),
-            // What a worker that was killed left of its socket is in nobody's way.
+            // The socket file of a killed worker does not prevent the next one.
             ("unix:\(socket)", ["--unix-socket", socket, "http://worker"]),
         ] {
             let worker = try ChildProcess("haul", fleet.arguments("w") + ["--http", address])
@@ -36,7 +37,7 @@ import Testing
         }
     }
 
-    @Test("an address that cannot be is an error, and so is one that is taken") func wrong() async throws {
+    @Test("an invalid address is an error, and so is one in use") func wrong() async throws {
         let fleet = try await ProcessFleet(held: nil)
         let taken = try LoopbackSocket.listen()
         defer { close(taken.descriptor) }

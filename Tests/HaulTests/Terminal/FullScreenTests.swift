@@ -4,7 +4,7 @@ import HaulRedis
 import HaulTestSupport
 import Testing
 
-/// `haul top` on a terminal of its own: a pseudo terminal whose other side is the test.
+/// `haul top` on a pseudo terminal whose other end is the test.
 @Suite struct FullScreenTests {
     private func top(_ bench: CommandBench, _ terminal: PseudoTerminal) throws -> ChildProcess {
         try ChildProcess(
@@ -20,14 +20,14 @@ import Testing
         #expect(terminal.text.hasSuffix(Self.farewell))
     }
 
-    @Test("it draws, hears keys, follows the size, and leaves the terminal as it was") func life() async throws {
+    @Test("top draws, reads keys, follows the size, and leaves the terminal as it was") func life() async throws {
         let bench = try await CommandBench()
         _ = try await bench.haul("push", "http://h/file.bin", "--id", "film")
         let terminal = try PseudoTerminal(rows: 24, columns: 80)
         let process = try top(bench, terminal)
         try await eventually("a screen") { terminal.text.contains("nothing is running; 1 wait in line") }
         #expect(terminal.isRaw)
-        // Backwards to what is in line.
+        // Key 1 selects the view of queued jobs.
         terminal.type("1")
         try await eventually("the queued job") { terminal.text.contains("http://h/file.bin") }
         terminal.type("py")
@@ -44,7 +44,7 @@ import Testing
         expectRestored(terminal)
     }
 
-    @Test("a signal at the question for a password leaves a terminal that shows what is typed")
+    @Test("a signal during the password prompt leaves a terminal that echoes")
     func password() async throws {
         let terminal = try PseudoTerminal(rows: 24, columns: 80)
         let process = try ChildProcess(
@@ -61,7 +61,7 @@ import Testing
     }
 
     @Test(
-        "the terminal is restored when a signal ends it, and after a crash",
+        "the terminal is restored after a signal and after a crash",
         arguments: [SIGTERM, SIGINT, SIGHUP, SIGSEGV])
     func ended(_ signal: Int32) async throws {
         let bench = try await CommandBench()
@@ -74,15 +74,15 @@ import Testing
         expectRestored(terminal)
     }
 
-    @Test("it is suspended and goes on") func suspended() async throws {
+    @Test("top is suspended and resumed") func suspended() async throws {
         let bench = try await CommandBench()
         let terminal = try PseudoTerminal(rows: 24, columns: 80)
         let process = try top(bench, terminal)
         try await eventually("a screen") { terminal.text.contains("haul top") }
         terminal.type("\u{1A}")
-        try await eventually("the terminal to be given back") { !terminal.isRaw }
+        try await eventually("the terminal to be restored") { !terminal.isRaw }
         terminal.forget()
-        try await eventually("it to go on") {
+        try await eventually("top to be resumed") {
             process.kill(SIGCONT)
             return terminal.isRaw && terminal.text.contains("haul top")
         }
@@ -91,7 +91,7 @@ import Testing
         expectRestored(terminal)
     }
 
-    @Test("it outlives a crash of Redis, and says so meanwhile") func redis() async throws {
+    @Test("top survives a crash of Redis, and reports it") func redis() async throws {
         let bench = try await CommandBench()
         let terminal = try PseudoTerminal(rows: 24, columns: 200)
         let process = try top(bench, terminal)
@@ -110,7 +110,7 @@ import Testing
     }
 
     @Test(
-        "with 10,000 running jobs a frame is what has changed, and the screen is never cleared for it",
+        "with 10,000 running jobs a frame has only changes, and never clears the screen",
         arguments: [(80, 24), (120, 40), (200, 60), (40, 10)] as [(UInt16, UInt16)])
     func frames(_ columns: UInt16, _ rows: UInt16) async throws {
         let bench = try await CommandBench()
@@ -118,19 +118,19 @@ import Testing
         try await TopReaderTests.fill(redis, 10_000)
         let terminal = try PseudoTerminal(rows: rows, columns: columns)
         let process = try top(bench, terminal)
-        try await eventually("all of them, down to the last row", within: .seconds(30)) {
+        try await eventually("all jobs, down to the last row", within: .seconds(30)) {
             let parts = terminal.text.components(separatedBy: "http://h/0")
             return parts.count > 1 && parts[0].contains("10.0k") && parts.last!.contains("\u{1B}[\(rows);1H")
         }
         terminal.forget()
-        // It changes the counts, and no row of the list.
+        // This changes the counts, and no row of the list.
         try await redis.send(Command("ZADD", "haul:{default}:paused", "1", "more"))
         try await eventually("the change", within: .seconds(30)) {
             terminal.text.contains("paused 1") || terminal.text.contains("pau 1")
         }
         let text = terminal.text
         #expect(!text.contains("\u{1B}[2J"))
-        // Each row that is drawn begins with its place.
+        // Each drawn row begins with its position.
         let drawn = text.matches(of: /\x1B\[(\d+);1H/).compactMap { Int($0.1) }
         #expect(!drawn.isEmpty && drawn.allSatisfy { $0 <= Int(rows) }, "\(drawn)")
         #expect(!text.contains("http://h/"), "a row that has not changed was drawn")
@@ -140,7 +140,7 @@ import Testing
         await redis.close()
     }
 
-    @Test("without a terminal it prints one screen, and nothing that steers one") func once() async throws {
+    @Test("without a terminal top prints one screen, and no escape sequence") func once() async throws {
         let bench = try await CommandBench()
         let out = try await bench.haul("top").out
         #expect(out.contains("haul top default") && !out.contains("\u{1B}"))

@@ -7,7 +7,7 @@ import Testing
 @Suite struct ListTests {
     private static let key = "haul:{default}:"
 
-    /// A job in a state, by when it got there.
+    /// Writes a job in a state. `score` is the time at which it got there.
     private func put(
         _ bench: CommandBench, _ id: String, _ state: String, at score: Int, _ fields: [String: String] = [:]
     ) async throws {
@@ -19,7 +19,7 @@ import Testing
         try await bench.server.cli("ZADD", Self.key + index, String(score), id)
     }
 
-    /// Ids in the order of the lines.
+    /// The ids, in the order of the lines.
     private func ids(_ bench: CommandBench, _ arguments: String...) async throws -> [String] {
         let list = try bench.start(["list"] + arguments)
         #expect(try await list.wait() == 0, "\(arguments): \(list.standardError)")
@@ -56,7 +56,7 @@ import Testing
         #expect(typo.status == 2 && typo.err.contains("Did you mean failed?"), "\(typo)")
     }
 
-    @Test("a list goes on behind the job with which a limit ended it") func after() async throws {
+    @Test("a list continues after the job at which a limit ended it") func after() async throws {
         let bench = try await CommandBench()
         for number in 0..<450 { try await put(bench, "j\(number)", "failed", at: number) }
         let first = try await bench.haul("list", "--state", "failed", "--limit", "10")
@@ -71,7 +71,7 @@ import Testing
         #expect(unknown.status == 1 && unknown.err.contains("no job x is failed"), "\(unknown)")
     }
 
-    @Test("failures are counted by error and by host, the most first") func groups() async throws {
+    @Test("failures are counted by error and by host, the most frequent first") func groups() async throws {
         let bench = try await CommandBench()
         try await failures(bench)
         try await put(bench, "d", "failed", at: 4000, ["error": "dns", "url": "https://three.example.com/d"])
@@ -83,9 +83,8 @@ import Testing
         #expect(hosts.out.contains(#/2 +three\.example\.com/#), "\(hosts.out)")
     }
 
-    @Test("running jobs show their file, speed and age, and what waits in line its URL without secrets") func running()
-        async throws
-    {
+    @Test("running jobs show their file, speed and age, and queued ones their URL without secrets")
+    func running() async throws {
         let bench = try await CommandBench()
         try await put(
             bench, "film", "running", at: 1,
@@ -103,7 +102,7 @@ import Testing
         #expect(json.map { $0["id"]?.string } == ["next", "film"] && json[1]["total"]?.integer == 100)
     }
 
-    @Test("rejected elements are told without what they say, unless it is asked for") func rejected() async throws {
+    @Test("rejected elements are listed without their content, unless --all is given") func rejected() async throws {
         let bench = try await CommandBench()
         try await bench.server.cli(
             "LPUSH", Self.key + "rejected",
@@ -120,9 +119,7 @@ import Testing
         #expect(try await bench.haul("list", "--state", "rejected", "--all").out.contains("hush hush"))
     }
 
-    @Test("a page tells of one job what a person asks, and its internals if they are asked for") func show()
-        async throws
-    {
+    @Test("show prints what a person needs about one job, and its internals with --all") func show() async throws {
         let bench = try await CommandBench()
         try await put(
             bench, "a", "failed", at: 1,
@@ -139,14 +136,14 @@ import Testing
         #expect(try await bench.haul("show", "a", "--all").out.contains(#/ticket +internal/#))
     }
 
-    @Test("a worker that was not heard of for a lease is lost") func workers() async throws {
+    @Test("a worker that has been silent for a lease is lost") func workers() async throws {
         let bench = try await CommandBench()
         let none = try await bench.haul("workers")
         #expect(none.status == 0 && none.err.contains("no worker serves the queue default"), "\(none)")
         let worker = try bench.worker("one")
         try await eventually { try await bench.haul("workers").out.contains(#/one +working/#) }
         worker.kill(SIGSTOP)
-        try await eventually("it to be lost", within: .seconds(20)) {
+        try await eventually("the worker to be lost", within: .seconds(20)) {
             try await bench.haul("workers").out.contains(#/one +lost/#)
         }
         #expect(try await bench.haul("workers", "--json").out.contains("\"lost\":true"))

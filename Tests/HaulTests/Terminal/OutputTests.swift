@@ -8,7 +8,7 @@ import Testing
 
 /// How texts, ages and tables are printed.
 @Suite struct OutputTests {
-    @Test("widths are those of a terminal") func columns() {
+    @Test("widths of texts are those of a terminal") func columns() {
         #expect(Columns.of("abc") == 3)
         #expect(Columns.of("\u{6f22}\u{5b57}") == 4)
         #expect(Columns.of("e\u{301}") == 1)
@@ -18,14 +18,14 @@ import Testing
         #expect("\u{6f22}\u{5b57}ab".pieces(of: 3) == ["\u{6f22}", "\u{5b57}a", "b"])
     }
 
-    @Test("what would steer, hide or turn round a text is replaced") func harmless() {
+    @Test("characters that control, hide or reverse a text are replaced") func harmless() {
         #expect(
             "a\u{1B}b\u{9B}c\u{202E}d\u{200B}e\u{2028}f".printable == "a\u{FFFD}b\u{FFFD}c\u{FFFD}d\u{FFFD}e\u{FFFD}f")
         #expect("\u{6f22}e\u{301} ok".printable == "\u{6f22}e\u{301} ok")
     }
 
     @Test(
-        "ages are short, and read",
+        "ages are short",
         arguments: [
             (0, "0s"), (-5, "0s"), (99_999, "99s"), (100_000, "1m"), (7_200_000, "2h"), (864_000_000, "10d"),
         ])
@@ -38,7 +38,7 @@ import Testing
         #expect(Age.date(0) == "1970-01-01 00:00:00 UTC")
     }
 
-    @Test("a table is aligned, leaves out what is empty, and fits a terminal") func table() {
+    @Test("a table is aligned, omits empty columns, and fits a terminal") func table() {
         var table = Table([
             .init(title: "ID", least: 4), .init(title: "EMPTY"), .init(title: "SIZE", isNumber: true),
             .init(title: "NOTE", rank: 1), .init(title: "FILE", least: 6, keepsEnd: true),
@@ -55,7 +55,7 @@ import Testing
         #expect(!narrow[0].contains("NOTE") && narrow[2].hasSuffix("m.bin"), "\(narrow)")
     }
 
-    @Test("a job's page says where it failed and which mirror it came from, and has a bar for files only")
+    @Test("a job's page shows the worker and the mirror, and has a bar only for files")
     func page() {
         func lines(_ fields: [String: String]) -> [String] {
             let common = ["received": "20", "total": "40", "finished": "1000", "worker": "w1", "url": "http://a/f"]
@@ -80,7 +80,7 @@ import Testing
         #expect(Sparkline.text([0, 1, 2], width: 5, isUnicode: false) == "  _=#")
     }
 
-    @Test("words go on in the next line") func wrapped() {
+    @Test("words are wrapped into the next line") func wrapped() {
         #expect(JobPage.wrapped("one two three", width: 7) == ["one two", "three"])
         #expect(JobPage.wrapped("abcdefghij k", width: 4) == ["abcd", "efgh", "ij k"])
     }

@@ -1,7 +1,7 @@
 import Glibc
 import Testing
 
-/// A pseudo terminal, and what was written to it.
+/// A pseudo terminal, and the output written to it.
 final class PseudoTerminal: @unchecked Sendable {
     private let own: Int32
     let other: Int32
@@ -13,7 +13,7 @@ final class PseudoTerminal: @unchecked Sendable {
         try #require(openpty(&own, &other, nil, nil, nil) == 0)
         (self.own, self.other) = (own, other)
         path = String(cString: ttyname(other))
-        // Children get it by its name.
+        // Children open the terminal by its path.
         for end in [own, other] { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
         _ = fcntl(own, F_SETFL, O_NONBLOCK)
         resize(rows: rows, columns: columns)
@@ -31,7 +31,7 @@ final class PseudoTerminal: @unchecked Sendable {
 
     func type(_ text: String) { _ = text.withCString { Glibc.write(own, $0, strlen($0)) } }
 
-    /// All that was written so far.
+    /// The output so far.
     var text: String {
         var bytes = [UInt8](repeating: 0, count: 65_536)
         while true {
@@ -47,14 +47,14 @@ final class PseudoTerminal: @unchecked Sendable {
         output = []
     }
 
-    /// What is typed is shown.
+    /// Whether typed characters are echoed.
     var echoes: Bool {
         var state = termios()
         tcgetattr(other, &state)
         return state.c_lflag & tcflag_t(ECHO) != 0
     }
 
-    /// The flags that a program in raw mode has changed.
+    /// Whether a program has set raw mode.
     var isRaw: Bool {
         var state = termios()
         tcgetattr(other, &state)

@@ -3,9 +3,9 @@ import HaulContract
 import HaulTestSupport
 import Testing
 
-/// `haul worker quiet` and back.
+/// `haul worker quiet` and `haul worker resume`.
 @Suite struct QuietCommandTests {
-    @Test("a quiet worker takes no more jobs until it is told to") func quiet() async throws {
+    @Test("a quiet worker claims no more jobs until it is resumed") func quiet() async throws {
         let bench = try await CommandBench()
         let origin = try OriginServer { _ in OriginReply(body: [1]) }
         let worker = try bench.worker("one")
@@ -22,7 +22,7 @@ import Testing
         #expect(try await worker.wait() == 0)
     }
 
-    @Test("options may stand before the names and behind them") func options() async throws {
+    @Test("options may precede or follow the names") func options() async throws {
         let bench = try await CommandBench()
         let worker = try bench.start([
             "worker", "--root", bench.root.path, "--name", "one", "--queue", "films", "--lease", "2",
@@ -40,8 +40,7 @@ import Testing
         #expect(try await worker.wait() == 0)
     }
 
-    @Test("a worker that nobody knows is an error, and so is a mistyped command of worker") func unknown() async throws
-    {
+    @Test("an unknown worker is an error, and so is a mistyped subcommand of worker") func unknown() async throws {
         let bench = try await CommandBench()
         let worker = try bench.worker("one")
         try await eventually { try await bench.haul("workers").out.contains("one") }

@@ -2,7 +2,7 @@ import Foundation
 import HaulTestSupport
 import Testing
 
-/// What zsh and fish complete at a terminal. `ManualTests` has bash.
+/// What zsh and fish complete at a terminal. `ManualTests` covers bash.
 @Suite struct ShellTests {
     private static func shell(_ name: String) -> String? { ChildProcess.path(of: name) }
 
@@ -12,7 +12,7 @@ import Testing
     private static let fish = "source \"$DIRECTORY/haul.fish\"; set fish_greeting; echo REA''DY"
 
     @Test(
-        "zsh and fish complete commands, values, files, and ids of jobs that the command may be about",
+        "zsh and fish complete commands, values, files, and ids that the command applies to",
         arguments: [("zsh", ["-f", "-i"], zsh, "_haul"), ("fish", ["-N", "-i"], fish, "haul.fish")].filter {
             shell($0.0) != nil
         })
@@ -49,14 +49,14 @@ import Testing
             try await eventually("\(name) to complete \(typed)", within: .seconds(20)) {
                 terminal.text.contains(completed)
             }
-            // Ctrl-U: an empty line.
+            // Ctrl-U clears the line.
             terminal.type("\u{15}")
         }
-        // Nothing that failed begins so.
+        // No failed job has an id that begins so.
         terminal.forget()
         terminal.type("haul retry he\t")
         terminal.type("\u{15}echo DO''NE\n")
-        try await eventually("\(name) to go on", within: .seconds(20)) { terminal.text.contains("DONE") }
+        try await eventually("\(name) to continue", within: .seconds(20)) { terminal.text.contains("DONE") }
         #expect(!terminal.text.contains("held"))
         terminal.type("exit\n")
         _ = try await process.wait()

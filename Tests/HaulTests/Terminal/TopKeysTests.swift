@@ -6,13 +6,13 @@ import Testing
 @testable import HaulTerminal
 @testable import haul
 
-/// Keys of `haul top`, and what they do.
+/// The keys of `haul top`, and what they do.
 @Suite struct TopKeysTests {
     private func press(_ text: String, _ model: inout TopModel) -> [TopAction] {
         text.compactMap { model.handle($0 == "\n" ? .enter : .character($0), height: 10) }
     }
 
-    @Test("bytes become keys, also when they come in pieces") func decoder() {
+    @Test("bytes become keys, also when they arrive in pieces") func decoder() {
         var keys = KeyDecoder()
         #expect(
             keys.feed(Array("a\u{e9}\u{1B}[A\u{1B}[5~\u{1B}OB\r".utf8)) == [
@@ -23,11 +23,11 @@ import Testing
         #expect(keys.feed([27]) == [] && keys.feed(Array("[6".utf8)) == [] && keys.feed(Array("~".utf8)) == [.pageDown])
         #expect(keys.feed([0xE6, 0xBC]) == [] && keys.feed([0xA2]) == [.character("\u{6f22}")])
         #expect(keys.feed([3, 26, 127, 9, 0xFF, 65]) == [.control("c"), .control("z"), .backspace, .tab])
-        // What is no UTF-8 swallows nothing but itself.
+        // Only the invalid UTF-8 itself is dropped.
         #expect(keys.feed([66, 67, 68]).last == .character("D"))
     }
 
-    @Test("nothing is asked of Redis before the answer is yes") func question() {
+    @Test("Redis gets no request before the answer is yes") func question() {
         var model = TopLayoutTests.model(20)
         #expect(press("c", &model) == [])
         guard case .question(let question) = model.mode else { return #expect(Bool(false), "no question") }
@@ -43,7 +43,7 @@ import Testing
         #expect(press("Py", &model) == [.pauseQueue(true)])
     }
 
-    @Test("a filter narrows the list while it is typed, and what is marked goes with it") func filter() {
+    @Test("a filter narrows the list while it is typed, and marks go with the filter") func filter() {
         var model = TopLayoutTests.model(1000)
         _ = press("/host3", &model)
         #expect(model.rows.count == 143 && model.mode == .filtering)
@@ -53,12 +53,12 @@ import Testing
         #expect(model.marked.count == 143)
         _ = model.handle(.escape, height: 10)
         #expect(model.filter.isEmpty && model.marked.isEmpty && model.rows.count == 1000)
-        // Letters that are keys elsewhere are letters here.
+        // In a filter, letters that are keys elsewhere are text.
         _ = press("/qc", &model)
         #expect(model.filter == "qc" && model.rows.isEmpty)
     }
 
-    @Test("jobs are sorted by what was chosen, and turned round") func order() {
+    @Test("jobs are sorted by the chosen column, and the order can be reversed") func order() {
         var model = TopLayoutTests.model(20)
         #expect(model.rows.first?.id == "job-19")
         while model.order != .age { _ = press("s", &model) }
@@ -67,7 +67,7 @@ import Testing
         #expect(model.rows.first?.id == "job-0")
     }
 
-    @Test("the first row stays selected until somebody chooses a job, which then stays selected wherever it goes")
+    @Test("the first row stays selected until a job is chosen, which then stays selected wherever it moves")
     func selection() {
         var model = TopLayoutTests.model(20)
         func turn() {
@@ -95,7 +95,7 @@ import Testing
         #expect(model.selected == "job-0" && model.detail?.id == "job-0")
     }
 
-    @Test("a job is opened and left, and its events are kept, progress in one line") func detail() throws {
+    @Test("a job is opened and closed, and keeps its events, with progress in one line") func detail() throws {
         var model = TopLayoutTests.model(20)
         #expect(press("\n", &model) == [.open("job-19")])
         for text in [
@@ -113,7 +113,7 @@ import Testing
         #expect(press("q", &model) == [.quit])
     }
 
-    @Test("tab leads through the states, and other rows are not shown meanwhile") func views() {
+    @Test("tab cycles through the states, and no rows of another state are shown meanwhile") func views() {
         var model = TopLayoutTests.model(20)
         #expect(model.handle(.tab, height: 10) == .read && model.view == .paused && model.rows.isEmpty)
         #expect(press("3", &model) == [.read] && model.rows.count == 20)

@@ -9,7 +9,7 @@ import Testing
 @Suite struct TopLayoutTests {
     private static let sizes = [(80, 24), (200, 60), (40, 10), (120, 30), (24, 6), (20, 4), (1, 1)]
 
-    /// So many running jobs, some with names that would harm a terminal or its columns.
+    /// A model with this number of running jobs. Some have names that would harm a terminal or its columns.
     static func model(_ count: Int) -> TopModel {
         var data = TopData()
         data.now = 1_795_000_000_000
@@ -57,7 +57,7 @@ import Testing
     }
 
     @Test(
-        "every screen has exactly its rows and columns, and nothing in it steers a terminal",
+        "every screen has exactly its rows and columns, and no escape sequence",
         arguments: [0, 1, 20, 1000, 10_000])
     func exact(_ count: Int) {
         for model in modes(of: Self.model(count)) {
@@ -82,7 +82,7 @@ import Testing
         TopLayout(model: model, width: width, height: height).rows.map(\.text).joined(separator: "\n")
     }
 
-    @Test("a screen of 80 by 24 tells of totals, workers, failures, jobs and keys") func small() {
+    @Test("a screen of 80 by 24 shows totals, workers, failures, jobs and keys") func small() {
         let screen = text(Self.model(10_000))
         for words in ["running 10.0k", "12 workers", "worker-0", "http_404", "job-9999", "1-13 of 10000", "q quit"] {
             #expect(screen.contains(words), "\(words):\n\(screen)")
@@ -90,7 +90,7 @@ import Testing
         #expect(!screen.contains("job-9980 "))
     }
 
-    @Test("what cannot be seen is said: nobody serves the queue, Redis is gone, nothing runs") func empty() {
+    @Test("an empty screen says why: no worker serves the queue, Redis is gone, nothing runs") func empty() {
         var model = TopModel(queue: "default")
         #expect(text(model).contains("reading"))
         var data = TopData()
@@ -104,7 +104,7 @@ import Testing
         #expect(text(model, 20, 4).contains("20x4"))
     }
 
-    @Test("the selection stays on the screen, and on its job when others come before it") func selection() {
+    @Test("the selection stays on the screen, and on its job when other rows change") func selection() {
         var model = Self.model(1000)
         let height = 10
         for _ in 0..<25 { _ = model.handle(.down, height: height) }
@@ -121,13 +121,13 @@ import Testing
         #expect(model.selected == "job-1")
     }
 
-    @Test("no colour is sent where none is wanted") func colour() {
+    @Test("no colour is sent if none is wanted") func colour() {
         let row = ScreenRow("bad", .bad)
         #expect(row.encoded(isColored: true).contains("31"))
         #expect(!row.encoded(isColored: false).contains("31"))
     }
 
-    @Test("until Redis has answered no screen tells of zeros") func unread() {
+    @Test("no screen shows zeros before Redis has answered") func unread() {
         for (width, height) in [(80, 24), (200, 60)] {
             let model = TopModel(queue: "default")
             let rows = TopLayout(model: model, width: width, height: height, isUnicode: true).rows.map(\.text)

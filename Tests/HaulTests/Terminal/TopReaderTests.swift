@@ -7,11 +7,11 @@ import Testing
 @testable import HaulTerminal
 @testable import haul
 
-/// What `haul top` costs Redis.
+/// The cost of `haul top` for Redis.
 @Suite struct TopReaderTests {
     private static let key = "haul:{default}:"
 
-    /// So many running jobs as a fleet would have written them, 1000 bytes per second each.
+    /// Writes this number of running jobs as a fleet would, at 1000 bytes per second each.
     static func fill(_ redis: Redis, _ count: Int) async throws {
         for start in stride(from: 0, to: count, by: 500) {
             let calls = (start..<min(count, start + 500)).flatMap { number in
@@ -28,7 +28,7 @@ import Testing
         }
     }
 
-    @Test("a reading of 10,000 running jobs costs no more commands than one of 1,000, and none are KEYS")
+    @Test("a reading of 10,000 running jobs costs no more commands than one of 1,000, and no KEYS")
     func bounded() async throws {
         let server = try await RedisServer()
         let redis = Redis(try RedisURL(server.url), name: "test")
@@ -38,7 +38,7 @@ import Testing
             try await Self.fill(redis, count)
             let reader = TopReader(queue, patience: .seconds(60))
             var focus = TopReader.Focus()
-            // The first reading meets all of them.
+            // The first reading reads all jobs.
             let data = try await reader.read(focus)
             #expect(data.rows.count == count && !data.isEstimated)
             #expect(data.bytesPerSecond == Double(count) * 1000)
@@ -52,7 +52,7 @@ import Testing
         #expect(!commands.contains("cmdstat_keys:"))
     }
 
-    @Test("what begins and ends is noticed within a round over all running jobs") func rounds() async throws {
+    @Test("new and ended jobs are noticed within a round over all running jobs") func rounds() async throws {
         let server = try await RedisServer()
         let redis = Redis(try RedisURL(server.url), name: "test")
         try await Self.fill(redis, 1200)
@@ -68,9 +68,7 @@ import Testing
         #expect(ids.count == 1199 && ids.contains("new") && !ids.contains("j7") && !ids.contains("j900"))
     }
 
-    @Test("a slow Redis does not keep the screen empty: what was found so far is shown, then the rest") func slow()
-        async throws
-    {
+    @Test("on a slow Redis the screen shows what was found so far, and then the rest") func slow() async throws {
         let server = try await RedisServer()
         let redis = Redis(try RedisURL(server.url), name: "test")
         try await Self.fill(redis, 3000)
@@ -83,7 +81,7 @@ import Testing
         #expect(readings < 30)
     }
 
-    @Test("the newest failures, the workers and other queues are told") func panels() async throws {
+    @Test("the newest failures, the workers and other queues are read") func panels() async throws {
         let server = try await RedisServer()
         let redis = Redis(try RedisURL(server.url), name: "test")
         let queue = Queue(.default, redis: redis)
