@@ -1,7 +1,7 @@
-"""Two workers in network namespaces of their own, which share nothing but Redis and a bucket: they hand a large file to each other,
-and lose their ways to the bucket or to Redis alone. Started by apart.sh, in a network of its own.
+"""Two workers in network namespaces of their own, which share nothing but Redis and a bucket. They hand a large file to
+each other, and lose their network link to the bucket or to Redis. apart.sh starts this script in a network namespace.
 
-Each worker has three ways out, one to each server, so that one of them can be cut without a word to either side.
+Each worker has three links, one to each server. So one link can be cut without either side noticing.
 """
 import argparse
 import json
@@ -29,7 +29,7 @@ def ip(*words):
 
 
 class Place:
-    """A namespace with a way to each server, as the store of a worker sees it."""
+    """A namespace with a link to each server, in the role of a worker's store."""
 
     def __init__(self, name, number, endpoint):
         self.name, self.number, self.endpoint = name, number, endpoint
@@ -46,7 +46,7 @@ class Place:
             ip("-n", name, "route", "add", address(server), "via", f"{net}.1")
 
     def cut(self, server, is_cut):
-        """Packets are lost, and nobody is told."""
+        """Packets are lost without any error."""
         ip("link", "set", f"{self.name}-{server}", "down" if is_cut else "up")
 
     def options(self, number):
@@ -106,7 +106,7 @@ class Bench:
         print("wrong:", len(self.wrong))
         return not self.wrong
 
-    # One worker's half, and the other's.
+    # Handovers: one worker does the first part, the other one the rest.
 
     def hand_over(self, id, way, here, there):
         began = time.monotonic()
@@ -128,7 +128,7 @@ class Bench:
     def by_kill(self, id, worker):
         worker.end(signal.SIGKILL)
 
-    # A way that leads nowhere.
+    # Links that are cut.
 
     def cut(self, id, server, seconds):
         began = time.monotonic()
@@ -141,7 +141,7 @@ class Bench:
         place.cut(server, False)
         self.finish(id, began, {worker.name for worker in self.workers}, f"cut from {name}")
 
-    # What is common.
+    # Helpers.
 
     def push(self, id):
         spec = {"url": f"{self.files}/f/0/{self.size}/0?{id}", "id": id, "path": id, "retries": 50,
@@ -161,7 +161,7 @@ class Bench:
         told = [event["event"] for event in map(json.loads, self.redis.call("LRANGE", Q + "reply:all", 0, -1))
                 if event["id"] == id]
         if told != ["completed"]:
-            self.wrong.append(f"{id}: told {told}")
+            self.wrong.append(f"{id}: its final events are {told}")
         self.s3.delete("in/" + id)
         sent = sum(count for path, count in json.loads(
             self.origin.ask("/stats")).items() if path.endswith("?" + id)) - self.size

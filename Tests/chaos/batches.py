@@ -1,4 +1,5 @@
-"""Batches under the chaos: which jobs are in them, and what is asked of a batch as a whole. What came of them is judged in counts.py."""
+"""The batches of a chaos run: which jobs belong to them, and which requests are made for whole batches. counts.py
+checks the results."""
 import json
 import math
 import time
@@ -10,16 +11,16 @@ TROUBLE = (ConnectionError, RedisError)
 
 
 class Batch:
-    """A set of jobs, and what was said and asked of it. Times are unix ms."""
+    """A set of jobs, with its pushes and the requests for it. Times are unix ms."""
 
     def __init__(self, name, target, teller, has_reply):
         self.name, self.target, self.teller = name, target, teller
         self.reply_to = "batch-" + name if has_reply else None
-        # A list that is named when the batch is over.
+        # A reply list that is named only after the batch is over.
         self.late_reply_to = None
-        # Jobs by id; None for an element that is no valid job.
+        # Jobs by id. None stands for an element that is not a valid job.
         self.members, self.told_sizes, self.is_repeated = {}, [], False
-        # Cancels: when each was written, and when it was heard.
+        # Cancels: when each one was written, and when it was applied.
         self.cancels, self.retries, self.is_paused, self.is_over, self.closings = [], 0, False, False, 0
 
     @property
@@ -27,7 +28,7 @@ class Batch:
         return len(self.members) >= self.target
 
     def may_cancel(self, job):
-        """Whether a request for the batch may have met the job's last push."""
+        """Whether a cancel of the batch may apply to the job's last push."""
         return any(job.at <= heard for _, heard in self.cancels)
 
     def element(self, is_first, has_size):
@@ -42,16 +43,16 @@ class Batch:
 
 
 class Batches:
-    """A share of the jobs belong to batches of 2 to 200 members."""
+    """A share of the jobs belongs to batches of 2 to 200 members."""
 
     def __init__(self, topology, share, pick):
         self.topology, self.share, self.random = topology, share, pick
         self.all, self.open, self.bad, self.requests = [], [], 0, 0
 
-    # Members, by the thread that produces.
+    # Members. The producing thread calls these.
 
     def join(self, pick, job, spec):
-        """Perhaps makes a job the member of a batch."""
+        """Makes a job the member of a batch, by chance."""
         if pick.random() >= self.share:
             return
         batch = self.batch(pick)
@@ -68,12 +69,13 @@ class Batches:
             self.fail(job, spec)
 
     def batch(self, pick):
-        """One of those that are not full: at times a new one, or one that is over and gets more."""
+        """A batch that is not full. At times a new batch, or a finished batch that gets more members."""
         over = [batch for batch in self.all if batch.is_over and batch.is_full]
         if over and pick.random() < 0.1:
             batch = pick.choice(over)
             batch.target += pick.randrange(1, 11)
-            # By one that says the new size it is over once more; else whenever nothing of it is pending.
+            # With a push that names the new size, the batch ends once more. Without one it ends whenever no member is
+            # pending.
             batch.teller, batch.is_over = pick.choice(["next", "nobody"]), False
             self.open.append(batch)
         elif len(self.open) < 2 or len(self.open) < 6 and pick.random() < 0.1:
@@ -85,7 +87,7 @@ class Batches:
 
     @staticmethod
     def fail(job, spec):
-        """A job that can only fail: its file is not there, or no answer is the one that it expects."""
+        """Makes a job fail: its file does not exist, or no response has the status that it expects."""
         job.fails = True
         if job.kind == "download":
             spec["url"] = spec["url"].replace("/f/", "/missing/")
@@ -98,7 +100,7 @@ class Batches:
             spec["files"][0]["file"] = "src/missing.bin"
 
     def invalid(self, pick, reply_to):
-        """Now and then an element that is no valid job, for a batch that is not full."""
+        """Returns, at times, an element that is not a valid job, for a batch that is not full."""
         begun = [batch for batch in self.open if batch.members]
         if not begun or pick.random() > 0.01:
             return None
@@ -115,11 +117,11 @@ class Batches:
 
     @staticmethod
     def repeats(job):
-        """A member is pushed once more, and says again what it said."""
+        """A member's push is repeated, with the same size."""
         if job.batch:
             job.batch.is_repeated = True
 
-    # Requests for a batch, by a thread of their own.
+    # Requests for batches. A thread of its own makes them.
 
     def steer(self, producing):
         redis = Redis(self.topology.locate)
@@ -146,7 +148,7 @@ class Batches:
         self.request(redis, batch, word)
 
     def request(self, redis, batch, word):
-        """Until it is acknowledged, and then until all members have it."""
+        """Writes the request until Redis acknowledges it, and then waits until all members have it."""
         cancel = [time.time() * 1000, float("inf")]
         if word == "cancelled":
             batch.cancels.append(cancel)
@@ -161,7 +163,7 @@ class Batches:
         while time.monotonic() < until:
             try:
                 if not is_written:
-                    # A request that was not acknowledged may have been heard all the same.
+                    # Redis may have applied a request although it was not acknowledged.
                     batch.retries += word == "retried"
                     self.topology.surely(redis, "HSET", Q + "want", "batch/" + batch.name, value)
                     is_written, cancel[0] = True, time.time() * 1000
@@ -170,7 +172,7 @@ class Batches:
             except TROUBLE:
                 pass
             time.sleep(0.05)
-        # A failover brings back what was being heard.
+        # A failover may restore a request that was being applied.
         cancel[1] = time.time() * 1000 + (1000 if self.topology.REMEMBERS else 8000)
         if word in ("running", "cancelled"):
             batch.is_paused = False
@@ -178,14 +180,14 @@ class Batches:
     # The end.
 
     def let_go(self, redis):
-        """No batch keeps its members from running any longer."""
+        """Continues all paused batches, so that their members can run."""
         for batch in self.all:
             if redis.call("HGET", Q + "batch:" + batch.name, "want") == "paused":
                 redis.call("HSET", Q + "want", "batch/" + batch.name, "running")
 
     def conclude(self, redis, push):
-        """When nothing is left: batches that wait for members that never come are told their size by a repeated push, and some that
-        are over get a further list. Whether nothing was pushed."""
+        """Called once no job is left. A batch that waits for members that never come gets its size by a repeated push.
+        Some finished batches get another reply list. Returns whether nothing was pushed."""
         is_done = True
         for batch in self.all:
             jobs = [job for job in batch.members.values() if job]

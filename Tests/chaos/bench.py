@@ -1,4 +1,4 @@
-"""One run in a directory of its own, which ends what it started whatever happens."""
+"""One run in a directory of its own. It ends everything that it has started, whatever happens."""
 import shutil
 import signal
 import sys
@@ -6,7 +6,7 @@ import tempfile
 
 
 def carry_out(make, options, prefix):
-    """Exits with 0 if `make(options, directory).go()` says that all was right, else with 1. `--keep` keeps the directory."""
+    """Exits with 0 if `make(options, directory).go()` returns true, else with 1. `--keep` keeps the directory."""
     directory = tempfile.mkdtemp(prefix=prefix)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     run = None

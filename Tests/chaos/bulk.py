@@ -1,4 +1,4 @@
-"""Requests for thousands of jobs at once. Each returns what is wrong."""
+"""Requests for thousands of jobs at once. Each test returns a list of what is wrong."""
 import json
 import os
 import time
@@ -24,7 +24,7 @@ def now(redis):
 
 
 def push(bench, redis, ids, shape="500/0", **more):
-    """`shape`: the bytes of each, and how many a second."""
+    """`shape`: the bytes of each file, and its bytes per second."""
     redis.call("LPUSH", Q + "jobs", *(
         json.dumps({"url": f"{bench.origin.url}/f/{number}/{shape}", "id": id, "path": id} | more)
         for number, id in enumerate(ids)))
@@ -35,7 +35,7 @@ def states(redis, ids):
 
 
 def bulk_cancel(bench):
-    """Jobs that were cancelled in bulk, and pushed 20 ms after: a cancel is for what was pushed before it."""
+    """Jobs that are cancelled in bulk, and pushed 20 ms later: a cancel applies only to earlier pushes."""
     redis, ids = Redis(bench.server.socket, 30), [f"bulk{n}" for n in range(bench.options.bulk)]
     moment = now(redis)
     redis.call("HSET", Q + "want", *(word for id in ids for word in (id, f"cancelled {moment}")))
@@ -49,11 +49,12 @@ def bulk_cancel(bench):
 
 
 def unserved_store(bench):
-    """Files to be deleted on a store that nobody serves: the requests for them are over at once, and touch nothing later."""
+    """Requests to delete files on a store that no worker serves. The requests are over at once, and do not affect later
+    pushes."""
     redis, ids = Redis(bench.server.socket, 30), [f"far{n}" for n in range(bench.options.bulk)]
     root = os.path.join(bench.directory, "far")
     os.mkdir(root)
-    # The others rest meanwhile.
+    # The other workers are down in the meantime.
     for worker in bench.workers:
         worker.end(15)
     far = bench.worker("far", root)
@@ -72,8 +73,9 @@ def unserved_store(bench):
     again = ids[:10]
     push(bench, redis, again, at=now(redis) + 1)
     if not until(lambda: states(redis, again) == ["completed"] * len(again), 20):
-        wrong.append(f"pushed again they are {states(redis, again)}")
-    # Its worker comes back: what is to go goes, what was pushed again stays.
+        wrong.append(f"after another push the jobs are {states(redis, again)}")
+    # The store's worker comes back. It deletes the files of removed jobs, and keeps those of jobs that were pushed
+    # again.
     far.start()
     left = lambda: [id for id in ids[10:] if os.path.exists(os.path.join(root, id))]
     if not until(lambda: not left(), 20):
@@ -89,8 +91,8 @@ def unserved_store(bench):
 
 
 def crossing(bench):
-    """Running jobs that are pushed again, or continued, right behind a pause that their workers have not heard of, and then perhaps
-    cancelled."""
+    """Running jobs are pushed again, or continued, right after a pause that their workers have not applied. Then some
+    are cancelled."""
     redis, ids = Redis(bench.server.socket, 30), [f"cross{n}" for n in range(max(10, bench.options.bulk // 10))]
 
     def are_quiet():
@@ -133,8 +135,8 @@ def crossing(bench):
 
 
 def limited(bench):
-    """Many tiny jobs under a small `max_running`: each place that a job leaves is taken at once. Where only ticks look, three places
-    give three jobs a second."""
+    """Many tiny jobs under a small `max_running`. Each place that becomes free is taken at once. If only ticks looked,
+    three places would give three jobs a second."""
     redis, ids = Redis(bench.server.socket, 30), [f"limited{n}" for n in range(300)]
     redis.call("HSET", Q + "settings", "max_running", 3)
     push(bench, redis, ids)

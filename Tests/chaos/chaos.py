@@ -1,6 +1,7 @@
-"""Producers push, workers download, ask and send, and everything is killed, frozen, cut and restarted at random; then the ledger.
+"""A chaos run. Producers push, and workers download, send requests and upload files. All processes are killed, frozen,
+cut off and restarted at random. Then the ledger checks the results.
 
-Exit status: 0 nothing lost, nothing wrong, no rule broken; 1 otherwise. Started by run.sh.
+Exit status: 0 if nothing was lost, nothing is wrong and no rule was broken; 1 otherwise. run.sh starts this script.
 """
 import argparse
 import json
@@ -27,7 +28,7 @@ from resp import Redis, RedisError
 from stores import Bucket, Directory
 from topology import Sentinels, Single
 
-# What tests/Support/object-server.sh calls them.
+# The names of these in Tests/Support/object-server.sh.
 SERVERS = {"radosgw": "rgw", "seaweedfs": "weed"}
 
 
@@ -62,7 +63,7 @@ class Run:
         return Worker(self.options.haul, self.options.shim, self.directory, name, self.topology.url, self.store,
                       self.made, self.options.slots, self.options.lease)
 
-    # The load: each of these is a thread.
+    # The load. Each of these functions is a thread.
 
     def produce(self):
         redis, pick, number = Redis(self.topology.locate), random.Random(self.options.seed + 1), 0
@@ -81,7 +82,7 @@ class Run:
             self.push(redis, job)
             recent = recent[-50:] + [job]
             for job in pick.sample(recent, min(len(recent), pick.choice([0, 0, 0, 1, 2]))):
-                # A producer may repeat its push, also long after.
+                # A producer may repeat its push, also much later.
                 if not job.pushed_again:
                     self.batches.repeats(job)
                     self.push(redis, job)
@@ -97,7 +98,7 @@ class Run:
         if pick.random() < 0.1:
             spec["delay"] = pick.randrange(1, 5)
         if pick.random() < 0.1:
-            # Far beyond the run's end, but not beyond what a worker's clock may say.
+            # Far beyond the end of the run, but within the range of a worker's shifted clock.
             spec["deadline"] = 7200
         self.batches.join(pick, job, spec)
         job.element = json.dumps(spec)
@@ -108,7 +109,7 @@ class Run:
         job.accepted = True
 
     def send(self, redis, element):
-        """Until it is acknowledged: that is what `at` is for."""
+        """Repeats the push until Redis acknowledges it. The field `at` makes repeats harmless."""
         while True:
             try:
                 return self.topology.surely(redis, "LPUSH", Q + "jobs", element)
@@ -148,7 +149,7 @@ class Run:
                 pass
 
     def keep(self):
-        """Starts again what ended by itself, as a service manager does."""
+        """Restarts workers that ended by themselves, as a service manager does."""
         for worker in list(self.workers):
             if not worker.busy and not worker.is_up:
                 self.died[worker.child.returncode] += 1
@@ -197,7 +198,8 @@ class Run:
         return report(self, check)
 
     def drain(self):
-        """Everything paused or postponed is wanted now; then nothing may be left."""
+        """Continues everything that is paused or postponed, until nothing is left. Returns the seconds that this took,
+        or None."""
         redis, began = Redis(self.topology.locate), time.monotonic()
         self.ledger.drained_from = time.time() * 1000
         while time.monotonic() - began < 180:
@@ -219,7 +221,7 @@ class Run:
         return None
 
     def check(self):
-        """`haul check`, where there is one: None, or its complaints."""
+        """Runs `haul check`. Returns its complaints, or None if this build has no such command."""
         haul, where = self.options.haul, ["--redis", self.topology.url]
         if "\n  check " not in subprocess.run([haul, "--help"], capture_output=True, text=True).stdout:
             return None

@@ -1,5 +1,5 @@
-// The wall clock of the processes that preload this, moved by the nanoseconds that the file CHAOS_CLOCK holds: written
-// there, they count at once. Every other clock goes on as it is, as when somebody sets the time. (libfaketime also takes
+// A library to preload. It shifts the wall clock of its processes by the nanoseconds in the file CHAOS_CLOCK. A new
+// value applies at once. All other clocks are unchanged, as when an operator sets the time. (libfaketime also takes
 // over sleeps and the timestamps of files, and leaves a shared memory object behind every process that is killed.)
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-"""Requests for single jobs, and pushes of those that were cancelled: a thread of the run."""
+"""A thread of the run. It makes requests for single jobs, and pushes some cancelled jobs again."""
 import json
 import random
 import time

@@ -1,7 +1,7 @@
-"""Whether batches were counted as docs/bus.md says: the counts, the members, one final event for each round, and one reply.
+"""Checks batches by docs/bus.md: the counts, the members, one final event for each round, and one reply.
 
-A final event of a batch has counts. They must be those of its members' own final events until then: so a batch that ends while a
-member is pending, or that counts one twice, is seen, whatever became of it later.
+A final event of a batch has counts. They must equal the counts of its members' own final events up to then. So this
+detects a batch that ends while a member is pending, or that counts a member twice, even if the counts are right later.
 """
 import json
 from collections import Counter
@@ -10,7 +10,7 @@ from resp import pairs
 
 STATES = ("pending", "completed", "failed", "cancelled", "rejected")
 ENDS = STATES[1:]
-# So long a cancelled member may go on, in ms: its worker may be frozen, and Redis stalled.
+# How long a cancelled member may go on, in ms: its worker may be frozen, and Redis stalled.
 PATIENCE = 30_000
 
 
@@ -37,9 +37,9 @@ class Counts:
             say(f"it counts {counts}, and has {dict(found)}")
         size, rounds = int(fields.get("size", -1)), int(fields.get("round", 0))
         if counts["pending"] or "finished" not in fields or size not in batch.told_sizes or size > len(members):
-            say(f"it is not over, or its size is not what was told: {fields}, of {batch.told_sizes}")
+            say(f"it is not over, or its size was never pushed: {fields}, of {batch.told_sizes}")
         if any(self.redis.call("PTTL", key) <= 0 for key in keys):
-            say("it would stay for ever")
+            say("it has no expiry")
         if self.redis.call("ZSCORE", self.prefix + "batches", name) is None:
             say("it is not listed")
         self.rounds += rounds
@@ -60,7 +60,7 @@ class Counts:
     def of_events(self, batch, rounds, counts, say):
         heard = self.ledger.batch_events.get(batch.name, [])
         numbers = [event["round"] for event in heard]
-        # What a failover has forgotten comes once more.
+        # A failover may repeat an event that Redis has forgotten.
         if self.ledger.topology.REMEMBERS and len(set(numbers)) != len(numbers):
             say(f"events were heard of the rounds {numbers}")
         events = heard if self.ledger.topology.REMEMBERS else []
@@ -68,11 +68,11 @@ class Counts:
             events = self.list(batch.reply_to)
             numbers = [event["round"] for event in events]
             if numbers != list(range(1, rounds + 1)):
-                say(f"it was over {rounds} times, and its list was told of the rounds {numbers}")
+                say(f"it was over {rounds} times, and its reply list has the rounds {numbers}")
         if batch.late_reply_to:
             late = [event["round"] for event in self.list(batch.late_reply_to)]
             if late != [rounds]:
-                say(f"it was over {rounds} times, and who asked late was told of the rounds {late}")
+                say(f"it was over {rounds} times, and its late reply list has the rounds {late}")
         before = 0
         for event in events:
             self.of_event(batch, event, before, say)
@@ -90,20 +90,20 @@ class Counts:
                 say(f"it was over at {at}, while {id} was pending")
         told = {state: event[state] for state in ENDS}
         if told != {state: found[state] for state in ENDS}:
-            say(f"its event of {at} tells {told}, and of its members have ended {dict(found)}")
+            say(f"its event of {at} has {told}, and its members had ended as {dict(found)}")
         if sum(told.values()) < event["size"] or event["size"] not in batch.told_sizes:
-            say(f"its event tells another size: {event}")
-        # A repeated push may tell a size of before: then it may be over again with nothing new.
+            say(f"its event has another size: {event}")
+        # A repeated push may name an earlier size. Then the batch may end again without a new end of a member.
         is_told_apart = batch.is_repeated and len(set(batch.told_sizes)) > 1
         is_new = any(before < moment <= at for id in batch.members for moment, _ in self.ends.get(id, []))
         if not is_new and not is_told_apart:
-            say(f"it was over once more at {at}, and nothing of it has ended since {before}")
+            say(f"it was over once more at {at}, and none of its members has ended since {before}")
 
     def of_cancels(self, batch, say):
-        """What was pending when all was cancelled does not end in another way."""
+        """A member that was pending when the batch was cancelled must end as cancelled."""
         for written, heard in batch.cancels:
             for id, job in batch.members.items():
-                # One that was pushed shortly before may have been in line still, when the batch was over.
+                # A member that was pushed shortly before may still have been in line when the batch was over.
                 is_met = job and job.at < written - 15_000 and heard < self.ledger.drained_from - 5000
                 if not is_met or job.is_asked_for or job.pushed_again:
                     continue

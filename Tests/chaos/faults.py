@@ -1,4 +1,4 @@
-"""The faults, by kind. Each returns at once or runs in a thread of its own; what it stopped, it wakes again."""
+"""The faults by kind. Each fault returns at once or runs in a thread of its own, and undoes what it has stopped."""
 import math
 import random
 import signal
@@ -27,7 +27,7 @@ class Faults:
             self.kinds[kind] = (weight, lambda kind=kind, body=body: self.redis_fault(kind, body))
         for kind, (weight, body) in run.store.faults.items():
             self.kinds[kind] = (weight, lambda kind=kind, body=body: self.store_fault(kind, body))
-        # In a short run, too, each kind has its turn.
+        # Each kind occurs once before the random choice begins, so that a short run has all of them.
         self.due = self.random.sample(list(self.kinds), len(self.kinds))
 
     def inject(self):
@@ -37,7 +37,7 @@ class Faults:
             self.injected[kind] += 1
 
     def settle(self):
-        """Waits for every fault to be over."""
+        """Waits until every fault is over."""
         for thread in self.threads:
             thread.join()
 
@@ -56,7 +56,8 @@ class Faults:
         return fault
 
     def victim(self):
-        """A worker that no other fault has in hand; one always stays alone, so that somebody can recover the rest."""
+        """A worker without another fault, or None. One worker always stays untouched, so that it can recover the
+        rest."""
         free = [worker for worker in self.run.workers if not worker.busy]
         if len(free) < 2:
             return None
@@ -67,7 +68,7 @@ class Faults:
     # Workers.
 
     def kill(self, worker):
-        # Stopped first, so that what it has read can be counted.
+        # The worker is stopped first, so that the bytes that it has read can be counted.
         worker.send(signal.SIGSTOP)
         time.sleep(0.05)
         runs = self.run.ledger.losing(worker.name)
@@ -114,7 +115,7 @@ class Faults:
         self.later(roll)
 
     def jump(self):
-        """By a minute to some days, ahead or back, from one instant to the next."""
+        """Moves the clock at once by a minute to some days, forwards or backwards."""
         worker = self.random.choice(self.run.workers)
         worker.set_clock(self.random.choice([1, -1]) * math.exp(self.random.uniform(math.log(60), math.log(5 * 86400))))
         return True
@@ -139,7 +140,7 @@ class Faults:
     # Redis.
 
     def redis_fault(self, kind, body):
-        """One at a time; counted when it was done."""
+        """Only one of these faults runs at a time. It is counted once it was done."""
         if not self.redis_lock.acquire(blocking=False):
             return False
 
@@ -160,14 +161,14 @@ class Faults:
     # The store.
 
     def store_fault(self, kind, body):
-        """Any number at a time; counted when a request was met."""
+        """Any number of these faults run at a time. A fault is counted if it has affected a request."""
 
         def guarded():
             try:
                 if body():
                     self.injected[kind] += 1
                 elif not self.injected[kind]:
-                    # Nothing came that it could have met: its turn is still to come.
+                    # No request came that the fault could affect. It must be tried again.
                     self.due.insert(0, kind)
             except (RuntimeError, OSError) as error:
                 self.broken.append(f"{kind}: {error}")

@@ -1,12 +1,15 @@
-"""The way to the object store under the chaos: a proxy that passes everything on, but for what it was told to spoil.
+"""A proxy between the workers and the object store. It forwards everything, except for the faults that it is told to
+inject.
 
-    gateway.py HOST:PORT PORT ADDRESS    of the store, and of its own; prints the port once it listens
+  gateway.py HOST:PORT PORT ADDRESS    the store, and the proxy's own port and address; prints the port once it listens
 
-Requests with a session token are checked for it and for their time, and signed anew for the store, which knows no tokens: so
-credentials can end, and the store's clock can be another's. All others reach the store as they are.
+A request with a session token is checked for the token and for its time. Then the proxy signs the request anew, because
+the store does not support tokens. So credentials can expire, and the store's clock can be wrong. All other requests
+reach the store unchanged.
 
-`/-/credentials` is a container's service of credentials. `/-/spoil/KIND` spoils what comes next, and tells how many requests that
-were, after some seconds at most. `/-/requests` counts what came, and `/-/refused` what the store refused with 403, by kind. `/-/late/SECONDS` is added to the time that all answers tell.
+`/-/credentials` is a container's credentials service. `/-/spoil/KIND` injects a fault into the next requests, and
+returns how many it has affected, after some seconds at most. `/-/requests` counts the requests, and `/-/refused` those
+that the store refused with 403, by kind. `/-/late/SECONDS` is added to the Date of all responses.
 """
 import calendar
 import email.utils
@@ -32,7 +35,7 @@ class State:
     token = 1
     late = 0
     offset = 0
-    # Kinds that wait for a request, and how many requests each has met.
+    # The faults that wait for requests, and how many requests each one has affected.
     armed, met = {}, {}
     requests, refused = {}, {}
 
@@ -42,7 +45,7 @@ class Cut(Exception):
 
 
 def take(*kinds):
-    """The first of these that waits for a request; it waits no more, unless it is for a time."""
+    """Returns the first of these faults that waits for a request, and consumes it. None if none waits."""
     with lock:
         for kind in kinds:
             left = State.armed.get(kind, 0)
@@ -59,7 +62,7 @@ def note(kind):
 
 
 def spoil(kind):
-    """Returns how many requests were met."""
+    """Injects a fault, and returns how many requests it has affected."""
     count = {"500": random.choice([1, 1, 2, 5]), "503": 1 << 30}.get(kind, 1)
     with lock:
         State.met[kind] = 0
@@ -70,7 +73,7 @@ def spoil(kind):
         else:
             State.armed[kind] = count
         if kind in ("503", "clock"):
-            # For a time.
+            # These last for a time.
             lock.wait_for(lambda: False, random.uniform(2, 6))
         else:
             lock.wait_for(lambda: State.met[kind] >= count, PATIENCE)
@@ -100,7 +103,7 @@ class Handler(BaseHTTPRequestHandler):
         try:
             super().handle()
         except (Cut, OSError, http.client.HTTPException):
-            # As it looks when a process is killed.
+            # End with a RST, as the connections of a killed process do.
             try:
                 self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             except OSError:
@@ -127,7 +130,7 @@ class Handler(BaseHTTPRequestHandler):
                      *(["cut a part"] if is_part else []), "500")
         self.ask(path, query, cut_at=self.left // 2 if fault == "cut a part" else None)
         if fault == "500" and random.random() < 0.5 or fault == "error in a 200" and random.random() < 0.5:
-            # Nothing was done.
+            # Fail before the store has done anything.
             self.store.close()
             self.store = None
             self.drain()
@@ -165,7 +168,7 @@ class Handler(BaseHTTPRequestHandler):
         return None
 
     def ask(self, path, query, cut_at):
-        """Sends the head, and half a body if it is to be cut there."""
+        """Sends the head, and then half of the body if the body is to be cut there."""
         if self.store is None:
             self.store = http.client.HTTPConnection(sys.argv[1], timeout=90)
         headers = {name.lower(): value for name, value in self.headers.items()}
@@ -200,7 +203,7 @@ class Handler(BaseHTTPRequestHandler):
                 raise Cut
             self.left -= len(data)
 
-    # Answers.
+    # Responses.
 
     def pass_on(self, answer, is_cut):
         length = answer.getheader("Content-Length")

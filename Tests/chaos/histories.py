@@ -1,6 +1,7 @@
-"""Jobs with random histories of pushes and requests, done by real workers; then an oracle that knows only the contract.
+"""Real workers run jobs with random histories of pushes and requests. Then an oracle that knows only the contract
+checks them.
 
-Exit status: 0 every job ended as docs/bus.md allows; 1 otherwise. Started by histories.sh.
+Exit status: 0 if every job ended as docs/bus.md allows; 1 otherwise. histories.sh starts this script.
 """
 import argparse
 import os
@@ -47,7 +48,7 @@ class Bench:
             mutate(redis, self.options.without)
 
     def kill(self):
-        """Now and then a worker dies, and starts again under its name."""
+        """Kills a worker at random times, and restarts it under its name."""
         while not self.ending.wait(self.random.expovariate(1 / self.options.kills)):
             worker = self.random.choice(self.workers)
             worker.end(signal.SIGKILL)
@@ -83,7 +84,7 @@ class Bench:
                 try:
                     problem = history.go()
                 except (ConnectionError, RedisError) as error:
-                    problem = f"it could not be told: {error}"
+                    problem = f"its history could not be run: {error}"
                 with lock:
                     kinds.update(act.kind for act in history.acts)
                     if problem:
@@ -112,9 +113,9 @@ def main():
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 31))
     parser.add_argument("--bulk", type=int, default=1000, help="ids of a bulk cancel, and files of a store nobody serves")
     parser.add_argument("--lease", type=float, default=8)
-    parser.add_argument("--kills", nargs="?", type=float, const=4, metavar="SECONDS", help="workers die meanwhile, one in so many seconds")
+    parser.add_argument("--kills", nargs="?", type=float, const=4, metavar="SECONDS", help="kill a worker about every SECONDS seconds")
     parser.add_argument("--patience", type=float, default=40, help="seconds that a job may take to come to rest")
-    parser.add_argument("--without", choices=sorted(MUTATIONS), help="a rule to take out of the functions, which must be noticed")
+    parser.add_argument("--without", choices=sorted(MUTATIONS), help="a rule to remove from the functions: the oracle must notice")
     parser.add_argument("--keep", action="store_true", help="keep the directory")
     options = parser.parse_args()
     print(f"histories: --histories {options.histories} --seed {options.seed}", flush=True)

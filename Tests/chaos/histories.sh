@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Random histories of pushes and requests against real workers, judged by an oracle of docs/bus.md.
+# Random histories of pushes and requests on real workers, checked by an oracle of docs/bus.md.
 #   Tests/chaos/histories.sh                                     the short form
 #   Tests/chaos/histories.sh --histories 3000 --kills --lease 3  the long form
 #   HAUL=…/haul Tests/chaos/histories.sh                         another build, to see what it gets wrong
-# --help tells the rest. Exits 1 if a job ended as the contract does not allow.
+# --help lists the options. Exits 1 if a job ended as the contract does not allow.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 # shellcheck source=deploy/lib/packages.sh

@@ -1,4 +1,4 @@
-"""One job, what is done to it at random, and whether it ends as the oracle allows."""
+"""One job, the random acts on it, and the check that it ends as the oracle allows."""
 import hashlib
 import json
 import os
@@ -15,7 +15,7 @@ ACTIVES = ("queued", "running", "scheduled")
 
 
 class History:
-    """One job, and what is done to it."""
+    """One job and the acts on it."""
 
     def __init__(self, bench, number, seed):
         self.bench, self.random = bench, random.Random(seed * 1_000_003 + number)
@@ -26,18 +26,18 @@ class History:
         self.offset = self.random.choices([None, 0, 60_000, -60_000], [25, 45, 20, 10])[0]
         self.acts, self.log, self.elements, self.values = [], [], [], {}
         self.late = None
-        # The job may be the only member of a batch, for which requests are made once it has been taken.
+        # The job may be the only member of a batch. Requests for the batch begin once the job has been claimed.
         self.batch = f"b{number}" if self.random.random() < 0.5 else None
         self.is_member = False
 
-    # What is done.
+    # The acts.
 
     def now(self):
         seconds, microseconds = self.redis.call("TIME")
         return int(seconds) * 1000 + int(microseconds) // 1000
 
     def stamp(self):
-        """A moment of its own: two acts of one millisecond have no order that the contract tells."""
+        """A moment of its own. The contract gives no order to two acts in one millisecond."""
         before = self.now()
         while True:
             now = self.now()
@@ -65,7 +65,7 @@ class History:
             self.elements.append((spec["at"], json.dumps(spec)))
 
     def repeat(self):
-        """A producer repeats its push; of a clock that is ahead only the last `at` is known."""
+        """Repeats a producer's push. Of a clock that is ahead, Redis remembers only the last `at`."""
         ahead = [element for element in self.elements if self.offset > 0][-1:] if self.offset else []
         at, element = self.random.choice(ahead or self.elements)
         self.send(self.act("push" if "url" in element else "continuation", at), element)
@@ -76,7 +76,7 @@ class History:
         self.log.append((act.number, element))
 
     def nonsense(self):
-        """It must change nothing."""
+        """Pushes an invalid element, which must change nothing."""
         element = json.dumps({"url": self.bench.origin.url + self.source, "id": self.id, "headers": ["none"]})
         self.redis.call("LPUSH", Q + "jobs", element)
         self.log.append(("-", element))
@@ -86,7 +86,7 @@ class History:
         act = self.act("batch " + self.random.choice(OF_BATCH) if is_of_batch else self.random.choice(REQUESTS))
         if self.random.random() < 0.6:
             act.at = act.began
-            # As one of thousands, which arrive long after the moment that they tell.
+            # As in a bulk request, which arrives long after its moment.
             if next_is_push and self.random.random() < (0.8 if is_of_batch else 0.4):
                 self.late = act
                 return
@@ -106,26 +106,26 @@ class History:
         self.log.append((act.number, value if field == self.id else f"{field} {value}"))
 
     def write_over(self, before, act):
-        """Another request was there, which perhaps nobody has heard of."""
+        """The request has overwritten another one, which may not have been applied."""
         written = [other for other in self.acts if other.number in self.values and other.is_batch == act.is_batch]
         if not act.is_batch and written and before == self.values[written[-1].number]:
             written[-1].is_lost = True
             return
-        # One for the batch may be on its way to its member, or have reached it.
+        # A request for the batch may be on its way to its member, or have reached the member.
         for other in [other for other in self.acts if other.is_batch and other.number in self.values][-2:]:
             other.is_doubtful = True
 
-    # How it is.
+    # The state of the job.
 
     def is_quiet(self):
-        """Whether all that was pushed is taken, and all that was asked for is heard."""
+        """Whether every push has been claimed and every request applied."""
         names = [Q + "jobs", *(Q + "held:" + worker.name for worker in self.bench.workers)]
         commands = [("MULTI",), *(("LRANGE", name, 0, -1) for name in names), ("HMGET", Q + "want", self.id, f"batch/{self.batch}"), ("EXEC",)]
         *lists, wanted = self.redis.calls(commands)[-1]
         return wanted == [None, None] and not any(f'"{self.id}"' in element for elements in lists for element in elements)
 
     def rest(self, seconds):
-        """Until it is quiet; then all acts so far are done."""
+        """Waits until the queue is quiet. Then all acts so far are done. Returns False after `seconds`."""
         end = time.monotonic() + seconds
         while not self.is_quiet():
             if time.monotonic() > end:
@@ -141,7 +141,7 @@ class History:
         return pairs(self.redis.call("HGETALL", Q + "job:" + self.id))
 
     def settle(self, seconds):
-        """Until nothing more is under way."""
+        """Waits until nothing is in progress, and returns the job's hash. None after `seconds`."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if self.rest(1):
@@ -153,10 +153,11 @@ class History:
             time.sleep(0.05)
         return None
 
-    # The whole.
+    # The whole history.
 
     def plan(self):
-        """What is done, in this order: anything; or much to a run before it hears of the first; or a repeat after a stop."""
+        """The acts in order: anything; or several acts on a run before it applies the first one; or a repeat after a
+        stop."""
         pick = self.random
         shape = pick.choices(["any", "dense", "repeated"], [60, 25, 15])[0]
         self.is_dense = shape == "dense"
@@ -204,7 +205,7 @@ class History:
         return self.judge(job) or self.batch and self.judge_batch()
 
     def judge_batch(self):
-        """None, or what is wrong with the counts of its batch."""
+        """None, or what is wrong with the counts of the job's batch."""
         def counted():
             count, state = self.redis.call("HGET", Q + "members:" + self.batch, self.id), self.hash().get("state")
             counts = pairs(self.redis.call("HGETALL", Q + "batch:" + self.batch))
@@ -217,7 +218,7 @@ class History:
         return f"its batch counts otherwise: {counted()[:-1]}"
 
     def judge(self, job):
-        """None, or what is wrong."""
+        """None, or what is wrong with the job."""
         if job is None:
             return f"it does not come to rest: {self.hash()}"
         state = job.get("state", UNKNOWN)
@@ -228,11 +229,11 @@ class History:
             return f"it is {state}, and not {' or '.join(sorted({standing.state for standing in allowed}))}"
         if state == ACTIVE or state == "paused":
             spec = self.redis.call("HGET", Q + "spec:" + self.id, "spec")
-            # What is no push of ours has no number.
+            # A push that is not from this history has no number.
             begun_by = json.loads(spec).get("retries", 0) - 100 if spec else None
-            # Of clocks that are behind it can not be told which push came first.
+            # If the producer's clock is behind, it is not known which push came first.
             if (self.offset or 0) >= 0 and begun_by not in [standing.begun_by for standing in fitting]:
-                return f"it is what push {begun_by} said, and not {sorted({s.begun_by for s in fitting})}"
+                return f"it began with push {begun_by}, and not with one of {sorted({s.begun_by for s in fitting})}"
         elif state != FAILED and not self.until(lambda: not self.partials()):
             return f"it is {state}, and its partial file stays: {self.partials()}"
         file = os.path.join(self.bench.root, self.id)
@@ -248,7 +249,7 @@ class History:
         return None
 
     def until(self, condition, seconds=75):
-        """What is left over goes within a minute."""
+        """Waits for a condition. Leftovers are removed within a minute."""
         end = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > end:

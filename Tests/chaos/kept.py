@@ -1,9 +1,10 @@
-"""What the origin under the chaos is sent: answers to requests, and files by PUT, in forms and by tus, each judged by its digest.
+"""What the origin of a chaos run receives and stores: requests, and files by PUT, in forms and by tus. Digests identify
+the files.
 
-`/r/ID/OFFSET/SIZE/MS` answers with a slice of the blob after so many milliseconds. `/u/ID/RATE…` takes a body at so many bytes per
-second (0: unlimited): a PUT is a file, a POST a form with one. `/t/ID/RATE` makes uploads by tus, and keeps each byte that comes.
-`/kept` tells for each path how many requests have come that are not safe to repeat, the bytes of bodies, and the digest and size of
-whatever was whole.
+`/r/ID/OFFSET/SIZE/MS` responds with a slice of the blob after so many milliseconds. `/u/ID/RATE…` reads a body at so
+many bytes per second (0: unlimited). A PUT is a file, and a POST a form with one file. `/t/ID/RATE` makes uploads by
+tus, and stores each byte as it arrives. `/kept` lists for each path the number of requests that are not safe to repeat,
+the bytes of bodies, and the digest and size of each complete file.
 """
 import hashlib
 import json
@@ -15,7 +16,7 @@ lock = threading.Lock()
 
 
 class Place:
-    """A path, and what has come to it."""
+    """A path, and what it has received."""
 
     def __init__(self):
         self.posts, self.received, self.whole = 0, 0, []
@@ -41,13 +42,14 @@ def all_kept():
 
 
 class Taking:
-    """A mixin of the origin's handler, which has `blob`, `taking(connection)` to be cut there, and `text`."""
+    """A mixin of the origin's handler. The handler has `blob`, `text`, and `taking(connection)`, within which a
+    connection may be cut."""
 
     def do_POST(self):
         if self.path.startswith("/t/"):
             return self.make()
         here = place(self.path.partition("?")[0])
-        # Counted when it comes, whatever becomes of it.
+        # The request counts when it arrives, whatever happens to it.
         with lock:
             here.posts += 1
         return self.respond() if self.path.startswith("/r/") else self.form(here)
@@ -75,7 +77,7 @@ class Taking:
         self.text("kept")
 
     def respond(self):
-        """Of a request: its body, if it has one, is of no matter."""
+        """Responds to a request. The content of its body does not matter."""
         self.rfile.read(self.length)
         offset, size, wait = map(int, self.path.partition("?")[0].split("/")[3:6])
         with self.taking():
@@ -92,7 +94,7 @@ class Taking:
         return int(self.headers.get("Content-Length") or 0)
 
     def pieces(self, here):
-        """The body as it comes; fewer bytes than announced if the connection ends."""
+        """The body in pieces as it arrives. It has fewer bytes than announced if the connection ends."""
         rate, rest, began, done = int(re.match(r"/[ut]/[^/]+/(\d+)", self.path)[1]), self.length, time.monotonic(), 0
         with self.taking():
             while rest > 0:

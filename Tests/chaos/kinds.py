@@ -1,4 +1,4 @@
-"""The jobs under the chaos: what is asked for, and what must have come of requests and uploads at the origin."""
+"""The jobs of a chaos run by kind: their fields, and the checks of requests and uploads at the origin."""
 import base64
 import hashlib
 import math
@@ -7,7 +7,7 @@ KINDS = ("download", "request", "upload")
 
 
 class Kinds:
-    """Makes jobs, and judges those that the store cannot."""
+    """Makes jobs, and checks those that the store cannot check."""
 
     def __init__(self, options, store, blob, pick):
         self.options, self.store, self.blob, self.sources = options, store, blob, []
@@ -16,21 +16,21 @@ class Kinds:
             self.sources.append((f"src/{number}.bin", pick.randrange(len(blob) - size), size))
 
     def start(self):
-        """The files that are sent, before the first job."""
+        """Writes the files for uploads, before the first job."""
         for name, offset, size in self.sources:
             self.store.place(name, self.blob[offset:offset + size])
 
     def choose(self, pick):
-        """Most jobs are downloads, where there are any: they have the most that can break."""
+        """Chooses a kind. Downloads are more frequent, since most things can break in them."""
         return pick.choices(self.options.kinds, [3 if kind == "download" else 2 for kind in self.options.kinds])[0]
 
     def make(self, pick, job):
-        """Members of the job's element."""
+        """Returns the members of the job's element."""
         return {"download": self.download, "request": self.request, "upload": self.upload}[job.kind](pick, job)
 
     def download(self, pick, job):
         large = pick.random() * 100 < self.options.large
-        # The large ones are fast as well: of the others a kill can never cost what is allowed.
+        # Large files are fast, too. A kill of a smaller job can never lose more than the bound.
         least, most = (100 << 20, 256 << 20) if large else self.store.sizes(pick)
         small = pick.random() * 100 < self.options.small
         if small:
@@ -48,7 +48,7 @@ class Kinds:
         return spec
 
     def request(self, pick, job):
-        """Some may be repeated, and some not."""
+        """A request. Some may be repeated, and some must not be."""
         size, wait = pick.randrange(20_000), int(math.exp(pick.uniform(math.log(5), math.log(5000))))
         job.offset, job.size = pick.randrange(len(self.blob) - size), size
         job.source = f"/r/{job.id}/{job.offset}/{size}/{wait}"
@@ -61,7 +61,7 @@ class Kinds:
         return spec
 
     def upload(self, pick, job):
-        """One file by PUT, in a form or by tus, or several one by one."""
+        """One file by PUT, in a form or by tus, or several files one by one."""
         way, name = pick.choice(["put", "form", "tus", "tus", "each"]), "t"
         rate = 0 if pick.random() < 0.3 else int(math.exp(pick.uniform(math.log(200 << 10), math.log(8 << 20))))
         files = pick.sample(self.sources, 3 if way == "each" else 1)
@@ -89,12 +89,12 @@ class Kinds:
         return spec
 
     def wrong(self, job, fields, kept):
-        """What is not right of a job that has ended."""
+        """What is wrong with a job that has ended."""
         isdone, found = fields["state"] == "completed", []
         if job.kind == "request":
             body = base64.b64decode(fields["body_base64"]) if "body_base64" in fields else fields.get("body", "").encode()
             if isdone and body != self.blob[job.offset:job.offset + job.size]:
-                found.append(f"{job.id}: its response is not what the origin has sent")
+                found.append(f"{job.id}: its response differs from what the origin has sent")
         for path, offset, size in job.files:
             wanted = [hashlib.sha256(self.blob[offset:offset + size]).hexdigest(), size]
             whole = kept.get(path, (0, 0, []))[2]
@@ -106,11 +106,11 @@ class Kinds:
 
     @staticmethod
     def posts(job, kept):
-        """How often a request came that is not to be sent twice."""
+        """How often the origin received a request that must not be sent twice."""
         return kept.get(job.source, (0,))[0] if job.is_once else 0
 
     @staticmethod
     def again(job, kept):
-        """How an upload was sent, and its bytes that came to the origin more than once."""
+        """The protocol of an upload, and the bytes that the origin received more than once."""
         count = sum(max(0, kept.get(path, (0, 0))[1] - size) for path, _, size in job.files)
         return "tus" if job.source.startswith("/t/") else "others", count

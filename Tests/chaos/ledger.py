@@ -1,4 +1,4 @@
-"""What was promised and what became of it: every accepted push, every file, every byte that the origin sent."""
+"""Every accepted push, every file and every byte that the origin sent, and the checks of their results."""
 import json
 import threading
 import time
@@ -9,39 +9,39 @@ from refetched import Refetched
 from resp import Redis, RedisError, pairs
 
 Q = "haul:{default}:"
-# Keys that stay for ever, as docs/bus.md lists them: small, bounded, or trimmed by the tick.
+# Keys without an expiry, as listed in docs/bus.md: small, bounded, or trimmed by the tick.
 PERMANENT = {Q + name for name in (
     "tick", "workers", "completed", "failed", "cancelled", "rejected", "settings", "deadlines", "places",
     "epoch", "totals", "responses", "response_bytes", "batches")}
 
 
 class Job:
-    """A download; the other kinds say more of themselves."""
+    """A job. Some fields apply only to one kind."""
 
     def __init__(self, id, path, offset, size, source, element, kind="download"):
         self.id, self.path, self.offset, self.size = id, path, offset, size
         self.source, self.element, self.kind = source, element, kind
-        # Of an upload: the paths at the origin, and which slices of the blob must be there.
+        # For an upload: the paths at the origin, and the slice of the blob that must be there.
         self.files = []
-        # It may not be sent twice without leave.
+        # Whether the job must not be sent twice without permission.
         self.is_once = False
         self.accepted = False
         self.cancelled = self.pushed_again = False
         self.verified = False
-        # It can only fail; a request was made for it alone; the batch that it is in.
+        # The job can only fail; a request was made for the job alone; the job's batch.
         self.fails = self.is_asked_for = False
         self.batch = None
-        # How often it was to go on: that is another try, should it have failed by then.
+        # How often the job was told to run again. Each time permits another attempt if the job has failed by then.
         self.goings_on = 0
 
     @property
     def retries(self):
-        """How often it may have been tried again after it had failed."""
+        """How often the job may have been tried again after a failure."""
         return self.goings_on + (self.batch.retries if self.batch else 0)
 
     @property
     def at(self):
-        """When it was pushed, in unix ms."""
+        """The moment of the push, in unix ms."""
         return json.loads(self.element)["at"]
 
 
@@ -49,36 +49,36 @@ class Ledger:
     def __init__(self, topology, store, lease, kinds, batches):
         self.topology, self.store, self.lease, self.kinds, self.batches = topology, store, lease, kinds, batches
         self.lock, self.looking = threading.Lock(), threading.Lock()
-        # When each job was first heard of as one that has not ended.
+        # When the first event of each unfinished job arrived.
         self.begun = {}
-        # The final events of batches by name; from when on what waits is let go, in unix ms.
+        # The final events of batches by name; from when on paused jobs and batches are continued, in unix ms.
         self.batch_events, self.drained_from = {}, float("inf")
         self.jobs, self.wrong, self.ahead = {}, [], []
-        # Comparisons, and those of them that were made again.
+        # Comparisons of offsets, and how many were repeated.
         self.events, self.samples, self.doubts = Counter(), 0, 0
         self.lost_with, self.redis_faults = {}, []
         self.recoveries, self.disturbed_recoveries = [], []
         self.refetched = Refetched()
 
-    # While it runs.
+    # During the run.
 
     def add(self, job):
         with self.lock:
             self.jobs[job.id] = job
 
     def disturb(self):
-        """A fault of Redis begins; what is returned ends it, however often it is called."""
+        """A fault of Redis begins. The returned function ends the fault, and may be called repeatedly."""
         fault = [time.time(), float("inf")]
         self.redis_faults.append(fault)
         return lambda: fault.__setitem__(1, min(fault[1], time.time()))
 
     def is_disturbed(self, since, until):
-        """Whether Redis had a fault between, or one that still kept its workers from being missed."""
+        """Whether Redis had a fault in the interval, or one after which lost workers could not be detected yet."""
         return any(began < until and since < ended + self.lease + 4 for began, ended in self.redis_faults)
 
     def losing(self, worker):
-        """Before a worker is killed or frozen: what it runs must run again elsewhere. Returns its runs: the job, its
-        hash and its offsets."""
+        """Called before a worker is killed or frozen. Its jobs must run again elsewhere. Returns its downloads: the
+        job, its hash and its offsets."""
         runs = []
         try:
             redis = Redis(self.topology.locate, 1)
@@ -115,7 +115,7 @@ class Ledger:
                 self.lost_with.pop(id, None)
 
     def record(self, redis, id):
-        """A job's hash and its offsets, of one moment; None if they cannot be read, or it has no partial file."""
+        """A job's hash and offsets at one moment. None if they cannot be read, or if the job has no partial file."""
         replies = redis.calls([
             ("MULTI",), ("HGETALL", Q + "job:" + id), ("HGETALL", Q + "offsets:" + id), ("EXEC",)])
         if not isinstance(replies[3], list):
@@ -124,8 +124,8 @@ class Ledger:
         return (fields, [(int(first), int(end)) for first, end in offsets.items()]) if fields.get("generation") else None
 
     def sample_offsets(self, redis, id):
-        """Offsets in Redis must not be ahead of the store that they speak of. The record is read before and after: a run may begin
-        anew while this is compared, or end."""
+        """Checks that offsets in Redis are not ahead of the store. The record is read before and after, because a run
+        may start over or end during the comparison."""
         job = self.jobs.get(id)
         if not job or job.kind != "download":
             return
@@ -142,7 +142,7 @@ class Ledger:
             again = self.record(redis, id)
             if again is None or any(again[0].get(name) != first[0].get(name) for name in ("token", "generation", "state")):
                 return
-            # A store that is just completing an upload, or aborting it, may list a part of it.
+            # A store that is completing or aborting an upload may list only some of its parts.
             time.sleep(1)
             found = self.store.sample(job, *first)
             if found is None:
@@ -153,7 +153,7 @@ class Ledger:
     def verify(self, job):
         if job.kind != "download":
             return
-        # Whoever looks at a large file takes it away: one at a time.
+        # The check of a large file moves the file away. So only one thread at a time may check it.
         with self.looking:
             if job.verified and job.size > 1 << 20:
                 return
@@ -164,7 +164,7 @@ class Ledger:
     # At the end.
 
     def close(self, sent, kept):
-        """Returns the violations by kind, and the figures. `sent` and `kept` are what the origin tells."""
+        """Returns the violations by kind, and the figures. `sent` and `kept` come from the origin."""
         redis = Redis(self.topology.locate)
         accepted = [job for job in self.jobs.values() if job.accepted]
         states, lost, unasked, unfinished, ends = Counter(), [], [], [], self.results(redis)
@@ -190,13 +190,13 @@ class Ledger:
                 self.wrong += self.kinds.wrong(job, fields, kept)
                 way, count = self.kinds.again(job, kept)
                 again[way] += count
-                # Who pushes it once more, or has it tried again after it failed, gives leave.
+                # A repeated push, or a retry after a failure, permits another request.
                 posts, failed = self.kinds.posts(job, kept), told.count("failed") - (state == "failed")
                 if posts > 1 + job.pushed_again + min(failed, job.retries):
                     twice.append(f"{job.id}: {posts} times {job.source}")
             most = 1 + job.retries * (state == "failed")
             if state in ("completed", "failed") and not 1 <= told.count(state) <= most or told[-1:] != [state]:
-                unasked.append(f"{job.id}: {state}, but told {told}")
+                unasked.append(f"{job.id}: {state}, but its final events are {told}")
         counts = Counts(redis, Q, self, ends)
         for batch in self.batches.all:
             if batch.members:
@@ -215,7 +215,7 @@ class Ledger:
 
     @staticmethod
     def is_as_asked(job, state, error):
-        """Whether somebody wanted this end, or a fault may have brought it about."""
+        """Whether this end was requested, or a fault may have caused it."""
         if state == "completed":
             return not job.fails
         if state == "cancelled":
@@ -223,11 +223,13 @@ class Ledger:
         return job.fails or error == "crash_loop" or job.is_once and error == "outcome_unknown"
 
     def sent_twice(self, found):
-        """What a failover has forgotten nobody knows: docs/bus.md allows it to be sent twice."""
+        """After a failover Redis may have forgotten that a request was sent. docs/bus.md permits a second request
+        then."""
         return {"sent twice without leave": found} if self.topology.REMEMBERS else {}
 
     def results(self, redis):
-        """The final events and their times by id, oldest first, from the producers' lists: no event is missed there."""
+        """The final events and their times by id, oldest first, from the producers' reply lists. Those miss no
+        event."""
         told = {}
         for name in {json.loads(job.element)["reply_to"] for job in self.jobs.values()}:
             for text in reversed(redis.call("LRANGE", f"{Q}reply:{name}", 0, -1)):

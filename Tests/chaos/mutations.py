@@ -1,10 +1,11 @@
-"""Rules of the bus, each taken out of the functions that Redis runs: what judges histories, and the ledger of the chaos, must notice.
+"""Rules of the bus, each of which can be removed from the functions that Redis runs. The oracle of the histories, or
+the ledger of the chaos run, must notice.
 
-The functions' text is changed in Redis alone, so that no build is needed. A text that is not found is an error: whoever changes
-the functions changes it here.
+The text of the functions is changed only in Redis, so no build is needed. A text that is not found is an error: a
+change of the functions requires a change here.
 """
 
-# By defect: what happens without the rule, and the texts that are replaced.
+# By rule: what happens without it, and the replacements in the text.
 MUTATIONS = {
     "invalid": ("an invalid push destroys a known job", [
         ("function KINDS.headers(v, _, _, kind)\n", "function KINDS.headers(v, _, _, kind)\n  do return true end\n"),
@@ -55,7 +56,7 @@ MUTATIONS = {
     ]),
 }
 
-# The same for batches, which the ledger judges.
+# Rules of batches, which the ledger checks.
 OF_BATCHES = {
     "twice": ("a member counts once more in each state that it comes to", [
         ("    local left = before and IS_STATE[before] and redis.pcall('HINCRBY', hash, before, -1)\n", "    local left = 0\n"),
@@ -63,7 +64,7 @@ OF_BATCHES = {
     "pending": ("a batch is over while members are pending", [
         ("    local is_over = b.pending == 0 and b.size and ended >= b.size\n", "    local is_over = b.size and ended >= b.size\n"),
     ]),
-    "told": ("whoever touches a batch that is over lets it be told again", [
+    "told": ("any call that touches a finished batch publishes its end again", [
         ("    if is_over and (touched.is_changed or not v[4]) then\n", "    if is_over then\n"),
     ]),
     "forgotten": ("a member that a request has cancelled is not counted", [
@@ -73,7 +74,7 @@ OF_BATCHES = {
 
 
 def mutate(redis, name):
-    """Takes a rule out of the functions that are loaded."""
+    """Removes a rule from the functions that are loaded."""
     _, replacements = (MUTATIONS | OF_BATCHES)[name]
     libraries = redis.call("FUNCTION", "LIST", "WITHCODE", "LIBRARYNAME", "haul*")
     assert len(libraries) == 1, libraries

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Takes the rules of Tests/chaos/mutations.py out of the functions, one after the other: the judge of histories must notice each.
+# Removes the rules of Tests/chaos/mutations.py from the functions, one after the other. The oracle of the histories
+# must notice each.
 #   Tests/chaos/mutations.sh                  all of them
-#   Tests/chaos/mutations.sh kept repeat      some
-# HAUL=…/haul names another build. Exits 1 if one is not noticed.
+#   Tests/chaos/mutations.sh kept repeat      some of them
+# HAUL=…/haul names another build. Exits 1 if the oracle misses one.
 set -euo pipefail
 cd "$(dirname "$0")"
 if [ $# -eq 0 ]; then
@@ -15,7 +16,7 @@ unnoticed=0
 for name in "$@"; do
     status=0
     ./histories.sh --histories 300 --bulk 200 --seed 1 --patience 15 --without "$name" >"$output" 2>&1 || status=$?
-    # Not that it failed in another way.
+    # A failure for another reason does not count.
     if [ "$status" -eq 1 ] && grep -q '^histories: .* wrong$' "$output"; then
         echo "$name: noticed: $(grep -m 1 '^histories: .* wrong$' "$output" | sed 's/.*: //'); $(grep -m 1 '^  [^ ]' "$output" | cut -c 3-160)"
     else

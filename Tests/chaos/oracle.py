@@ -1,7 +1,7 @@
-"""What may become of a job: the order and the tables of docs/bus.md, done one after the other.
+"""The possible ends of a job, by the order and the tables of docs/bus.md.
 
-An act is a push or a request, with what is known of its moment: exactly (`at`), or an interval. Every order of the acts that
-fits their moments is played; each says how the job may stand at the end. The oracle knows the contract and nothing else.
+An act is a push or a request. Its moment is known exactly (`at`), or as an interval. The oracle plays every order of
+the acts that fits their moments. Each order gives a set of possible ends. The oracle knows nothing but the contract.
 """
 from dataclasses import dataclass, replace
 from typing import Optional
@@ -14,17 +14,18 @@ INFINITY = 1 << 62
 
 @dataclass
 class Act:
-    """`kind` is push, continuation, or a request's word; of a request for the job's batch with `batch ` before it. In unix ms by Redis' clock: what is sent is sent after `began`, has
-    arrived by `ended`, and was taken or heard by `done`. What is sent in one millisecond has no order that these tell."""
+    """`kind` is push, continuation, or a request's word. For a request for the job's batch it begins with `batch `.
+    Times are unix ms by Redis' clock. The act is sent after `began`, has arrived by `ended`, and is claimed or applied
+    by `done`. Acts in one millisecond have no order."""
     kind: str
     began: int
     number: int
     at: Optional[int] = None
     ended: int = 0
     done: int = INFINITY
-    # Written over by the next request before anybody had heard of it.
+    # Overwritten by the next request before it was applied.
     is_lost: bool = False
-    # Perhaps.
+    # The act may have had no effect.
     is_doubtful: bool = False
 
     @property
@@ -41,30 +42,31 @@ class Act:
             return self.began
         if self.at is not None:
             return min(self.at, self.began) if self.is_push else self.at
-        # A request without a time may be as old as the last look at the queue.
+        # A request without a time may be as old as the last tick of the queue.
         return self.began if self.is_push else self.began - 3000
 
     @property
     def latest(self):
         if self.at is not None:
-            # One that is ahead counts as made when it is taken.
+            # A push by a clock that is ahead counts as made when it is claimed.
             return self.at if self.at <= self.began else self.done
-        # A request for a batch counts as made when it is heard.
+        # A request for a batch counts as made when it is applied.
         return self.done if self.is_push or self.is_batch else self.ended
 
 
 def is_before(one, other):
-    """Whether `one` surely counts before `other`."""
+    """Whether `one` certainly counts before `other`."""
     if one.is_batch and not other.is_push or other.is_batch and not one.is_push:
         return one.done < other.began
     if one.is_push and not other.is_push:
-        # Of one millisecond the request is the newer; what was taken is older than a request without a time, and so is a
-        # push without a time than any that is written after it was taken.
+        # In one millisecond the request is newer. A push that was claimed is older than a request without a time. A
+        # push without a time is older than any request that is written after the claim.
         if one.latest <= other.earliest:
             return True
         return one.done < other.began and (other.at is None or one.at is None)
     if not one.is_push and other.is_push:
-        # A push without a time is newer than all requests that were written before it, but for a batch's, which are heard first.
+        # A push without a time is newer than all requests that were written before it, except a batch's, which must be
+        # applied first.
         arrived = one.done if one.is_batch and one.at is None else one.ended
         return one.latest < other.earliest or (other.at is None and arrived < other.began)
     if not one.is_push and not other.is_push:
@@ -73,7 +75,7 @@ def is_before(one, other):
 
 
 def orders(acts):
-    """Every order that fits."""
+    """Every order that fits the moments."""
     if not acts:
         yield []
         return
@@ -84,33 +86,33 @@ def orders(acts):
                 yield [first] + order
 
 
-# Where the finished file of a job may be: nowhere; where its job knows it; where nobody knows it, since its job was forgotten; or
-# there until a worker of its store deletes it, unless the job is pushed again before that.
+# Where the finished file of a job may be: nowhere; at the job, whose record names it; without a record, since the job
+# was forgotten; or there until a worker of the store deletes it, unless the job is pushed again before.
 NO_FILE, OWN, FOREIGN, GOING = "no file", "own", "foreign", "going"
 
 
 @dataclass(frozen=True)
 class Standing:
     state: str = UNKNOWN
-    # The request that waits for the first push of a job that nobody knows, and when it had arrived.
+    # The request that waits for the first push of an unknown job, and when it had arrived.
     stub: Optional[str] = None
     stub_ended: int = 0
-    # The number of the push that the job began with.
+    # The number of the push with which the job began.
     begun_by: Optional[int] = None
-    # It was removed while it ran: its worker may not have heard of that yet.
+    # Whether the job was removed while it ran. Its worker may not have applied that yet.
     is_removed: bool = False
     file: str = NO_FILE
 
     @property
     def end(self):
-        """How a quick job ends that nothing stops: a file that nobody knows is in its way."""
+        """The end of a quick job that nothing stops. The job fails if a foreign file is in its way."""
         if self.file == FOREIGN:
             return replace(self, state=FAILED)
         return replace(self, state=COMPLETED, file=OWN)
 
 
 def stopped(standing, word, push):
-    """A push that met a request which waited for it."""
+    """A push for which a request was waiting."""
     if word == "paused":
         return Standing(PAUSED, begun_by=push.number, file=standing.file)
     return cancelled(standing) if word == "cancelled" else forgotten(standing)
@@ -121,7 +123,7 @@ def cancelled(standing):
 
 
 def forgotten(standing, **more):
-    """Whatever comes after it, its finished file is nobody's."""
+    """The finished file of a forgotten job belongs to no job."""
     return Standing(UNKNOWN, file=FOREIGN if standing.file == OWN else standing.file, **more)
 
 
@@ -134,7 +136,7 @@ def pushed(standing, act):
 
 
 def of_batch(standing, word):
-    """A request for the batch of a job that has been pushed before: what it asks of this member."""
+    """A request for the batch of a job that was pushed before: its effect on this member."""
     is_asked = standing.state == FAILED if word == "retried" else standing.state in (ACTIVE, PAUSED)
     if not is_asked:
         return standing
@@ -155,7 +157,7 @@ def step(standing, act):
             return Standing(UNKNOWN, file=standing.file)
         return standing
     if state == UNKNOWN:
-        # What ends a job is not taken back by a pause.
+        # A pause does not revoke a request that ends the job.
         if standing.stub in ENDS and act.kind == "paused":
             return standing
         word = standing.stub if standing.stub in ("removed", "deleted") and act.kind == "cancelled" else act.kind
@@ -170,31 +172,32 @@ def step(standing, act):
 
 
 def with_file_gone(standing):
-    """What is to be deleted may be so by now; a push that comes first keeps it, and finds it in its way."""
+    """A file to be deleted may be gone by now. If a push comes first, the file stays, and is in the job's way."""
     if standing.file == GOING:
         return {replace(standing, file=NO_FILE), replace(standing, file=FOREIGN)}
     return {standing}
 
 
 def may_be_overtaken(request, later):
-    """Whether a newer push may have been taken before the request was heard, which changes nothing then: who takes an element
-    of the job hears the request first, if it is there."""
+    """Whether a newer push may have been claimed before the request was applied. That changes nothing then: the claim
+    of an element applies the job's request first, if it is there."""
     return request.kind != "running" and any(act.is_push and act.began <= request.ended for act in later)
 
 
 def may_be_late(push, later):
-    """Whether a newer push may have been taken before this one, which changes nothing then."""
+    """Whether a newer push may have been claimed before this one. That changes nothing then."""
     return push.at is not None and any(act.kind == "push" and act.began <= push.done for act in later)
 
 
 def may_be_missed(request, earlier, later):
-    """Whether a request for a batch may have been handed to its members when the job was not as all acts until then make it."""
+    """Whether a batch's request may have reached its members when the job did not stand as all earlier acts make it
+    stand."""
     return request.is_doubtful or any(act.done >= request.began for act in earlier) or any(
         act.began <= request.done for act in later)
 
 
 def after(standings, act, earlier, later):
-    """How the job may stand after an act, `earlier` and `later` being those that are older and newer."""
+    """How the job may stand after an act. `earlier` and `later` are the older and the newer acts."""
     before = standings
     if act.kind == "push":
         standings = {each for standing in standings for each in with_file_gone(standing)}
@@ -202,29 +205,29 @@ def after(standings, act, earlier, later):
     if act.kind == "push" and may_be_late(act, later):
         result |= before
     if not act.is_push:
-        # As long as the run goes on, a request is for it, and waits for no push.
+        # While the run goes on, a request applies to the run, and does not wait for a push.
         result |= {standing for standing in standings if standing.is_removed}
         if may_be_missed(act, earlier, later) if act.is_batch else may_be_overtaken(act, later):
             result |= standings
     elif act.kind == "push" and act.at is None:
-        # One that arrived before the request, whenever that was made, has nothing to wait for.
+        # A push that arrived before the request is not stopped by it, whatever the request's moment.
         result |= {Standing(ACTIVE, begun_by=act.number, file=standing.file) for standing in standings
                    if standing.stub and standing.stub_ended >= act.began}
     return result
 
 
 def outcomes(acts, is_quick):
-    """How the job may stand at the end. A quick one may be completed at any time after it began."""
+    """How the job may stand at the end. A quick job may complete at any time after it began."""
     known, effective = set(), []
     for act in sorted((act for act in acts if not act.is_lost), key=lambda act: act.number):
-        # The same `at` once more is a repeat, and asks for nothing.
+        # A push with the same `at` is a repeat, and has no effect.
         if act.is_push and act.at is not None:
             if act.at in known:
                 continue
             known.add(act.at)
         effective.append(act)
-    # By a clock that is behind a push may count as first that came last: then it can not be told whether the job was known when
-    # a push without a time met a request.
+    # By a clock that is behind, a push that came last may count as first. Then it is unknown whether the job was known
+    # when a push without a time met a request.
     is_behind = any(act.is_push and act.at is not None and act.at < act.began - 1000 for act in effective)
     stops = {act.kind for act in effective if not act.is_push and not act.is_batch and act.kind != "running"}
     result = set()
@@ -237,12 +240,12 @@ def outcomes(acts, is_quick):
                     Standing(ACTIVE, begun_by=act.number, file=standing.file),
                     *(stopped(standing, word, act) for word in stops))}
             if is_quick and act.kind == "removed":
-                # The run goes on until its worker hears of it, and may have named its file by then.
+                # The run continues until its worker applies the removal, and may have named its file by then.
                 standings |= {replace(standing, file=FOREIGN) for standing in standings if standing.is_removed}
             if is_quick:
                 standings |= {standing.end for standing in standings if standing.state == ACTIVE}
         if is_quick:
-            # There is time enough at the end.
+            # At the end there is time enough.
             standings = {standing.end if standing.state == ACTIVE else standing for standing in standings}
         result |= standings
     return result

@@ -1,4 +1,4 @@
-"""The oracle finds an order for whatever acts there are: rules that contradict each other would call a right job wrong."""
+"""Checks that the oracle finds an order for any acts. Rules that contradict each other would find a right job wrong."""
 import random
 
 from oracle import Act, orders
@@ -9,7 +9,7 @@ KINDS = ["push", "push", "continuation", "paused", "running", "cancelled", "remo
 
 
 def acts(pick):
-    """Some acts, at moments that the clock of a producer and the delays of a queue may make."""
+    """Random acts, at moments that a producer's clock and a queue's delays can produce."""
     now, result = 1_000_000, []
     offset = pick.choice([0, 0, -60_000, 60_000, -5, 5])
     for number in range(pick.randrange(2, MOST_ACTS + 1)):

@@ -1,8 +1,10 @@
-"""The origin under the chaos: files told by their URL, ranges honoured, paced, cut on demand, every body byte counted.
+"""The origin of a chaos run. The URL determines the file. The origin honours ranges, keeps a pace, cuts connections on
+demand, and counts every byte of a body.
 
-A file is a slice of one blob of random bytes: `/f/OFFSET/SIZE/RATE` (bytes per second, 0: unlimited). `/stats` tells the
-bytes sent by path, `/read/f/…` for each request for that path when it came, its first byte and how many the other side has
-read, `/cut/N` resets N of the connections that are sending or taking. What it is sent is in kept.py.
+A file is a slice of one blob of random bytes: `/f/OFFSET/SIZE/RATE` (bytes per second, 0: unlimited). `/stats` returns
+the bytes sent by path. `/read/f/…` returns for each request for that path its time, its first byte, and how many bytes
+the peer has read. `/cut/N` resets N of the connections that are sending or receiving. kept.py has what the origin
+receives.
 """
 import contextlib
 import fcntl
@@ -27,7 +29,7 @@ requests, sending = {}, set()
 
 
 class Answer:
-    """What one request was sent, and how much of it still waits in the kernel."""
+    """What was sent in response to one request, and how much of that is still in the kernel."""
 
     def __init__(self, first, connection):
         self.at, self.first, self.sent = time.time(), first, 0
@@ -42,7 +44,7 @@ class Answer:
 
 
 def receive_queues():
-    """Bytes that a local socket holds unread, by its port."""
+    """The unread bytes of each local socket, by its port."""
     queues = {}
     with open("/proc/net/tcp") as table:
         next(table)
@@ -67,7 +69,7 @@ class Handler(kept.Taking, BaseHTTPRequestHandler):
         pass
 
     def setup(self):
-        # What a killed worker leaves unread in the kernel counts as sent: keep it small.
+        # Bytes that a killed worker leaves unread in the kernel count as sent, so the buffer is small.
         self.request.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 128 << 10)
         super().setup()
 
@@ -83,7 +85,7 @@ class Handler(kept.Taking, BaseHTTPRequestHandler):
 
     @contextlib.contextmanager
     def taking(self):
-        """Meanwhile the connection may be cut."""
+        """Within this context the connection may be cut."""
         with lock:
             sending.add(self.connection)
         try:

@@ -1,8 +1,9 @@
-"""What an object store lists of an upload's parts: while it is completed or aborted, and after its gateway was killed with SIGKILL.
+"""Which parts of an upload an object store lists: while the upload is completed or aborted, and after the gateway was
+killed with SIGKILL.
 
-    parts.py rgw|weed [KILLS]
+  parts.py rgw|weed [KILLS]
 
-SeaweedFS needs HAUL_WEED. Exit status: 0 if no part was lost that had been acknowledged; 1 otherwise.
+SeaweedFS needs HAUL_WEED. Exit status: 0 if no acknowledged part was lost; 1 otherwise.
 """
 import os
 import random
@@ -28,7 +29,7 @@ def put(s3, key, upload, number):
 
 
 def at_its_end(host, key, is_completed):
-    """How many parts were listed, one after the other, until there was no upload any more."""
+    """The numbers of listed parts, in order, until the upload was gone."""
     s3, counts, is_over = S3(host), [], threading.Event()
     upload = begin(s3, key)
     etags = {number: put(s3, key, upload, number) for number in range(1, 9)}
@@ -56,7 +57,7 @@ def at_its_end(host, key, is_completed):
 
 
 def killed(server, key):
-    """How many parts had been acknowledged before a kill, and how many of them were gone after it."""
+    """How many parts were acknowledged before a kill, and how many of them were gone after it."""
     acknowledged, s3 = {}, S3(server.host, 10)
     upload = begin(s3, key)
 

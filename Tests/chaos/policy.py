@@ -1,7 +1,7 @@
-"""Tries the policy and the lifecycle rule of docs/object-stores.md on radosgw, which enforces both.
+"""Tests the policy and the lifecycle rule of docs/object-stores.md on radosgw, which enforces both.
 
-With all of the policy's actions nothing is refused, whatever a worker does; without any one of them something is. An upload that
-nobody ends is gone after the rule's time. Started by policy.sh.
+With all actions of the policy no request of a worker is refused. Without any one of them some request is. An abandoned
+upload is gone after the rule's time. policy.sh starts this script.
 """
 import argparse
 import hashlib
@@ -25,7 +25,7 @@ DOCS = os.path.join(os.path.dirname(__file__), "..", "..", "docs", "object-store
 
 
 def policy_of(text):
-    """The page's, for our bucket and user."""
+    """The policy of the page, for our bucket and user."""
     policy = json.loads(re.search(r"```json\n(.*?)```", text, re.S)[1].replace("films/in", "test/in").replace(":::films", ":::test"))
     for statement in policy["Statement"]:
         statement["Principal"] = {"AWS": [f"arn:aws:iam:::user/{USER}"]}
@@ -33,7 +33,7 @@ def policy_of(text):
 
 
 class Place:
-    """As a worker sees it: credentials that are allowed what the policy says."""
+    """A worker's store, with credentials that have the rights of the policy."""
 
     def __init__(self, proxy):
         self.proxy, self.prefix = proxy, ["env", "-u", "AWS_PROFILE"]
@@ -52,7 +52,7 @@ class Trial:
         origin_module.make_blob(blob, 1, 32 << 20)
         with open(blob, "rb") as file:
             self.blob = file.read()
-        # A day of the rule has two seconds.
+        # A day of the rule lasts two seconds.
         os.environ["HAUL_LIFECYCLE_DAY"] = "2"
         self.redis_server, self.server = RedisServer(directory, "redis"), StoreServer(directory, "rgw")
         self.origin, self.proxy = Origin(directory, blob), Proxy(directory, self.server, free_ports(1)[0])
@@ -70,7 +70,8 @@ class Trial:
             wrong.append("the policy does not allow all that a worker does")
         for statement in policy["Statement"]:
             for action in statement["Action"]:
-                # Taking it away is not enough: who has put an object may read it by its access list.
+                # Removing the action is not enough: the owner of an object may read it by its access list. So the
+                # action is denied.
                 denied = {"Statement": [*policy["Statement"], statement | {"Effect": "Deny", "Action": [action]}]}
                 if not self.refused(policy | denied, "without " + action):
                     wrong.append(f"{action} is of no use")
@@ -88,10 +89,10 @@ class Trial:
     # The policy.
 
     def refused(self, policy, what):
-        """Whether any request was, while a worker did all that it does."""
+        """Whether any request was refused, while a worker did everything that it does."""
         status, _, body = self.s3.ask("PUT", "", [("policy", "")], json.dumps(policy).encode())
         if status not in (200, 204):
-            raise RuntimeError(f"the policy was not taken: {status} {body}")
+            raise RuntimeError(f"the policy was not accepted: {status} {body}")
         before, ends = json.loads(self.proxy.ask("/-/refused")), self.work()
         after = json.loads(self.proxy.ask("/-/refused"))
         found = {kind: count - before.get(kind, 0) for kind, count in after.items() if count > before.get(kind, 0)}
@@ -99,7 +100,8 @@ class Trial:
         return found
 
     def work(self):
-        """A short file, one that is in the way of another, a large one with a checksum, one that is paused, one that is cancelled."""
+        """Runs a short file, one that is in the way of another, a large one with a checksum, one that is paused, and
+        one that is cancelled."""
         self.number += 1
         jobs = {}
         with_worker = self.start()
@@ -146,7 +148,7 @@ class Trial:
     def lifecycle(self, rule):
         status, _, body = self.s3.ask("PUT", "", [("lifecycle", "")], rule.encode())
         if status != 200:
-            raise RuntimeError(f"the rule was not taken: {status} {body}")
+            raise RuntimeError(f"the rule was not accepted: {status} {body}")
         created = self.s3.ask("POST", "in/half", [("uploads", "")])
         upload = tree(created[2]).findtext("UploadId")
         began, is_there = time.monotonic(), lambda: upload in [id for _, id in self.s3.uploads("in/")]

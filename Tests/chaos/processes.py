@@ -1,4 +1,5 @@
-"""The processes that the faults hit: redis-server, the origin, the workers. Each ends what it started, by its id."""
+"""The processes that faults affect: redis-server, the origin, the workers. Each class ends only its own process, by its
+id."""
 import os
 import re
 import signal
@@ -14,7 +15,7 @@ from s3 import S3
 
 
 class Process:
-    """A child in a state: up, frozen, or down."""
+    """A child process: up, frozen, or down."""
 
     def __init__(self, command, log, **options):
         self.command, self.log, self.options = command, log, options
@@ -32,7 +33,7 @@ class Process:
 
     @property
     def cpu(self):
-        """Seconds of CPU that it has taken."""
+        """The seconds of CPU time of the process."""
         with open(f"/proc/{self.child.pid}/stat") as stat:
             fields = stat.read().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -42,7 +43,7 @@ class Process:
             self.child.send_signal(number)
 
     def end(self, number=signal.SIGKILL, within=20):
-        """Ends it and waits; True if it had to be killed because it did not go in time."""
+        """Ends the process and waits. Returns True if it had to be killed because it did not end in time."""
         self.send(number)
         try:
             self.child.wait(within)
@@ -54,7 +55,8 @@ class Process:
 
 
 class RedisServer(Process):
-    """On a unix socket, and on a port of loopback if one is given. Its settings are a file: sentinels rewrite it."""
+    """redis-server on a unix socket, and on a loopback port if one is given. Its settings are in a file, because
+    sentinels rewrite theirs."""
 
     ARGUMENTS = ()
 
@@ -111,7 +113,7 @@ class Origin(Process):
 
 
 class StoreServer(Process):
-    """A real object store: object-server.sh of the tests' support."""
+    """A real object store, started by Tests/Support/object-server.sh."""
 
     def __init__(self, directory, kind):
         self.place = os.path.join(directory, "store")
@@ -126,7 +128,7 @@ class StoreServer(Process):
         self.host = line[1].removeprefix("http://")
 
     def end(self, number=signal.SIGTERM, within=20):
-        # By SIGKILL it would leave its children.
+        # SIGKILL would leave its children running.
         super().end(signal.SIGTERM, within)
 
     def signal_gateway(self, number):
@@ -134,7 +136,7 @@ class StoreServer(Process):
             os.kill(int(file.read()), number)
 
     def kill_gateway(self, seconds):
-        """It is there again after so long, and is waited for."""
+        """Kills the gateway, which comes back after so many seconds. Waits until it serves requests."""
         hold = os.path.join(self.place, "hold")
         open(hold, "w").close()
         self.signal_gateway(signal.SIGKILL)
@@ -143,7 +145,7 @@ class StoreServer(Process):
         until = time.monotonic() + 60
         while time.monotonic() < until:
             try:
-                # An answer to what needs the whole of it: nobody may read this without a signature.
+                # A request that needs the whole store: it is signed, and reads the bucket.
                 if S3(self.host, 2).ask("GET", "")[0] == 200:
                     return
             except ConnectionError:
@@ -153,7 +155,7 @@ class StoreServer(Process):
 
 
 class Proxy(Origin):
-    """Between the workers and the store: gateway.py. Its place is known before it is started."""
+    """gateway.py, between the workers and the store. Its address is known before it starts."""
 
     def __init__(self, directory, server, port, address="127.0.0.1"):
         self.server, self.port, self.address = server, port, address
@@ -170,8 +172,8 @@ class Proxy(Origin):
 
 
 class Worker(Process):
-    """With a shim its wall clock is a file's content away from ours. `place` is where its files go; of its `number` are its
-    credentials."""
+    """A worker. With a shim its wall clock is shifted by the content of a file. `place` is where its files go. `number`
+    determines its credentials."""
 
     def __init__(self, haul, shim, directory, name, redis, place, number, slots, lease):
         self.name, self.clock = name, os.path.join(directory, name + ".clock")
@@ -188,7 +190,7 @@ class Worker(Process):
             file.write(struct.pack("q", int(seconds * 1e9)))
 
     def said(self, pattern):
-        """How often its log says so."""
+        """How often its log matches the pattern."""
         try:
             with open(self.log, errors="replace") as log:
                 return len(re.findall(pattern, log.read()))

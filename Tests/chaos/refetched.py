@@ -1,8 +1,9 @@
-"""What a kill costs: the bytes that a killed run had read and the next run of its job asks for again.
+"""The cost of a kill: the bytes that a killed run had read, and that the next run of its job requests again.
 
-Read by the run is what the origin sent it without what the kernel still held, counted while the worker is stopped, just
-before it is killed. Had is that together with the offsets in Redis; the next run says in its first event how much of
-it is there. What lay in the worker's own memory, or on its disk without being told, counts against it.
+A run has read what the origin sent to it, minus what the kernel still held. This is counted while the worker is
+stopped, just before it is killed. The run had these bytes and those of the offsets in Redis. The first event of the
+next run says how many bytes are there. Bytes that were only in the worker's memory, or on its disk but not reported,
+count as lost.
 """
 import json
 import threading
@@ -15,11 +16,12 @@ class Refetched:
     def __init__(self):
         self.lock = threading.Lock()
         self.waiting = {}
-        # Bytes and the run's bytes per second; apart while Redis had a fault, too: then nothing could be told in time.
+        # Bytes, and the run's bytes per second. Runs during a fault of Redis are separate, since nothing could be
+        # reported then.
         self.after_kills, self.disturbed, self.beyond = [], [], []
 
     def killing(self, origin, runs):
-        """Of a stopped worker: `runs` are (job, fields of its hash, its offsets as (first, end))."""
+        """Called for a stopped worker. `runs` are (job, fields of its hash, its offsets as (first, end))."""
         for job, fields, offsets in runs:
             started = int(fields["started"]) / 1000
             own = [(at, first, first + count) for at, first, count in json.loads(origin.ask("/read" + job.source))
@@ -31,7 +33,7 @@ class Refetched:
                 self.waiting[job.id] = (now, had, speed)
 
     def heard(self, id, event, is_disturbed):
-        """`is_disturbed(since, until)` tells whether Redis had a fault between."""
+        """`is_disturbed(since, until)` returns whether Redis had a fault in the interval."""
         with self.lock:
             if id not in self.waiting or event["at"] / 1000 <= self.waiting[id][0]:
                 return
@@ -49,7 +51,7 @@ class Refetched:
 
 
 def covered(ranges):
-    """How many bytes are in at least one of them."""
+    """How many bytes are in at least one of the ranges."""
     count, reached = 0, 0
     for first, end in sorted(ranges):
         count += max(0, end - max(first, reached))

@@ -1,9 +1,10 @@
-"""What a run found, as a table."""
+"""Prints the results of a run as a table."""
 import json
 
 
 def report(run, check):
-    """Prints what was found; whether all is right. `check` are the complaints of `haul check`, None if there is none."""
+    """Prints the results, and returns whether all is right. `check` are the complaints of `haul check`, or None without
+    one."""
     violations, figures = run.ledger.close(
         json.loads(run.origin.ask("/stats")), json.loads(run.origin.ask("/kept")))
     violations["invariants"] = check or []
@@ -42,7 +43,7 @@ def report(run, check):
     for name, found in (("fetched again by the run after a kill", refetched.after_kills),
                         ("  the same " + run.topology.TROUBLE, refetched.disturbed)):
         line(name, percentiles([again / 1048576 for again, _ in found], "MiB"))
-        # A run that had hardly begun has no speed.
+        # A run that had just begun has no speed.
         line("    in seconds of its speed", percentiles([again / speed for again, speed in found if speed > 1000], "s"))
     line("bytes of completed files", f"{figures['bytes'] / 1048576:.1f} MiB")
     line("sent twice, for whatever reason", f"{sum(max(0, n) for n in excess.values()) / 1048576:.1f} MiB, by "

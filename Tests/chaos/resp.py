@@ -1,4 +1,4 @@
-"""A Redis client as small as the ledger needs: one blocking connection, bounded in time."""
+"""A Redis client with only what the ledger needs: one blocking connection with timeouts."""
 import socket
 
 
@@ -7,9 +7,10 @@ class RedisError(Exception):
 
 
 class Redis:
-    """Replies are str, int, None or lists of them. A connection that failed is made anew by the next call.
+    """Replies are str, int, None or lists of these. After a failure the next call opens a new connection.
 
-    `place` is a unix socket's path, a (host, port), or what tells one of them now: a connection to another place is left.
+    `place` is a unix socket's path, a (host, port), or a function that returns one of these. If the place changes, the
+    client leaves its connection.
     """
 
     def __init__(self, place, timeout=4.0):
@@ -23,7 +24,7 @@ class Redis:
         return reply
 
     def calls(self, commands):
-        """Commands in one write on one connection; their error replies are returned."""
+        """Sends commands in one write on one connection. Error replies are returned, and not raised."""
         try:
             place = self.locate()
             if self.place != place:

@@ -16,7 +16,8 @@ def encode(text):
 
 
 def authorization(method, path, query, headers, names):
-    """The field's value. `path` and `query` are as they are sent; `headers` has lower-case names, `names` are those to sign."""
+    """The value of the field. `path` and `query` are as sent. `headers` has lower-case names, and `names` are those to
+    sign."""
     canonical = "\n".join([
         method, path, "&".join(sorted(query.split("&"))) if query else "",
         *(f"{name}:{' '.join(headers[name].split())}" for name in names), "", ";".join(names),
@@ -36,13 +37,13 @@ def amazon_time(seconds):
 
 
 class S3:
-    """Raises ConnectionError while the store does not answer."""
+    """A client. Raises ConnectionError while the store does not answer."""
 
     def __init__(self, host, timeout=30):
         self.host, self.timeout, self.connection = host, timeout, None
 
     def ask(self, method, key="", query=(), body=b""):
-        """The status and the answer's header fields and body."""
+        """The status, the header fields and the body of the response."""
         path = f"/{BUCKET}" + ("/" + urllib.parse.quote(key, safe="/-_.~") if key else "")
         text = "&".join(f"{encode(name)}={encode(str(value))}" for name, value in query)
         headers = {"host": self.host, "x-amz-content-sha256": UNSIGNED, "x-amz-date": amazon_time(time.time())}
@@ -66,7 +67,7 @@ class S3:
         self.connection = None
 
     def wanted(self, *words, absent=(404,)):
-        """The same for one that must be served; None if there is no such thing."""
+        """The header fields and the body of a successful response. None if there is no such thing."""
         status, headers, body = self.ask(*words)
         if status in absent:
             return None
@@ -75,7 +76,7 @@ class S3:
         return headers, body
 
     def get(self, key):
-        """The bytes; None if there is no such object."""
+        """The content of an object. None if there is no such object."""
         answer = self.wanted("GET", key)
         return answer and answer[1]
 
@@ -98,12 +99,12 @@ class S3:
                 return found
 
     def uploads(self, prefix):
-        """(key, id) of those that were not ended: of the first thousand."""
+        """(key, id) of unfinished uploads, of the first thousand."""
         root = tree(self.wanted("GET", "", [("uploads", ""), ("prefix", prefix)])[1])
         return [(each["Key"], each["UploadId"]) for each in rows(root, "Upload")]
 
     def parts(self, key, upload):
-        """(number, size, ETag); None if there is no such upload."""
+        """(number, size, ETag) of each part. None if there is no such upload."""
         answer = self.wanted("GET", key, [("uploadId", upload)])
         return answer and [(int(each["PartNumber"]), int(each["Size"]), each["ETag"].strip('"'))
                            for each in rows(tree(answer[1]), "Part")]

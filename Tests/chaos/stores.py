@@ -1,7 +1,7 @@
-"""Where the files go: a directory that the workers share, or a bucket and nothing else.
+"""Where the files go: a directory that the workers share, or only a bucket.
 
-Both have: `options(number)` and `environment(number)` for a worker, `prefix` for its command, `faults` (kind → weight and what does
-it), `sample` for what is half done, `is_right` for what is finished, and what is left at the end.
+Both classes have `options(number)` and `environment(number)` for a worker, `prefix` for its command, `faults` (kind →
+weight and function), `sample` for unfinished files, `is_right` for finished files, and `leftovers` for the end.
 """
 import hashlib
 import os
@@ -19,7 +19,7 @@ from topology import free_ports
 
 
 class Directory:
-    # LOOKS: how often what is missing is looked for once more.
+    # LOOKS: how often a missing byte or part is looked for again.
     NAME, LOOKS = "the disk", 1
 
     def __init__(self, root, blob=None):
@@ -44,20 +44,21 @@ class Directory:
         return {}
 
     def place(self, path, data):
-        """A file that is there before all jobs."""
+        """Writes a file before the first job."""
         path = os.path.join(self.root, path)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "wb") as file:
             file.write(data)
 
     def sample(self, job, fields, offsets):
-        """What is told of a half-done file and not true, and how much was compared; None if it has gone meanwhile."""
+        """What Redis says about an unfinished file and is not true, and how much was compared. None if the file is gone
+        in the meantime."""
         key = hashlib.sha1(f"default\n{job.id}".encode()).hexdigest()
         name = os.path.join(self.root, os.path.dirname(job.path), f".haul-{key}-{fields['generation']}")
         try:
             file = open(name, "rb")
         except FileNotFoundError:
-            return None  # Committed, or a new generation has been opened since.
+            return None  # Committed, or replaced by a new generation.
         ahead = []
         with file:
             for first, end in offsets:
@@ -68,7 +69,7 @@ class Directory:
         return ahead, len(offsets)
 
     def is_right(self, job):
-        """A completed file, byte for byte. Large ones are taken away and emptied, and must not come back."""
+        """Compares a completed file byte for byte. A large file is moved away and emptied, and must not come back."""
         path = os.path.join(self.root, job.path)
         try:
             with open(path, "rb") as file:
@@ -87,7 +88,7 @@ class Directory:
         return os.path.exists(os.path.join(self.root, job.path))
 
     def look(self, jobs):
-        """Nothing: a name is given to a file that is whole, or the offsets would be wrong."""
+        """Does nothing: a file gets its name only when it is complete, or its offsets would be wrong."""
 
     def leftovers(self, run, unfinished):
         """A line for the report, and what should not be there."""
@@ -98,7 +99,7 @@ class Directory:
 
 
 class Bucket:
-    """A real object store behind a proxy that spoils requests. Nobody can write to any directory, so that workers share none."""
+    """A real object store behind a proxy that injects faults. No directory is writable, so workers cannot share one."""
 
     NAME, LOOKS = "the bucket", 3
     HUNG = 20
@@ -127,18 +128,18 @@ class Bucket:
     def start(self):
         self.server.start()
         self.proxy.start()
-        # The ledger's own looks go to the store itself; one for each thread.
+        # The ledger's own requests bypass the proxy. Each thread has a connection.
         self.local = threading.local()
 
     @staticmethod
     def sizes(pick):
-        """Every second one takes several parts."""
+        """Half of the files take several parts."""
         return (1024, 8 << 20) if pick.random() < 0.5 else (8 << 20, 40 << 20)
 
     def place(self, path, data):
-        """An object that is there before all jobs."""
+        """Writes an object before the first job."""
         self.s3.wanted("PUT", "in/" + path, (), data)
-        # The gateway's death would end it, and this thread asks no more until the end.
+        # A kill of the gateway would break this connection, and this thread needs none until the end.
         self.s3.close()
 
     @property
@@ -151,7 +152,7 @@ class Bucket:
         return ["--store", "s3://test/in", "--s3-endpoint", self.proxy.url]
 
     def environment(self, number):
-        """Half of them ask a container's service, whose credentials end."""
+        """Half of the workers use a container's credentials service, whose credentials expire."""
         own = {"AWS_EC2_METADATA_DISABLED": "true", "HOME": "/nonexistent"}
         if number % 2:
             return own | {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET}
@@ -184,10 +185,10 @@ class Bucket:
     def spoiled(self, kind):
         return lambda: int(self.proxy.ask("/-/spoil/" + kind)) > 0
 
-    # What is half done.
+    # Unfinished files.
 
     def sample(self, job, fields, offsets):
-        """The journal's parts and tails against the store's: their sizes, and the MD5 of their bytes."""
+        """Compares the journal's parts and tails with the store: their sizes, and the MD5 of their bytes."""
         if not fields.get("journal"):
             return None
         total, upload, is_hidden, parts, tails = read_journal(fields["journal"])
@@ -196,7 +197,7 @@ class Bucket:
         if parts:
             key = generation + "/whole" if is_hidden else "in/" + fields["file"]
             listed = self.s3.parts(key, upload)
-            # One that was completed has no parts any more; some servers list a few of them for a while.
+            # A completed upload has no parts any more. Some servers list a few of its parts for a while.
             if listed is None or self.s3.head(key) is not None:
                 return None
             etags = {(number, size): etag for number, size, etag in listed}
@@ -206,7 +207,7 @@ class Bucket:
                 wanted = hashlib.md5(self.blob[job.offset + first:job.offset + end]).hexdigest()
                 if etags.get((number, end - first)) != wanted:
                     ahead.append(f"{job.id}: part {number} of {parts} is not in the upload {upload}, which has "
-                                 f"{sorted(etags)}, told {self.since(fields['updated'])}")
+                                 f"{sorted(etags)}, recorded {self.since(fields['updated'])}")
         for name, ranges in tails:
             data, count = self.s3.get(f"{generation}/t.{name}"), count + 1
             if data is None:
@@ -216,16 +217,16 @@ class Bucket:
         return ahead, count
 
     def since(self, updated):
-        """When Redis was told, beside the gateway's deaths."""
+        """When the record was written, relative to the kills of the gateway."""
         told = int(updated) / 1000
         return " and ".join(f"{told - each:.1f} s after a kill" for each in self.killed[-3:]) or "before any kill"
 
-    # What is finished.
+    # Finished files.
 
     def is_right(self, job):
-        """Byte for byte. Large ones are deleted, and must not come back."""
+        """Compares an object byte for byte. A large object is deleted, and must not come back."""
         data = self.s3.get("in/" + job.path)
-        # The answer to its deletion may have been lost.
+        # The response to its deletion may have been lost.
         right = job.id in self.taken if data is None else data == self.blob[job.offset:job.offset + job.size]
         if right and job.size > 1 << 20:
             self.taken.add(job.id)
@@ -236,7 +237,7 @@ class Bucket:
         return self.s3.head("in/" + job.path) is not None
 
     def look(self, jobs):
-        """Whatever has a name is whole, from the first moment."""
+        """Checks that each named object is complete, from its first moment."""
         listed = self.s3.list("in/d")
         by_path = {"in/" + job.path: job for job in list(jobs.values())}
         for key, size, etag in listed:
@@ -252,7 +253,8 @@ class Bucket:
                     self.early.append(f"{key} is seen with other bytes")
 
     def leftovers(self, run, unfinished):
-        """What a sweep leaves, in nine days: a worker is told that it is so late, and Redis knows no job any more that ended well."""
+        """What a sweep leaves after nine days. The store tells a worker that it is so late, and Redis has forgotten all
+        jobs that ended well."""
         Redis(run.topology.locate).call("DEL", Q + "completed", Q + "cancelled")
         before = len(self.s3.list("in/.haul/")), len(self.s3.uploads("in/"))
         self.proxy.ask(f"/-/late/{9 * 86400}")
@@ -274,7 +276,7 @@ class Bucket:
 
 
 def part_range(total, number):
-    """As docs/object-stores.md has it."""
+    """The range of a part, as in docs/object-stores.md."""
     size = max(8 << 20, -(-(-(-total // 9000)) // (1 << 20)) * (1 << 20))
     return min(total, (number - 1) * size), min(total, number * size)
 

@@ -1,8 +1,8 @@
-"""Where the jobs are kept: one Redis that starts again after its faults, or a primary that sentinels replace.
+"""Where the jobs are kept: one Redis that restarts after its faults, or a primary that sentinels replace.
 
-Both have: `url` for the workers, `locate` for clients of the run's own, `surely` for what must outlive the next fault,
-`faults` (kind → weight and what does it: it blocks until the next may come, and says by `over` when Redis is well again;
-False if it could not be done).
+Both classes have `url` for the workers, `locate` for the run's own clients, `surely` for what must survive the next
+fault, and `faults` (kind → weight and function). A fault blocks until the next one may come. It calls `over` when Redis
+is well again, and returns False if it could not be done.
 """
 import os
 import random
@@ -18,7 +18,7 @@ SAFE = (ConnectionError, RedisError)
 
 
 class Single:
-    """Accepted is what Redis has acknowledged: `appendfsync always`."""
+    """A push is accepted when Redis has acknowledged it: `appendfsync always`."""
 
     TROUBLE, REMEMBERS = "while Redis had a fault", True
 
@@ -55,7 +55,7 @@ class Single:
 
 
 class Sentinels:
-    """Accepted is what every replica has (`WAIT`): a failover makes one of them the primary, not one of our choice."""
+    """A push is accepted when every replica has it (`WAIT`). A failover promotes any of them."""
 
     TROUBLE, REMEMBERS = "while there was a failover", False
     NAME, DOWN_AFTER = "main", 1.0
@@ -94,7 +94,7 @@ class Sentinels:
         return self.primary.socket
 
     def surely(self, redis, *words):
-        """Raises ConnectionError if a replica does not have all that this connection has seen by now."""
+        """Raises ConnectionError if a replica lacks anything that this connection has seen so far."""
         reply, count = redis.calls([words, ("WAIT", self.replicas, 1000)])
         if isinstance(reply, RedisError):
             raise reply
@@ -103,7 +103,7 @@ class Sentinels:
             raise ConnectionError("a replica lacks it")
         return reply
 
-    # What the sentinels say.
+    # What the sentinels report.
 
     def follow(self):
         sentinels = [Redis(("127.0.0.1", sentinel.port), 1) for sentinel in self.sentinels]
@@ -127,7 +127,7 @@ class Sentinels:
         return True
 
     def is_in_sync(self):
-        """Whether the primary has all its replicas, none of them behind by more than what is under way."""
+        """Whether the primary has all its replicas, and each lags by less than 1 MiB."""
         text = Redis(self.locate, 1).call("INFO", "replication")
         fields = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
         states = [fields.get(f"slave{n}", "") for n in range(self.replicas)]
@@ -149,7 +149,7 @@ class Sentinels:
             raise RuntimeError(complaint)
         return False
 
-    # Faults: none begins before the replicas are in sync, else nothing could be promised.
+    # Faults. None begins before the replicas are in sync. Otherwise no acknowledgement would be certain.
 
     def lose(self, number, over):
         old = self.primary
@@ -159,7 +159,7 @@ class Sentinels:
         done = self.until(lambda: self.primary is not old, 20)
         over()
         time.sleep(self.random.uniform(0, 2))
-        # Either way it believes that it is the primary still, until the sentinels tell it.
+        # In both cases the server believes that it is still the primary, until the sentinels reconfigure it.
         old.start() if number == signal.SIGKILL else old.send(signal.SIGCONT)
         self.until(self.is_in_sync, 60, "the old primary does not come back as a replica")
         return done
@@ -171,8 +171,8 @@ class Sentinels:
         try:
             Redis(("127.0.0.1", self.sentinels[0].port), 1).call("SENTINEL", "FAILOVER", self.NAME)
         except SAFE:
-            return False  # One is under way, or a sentinel does not know yet that the replica is well.
-        # The sentinels may give it up again: then nothing happened.
+            return False  # A failover is in progress, or a sentinel does not know yet that the replica is well.
+        # The sentinels may abandon the failover. Then nothing happened.
         done = self.until(lambda: self.primary is not old, 20)
         over()
         self.until(self.is_in_sync, 60, "the old primary does not come back as a replica")
