@@ -1,4 +1,5 @@
-"""Measures a worker with a bucket beside curl and what puts files there: times, requests, memory. Started by bucket.sh."""
+"""Measures a worker with a bucket, and curl with other uploaders: times, requests, memory. bucket.sh starts this
+script."""
 import argparse
 import json
 import os
@@ -29,7 +30,7 @@ http {{
 
 
 class Worker(Process):
-    """On a prefix of its own; with the proxy its requests are counted."""
+    """A worker with a key prefix of its own. Through the proxy its requests are counted."""
 
     def __init__(self, bench, name, endpoint, slots, *options):
         super().__init__(
@@ -69,7 +70,7 @@ class Bench:
         self.environment = os.environ | {
             "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_EC2_METADATA_DISABLED": "true",
             "AWS_REGION": "us-east-1", "AWS_DEFAULT_REGION": "us-east-1", "HOME": work}
-        # rclone cannot use it, and everything here is plain HTTP.
+        # rclone cannot use this variable, and everything here is plain HTTP.
         self.environment.pop("AWS_CA_BUNDLE", None)
 
     def go(self):
@@ -86,7 +87,7 @@ class Bench:
             if process.is_up:
                 process.end(signal.SIGTERM)
 
-    # What is measured.
+    # The measurements.
 
     def speed(self):
         """One large file: to nowhere, from a disk to the bucket, and through the bus. Each turn has keys of its own: rclone sends
@@ -122,13 +123,13 @@ class Bench:
               flush=True)
 
     def requests(self):
-        """Requests of the store for each object."""
+        """The requests to the store for each object."""
         for count, size in ((200, 10 << 10), (1, 64 << 20), (1, 256 << 20)):
             names = [f"r{size}-{n}" for n in range(count)]
             for name in names:
                 self.file(name, size)
             with Worker(self, f"requests-{size}", self.proxy.url, 8):
-                # What a worker asks for at its start is not the objects'.
+                # The worker's requests at its start must not count.
                 time.sleep(2)
                 before = json.loads(self.proxy.ask("/-/requests"))
                 self.jobs(names)
@@ -138,7 +139,7 @@ class Bench:
             print(f"  {count} of {size >> 10} KiB: {sum(found.values()) / count:.2f} requests each, {found}", flush=True)
 
     def memory(self):
-        """50 jobs at once, each slow enough that all run together."""
+        """50 jobs, slow enough that all of them run at the same time."""
         names = [f"m{n}" for n in range(50)]
         for name in names:
             self.file(name, 24 << 20)
@@ -149,7 +150,7 @@ class Bench:
                 print(f"  50 jobs of 24 MiB at once, --store-memory {limit}: {worker.most_memory} MiB resident at most, "
                       f"{seconds:.1f} s", flush=True)
 
-    # What that takes.
+    # Helpers.
 
     def file(self, name, size):
         with open(f"{self.work}/www/{name}", "wb") as file:
@@ -171,7 +172,7 @@ class Bench:
         }[tool]
 
     def jobs(self, names, place="/"):
-        """Seconds from the first push until all are completed."""
+        """The seconds from the first push until all jobs are completed."""
         stamp = str(time.monotonic_ns())
         elements = [json.dumps({"url": self.url + place + name, "id": stamp + name, "path": name,
                                 "if_exists": "overwrite"}) for name in names]

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Measures a worker with a bucket beside curl, aws s3 cp, s5cmd and rclone, and prints what docs/performance.md quotes. Needs three times
-# --size in $TMPDIR.
+# Measures a worker with a bucket beside curl, aws s3 cp, s5cmd and rclone, and prints what docs/performance.md quotes.
+# Needs three times --size in $TMPDIR.
 #   Tests/bench/bucket.sh --server rgw                        all of it: a file of 2 GiB, 2,000 small ones, requests, memory
 #   Tests/bench/bucket.sh --parts requests memory             some of it
 #   HAUL=…/haul Tests/bench/bucket.sh --server weed           another build

@@ -1,7 +1,7 @@
-"""The bus' figures: recovery, control, pickup, the use of max_running, a producer's delay beside 10,000 runs, commands,
-memory.
+"""The figures of the bus: recovery, control, pickup, the use of max_running, a producer's delay beside 10,000 runs,
+commands, memory.
 
-    bus.py HAUL DIRECTORY NGINX_URL       started by run.sh; it serves /crawl/crawl.bin, at 1 KB/s, and /k, a file of 1 KiB
+    bus.py HAUL DIRECTORY NGINX_URL       started by run.sh; NGINX_URL has /crawl/crawl.bin, at 1 KB/s, and /k of 1 KiB
 """
 import os
 import random
@@ -21,7 +21,7 @@ def key(name, queue="default"):
 
 
 def spread(samples, unit=1000):
-    """Percentiles in ms."""
+    """The percentiles in ms."""
     samples = sorted(samples)
     at = lambda share: samples[min(len(samples) - 1, int(share * len(samples)))] * unit
     return f"{len(samples)} samples, p50 {at(0.5):.2f}, p99 {at(0.99):.2f}, most {samples[-1] * unit:.2f}"
@@ -33,7 +33,7 @@ class Bench:
         self.root = Directory(os.path.join(directory, "bus-root"))
         blob = os.path.join(directory, "blob")
         origin_module.make_blob(blob, 1)
-        # The figures are of a Redis as operators run it: everysec.
+        # The figures are for a Redis as operators run it: appendfsync everysec.
         self.server, self.origin = RedisServer(directory, "redis"), Origin(directory, blob)
         self.server.start()
         self.origin.start()
@@ -68,7 +68,7 @@ class Bench:
     # The figures.
 
     def recovery(self, kills=14):
-        """kill -9 → the job runs again on the same machine, at a lease of 8 s."""
+        """From kill -9 until the job runs again on the same machine, with a lease of 8 s."""
         fleet = [self.worker(f"r{n}", 20) for n in range(5)]
         for n in range(30):
             self.push(f"r{n}", 50_000_000, 100_000)
@@ -127,7 +127,7 @@ class Bench:
             print(f"idle pickup, push → claimed, the {queue} of three queues: {spread(samples)} ms (to reach: p50 1, p99 5)")
 
     def crowd(self, fleet=10, runs=1000):
-        """A producer's LPUSH beside ten workers with 1,000 running jobs each."""
+        """The delay of a producer's LPUSH beside ten workers with 1,000 running jobs each."""
         def delays(seconds):
             producer, samples, until_ = Redis(self.server.socket, 30), [], time.monotonic() + seconds
             while time.monotonic() < until_:
@@ -188,7 +188,7 @@ class Bench:
                 self.worker(f"l{n}", 2 * limit, "--connections-per-host", "32", "--durability", "process")
             until(lambda: self.redis.call("ZCARD", key("completed")) == jobs, 0.1, within=300)
             runs = [tuple(map(int, self.redis.call("HMGET", key(f"job:l{n}"), "started", "finished"))) for n in range(jobs)]
-            # From the first start to the last: then nothing waits any more.
+            # From the first start to the last. After the last start no job waits.
             first, last = min(run[0] for run in runs), max(run[0] for run in runs)
             used = sum(max(0, min(end, last) - start) for start, end in runs)
             print(f"max_running {limit}, {workers} workers, {jobs} jobs of {what}: {jobs * 1000 / (last - first):.1f} a second, "
@@ -196,7 +196,7 @@ class Bench:
             self.clear()
 
     def sent(self):
-        """Top-level commands of workers since the last RESETSTAT, and their microseconds."""
+        """The workers' top-level commands since the last RESETSTAT, and their microseconds."""
         calls = spent = 0
         for line in self.redis.call("INFO", "commandstats").splitlines():
             if line.startswith(("cmdstat_fcall:", "cmdstat_blmove:", "cmdstat_ping:")):

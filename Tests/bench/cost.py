@@ -1,10 +1,10 @@
-"""CPU of downloads: of 500 small files, and of one large one, beside other programs in one run.
+"""The CPU time of downloads: of 500 small files, and of one large file, beside other programs in the same run.
 
-    cost.py HAUL DIRECTORY [files|large]      started by run.sh
+  cost.py HAUL DIRECTORY [files|large]      started by run.sh
 
-Only CPU is compared (getrusage, user and system): on a busy machine it says more than time. HAUL_BEFORE may name another build
-of haul, and HAUL_PEER the C source of another downloader, whose arguments are the URL and the file, then HAUL_PEER_OPTIONS.
-DIRECTORY takes some 3 GB.
+Only CPU time is compared (getrusage, user and system). On a busy machine it says more than elapsed time. HAUL_BEFORE
+may name another build of haul. HAUL_PEER may name the C source of another downloader, whose arguments are the URL, the
+file and HAUL_PEER_OPTIONS. DIRECTORY needs about 3 GB.
 """
 import os
 import shutil
@@ -70,7 +70,8 @@ class Bench:
         return f"{scheme}://127.0.0.1:{self.port + (scheme == 'https')}/{name}"
 
     def fresh(self):
-        """A directory for what comes. What was written before is on the disk, so that nobody pays for another one."""
+        """An empty directory for the files. Earlier writes are synced first, so that no program pays for another one's
+        writes."""
         shutil.rmtree(f"{self.directory}/got", ignore_errors=True)
         shutil.rmtree(f"{self.directory}/state", ignore_errors=True)
         os.mkdir(f"{self.directory}/got")
@@ -95,7 +96,7 @@ class Bench:
         self.figures.setdefault((what, name), []).append((user + system, user, system, seconds))
 
     def through_worker(self, what, build, options, elements, path):
-        """CPU of a worker from the first push to the last final state."""
+        """The CPU time of a worker from the first push to the last final state."""
         place = self.fresh()
         directory = f"{self.directory}/worker"
         shutil.rmtree(directory, ignore_errors=True)
@@ -120,7 +121,7 @@ class Bench:
             raise SystemExit("the worker has not brought all files: see " + worker.log)
         self.note(what, path, cpu, 0, seconds)
 
-    # What is measured
+    # The measurements.
 
     def files(self):
         os.mkdir(f"{self.directory}/www/small")

@@ -1,8 +1,9 @@
-"""What Redis pays for reading one element, by its own slow log: a real worker claims each of them from a Redis of its own.
+"""The cost of parsing one element in Redis, from its slow log. A real worker claims each element from a Redis of its
+own.
 
-    elements.py HAUL DIRECTORY       started by run.sh
+  elements.py HAUL DIRECTORY       started by run.sh
 
-Nothing is fetched: the jobs wait for an hour, or are refused.
+Nothing is downloaded: the jobs have a delay of an hour, or are refused.
 """
 import os
 import sys
@@ -18,7 +19,7 @@ ROUNDS = 15
 
 
 def filled(scrap, size=LARGEST):
-    """A job whose body is `scrap` again and again, as large as an element may be."""
+    """A job whose body repeats `scrap`, as large as an element may be."""
     begin, end = '{"url":"http://h/a","id":"x","delay":3600,"body":"', '"}'
     room = size - len(begin) - len(end)
     return begin + scrap * (room // len(scrap.encode())) + end
@@ -74,7 +75,7 @@ def main(haul, directory):
 
 
 def most(redis, command, function=""):
-    """The longest of a command's calls, in µs; 0 if there was none."""
+    """The longest call of a command, in µs. 0 if there was none."""
     times = [0]
     for entry in redis.call("SLOWLOG", "GET", "1000"):
         words = entry[3]
@@ -84,7 +85,7 @@ def most(redis, command, function=""):
 
 
 def claimed(redis):
-    """How long the claim took that emptied the line."""
+    """The duration of the claim that emptied the line, in µs."""
     end = time.monotonic() + 10
     while time.monotonic() < end:
         if redis.call("LLEN", "haul:{default}:jobs") == 0 and redis.call("LLEN", "haul:{default}:held:w") == 0:

@@ -1,4 +1,4 @@
-// Preloaded into a worker: a low-water mark of a socket (SO_RCVLOWAT) is heard, and not set. So a worker is measured with and without it.
+// To be preloaded into a worker: ignores the low-water mark of sockets (SO_RCVLOWAT), to measure a worker without it.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <sys/socket.h>

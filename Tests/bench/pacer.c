@@ -1,9 +1,9 @@
-// An origin that gives each connection the same pace, and one of them a twentieth of it.
+// An origin that gives each connection the same rate, and optionally one of them a twentieth of that rate.
 //
 //     pacer SIZE BYTES_PER_SECOND SLOW PAUSE  prints its port; SLOW is the number of the slow connection, 0 for none
 //
-// One file of SIZE bytes with a strong ETag; ranges and keep-alive. Every 5 ms each connection may send what it has earned; with
-// a PAUSE it does so unevenly, after half to one and a half times as many milliseconds.
+// It serves one file of SIZE bytes with a strong ETag, ranges and keep-alive. Every 5 ms each connection may send what
+// its rate permits. With a PAUSE it sends unevenly: after half to one and a half times as many milliseconds.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <stdint.h>
@@ -96,7 +96,7 @@ int main(int argc, char **argv) {
             struct connection *c = &connections[n];
             if (c->fd < 0 || !c->left) continue;
             c->earned += c->rate * passed;
-            // What could not be sent in time is not made up for: a burst of 50 ms at most, or of two pauses.
+            // Bytes that could not be sent in time are forfeited, beyond a burst of 50 ms, or of two pauses.
             double cap = c->rate * (pause > 0.025 ? 2 * pause : 0.05);
             if (c->earned > cap) c->earned = cap;
             if (time < c->next) continue;

@@ -1,10 +1,10 @@
-"""No-op jobs through RQ, Celery, dramatiq and arq, one worker process each, beside Haul with files of 1 KiB.
+"""No-op jobs through RQ, Celery, dramatiq and arq with one worker process each, beside Haul with files of 1 KiB.
 
-    peers.py HAUL DIRECTORY JOBS          started by run.sh; DIRECTORY holds a venv for each peer
+  peers.py HAUL DIRECTORY URL JOBS      started by run.sh; DIRECTORY has a venv for each peer, URL a file of 1 KiB
 
-Each figure is jobs per second from the first push to the last one settled: the worker is up before, Redis is the same server.
-Beside it stands what that server's process took of its core for each job, for everything from the push on, and, where the queue
-does its work in scripts or functions, what those took of it.
+Each figure is jobs per second from the first push to the end of the last job. The worker runs before, and Redis is the
+same server. A second figure is the CPU time of that server's process per job, for everything after the push. A third
+one is the part of it in scripts or functions, if the queue uses any.
 """
 import os
 import signal
@@ -20,8 +20,8 @@ from processes import Process, RedisServer, Worker
 from resp import Redis
 from stores import Directory
 
-# For each: the module with the job, what pushes N of them, the worker's command, and how many jobs Redis says are done.
-# Every job counts itself: the same INCR for all, so that the end is seen the same way.
+# For each peer: the module with the job, which also pushes N jobs, and the worker's command. Every job increments the
+# same counter, so that the end is detected in the same way for all.
 PEERS = {
     "rq": ("""
         import os, sys
@@ -114,7 +114,7 @@ def peer(name, directory, server, jobs):
         pusher.wait(30)
         scripts = scripted(redis)
     finally:
-        # With the processes that it has started itself.
+        # This also ends the processes that the worker has started.
         os.killpg(worker.child.pid, signal.SIGKILL)
         worker.end()
         redis.call("FLUSHALL")
@@ -144,7 +144,7 @@ def haul(program, directory, server, url, jobs, durability):
 
 
 def scripted(redis):
-    """Microseconds in scripts and functions since the last RESETSTAT."""
+    """The microseconds in scripts and functions since the last RESETSTAT."""
     return sum(
         int(line.split("usec=")[1].split(",")[0]) for line in redis.call("INFO", "commandstats").splitlines()
         if line.startswith(("cmdstat_fcall:", "cmdstat_eval:", "cmdstat_evalsha:")))

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measures a release build against nginx on loopback, everything through the bus, and prints what docs/performance.md
-# quotes. Arguments choose (default: all): handover small memory many mark watched speed segments downloaders cpu bus elements client peers. Needs some
-# 10 GB in $TMPDIR and a quarter of an hour.
+# quotes. Arguments choose parts (default: all): handover small memory many mark watched speed segments downloaders cpu
+# bus elements client peers. Needs about 10 GB in $TMPDIR and a quarter of an hour.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 # shellcheck source=deploy/lib/packages.sh
@@ -51,7 +51,7 @@ export HAUL_REDIS="unix://$work/redis.sock"
 base="http://127.0.0.1:$port"
 cli() { redis-cli -s "$work/redis.sock" "$@"; }
 
-# worker NAME [OPTION…]: starts a worker; its pid is in $last.
+# worker NAME [OPTION…]: starts a worker. Its pid is in $last.
 worker() {
     local name="$1"
     shift
@@ -59,9 +59,9 @@ worker() {
     pids+=("$last")
     within 60 grep -q working "$work/$name.log"
 }
-# stop PID: ends a worker and waits until it has put everything back.
+# stop PID: ends a worker, and waits until it has put its jobs back in line.
 stop() { kill "$1" && { wait "$1" || true; }; }
-# within SECONDS COMMAND…: until it succeeds; a benchmark that hangs ends.
+# within SECONDS COMMAND…: waits until the command succeeds. A benchmark that hangs ends.
 within() {
     local end=$((SECONDS + $1))
     shift
@@ -98,16 +98,16 @@ handover() {
     rm -f "$work"/*/g.bin
 }
 
-# From the first claim to the last settling of 2,000 jobs, by Redis' clock: seconds.
+# took NAME: the seconds from the first claim to the last settle of 2,000 jobs, by Redis' clock.
 took() {
     cli --raw EVAL "local a, b = math.huge, 0 for n = 1, 2000 do local v = redis.call('HMGET', 'haul:{default}:job:$1-' .. n, 'started', 'finished')
         a, b = math.min(a, v[1]), math.max(b, v[2]) end return tostring((b - a) / 1000)" 0
 }
 
-# As many connections as curl and aria2 have, and more slots, for what is on its way to the disk or to Redis.
+# As many connections as curl and aria2 have. There are more slots, for files that wait for the disk or for Redis.
 #
-# Nothing is deleted before the end: ext4 looks at each inode that was freed in the last minutes for every new file, and takes
-# several times as long, whoever creates it. And what others have left in the page cache is written before, by sync.
+# Nothing is deleted before the end. For every new file ext4 checks each inode that was freed in the last minutes. That
+# makes all programs several times slower. sync first writes what other programs have left in the page cache.
 small() {
     need_packages aria2
     mkdir -p "$work/www/s"
@@ -120,7 +120,7 @@ small() {
             sync
             cli CONFIG RESETSTAT >/dev/null
             worker "s-$durability-$round" --slots 96 --connections-per-host 16 --durability "$durability"
-            # It is Redis' clock that counts. A look takes some 10 ms of a core, and the worker could use all of them.
+            # Redis' clock counts. A query takes about 10 ms of a core, and the worker can use all cores.
             sleep 1
             within 120 queue_is_done
             echo "$durability $(took "$durability")" >>"$work/small"
@@ -171,7 +171,7 @@ memory() {
     rm -rf "$work/root"/* "$work/www/t.bin"
 }
 
-# A thousand slow downloads at once in one worker, whose bytes come unevenly, with nothing else waiting and with 100,000 jobs.
+# A thousand slow downloads in one worker, whose bytes arrive unevenly, with no waiting jobs and with 100,000.
 many() {
     build_pacer
     local before after id start waiting
@@ -198,8 +198,8 @@ many() {
     done
 }
 
-# What the low-water mark of slow bodies saves (Sources/HTTP/LowWaterMark.swift): the same thousand downloads in turns, with it and with a
-# worker that sets none.
+# What the low-water mark of slow bodies saves (Sources/HTTP/LowWaterMark.swift): the same thousand downloads in turns,
+# with the mark and with a worker that sets none.
 mark() {
     build_pacer
     gcc -O2 -shared -fPIC -o "$work/nomark.so" Tests/bench/nomark.c -ldl
@@ -225,7 +225,7 @@ mark() {
     done
 }
 
-# Two pages, as the browser's scripts watch them, and a scrape of each exporter once a second.
+# Opens two pages, as the browser's scripts watch them, and scrapes each exporter once a second.
 watch_all() {
     local list='watch=queues%2Fdefault%2Fjobs%3Fstate%3Drunning%26limit%3D100' overview='watch=queues%2Fdefault' past='watch=queues%2Fdefault%2Fhistory%3Fminutes%3D60%26step%3D1'
     curl -sN -o /dev/null "http://127.0.0.1:$1/api/live?$overview&$past" & watchers=("$!")
@@ -233,13 +233,13 @@ watch_all() {
     { while :; do curl -s -o /dev/null "http://127.0.0.1:$1/metrics" -o /dev/null "http://127.0.0.1:$2/metrics" || true; sleep 1; done; } & watchers+=("$!")
 }
 unwatch() { kill "${watchers[@]}" && { wait "${watchers[@]}" 2>/dev/null || true; }; }
-# ticks PID: CPU in hundredths of a second. changes PID: of its threads. resident PID: MB.
+# ticks PID: its CPU time in hundredths of a second. changes PID: the context switches of its threads. resident PID: MB.
 ticks() { awk '{print $14 + $15}' "/proc/$1/stat"; }
 changes() { cat "/proc/$1/task"/*/status | awk '/ctxt/ {s += $2} END {print s}'; }
 resident() { awk '/VmRSS/ {printf "%.1f", $2 * 1.024 / 1000}' "/proc/$1/status"; }
 
-# What it costs to be watched: 1,000 downloads really run, and 2,000 small files, in turns with nobody there and with two pages open, metrics
-# scraped and the history kept. Lines of the log are at info all the while.
+# The cost of being watched. 1,000 downloads run, and then 2,000 small files, in turns: unwatched, and with two open
+# pages, scraped metrics and the history. The log level is info throughout.
 watched() {
     build_pacer
     local redis web round state page=$((port + 1)) http=$((port + 2)) before of
@@ -306,7 +306,7 @@ build_pacer() {
     need_packages gcc libc6-dev
     [ -x "$work/pacer" ] || gcc -O2 -D_GNU_SOURCE -o "$work/pacer" Tests/bench/pacer.c
 }
-# pacer SIZE PACE SLOW PAUSE: starts pacer.c; its file is $url.
+# pacer SIZE PACE SLOW PAUSE: starts pacer.c. Its file is $url.
 pacer() {
     : >"$work/pacer.port"
     "$work/pacer" "$@" >"$work/pacer.port" & pids+=($!)
@@ -314,7 +314,7 @@ pacer() {
     url="http://127.0.0.1:$(cat "$work/pacer.port")/f"
 }
 
-# Several connections against an origin that paces each of them evenly: five rounds, then with a slow connection.
+# Several connections against an origin that gives each the same rate: five rounds, and then with one slow connection.
 segments() {
     need_packages aria2
     build_pacer
@@ -356,7 +356,7 @@ segments() {
     echo "segments, one connection 20 times slower: aria2 -x16 $(aria) s"
 }
 
-# One file of 2 GiB through others' downloaders.
+# One file of 2 GiB through other downloaders.
 downloaders() {
     need_packages aria2 wget2 axel openssl
     head -c 2147483648 /dev/urandom >"$work/www/v.bin"
@@ -387,13 +387,13 @@ downloaders() {
     rm -f "$work/www/v.bin"
 }
 
-# CPU of small files and of a large one, beside others: Tests/bench/cost.py.
+# The CPU time of small files and of a large one, beside other programs: Tests/bench/cost.py.
 cpu() {
     need_packages gcc libc6-dev libcurl4-openssl-dev openssl wget2
     python3 -B Tests/bench/cost.py "$haul" "$(mktemp -d -p "$work")"
 }
 
-# The bus alone, on a Redis of its own: Tests/bench/bus.py.
+# The bus alone, with a Redis of its own: Tests/bench/bus.py.
 bus() {
     head -c 200000 /dev/urandom >"$work/www/crawl.bin"
     head -c 1024 /dev/urandom >"$work/www/k"
@@ -401,10 +401,10 @@ bus() {
     rm -f "$work/www/crawl.bin" "$work/www/k"
 }
 
-# What elements cost Redis, the largest and the oddest: Tests/bench/elements.py.
+# The cost of elements in Redis, for the largest and the most unusual ones: Tests/bench/elements.py.
 elements() { python3 -B Tests/bench/elements.py "$haul" "$(mktemp -d -p "$work")"; }
 
-# Our Redis client beside redis-benchmark with as many commands under way, and the system calls that a command costs it.
+# Our Redis client beside redis-benchmark with as many commands in flight, and its system calls per command.
 client() {
     need_packages strace
     swift build -c release --product redis-bench >/dev/null

@@ -1,4 +1,4 @@
-"""Measures a fleet under the queue's limit of rate, every second, and draws it. See shares.sh."""
+"""Measures a fleet under the queue's rate limit every second, and draws a plot. shares.sh starts this script."""
 
 import argparse
 import json
@@ -14,12 +14,12 @@ import threading
 import time
 
 HOST = "127.0.0.1"
-# Seconds over which the limit is to hold.
+# The seconds over which the limit must hold.
 WINDOW = 10
 
 
 class Origin(socketserver.ThreadingTCPServer):
-    """Sends as many bytes as a path says, and counts what the workers' kernels have taken."""
+    """Sends as many bytes as a path says, and counts the bytes that the workers' kernels have received."""
 
     daemon_threads = True
     allow_reuse_address = True
@@ -31,14 +31,14 @@ class Origin(socketserver.ThreadingTCPServer):
         self.lock = threading.Lock()
 
     def handle_error(self, request, client_address):
-        """A worker that is killed breaks its connections."""
+        """Ignores the broken connections of a killed worker."""
 
 
 class Answer(socketserver.StreamRequestHandler):
     block = bytes(64 << 10)
 
     def handle(self):
-        # What waits in buffers is not yet received: they are kept small.
+        # Bytes in buffers are not yet received, so the buffers are small.
         self.request.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 << 10)
         while True:
             line = self.rfile.readline()
@@ -88,7 +88,7 @@ class Bench:
             "--allow-address", "127.0.0.0/8", "--durability", "process", "--connections", "1", "--lease", "4")
 
     def feed(self, generator):
-        """Keeps some jobs in line: most could use more than there is, others ask for little."""
+        """Keeps some jobs in line. Most could use more than the limit, and others have a low limit of their own."""
         while int(self.redis("LLEN", "haul:{default}:jobs") or 0) < 6:
             self.number += 1
             job = {
@@ -100,12 +100,12 @@ class Bench:
             self.redis("LPUSH", "haul:{default}:jobs", json.dumps(job))
 
     def wants_all(self):
-        """Whether a job without a limit of its own runs, so that all could be used."""
+        """Whether a job without a limit of its own runs, so that the whole limit could be used."""
         running = self.redis("ZRANGE", "haul:{default}:leases", "0", "-1").split("\n")
         return any(id and id not in self.limited for id in running)
 
     def shares(self):
-        """What each process may be using, by its worker's name."""
+        """The rate that each process may use, by its worker's name."""
         pairs = self.redis("HGETALL", "haul:{default}:shares").split("\n")
         held = {pairs[n]: pairs[n + 1].split() for n in range(0, len(pairs) - 1, 2)}
         result = {}
@@ -158,7 +158,8 @@ CLASSES = {"first": "a", "second": "b", "third": "c"}
 
 
 def draw(rows, means, events, rate):
-    """The plot as SVG: bytes in each second, their means over 10 s, what the workers were lent, and when nobody wanted all."""
+    """The plot as SVG: the bytes of each second, their means over 10 s, the workers' shares, and when no job could use
+    the whole limit."""
     width, height, left, top, bottom = 900, 400, 50, 40, 70
     most = max([rate * 1.2] + [row[0] for row in rows])
     x = lambda second: left + (width - left - 20) * second / len(rows)
@@ -187,7 +188,7 @@ def draw(rows, means, events, rate):
         text(x(second) + 4, top, words)
     line([(left, y(rate)), (width - 20, y(rate))], "limit")
     for name, kind in CLASSES.items():
-        # A share that is gone for a while is no line across that time.
+        # A missing share interrupts the line.
         run = []
         for second, (_, shares, _) in enumerate(rows + [(0, {}, True)]):
             if name in shares:

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Measures two workers under the queue's limit of rate every second, while one is killed and another joins, and draws it.
+# Measures two workers under the queue's rate limit every second, while one is killed and another joins, and draws a
+# plot.
 #   Tests/bench/shares.sh                      two minutes at 50 MB/s; writes docs/shares.svg
 #   Tests/bench/shares.sh --seconds 24         the short form, without a plot
 #   HAUL=…/haul Tests/bench/shares.sh          another build

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Looks at `haul top` on terminals of four sizes, beside a queue with many jobs and real workers.
+"""Runs `haul top` on terminals of four sizes, beside a queue with many jobs and real workers.
 
     Tests/bench/top.py .build/release/haul --running 1000 --queued 9000
-    Tests/bench/top.py .build/release/haul --running 10000 --queued 0 --screens DIRECTORY    # and the screens as text; needs tmux
+    Tests/bench/top.py .build/release/haul --running 10000 --queued 0 --screens DIRECTORY    # screens as text; needs tmux
 
-For each size it prints how many frames came, bytes for each, how often all of the screen was cleared after the first one, the CPU
-time and memory of `haul top`, and the CPU time of Redis: with it, and first without. redis-server, an origin that sends a few
-bytes now and then, the workers and the terminals are its own, on loopback. Some jobs fail, so that there are failures to see.
+For each size it prints the number of frames, their bytes, how often the whole screen was cleared after the first frame,
+the CPU time and memory of `haul top`, and the CPU time of Redis, first without `haul top` and then with it. The script
+starts its own redis-server, an origin that sends a few bytes now and then, workers and terminals, all on loopback. Some
+jobs fail, so that there are failures to show.
 """
 
 import argparse
@@ -30,14 +31,14 @@ import threading
 import time
 
 SIZES = [(80, 24), (120, 40), (200, 60), (40, 10)]
-# A worker reserves all of it on the disk.
+# A worker reserves the whole length on the disk.
 LENGTH = 500_000
-# Of one worker.
+# The slots of one worker.
 SLOTS = 1000
 
 
 async def serve(reader, writer, pause):
-    """Any file, a kilobyte at a time."""
+    """Serves any file, a kilobyte at a time."""
     try:
         while True:
             head = (await reader.readuntil(b"\r\n\r\n")).decode()
@@ -81,7 +82,7 @@ def start_origin(pause):
 
 
 def watch(haul, environment, columns, rows, seconds):
-    """Runs `haul top` for so long. Returns its frames, its CPU seconds, and all that it wrote."""
+    """Runs `haul top` for some seconds. Returns its frames, its resource usage and its exit status."""
     child, terminal = pty.fork()
     if child == 0:
         os.execve(haul, [haul, "top"], environment)
@@ -98,7 +99,7 @@ def watch(haul, environment, columns, rows, seconds):
             piece = os.read(terminal, 1 << 20)
         except OSError:
             break
-        # One frame is written at once: what follows within 50 ms belongs to it.
+        # A frame is written at once. Bytes that follow within 50 ms belong to the same frame.
         if frames and time.time() - last < 0.05:
             frames[-1] += piece
         else:
@@ -111,7 +112,7 @@ def watch(haul, environment, columns, rows, seconds):
 
 
 def screens(haul, environment, columns, rows, place):
-    """`haul top` in tmux: the list, a job's page, and the help, as text."""
+    """Runs `haul top` in tmux. Yields the list, a job's page and the help as text."""
     tmux = ["tmux", "-S", str(place / "tmux"), "-f", "/dev/null"]
     subprocess.run(
         tmux + ["new-session", "-d", "-x", str(columns), "-y", str(rows), haul, "top"], env=environment, check=True)
@@ -119,7 +120,7 @@ def screens(haul, environment, columns, rows, place):
         for name, keys in [("list", []), ("job", ["Down", "Enter"]), ("help", ["Escape", "?"])]:
             if keys:
                 subprocess.run(tmux + ["send-keys"] + keys, check=True)
-            # Some frames: rates are known after two of them.
+            # Wait for some frames: rates are known after two of them.
             time.sleep(4)
             yield name, subprocess.run(tmux + ["capture-pane", "-p"], capture_output=True, text=True, check=True).stdout
     finally:
@@ -127,7 +128,7 @@ def screens(haul, environment, columns, rows, place):
 
 
 def redis_cpu(socket):
-    """CPU seconds of the server's own thread so far."""
+    """The CPU seconds of the server's main thread so far."""
     text = subprocess.run(["redis-cli", "-s", str(socket), "INFO", "cpu"], capture_output=True, text=True).stdout
     values = dict(line.split(":") for line in text.split() if ":" in line)
     return float(values["used_cpu_sys"]) + float(values["used_cpu_user"])
@@ -194,7 +195,7 @@ def main():
             frames, usage, status = watch(haul, environment, columns, rows, options.seconds)
             cpu = usage.ru_utime + usage.ru_stime
             beside = redis_cpu(socket) - before
-            # The first second draws all of it: before and after the size is known.
+            # The first second draws the whole screen twice: before and after the size is known.
             later = [len(frame) for frame in frames[2:]] or [0]
             clears = sum(frame.count(b"\x1b[2J") for frame in frames[2:])
             size = f"{columns}x{rows}"

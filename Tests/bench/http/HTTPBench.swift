@@ -3,10 +3,10 @@ import HaulContract
 import HaulFileStore
 import HaulHTTP
 
-/// One transfer, or many at once, through `TransferEngine` and `WritePath` alone: no Redis, no resume, no checks.
+/// One transfer, or many at once, through only `TransferEngine` and `WritePath`: no Redis, no resuming, no checks.
 ///
-///     http-bench get URL FILE [disk|process] [sha256]      seconds of wall clock and CPU
-///     http-bench many URL DIRECTORY COUNT                  resident memory and CPU while they run
+///     http-bench get URL FILE [disk|process] [sha256]      prints seconds of wall clock and CPU
+///     http-bench many URL DIRECTORY COUNT                  prints resident memory and CPU while they run
 @main
 struct TransferBench {
     static func main() async throws {
@@ -92,7 +92,7 @@ struct TransferBench {
         Double(duration.components.seconds) + Double(duration.components.attoseconds) / 1e18
     }
 
-    /// User and system seconds of this process.
+    /// The user and system CPU seconds of this process.
     static func cpu() -> Double {
         var usage = rusage()
         getrusage(Int32(RUSAGE_SELF.rawValue), &usage)

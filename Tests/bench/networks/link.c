@@ -1,10 +1,11 @@
-// A link between two network namespaces: delay, rate, loss and a queue that drops what is too much, in each direction.
+// A link between two network namespaces, with delay, rate, loss and a bounded queue in each direction.
 //
 //     link CLIENT SERVER ROUND-TRIP-MS MBIT-PER-SECOND LOSS-PERCENT QUEUE-BYTES SEED OFFLOAD
 //
-// CLIENT and SERVER are names from `ip netns`. In each of them a TUN device `link0` is made; what comes out of one goes into the
-// other. Real TCP runs end to end over it. Loss strikes what the server sends, where the bytes of downloads are. Prints "ready".
-// With OFFLOAD 1 TCP hands over several segments at once, which a fast link needs and a lossy one cannot have.
+// CLIENT and SERVER are names from `ip netns`. Each gets a TUN device `link0`. What one device sends, the other one
+// receives, so real TCP runs end to end. Only packets from the server are lost, since those have the bytes of
+// downloads. Prints "ready". With OFFLOAD 1 TCP passes several segments at once. A fast link needs that, and a lossy
+// link cannot have it.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -34,11 +35,11 @@ struct direction {
     int from, to;
     double loss;
     struct packet *first, **last;
-    uint64_t free_at; // when the line is free again
+    uint64_t free_at; // when the next packet may be sent
     uint64_t passed, lost, dropped;
 };
 
-static const int header = 40 + 12; // of IPv4 and TCP with timestamps: what a segment costs besides its data
+static const int header = 40 + 12; // bytes of IPv4 and TCP with timestamps, for each segment
 static uint64_t delay, queue;
 static double nanoseconds_per_byte;
 static uint64_t state;
@@ -57,7 +58,7 @@ static uint64_t now(void) {
     return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
 }
 
-// xorshift64*: 0 to 1.
+// xorshift64*, as a number from 0 to 1.
 static double chance(void) {
     state ^= state >> 12, state ^= state << 25, state ^= state >> 27;
     return (double)((state * 2685821657736338717ull) >> 11) / 9007199254740992.0;
@@ -78,7 +79,7 @@ static int device(const char *namespace, int offload) {
     return fd;
 }
 
-// What the packet takes on the line: several segments have a header each.
+// The bytes of the packet on the line. Each of several segments has a header of its own.
 static uint64_t weight(const struct packet *packet) {
     const struct virtio_net_hdr *about = (const void *)packet->bytes;
     uint64_t bytes = (uint64_t)packet->length - sizeof *about;
@@ -86,7 +87,7 @@ static uint64_t weight(const struct packet *packet) {
     return bytes + (bytes - header - 1) / about->gso_size * header;
 }
 
-// Takes up what waits, at most so many packets that the other direction has its turn.
+// Reads the waiting packets, but few enough that the other direction gets its turn.
 static void read_from(struct direction *direction) {
     static char buffer[sizeof(struct virtio_net_hdr) + 65536];
     for (int n = 0; n < 64; n++) {
@@ -140,7 +141,7 @@ int main(int count, char **arguments) {
     struct direction up = {.from = client, .to = server}, down = {.from = server, .to = client};
     down.loss = atof(arguments[5]) / 100;
     up.last = &up.first, down.last = &down.first;
-    // The link is part of the measurement's stage: other programs must not slow it down.
+    // The link belongs to the set-up of the measurement: other programs must not slow it down.
     struct sched_param priority = {.sched_priority = 1};
     sched_setscheduler(0, SCHED_FIFO, &priority);
     prctl(PR_SET_TIMERSLACK, 1);
@@ -152,7 +153,7 @@ int main(int count, char **arguments) {
         write_to(&down, time);
         if (up.first && up.first->due < next) next = up.first->due;
         if (down.first && down.first->due < next) next = down.first->due;
-        // Gathered for up to 50 µs: fewer turns for the same packets.
+        // Packets collect for up to 50 µs, so that fewer turns handle them.
         uint64_t wait = next > time + 50000 ? next - time : 50000;
         struct timespec timeout = {(time_t)(wait / 1000000000), (long)(wait % 1000000000)};
         struct pollfd ready[2] = {{.fd = client, .events = POLLIN}, {.fd = server, .events = POLLIN}};

@@ -1,4 +1,4 @@
-"""The rows, their order, and the table. See run.sh."""
+"""The rows, their order, and the table. run.sh starts this script."""
 
 import argparse
 import collections
@@ -17,13 +17,13 @@ MTU, SEGMENT = 1500, 1448
 @dataclasses.dataclass(frozen=True)
 class Network:
     rtt: float
-    """Milliseconds."""
+    """In milliseconds."""
     rate: float
-    """Mbit/s, with headers."""
+    """In Mbit/s, including headers."""
     loss: float = 0
-    """Percent of what the server sends."""
+    """The percentage of the server's packets that are lost."""
     depth: float = 1
-    """The queue, of what is under way in one round trip."""
+    """The size of the queue, in multiples of the bytes in flight during a round trip."""
 
     @property
     def queue(self):
@@ -43,11 +43,13 @@ class Row:
     worker: tuple = ()
 
     def bytes_on_link(self):
-        """As the client's device counts them: where the link takes several segments at once they have one header."""
+        """The bytes as the client's device counts them. Where the link carries several segments at once, they share a
+        header."""
         return self.size * self.count * (MTU / SEGMENT if self.network.loss else 1)
 
     def limit(self):
-        """The least time that the link needs: a round trip to connect, one to ask, and the bytes with their headers."""
+        """The least time that the link needs: a round trip to connect, one for the request, and the bytes with their
+        headers."""
         if not self.network:
             return None
         trips = 3 if self.url.startswith("https") else 2
@@ -77,7 +79,7 @@ TOOLS = ["curl", "aria2", "wget2", "get", "worker"]
 
 
 def make_files(work, row):
-    """Random bytes, and the names of the files."""
+    """Writes random files, and returns their names."""
     if row.count == 1:
         name = f"f{row.size}"
         if not os.path.exists(f"{work}/www/{name}"):
@@ -99,7 +101,7 @@ def measure(stage, tools, row, chosen, repeat, work):
     if not row.network:
         stage.client = stage.server
     for turn in range(repeat):
-        # Each begins a round in its turn.
+        # Each tool begins a round in its turn.
         for name in chosen[turn % len(chosen):] + chosen[:turn % len(chosen)]:
             if row.network:
                 stage.connect(row.network)
@@ -161,7 +163,7 @@ def main():
     tools = Tools(stage, options.haul, options.work, options.limit)
 
     def give_up(number, _):
-        # An exception could come at any place, in the middle of waiting for a process, for example.
+        # An exception could come at any point, for example in the middle of waiting for a process.
         stage.abandon()
         os._exit(128 + number)
 

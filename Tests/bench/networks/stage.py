@@ -1,4 +1,4 @@
-"""Two network namespaces, the link between them, and the servers at its far end. Everything goes when it is closed."""
+"""Two network namespaces, the link between them, and the servers at its far end. `close` removes everything."""
 
 import json
 import os
@@ -41,7 +41,7 @@ class Stage:
     def open(self):
         for name in (self.client, self.server):
             subprocess.run(["ip", "netns", "add", name], check=True)
-            # What one run learned of the path must not help or hinder the next.
+            # The kernel must not carry metrics of the path from one run to the next.
             self.inside(name, ["sh", "-c", "ip link set lo up; sysctl -qw net.ipv4.tcp_no_metrics_save=1"])
         subprocess.run(
             ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=haul",
@@ -85,7 +85,7 @@ class Stage:
             self.processes.remove(process)
 
     def connect(self, network):
-        """Lays the link anew: no run meets what another one left in the queue."""
+        """Replaces the link, so that no run meets packets of another run in the queue."""
         self.disconnect()
         self.seed += 1
         self.link = subprocess.Popen(
@@ -107,7 +107,7 @@ class Stage:
             return tally
 
     def received(self):
-        """Bytes that the client's end of the link has brought."""
+        """The bytes that the client's end of the link has received."""
         text = self.inside(self.client, ["ip", "-s", "-j", "link", "show", "link0"], capture_output=True, text=True).stdout
         return json.loads(text)[0]["stats64"]["rx"]["bytes"]
 
@@ -116,13 +116,14 @@ class Stage:
             pass
 
     def requests(self):
-        """Status and connection of each request since `forget_requests`; nginx writes when a response has ended."""
+        """The status and the connection of each request since `forget_requests`. nginx logs a request when its response
+        has ended."""
         time.sleep(0.3)
         with open(f"{self.work}/access.log") as file:
             return [tuple(line.split()[:2]) for line in file]
 
     def measure(self, network):
-        """What the link really does: round trip, rate, loss."""
+        """Measures the link itself: round trip, rate, loss."""
         self.connect(network)
         ping = self.inside(self.client, ["ping", "-q", "-c", "20", "-i", "0.1", SERVER_ADDRESS], capture_output=True, text=True)
         rtt = re.search(r"= [\d.]+/([\d.]+)/", ping.stdout)[1]
@@ -146,7 +147,7 @@ class Stage:
 
     def abandon(self):
         for process in [*self.processes, *filter(None, [self.link])]:
-            # SIGTERM, that nginx may end its workers.
+            # SIGTERM, so that nginx can end its workers.
             if process.returncode is None:
                 os.kill(process.pid, signal.SIGTERM)
         time.sleep(1)

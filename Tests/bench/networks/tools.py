@@ -1,4 +1,4 @@
-"""Downloaders under measurement: each fetches all URLs into a fresh directory and says how long it took."""
+"""The measured downloaders. Each one downloads all URLs into an empty directory. The result is its time."""
 
 import os
 import resource
@@ -71,7 +71,8 @@ class Tools:
         return f"small/{name}" if name.startswith("s") else name
 
     def through_worker(self, row, urls):
-        """From the first LPUSH to the last final state. The worker is there already, new for each run, and knows nobody."""
+        """From the first LPUSH to the last final state. The worker runs already. It is new for each run, and knows no
+        servers."""
         path = f"{self.work}/redis.sock"
         if os.path.exists(path):
             os.unlink(path)
@@ -93,7 +94,7 @@ class Tools:
         done = set()
         while len(done) < len(urls) and time.monotonic() < begun + self.limit:
             left = [n for n in range(len(urls)) if n not in done]
-            # One look at one job while it is not the last: many looks would slow what is measured.
+            # Query only one job at a time: many queries would slow down what is measured.
             if connection.call("HGET", "haul:{default}:job:j%d" % left[-1], "state") in (b"completed", b"failed"):
                 done.add(left[-1])
             else:
@@ -107,7 +108,7 @@ class Tools:
 
 
 class Connection:
-    """Just enough of a Redis client."""
+    """A minimal Redis client."""
 
     def __init__(self, path):
         self.socket = socket.socket(socket.AF_UNIX)
@@ -136,7 +137,7 @@ class Connection:
 
 
 def processor_time(pid):
-    """Seconds of the process, which `ip netns exec` has become."""
+    """The CPU seconds of the process that `ip netns exec` has become."""
     with open(f"/proc/{pid}/stat") as file:
         fields = file.read().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -1,7 +1,8 @@
 import Glibc
 import HaulRedis
 
-/// Commands per second through one `Redis` client: so many callers, each of whom asks again as soon as it is answered.
+/// Commands per second through one `Redis` client. Each of the callers sends its next command as soon as it has a
+/// reply.
 ///
 ///     redis-bench URL get|set CALLERS COUNT
 @main
@@ -13,7 +14,7 @@ struct RedisBench {
             exit(2)
         }
         let redis = Redis(try RedisURL(arguments[1]), name: "bench")
-        // As redis-benchmark does it: one key, three bytes.
+        // As redis-benchmark does: one key, three bytes.
         let command = arguments[2] == "get" ? Command("GET", "key:bench") : Command("SET", "key:bench", "xxx")
         try await redis.send(Command("SET", "key:bench", "xxx"))
         let start = ContinuousClock.now
