@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Fuzzes what reads others' text: run.sh [SECONDS for each target] [TARGET…]. Ends with 1 if a property broke; the input is kept.
+# Fuzzes the parsers of foreign text: run.sh [SECONDS for each target] [TARGET…]. Exits 1 if a property breaks, and
+# keeps the input.
 #
-# The parsers are compiled from their sources into one module with libFuzzer and the address sanitizer, so the package
+# The parsers are compiled from their sources into one module with libFuzzer and the address sanitizer. So the package
 # itself needs no other build.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -17,7 +18,7 @@ for file in Sources/Contract/*.swift Sources/Storage/FileName.swift \
     Sources/HTTP/{Authority,ByteDictionary,ContentDisposition,ContentRange,CookieJar,StoredCookie,DigestFields,EncodedWords,HTTPDate,HeaderFields,HeadParser,HostName,IPAddress,PercentEncoding,ResponseHead,WebURL}.swift \
     Sources/Activities/RetryPolicy.swift Sources/Activities/Download/{Entity+Head,ResponseDecision}.swift \
     Sources/Redis/{RedisError,RedisValue,ReplyReader}.swift Tests/fuzz/targets/*.swift; do
-    # One module: the imports of the package's own have nothing to name.
+    # In one module there are no modules to import, so these imports are removed.
     sed -E '/^(package |public )?import Haul(Contract|HTTP|Storage)$/d' "$file" >"$work/sources/$(basename "$file")"
 done
 swiftc -j2 -sanitize=fuzzer,address -parse-as-library -O -swift-version 6 -package-name haul -module-name HaulFuzz \
@@ -26,7 +27,7 @@ swiftc -j2 -sanitize=fuzzer,address -parse-as-library -O -swift-version 6 -packa
     exit 1
 }
 
-# A crash is enough: no backtrace is waited for.
+# A crash is enough. Do not wait for a backtrace.
 export SWIFT_BACKTRACE=enable=no
 status=0
 for target in "${targets[@]}"; do

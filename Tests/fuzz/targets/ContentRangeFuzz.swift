@@ -1,4 +1,4 @@
-/// Content-Range: what is read is a range within its total, and reads the same when written again.
+/// Content-Range: a parsed value is a range within its total, and is the same when it is written and parsed again.
 enum ContentRangeFuzz: FuzzTarget {
     static func run(_ bytes: UnsafeRawBufferPointer) {
         guard let answer = ContentRange(bytes.text) else { return }

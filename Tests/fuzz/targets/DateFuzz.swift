@@ -1,6 +1,6 @@
 import Glibc
 
-/// Dates and Retry-After: a date reads the same when written again, and no server makes us wait more than an hour.
+/// Dates and Retry-After: a date is the same when it is written and parsed again, and no wait is longer than an hour.
 enum DateFuzz: FuzzTarget {
     static func run(_ bytes: UnsafeRawBufferPointer) {
         let text = bytes.text

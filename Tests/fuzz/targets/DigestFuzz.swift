@@ -1,4 +1,4 @@
-/// Dictionaries of byte sequences and what is made of them: nothing is read but what a canonical writer means.
+/// Dictionaries of byte sequences and their digests: only what a canonical writer writes is parsed.
 enum DigestFuzz: FuzzTarget {
     static func run(_ bytes: UnsafeRawBufferPointer) {
         if let decoded = Base64.decode(bytes) { precondition(encode(decoded).utf8.elementsEqual(bytes)) }

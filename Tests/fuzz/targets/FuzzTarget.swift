@@ -1,6 +1,6 @@
 import Glibc
 
-/// One parser of what others send, with the properties that hold for every input. A broken property traps.
+/// A parser of foreign text, with the properties that hold for every input. A broken property traps.
 protocol FuzzTarget {
     static func run(_ bytes: UnsafeRawBufferPointer)
 }
@@ -10,7 +10,7 @@ private let targets: [String: any FuzzTarget.Type] = [
     "date": DateFuzz.self, "url": URLFuzz.self, "head": HeadFuzz.self, "reply": ReplyFuzz.self,
 ]
 
-/// The environment names it, so that one binary holds all.
+/// The environment names the target, so that one binary has all of them.
 private let target: any FuzzTarget.Type = {
     guard let target = getenv("FUZZ_TARGET").flatMap({ targets[String(cString: $0)] }) else {
         fatalError("FUZZ_TARGET is none of \(targets.keys.sorted())")
@@ -25,10 +25,10 @@ public func fuzz(_ data: UnsafeRawPointer?, _ count: Int) -> CInt {
 }
 
 extension UnsafeRawBufferPointer {
-    /// As header fields are read.
+    /// The bytes decoded as header fields are.
     var text: String { String(decoding: self, as: UTF8.self) }
 
-    /// Two texts, divided at the first line feed.
+    /// Two texts, separated by the first line feed.
     var twoTexts: (String, String) {
         let index = firstIndex(of: UInt8(ascii: "\n")) ?? endIndex
         return (

@@ -1,4 +1,4 @@
-/// Response heads, and what is decided on them: no bytes are joined but those of the entity that was asked for.
+/// Response heads and the decisions on them: only bytes of the requested entity are joined.
 enum HeadFuzz: FuzzTarget {
     static let known = Entity(etag: "\"v1\"", lastModified: "Sun, 06 Nov 1994 08:49:37 GMT", total: 100)
 
@@ -30,7 +30,7 @@ enum HeadFuzz: FuzzTarget {
             precondition(position == 40 && range?.range == 40..<(40 + length) && length <= 40)
             precondition(head.headers["content-encoding"] ?? "" == "")
             precondition(head.headers["last-modified"] ?? known.lastModified == known.lastModified)
-        // A 304 to If-Range, which nobody should send, joins nothing: the request is sent once more.
+        // A 304 to If-Range, which a correct server does not send, joins nothing: the request is repeated.
         case .askWithoutIfRange:
             precondition(head.status == 304 || [200, 203].contains(head.status) && head.headers["etag"] == known.etag)
         case .takeWhole, .unchanged: preconditionFailure("no part")

@@ -1,4 +1,4 @@
-/// An element of the jobs list: what is accepted keeps every promise of its fields.
+/// An element of the list of jobs: an accepted element keeps every promise of its fields.
 enum JobFuzz: FuzzTarget {
     static func run(_ bytes: UnsafeRawBufferPointer) {
         let job: Job

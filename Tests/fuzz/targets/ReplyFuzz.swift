@@ -1,4 +1,5 @@
-/// Redis' replies: however the bytes are cut, the values are the same, and a value reads the same when written again.
+/// Replies of Redis: the values do not depend on how the bytes are split, and are the same when written and parsed
+/// again.
 enum ReplyFuzz: FuzzTarget {
     static func run(_ bytes: UnsafeRawBufferPointer) {
         guard !announcesMillions(bytes) else { return }
@@ -30,7 +31,7 @@ enum ReplyFuzz: FuzzTarget {
         return reading
     }
 
-    /// nil if there is an error in it: of an error's text only its meaning is kept.
+    /// nil if the value contains an error: a parsed error keeps only the meaning of its text.
     private static func write(_ value: RedisValue) -> [UInt8]? {
         switch value {
         case .null: return Array("$-1\r\n".utf8)
@@ -50,7 +51,8 @@ enum ReplyFuzz: FuzzTarget {
         }
     }
 
-    /// hiredis makes room for as many elements as are announced, which takes longer than an input may.
+    /// hiredis allocates memory for the announced number of elements. For millions that exceeds the time limit of an
+    /// input.
     private static func announcesMillions(_ bytes: UnsafeRawBufferPointer) -> Bool {
         var digits: Int?
         for byte in bytes {

@@ -1,4 +1,4 @@
-/// URLs, Location and cookies: a reference never leads to another scheme, and cookies to no other origin.
+/// URLs, Location and cookies: a reference never leads to another scheme, and cookies go to no other origin.
 enum URLFuzz: FuzzTarget {
     static func run(_ bytes: UnsafeRawBufferPointer) {
         let (first, second) = bytes.twoTexts
@@ -15,7 +15,7 @@ enum URLFuzz: FuzzTarget {
         guard let target = url.resolve(second) else { return }
         precondition(target.scheme == "http" || target.scheme == "https")
         precondition(WebURL(target.text) == target)
-        // By bytes: a combining mark makes one character of itself and the "/" before it.
+        // Compare bytes: a "/" and a combining mark after it are one character.
         precondition(target.hasSameOrigin(as: url) || PercentEncoding.encode(second).contains("//"))
     }
 }
