@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Runs what docs/get.md says of haul get, aria2, wget2 and curl, against a server of its own on loopback.
+"""Runs every row of docs/get.md with haul get, aria2, wget2 and curl, against its own server on loopback.
 
-    Tests/peers/downloaders.py .build/release/haul            # all rows, two minutes
-    Tests/peers/downloaders.py .build/release/haul kill name  # rows whose names begin so
+  Tests/peers/downloaders.py .build/release/haul            # all rows, some minutes
+  Tests/peers/downloaders.py .build/release/haul kill name  # rows whose names begin so
 
-It prints a table: a row for each question, and what each program did. It ends what it starts, and leaves nothing.
+It prints a table with a row for each question, and what each program did. It ends what it starts, and leaves nothing.
 """
 
 import base64
@@ -33,7 +33,7 @@ SHA = [hashlib.sha256(body).hexdigest() for body in VERSIONS]
 
 
 class Origin:
-    """What the handlers share."""
+    """The state that all handlers share."""
 
     def __init__(self):
         self.lock, self.open = threading.Lock(), 0
@@ -44,7 +44,7 @@ class Origin:
             self.requests, self.most, self.version, self.failures, self.sent = [], 0, 0, {}, 0
 
     def rest(self):
-        """What was broken off is still being sent for a moment."""
+        """Waits while the responses of interrupted downloads are still being sent."""
         end = time.time() + 10
         while self.open and time.time() < end:
             time.sleep(0.02)
@@ -110,7 +110,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     @staticmethod
     def ntlm_challenge(authorization):
-        """What is asked for next (MS-NLMP 2.2.1); None once a third message has come, whatever it says."""
+        """The next challenge (MS-NLMP 2.2.1). None once the client has sent a third message, whatever its content."""
         if not authorization.startswith("NTLM "):
             return "NTLM"
         if base64.b64decode(authorization[5:])[8] == 3:
@@ -221,7 +221,7 @@ class Bench:
         return process.returncode
 
     def kill(self, *arguments):
-        """Runs it, and ends it by SIGKILL once the server has sent a fifth."""
+        """Runs the program, and ends it by SIGKILL 1.2 s after the server has sent a third of the file."""
         process = self.start(*arguments)
         end = time.time() + 10
         while ORIGIN.sent < SIZE // 3 and time.time() < end:
@@ -238,7 +238,7 @@ class Bench:
         return path.read_bytes() if path.exists() else None
 
     def version(self, name):
-        """Which version of the remote file it is."""
+        """Which version of the remote file the local file is."""
         content = self.content(name)
         if content is None:
             return "no file"
@@ -247,7 +247,7 @@ class Bench:
         return f"wrong, {len(content)} bytes"
 
 
-# One function for each row. The options of each program are those of the table; None: it has none by its manual.
+# One function for each row, with the options of each program as in the table. None: its manual has no such option.
 
 def each(bench, **options):
     return options.get(bench.tool)
@@ -353,7 +353,7 @@ def row_ntlm_login(b):
 
 
 def row_http3(b):
-    """There is no server for it here: whether the program as it is installed takes the option."""
+    """There is no HTTP/3 server here. The row shows whether the installed program accepts the option."""
     return f"--http3: status {b.run('--http3', b.url('f.bin'))}, {b.names()}"
 
 
@@ -417,7 +417,7 @@ def row_metalink_url(b):
 
 
 def row_metalink_plain(b):
-    """Without a mirror that fails."""
+    """A Metalink without a mirror that fails."""
     (b.place / "list.meta4").write_bytes(metalink(b.port).replace(b"absent.bin", b"g.bin"))
     options = each(b, haul=["-M", "list.meta4"], aria2=["-M", "list.meta4"], wget2=["--force-metalink", "--input-file=list.meta4"], curl=["-O", "file://" + str(b.place / "list.meta4")])
     status = b.run(*options)

@@ -1,10 +1,10 @@
-"""Python's servers, each giving the files of a directory: applications.py NAME PORT DIRECTORY."""
+"""Python's servers, each of which serves a directory: applications.py NAME PORT DIRECTORY."""
 import os
 import sys
 
 
 def wsgi(directory):
-    """Werkzeug's way to give a file: ETag, Last-Modified and ranges."""
+    """Werkzeug's function to serve a file, with ETag, Last-Modified and ranges."""
     from werkzeug.utils import send_from_directory
 
     def application(environ, start_response):

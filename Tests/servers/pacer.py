@@ -1,4 +1,4 @@
-"""Stands between haul and a server, and lets each connection have so many bytes a second."""
+"""A proxy between haul and a server that limits the rate of each connection."""
 import socket
 import threading
 import time
@@ -32,7 +32,7 @@ class Pacer:
             client.close()
             return
         server.settimeout(None)
-        # So that what waits here is not taken for what has come.
+        # A small buffer, so that few bytes wait here that haul has not received.
         client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 << 10)
         threading.Thread(target=self.copy, args=(client, server, False), daemon=True).start()
         self.copy(server, client, True)
@@ -47,7 +47,7 @@ class Pacer:
                     time.sleep(len(piece) / self.rate)
         except OSError:
             pass
-        # The end of one direction ends the other: an answer that is cut short must not wait.
+        # The end of one direction ends the other one: a truncated response must not wait.
         for end in (source, sink):
             try:
                 end.shutdown(socket.SHUT_RDWR)

@@ -1,4 +1,4 @@
-"""Starts the set-ups one after the other, some at a time, and downloads from each: servers.py HAUL [NAME…]."""
+"""Starts the set-ups, some at a time, and downloads from each: servers.py HAUL [NAME…]."""
 import concurrent.futures
 import hashlib
 import http.client
@@ -23,7 +23,7 @@ CHECKS = ["plain", "checksum", "segmented", "resumed", "changed"]
 
 
 class At:
-    """Where one server is."""
+    """Where a server runs."""
 
 
 class Bench:
@@ -41,7 +41,7 @@ class Bench:
             self.put(check, self.old, age=3000)
 
     def put(self, check, data, age):
-        """The file of a check; its time is long past, so that a date tells its versions apart."""
+        """Writes the file of a check. Its time is long past, so that a date distinguishes its versions."""
         path = os.path.join(self.files, check + ".bin")
         with open(path + ".new", "wb") as file:
             file.write(data)
@@ -50,7 +50,7 @@ class Bench:
         os.utime(path + ".new", (then, then))
         os.rename(path + ".new", path)
 
-    # The server
+    # The server.
 
     def launch(self, setup, place, behind=None):
         at = At()
@@ -109,10 +109,10 @@ class Bench:
         if hasattr(self, "pacer"):
             self.pacer.close()
 
-    # The downloads
+    # The downloads.
 
     def get(self, check, *options):
-        """haul get, started, in a directory of the check's own."""
+        """Starts haul get in a directory for this check."""
         folder = os.path.join(self.place, "got-" + check)
         os.makedirs(folder, exist_ok=True)
         login = "".join(f"{urllib.parse.quote(each)}{mark}" for each, mark in zip(setups.LOGIN, ":@")) \
@@ -128,7 +128,7 @@ class Bench:
         return process, folder
 
     def finish(self, check, run, *allowed):
-        """Waits for its end; the file must be one of the versions that are allowed."""
+        """Waits for the end of the download. The file must be one of the allowed versions."""
         process, folder = run
         status = process.wait(60)
         path = os.path.join(folder, check + ".bin")
@@ -146,7 +146,7 @@ class Bench:
             return f'"event":"{event}"' in log.read()
 
     def interrupt(self, check):
-        """A download that is ended in its middle, with some of its bytes on the disk."""
+        """Interrupts a download in the middle, with some of its bytes on the disk."""
         self.pacer.rate = 3_000_000
         run = self.get(check, "-x", "1")
         partial = lambda: any(
@@ -212,7 +212,7 @@ def free_port():
 
 
 def end_group(process):
-    """Ends a process that was started here, and its children: all of them are in its group."""
+    """Ends a process that was started here, and its children. All of them are in its process group."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, number)

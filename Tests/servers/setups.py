@@ -1,4 +1,4 @@
-"""The set-ups: how each server is started on a port of loopback to give the files of a directory."""
+"""The set-ups: how each server is started on a loopback port to serve a directory."""
 import hashlib
 import os
 import shutil
@@ -9,9 +9,9 @@ LOGIN = ("guest", "s3 cret")
 
 
 class Setup:
-    """`continues`: whether a download that was interrupted goes on where it was: the server answers ranges, and tells
-    versions apart. `tells`: whether it tells of every change at once; what caches files does so later. `login`: it wants
-    credentials. `behind`: the name of the set-up that it stands before."""
+    """`continues`: whether an interrupted download must continue. Then the server supports ranges and distinguishes
+    versions. `tells`: whether the server shows every change at once. A server that caches files shows it later.
+    `login`: the server demands credentials. `behind`: the name of the set-up to which this one forwards."""
 
     def __init__(self, name, start, continues=True, tells=True, login=False, scheme="http", behind=None):
         self.name, self.start, self.continues, self.tells = name, start, continues, tells
@@ -176,7 +176,7 @@ def nghttpx(at):
 
 
 def command(*words):
-    """Words may hold {port} and {files}."""
+    """The words may contain {port} and {files}."""
     def start(at):
         return [program(words[0])] + [word.format(port=at.port, files=at.files) for word in words[1:]]
     return start

@@ -1,4 +1,5 @@
-"""Real workers and aiohttp-tus: uploads that are paused, killed and continued elsewhere. Started by tus.sh."""
+"""Real workers and aiohttp-tus: uploads are paused, killed and continued by other workers. tus.sh starts this
+script."""
 import argparse
 import json
 import os
@@ -19,7 +20,7 @@ SIZE = 12 << 20
 
 
 def serve(place):
-    """The server, with aiohttp's usual bound of a request: 1 MiB. Larger ones are answered with 413."""
+    """The server, with aiohttp's default limit of a request: 1 MiB. Larger requests get 413."""
     from pathlib import Path
 
     from aiohttp import web
@@ -69,7 +70,7 @@ class Trial:
             time.sleep(0.05)
 
     def begin(self, id):
-        """A file that is under way, with a quarter of it at the server."""
+        """Begins an upload, and waits until the server has a quarter of the file."""
         self.data = os.urandom(SIZE)
         self.store.place(f"{id}.bin", self.data)
         self.redis.call("LPUSH", Q + "jobs", json.dumps({
@@ -85,7 +86,7 @@ class Trial:
         print(f"{id:<10} {'right' if right and sent == SIZE else 'WRONG'}", flush=True)
         return right and sent == SIZE
 
-    # What is tried. Each returns whether the server has the file.
+    # The trials. Each returns whether the server has the right file.
 
     def whole(self):
         worker = self.worker()

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Sends files by tus to a server that others wrote: aiohttp-tus of PyPI. Real workers are paused, killed and continued by others, and
-# the file that the server has in the end is compared. Exits with 1 if anything is not as it should be. Half a minute.
+# Uploads files by tus to a third-party server: aiohttp-tus of PyPI. Real workers are paused and killed, and other
+# workers continue. Compares the file that the server has at the end. Exits with 1 if a file is wrong. Takes half a
+# minute.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 # shellcheck source=deploy/lib/packages.sh
