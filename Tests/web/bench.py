@@ -1,4 +1,4 @@
-"""Real programs for the browser's tests: Redis, workers, `haul web`, Chromium. All of them end with `close`."""
+"""Real programs for the browser's tests: Redis, workers, `haul web`, Chromium. `close` ends all of them."""
 
 import json
 import os
@@ -19,7 +19,7 @@ import origin
 
 
 def eventually(what, condition, within=20):
-    """Waits until `condition` is true and returns what it is; what it throws counts as not yet."""
+    """Waits until `condition` is true, and returns its value. An exception of `condition` counts as false."""
     end = time.monotonic() + within
     trouble = None
     while time.monotonic() < end:
@@ -80,7 +80,7 @@ class Bench:
         return done.stdout.strip()
 
     def command(self, *arguments):
-        """Runs a command of ours to its end."""
+        """Runs a haul command to its end."""
         done = subprocess.run([self.haul, *arguments], env={**os.environ, "HAUL_REDIS": f"unix://{self.socket}"}, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
 
@@ -90,12 +90,12 @@ class Bench:
             "--allow-address", "127.0.0.0/8", "--lease", lease, *more)
 
     def spent(self):
-        """CPU seconds of Redis so far."""
+        """The CPU seconds of Redis so far."""
         facts = dict(line.split(":", 1) for line in self.redis("INFO", "cpu").splitlines() if ":" in line)
         return float(facts["used_cpu_sys"]) + float(facts["used_cpu_user"])
 
     def resident(self, process):
-        """Resident memory, MB."""
+        """The resident memory in MB."""
         status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
         return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1]) * 1024 / 1e6
 
@@ -119,7 +119,7 @@ class Bench:
         return result
 
     def invent(self, queue, count, state="running"):
-        """Writes `count` jobs that nobody runs, as a fleet that is elsewhere would have them."""
+        """Writes `count` jobs that no worker runs, as a fleet elsewhere would write them."""
         now = int(time.time() * 1000)
         index = "leases" if state == "running" else state
         lines = []
@@ -149,9 +149,9 @@ class Bench:
         return self.driver
 
     def visit(self, place=""):
-        """Shows a page of ours; the title says when it is there."""
+        """Shows a page of `haul web`, and waits until its title is there."""
         self.driver.get(f"http://127.0.0.1:{self.port}/{place}")
-        # By a script: an element that the driver has found stays in the page's memory.
+        # Use a script: an element that the driver has found stays in the page's memory.
         eventually("the page", lambda: self.driver.execute_script("return document.querySelector('main h1')?.textContent"))
 
     def text(self, inside="main"):
@@ -181,7 +181,7 @@ class Bench:
         eventually(f"a button {name}", button).click()
 
     def fill(self, label, text):
-        """Writes into the input that this label names."""
+        """Writes into the input with this label."""
         for item in self.driver.find_elements(By.CSS_SELECTOR, "main label"):
             if item.text.startswith(label):
                 box = item.find_element(By.CSS_SELECTOR, "input, textarea")
@@ -191,10 +191,10 @@ class Bench:
         raise AssertionError(f"no field {label}")
 
     def select(self, label, value):
-        """Takes one of a list, which this label names."""
+        """Chooses an entry of the list with this label."""
         box = next(item for item in self.driver.find_elements(By.CSS_SELECTOR, "main label") if item.text.startswith(label))
         Select(box.find_element(By.TAG_NAME, "select")).select_by_value(value)
 
     def complaints(self):
-        """What the browser's console says is wrong."""
+        """The errors in the browser's console."""
         return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] == "SEVERE"]

@@ -1,8 +1,8 @@
-"""What people do on the page of `haul web`, in a real Chromium against real workers.
+"""What people do on the page of `haul web`, in a real Chromium with real workers.
 
-    python3 Tests/web/browser.py HAUL [--screenshots DIRECTORY]
+  python3 Tests/web/browser.py HAUL [--screenshots DIRECTORY]
 
-Ends with 1 if anything is not as it should be.
+Exits with 1 if a test fails.
 """
 
 import argparse
@@ -335,7 +335,7 @@ location.hash = place;
 
 
 def test_a_search_among_many_is_quick(bench):
-    """From what was typed to what was found, in the browser; and the API alone."""
+    """Measures a search: from the input to the result in the browser, and by the API alone."""
     page, api = [], []
     for number in [9876, 17, 5000, 9999, 4321, 1234, 7777]:
         bench.visit("#/many/jobs/running")

@@ -1,10 +1,10 @@
-"""An origin for a fleet that has much to do and little to carry: each body comes in drops, so that a thousand of them cost next to
-nothing. A program of its own, so that who measures does not wait for it.
+"""An origin for a fleet with many jobs and few bytes. Each body arrives in drops, so that a thousand of them cost
+almost nothing. It is a separate program, so that it does not delay the measuring one.
 
-    python3 Tests/web/drip.py PORT
+  python3 Tests/web/drip.py PORT
 
-It listens on 127.0.0.1 to 127.0.0.4: hosts that fail may be told from hosts that do not. `/missing…` is 404.
-`?size=BYTES&drop=BYTES&every=SECONDS` says what comes; without `every` all comes at once.
+It listens on 127.0.0.1 to 127.0.0.4, so that failing hosts differ from others. `/missing…` is 404.
+`?size=BYTES&drop=BYTES&every=SECONDS` defines the body. Without `every` the whole body is sent at once.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ async def answer(reader, writer):
 
 
 async def respond(writer, method, target, head):
-    """Sends one response; false if the connection is over with it."""
+    """Sends one response. Returns False if the connection ends with it."""
     parts = urllib.parse.urlsplit(target)
     if parts.path.startswith("/missing"):
         writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")

@@ -1,13 +1,15 @@
-"""An hour's work on the page of `haul web`, beside a fleet that is full.
+"""An hour's work on the page of `haul web`, beside a full fleet.
 
-    Tests/web/run.sh HAUL --hour [--minutes N] [--running N] [--queued N] [--screenshots DIRECTORY]
+  Tests/web/run.sh HAUL --hour [--minutes N] [--running N] [--queued N] [--screenshots DIRECTORY]
 
-Two workers run `--running` jobs of the queue `fleet`, which come in drops, and `--queued` more wait. A person works on the page all
-the time: pushes, watches, pauses a job on one worker and continues it on another, cancels 500, retries the failures of one
-host, and finds one job among all that wait. The page is never loaded again, so that what leaks is seen.
+Two workers run `--running` jobs of the queue `fleet`, whose bytes come in drops, and `--queued` more wait. A person
+works on the page all the time: pushes, watches, pauses a job on one worker and continues it on another, cancels 500,
+retries the failures of one host, and finds one job among all that wait. The page is never reloaded, so that a leak
+shows.
 
-It prints a table: how long each action took in the browser, from the press to what the page then shows. It prints each minute what
-`haul web`, the page and Redis took. Ends with 1 if an action did not do what it should, if the page had an error, or if memory grew.
+It prints a table of how long each action took in the browser, from the press to the result on the page. Each minute it
+prints the use of `haul web`, the page and Redis. It exits with 1 if an action failed, if the page had an error, or if
+memory grew.
 """
 
 import argparse
@@ -24,12 +26,13 @@ from bench import Bench, eventually, free_port
 HERE = pathlib.Path(__file__).parent
 CANCELLED = 500
 FAILURES = 120
-# Bytes of a job that runs for more than an hour. Its file is as large from the start: a thousand are 2 GB of the disk.
+# The bytes of a job that runs for more than an hour. Its file has this length from the start: a thousand take 2 GB of
+# disk.
 LARGE = 2_000_000
-# What a person calls at once.
+# The time that feels instant to a person, in ms.
 QUICK = 200
 
-# Watches the page from what was pressed to what it then shows; `press` is a script.
+# Runs the script `press`, and measures until the page shows what is wanted.
 ACT = """
 const [press, wanted, done] = arguments;
 const begun = performance.now();
@@ -42,7 +45,7 @@ document.getElementById("notice").textContent = "";
 new Function(press)();
 if (isThere()) finish();
 """
-# Keeps what went wrong in the page, and the calls that it made.
+# Records the errors of the page, and the calls that it made.
 LISTEN = """
 window.wrong = [];
 addEventListener("error", (event) => wrong.push(event.message));
@@ -100,7 +103,7 @@ class Hour:
                           "--log-level", "warning", lease="8")
 
     def fill(self, count):
-        """Pushes jobs as producers do; one in twenty is over within a minute."""
+        """Pushes jobs as producers do. One in twenty is over within a minute."""
         lines = []
         for number in range(self.pushed, self.pushed + count):
             size = 30_000 if number % 20 == 0 else LARGE
@@ -117,7 +120,7 @@ class Hour:
     # The person.
 
     def act(self, name, press, *wanted):
-        """Does something, and notes how long the page took to show what is wanted."""
+        """Does something, and records how long the page took to show what is wanted."""
         took = self.bench.driver.execute_async_script(ACT, press, list(wanted))
         if took is None:
             raise AssertionError(f"{name}: the page does not show {wanted}:\n{self.bench.text()[:1500]}")
@@ -125,7 +128,7 @@ class Hour:
         return took
 
     def go(self, name, place, *wanted):
-        """Goes to a page of ours, from another one."""
+        """Goes from one page of `haul web` to another one."""
         return self.act(name, f"location.hash = {place!r}", *wanted)
 
     def press(self, name, button, *wanted, inside="main"):
@@ -135,14 +138,14 @@ class Hour:
         return self.act(name, script, *wanted)
 
     def effect(self, name, condition, within=30):
-        """Waits for what workers do; that is not the page's time."""
+        """Waits for the effect of workers, whose time is not the page's."""
         begun = time.monotonic()
         result = eventually(name, condition, within)
         self.effects.setdefault(name, []).append(time.monotonic() - begun)
         return result
 
     def look(self, turn):
-        """Each page once."""
+        """Visits each page once."""
         self.go("overview", "#/fleet/overview", "Queue fleet", "as this page saw it")
         self.go("running jobs", "#/fleet/jobs/running", "Jobs: running", "1 to 100 of")
         self.go("queued jobs", "#/fleet/jobs/queued", "Jobs: queued", "1 to 100 of")
@@ -155,13 +158,13 @@ class Hour:
             self.go("jobs of a batch", "#/default/jobs/completed?batch=films", "found among", f"film-{turn - 1}")
 
     def press_link(self, name, text, *wanted):
-        # By scripts: an element that the driver has found stays in the page's memory, and its whole table with it.
+        # Use scripts: an element that the driver has found stays in the page's memory, and its whole table with it.
         link = f"[...document.querySelectorAll('main a')].find((a) => a.textContent === {text!r})"
         eventually(f"a link {text}", lambda: self.bench.driver.execute_script(f"return Boolean({link})"))
         return self.act(name, f"{link}.click()", *wanted)
 
     def write(self, label, value):
-        """Writes into the input that this label names."""
+        """Writes into the input with this label."""
         self.bench.driver.execute_script(
             "const label = [...document.querySelectorAll('main label')].find((item) => item.textContent.startsWith(arguments[0]));"
             "label.querySelector('input, textarea').value = arguments[1];", label, value)
@@ -170,7 +173,7 @@ class Hour:
         return self.bench.ask(f"queues/default/jobs/{job}")
 
     def move(self, turn):
-        """Push, watch, pause on one worker, continue on another."""
+        """Pushes a job, watches it, pauses it on one worker, and continues it on another."""
         bench, job = self.bench, f"film-{turn}"
         self.go("push form", "#/default/push", "URLs, one on each line")
         self.write("URLs", f"{self.origin}/film?size=3000000&drop=100000&every=0.4")
@@ -193,7 +196,7 @@ class Hour:
         bench.shows("It is completed", "The whole file.", within=60)
 
     def cancel(self, turn):
-        """Cancels 500 jobs that one worker runs; the fleet takes others."""
+        """Cancels 500 jobs that one worker runs. The fleet claims other jobs."""
         before = self.counts()["cancelled"]
         worker = ["left", "right"][turn % 2]
         limit = min(CANCELLED, self.options.running // 2)
@@ -210,7 +213,7 @@ class Hour:
             self.fill(missing)
 
     def retry(self, turn):
-        """Retries the failures of one host; those of another stay."""
+        """Retries the failures of one host. Those of another host stay."""
         bench = self.bench
         if turn == 0:
             for host, count in [("127.0.0.3", FAILURES), ("127.0.0.4", 30)]:
@@ -226,7 +229,7 @@ class Hour:
         assert ends("127.0.0.4") == others, "failures of another host were retried"
 
     def find(self, turn):
-        """Finds one job among all that wait, and one that runs: by its id, and by a part of its URL."""
+        """Finds one job among all that wait, and one that runs, by its id and by a part of its URL."""
         length = self.counts()["queued"]
         for share in [0.1, 0.5, 0.9]:
             position = int(length * share)
@@ -242,10 +245,10 @@ class Hour:
         self.go("by id among those that run", f"#/fleet/jobs/running?q={job}", f"The job {job} is running.")
         self.go("open a job", f"#/fleet/job/{job}", f"Job {job}", "It is running", "What is on the disk")
 
-    # What it costs.
+    # The costs.
 
     def rest(self, kind, place, seconds=20):
-        """Lets the page stand, and takes what Redis spends meanwhile. The form for new jobs watches nothing."""
+        """Leaves the page idle, and measures the CPU time of Redis. The form for new jobs watches nothing."""
         self.bench.visit(place)
         time.sleep(2)
         before, begun = self.bench.spent(), time.monotonic()
@@ -253,7 +256,7 @@ class Hour:
         self.shares[kind].append(100 * (self.bench.spent() - before) / (time.monotonic() - begun))
 
     def note(self, begun):
-        """A line for this minute, always from the same page."""
+        """Prints a line for this minute, always from the same page."""
         self.bench.visit("#/default/push")
         self.calls += self.bench.driver.execute_script(CALLS)
         self.bench.driver.execute_cdp_cmd("HeapProfiler.collectGarbage", {})
@@ -265,7 +268,7 @@ class Hour:
               f"{metrics['JSEventListeners']:.0f} listeners, machine's load {os.getloadavg()[0]:.1f}; {counts['running']} running, {counts['queued']} queued; {self.failed} failed", flush=True)
 
     def work(self):
-        """Turns of all that is done, until the time is over."""
+        """Repeats all actions in turns until the time is over."""
         begun, turn, noted = time.monotonic(), 0, 0
         self.bench.driver.execute_cdp_cmd("Performance.enable", {})
         end = begun + 60 * self.options.minutes
@@ -303,10 +306,10 @@ class Hour:
             name = page.split("?")[0].replace("/", "-")
             self.bench.driver.save_screenshot(str(self.options.screenshots / f"{when}-{queue}-{name}.png"))
 
-    # What it says.
+    # The results.
 
     def tell(self):
-        """Prints the tables; returns what is wrong."""
+        """Prints the tables, and returns what is wrong."""
         wrong = [f"{self.failed} actions failed"] if self.failed else []
         print(f"\n{'ms from the press to what is shown':38} times  median     95 %    most   over {QUICK}")
         for name, times in sorted(self.times.items(), key=lambda item: -max(item[1])):
@@ -327,7 +330,8 @@ class Hour:
         wrong += [f"the page: {text}" for text in troubles[:10]]
         for place, name in enumerate(["haul web, MB", "the page's heap, MB", "the page's nodes"]):
             values = [minute[place] for minute in self.minutes]
-            # The first quarter is for caches to fill. What a turn left off at differs; the least of a quarter does not.
+            # Caches fill in the first quarter. The end of a quarter depends on the last action, but the minimum of a
+            # quarter does not.
             quarter = max(1, len(values) // 4)
             early, late = min(values[quarter:2 * quarter] or values), min(values[-quarter:])
             print(f"{name}: {values[0]:.1f} at first, {early:.1f} in the second quarter at least, {late:.1f} in the last, {max(values):.1f} at most")

@@ -1,4 +1,4 @@
-"""An origin for the browser's tests: files of any size at any pace, with ranges, and failures."""
+"""An origin for the browser's tests: files of any size at any rate, with ranges, and failures."""
 
 import hashlib
 import http.server
@@ -59,7 +59,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.echo()
 
     def echo(self):
-        """Tells what was asked, as JSON, and a header field as a hostile server would send it."""
+        """Responds with the request as JSON, and with a header field as a hostile server would send it."""
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         said = json.dumps({"method": self.command, "path": self.path, "body": body.decode()}).encode()
         self.tell(said, [("Content-Type", "application/json"), ("X-Hostile", HOSTILE)])
@@ -79,7 +79,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 def serve():
-    """Starts the origin; returns its address."""
+    """Starts the origin, and returns its address."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Validates the API's description, and uses the page in a headless Chromium. Arguments go to the program, after the binary.
+# Validates the description of the API, and uses the page in a headless Chromium. Further arguments go to the program.
 #
 #     Tests/web/run.sh [HAUL] [--screenshots DIRECTORY] [--only PART_OF_A_NAME]
 #     Tests/web/run.sh [HAUL] --hour [--minutes N] [--running N] [--queued N] [--screenshots DIRECTORY]
 #
-# The second one is an hour's work on the page beside a fleet that is full: Tests/web/hour.py.
+# The second form is an hour's work on the page beside a full fleet: Tests/web/hour.py.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 # shellcheck source=deploy/lib/packages.sh
