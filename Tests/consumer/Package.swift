@@ -1,7 +1,7 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
-// A service's package, as README.md says. Tests/consumer/run.sh builds it.
+// The package of a service, as in README.md. Tests/consumer/run.sh builds it.
 let package = Package(
     name: "consumer",
     dependencies: [.package(name: "haul", path: "../..")],

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds a package that depends on HaulClient by path, in a directory of its own, and looks at what was compiled: neither the worker,
-# nor what downloads, nor the packages of the command.
+# Builds a package that depends on HaulClient by path, in a temporary directory, and checks what was compiled: no
+# worker, no downloader, and no package of the command.
 set -euo pipefail
 cd "$(dirname "$0")"
 scratch=$(mktemp -d)
@@ -8,7 +8,7 @@ trap 'rm -rf "$scratch" Package.resolved' EXIT
 began=$SECONDS
 swift build --scratch-path "$scratch" 2>&1 | tail -3
 echo "built in $((SECONDS - began)) s"
-# Folders are made for all targets that the package has; what was compiled has objects.
+# SwiftPM creates folders for all targets of the package. Only compiled targets have objects.
 compiled=$(find "$scratch/debug/" -path '*.build/*.o' -printf '%P\n' | sed 's/\.build\/.*//' | sort -u | xargs)
 echo "compiled: $compiled"
 for module in $compiled; do

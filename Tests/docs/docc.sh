@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Writes the pages of HaulClient from a debug build: Tests/docs/docc.sh [DIRECTORY]. No package is needed for it: docc is part of
-# the toolchain. A link that leads nowhere is an error.
+# Writes the pages of HaulClient from a debug build: Tests/docs/docc.sh [DIRECTORY]. It needs no package, because docc
+# is part of the toolchain. A dead link is an error.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=${1:-.build/docs}
@@ -13,7 +13,7 @@ for map in "$build/CHaulLinux.build/module.modulemap" "$build/CHaulLua.build/mod
     maps+=(-Xcc "-fmodule-map-file=$PWD/$map")
 done
 triple=$(swiftc -print-target-info | sed -n 's/.*"triple": "\([^"]*\)".*/\1/p' | head -1)
-# What is re-exported is a part of the library.
+# Re-exported declarations are part of the library.
 swift-symbolgraph-extract -module-name HaulClient -target "$triple" -I "$build/Modules" "${maps[@]}" \
     -minimum-access-level public -skip-synthesized-members -experimental-allowed-reexported-modules=HaulContract \
     -output-dir "$graphs"
