@@ -64,7 +64,7 @@ final class DownloadBench: Sendable {
     {
         let before = origin.requests.count
         let task = Task { await run(job, resume: resume) }
-        try await eventually("a part to be asked for") {
+        try await eventually("a request for a part") {
             origin.requests.dropFirst(before + 1).contains { $0.headers["range"] != nil }
         }
         latch.open()

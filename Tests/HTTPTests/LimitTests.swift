@@ -7,7 +7,7 @@ import Testing
 @testable import HaulFileStore
 @testable import HaulHTTP
 
-@Suite("Limits of rate")
+@Suite("Rate limits")
 struct LimitTests {
     /// Sends without end, as fast as the client reads.
     private let server = RawServer { connection in

@@ -160,7 +160,7 @@ package final class RedisCluster: Sendable {
         try await setSlot(slot, "IMPORTING", sourceID, on: target)
         try await setSlot(slot, "MIGRATING", targetID, on: source)
         if isInUse {
-            try await eventually("a client to be told of the slot's move", every: .milliseconds(20)) {
+            try await eventually("a client to be redirected by the slot's move", every: .milliseconds(20)) {
                 try await source.errors("ASK") + source.errors("TRYAGAIN") > 0
             }
         }
