@@ -52,7 +52,7 @@ struct RestTests {
         #expect(Array(contents(file.descriptor).dropFirst(offset)) == all)
     }
 
-    @Test("bytes that continue in a large block shortly before its end are whole", arguments: [1, 4096, 12_288, 15_000])
+    @Test("bytes that continue in a large block near its end are whole", arguments: [1, 4096, 12_288, 15_000])
     func shortlyBeforeTheEnd(_ before: Int) async throws {
         // The only small block ends so many bytes before a large block of the file would end.
         let path = WritePath(blocks: 2, smallBlocks: 1)

@@ -238,8 +238,8 @@ import Testing
             #expect(try await roles.cli("worker", ["PING"]) == "PONG")
             // Workers wait like this under max_running.
             #expect(try await !roles.cli("worker", ["BLPOP", Roles.prefix + "places", "0.01"]).contains("NOPERM"))
-            // As they look for the key that has the wrong type.
-            # Workers look like this for the key with the wrong type.
+            // Workers look like this for the key with the wrong type.
+            #expect(try await !roles.cli("worker", ["TYPE", Roles.prefix + "jobs"]).contains("NOPERM"))
         }
         let own = try Self.commandsOfFunctions { !["inspect.lua", "recover.lua"].contains($0) }
         let rights = roles.rights(of: "worker")

@@ -2,7 +2,7 @@
 """Runs `haul top` on terminals of four sizes, beside a queue with many jobs and real workers.
 
     Tests/bench/top.py .build/release/haul --running 1000 --queued 9000
-    Tests/bench/top.py .build/release/haul --running 10000 --queued 0 --screens DIRECTORY    # screens as text; needs tmux
+    Tests/bench/top.py .build/release/haul --running 10000 --queued 0 --screens DIRECTORY  # screens as text; needs tmux
 
 For each size it prints the number of frames, their bytes, how often the whole screen was cleared after the first frame,
 the CPU time and memory of `haul top`, and the CPU time of Redis, first without `haul top` and then with it. The script
