@@ -8,7 +8,6 @@
 -- Returns 'ok'; 'old' if a later registration of this process came first; or {'taken', instance, ms since that process
 -- was seen} while another live process has the name.
 -- Writes worker:<worker>, workers, settings, held:<worker>, jobs, places, and what lose() and requeue() write.
--- while another live process has the name.
 define('register', { 'allow-oom' }, function()
   call('HLEN', WORKER)
   local settings = touch()
