@@ -116,6 +116,19 @@ extension Queue {
         try await redis.send(Command("ZCOUNT", keys.workers, moment, "+inf")).int ?? 0
     }
 
+    /// The settings that keep all jobs from starting. `maxRunning` is nil if there is no such limit.
+    package func hold() async throws(RedisError) -> (isPaused: Bool, maxRunning: Int?) {
+        try await Self.hold(redis.send(Command("HMGET", keys.settings, "paused", "max_running")))
+    }
+
+    private static func hold(_ reply: RedisValue) -> (isPaused: Bool, maxRunning: Int?) {
+        let settings = reply.array ?? []
+        return (
+            settings.first?.string == "1" || settings.first?.string == "true",
+            settings.last?.int.flatMap { $0 >= 0 ? $0 : nil }
+        )
+    }
+
     /// Reads all figures of the queue.
     package func stats() async throws(RedisError) -> QueueStats {
         let states = JobState.allCases
@@ -134,9 +147,7 @@ extension Queue {
         // Elements that wait for their hosts are queued as well.
         stats.counts[.queued, default: 0] += others[6].string.flatMap { Int($0) } ?? 0
         stats.rejected = try others[0].get().int ?? 0
-        let settings = try others[1].get().array ?? []
-        stats.isPaused = settings.first?.string == "1" || settings.first?.string == "true"
-        stats.maxRunning = settings.last?.int.flatMap { $0 >= 0 ? $0 : nil }
+        (stats.isPaused, stats.maxRunning) = Self.hold(try others[1].get())
         stats.isKnown =
             stats.rejected > 0 || stats.counts.values.contains { $0 > 0 } || others[2].int ?? 0 > 0
             || others[3].int ?? 0 > 0 || others[4].string != nil

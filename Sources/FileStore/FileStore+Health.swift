@@ -8,13 +8,14 @@ extension FileStore {
     /// Why no job can be done here now, whatever it is; nil if nothing is wrong. Blocks.
     func troubleNow() -> String? {
         guard hasRoom() else { return "the disk is full" }
-        let code = directory.tryWriting()
+        var code = directory.tryWriting()
+        if code == ENOENT || code == ESTALE {
+            // The root was removed, or its network file system was taken away. If it is back, it must be opened again.
+            guard reopen() else { return "the root is gone: put it back, or start again with another one" }
+            code = directory.tryWriting()
+        }
         switch code {
         case 0: return nil
-        // The root was removed, or its network file system was taken away. If it is back, it must be opened again.
-        case ENOENT, ESTALE:
-            return reopen()
-                ? troubleNow() : "the root is gone: put it back, or make another and start this worker anew"
         case _ where Self.isFull(code): return "the disk is full"
         default: return "the root cannot be written: \(String(cString: strerror(code)))"
         }

@@ -17,6 +17,7 @@ package actor HTTPServer {
     nonisolated let loop = EventLoop(name: "http")
     nonisolated let limits: ServerLimits
     private let handler: Handler
+    private let refusal: @Sendable (Int, String) -> ServerResponse
     private var listeners: [Int32] = []
     var connections: [UInt64: ServerConnection] = [:]
     private var lastID: UInt64 = 0
@@ -24,8 +25,14 @@ package actor HTTPServer {
     /// Whether the server accepts connections. false for a moment after the process has run out of descriptors.
     private var isListening = true
 
-    package init(limits: ServerLimits = ServerLimits(), handler: @escaping Handler) {
-        (self.limits, self.handler) = (limits, handler)
+    /// - Parameter refusal: Makes the response to a request that breaks HTTP or a limit, of a status and a sentence.
+    package init(
+        limits: ServerLimits = ServerLimits(),
+        refusal: @escaping @Sendable (Int, String) -> ServerResponse = {
+            ServerResponse($0, "text/plain; charset=utf-8", $1 + "\n")
+        }, handler: @escaping Handler
+    ) {
+        (self.limits, self.refusal, self.handler) = (limits, refusal, handler)
     }
 
     deinit { loop.stop() }
@@ -185,9 +192,9 @@ package actor HTTPServer {
 
     /// Sends an error response, and closes the connection after `limits.lingerTime`.
     private func refuse(_ connection: ServerConnection, _ status: Int, _ reason: String) {
-        let response = ServerResponse(status, "text/plain; charset=utf-8", reason + "\n")
-        let length = reason.utf8.count + 1
-        connection.output += response.head(length: length, keepsAlive: false) + Array((reason + "\n").utf8)
+        let response = refusal(status, reason)
+        let body: [UInt8] = if case .bytes(let bytes) = response.body { bytes } else { [] }
+        connection.output += response.head(length: body.count, keepsAlive: false) + body
         connection.phase = .lingering
         setDeadline(of: connection, after: limits.lingerTime)
         guard connection.flush() else { return close(connection) }

@@ -21,7 +21,22 @@ package enum ExitStatus: Int32, Error {
 
     /// Prints the sentence to standard error at once, and returns the status for the caller to throw.
     package static func because(_ status: ExitStatus, _ sentence: String) -> ExitStatus {
-        Terminal.complain("haul: \(sentence)\(sources(of: sentence))")
+        let whole = sentence + sources(of: sentence)
+        let isCollected = collected.withLock { texts in
+            texts?.append(whole)
+            return texts != nil
+        }
+        if !isCollected { Terminal.complain("haul: \(whole)") }
         return status
+    }
+
+    /// The sentences that `because` does not print now; nil while it prints them.
+    private static let collected = Mutex<[String]?>(nil)
+
+    /// Runs `body`, and returns the sentences of `because` in place of printing them. One call at a time.
+    package static func collecting<T>(_ body: () throws -> T) -> (result: Result<T, any Error>, sentences: [String]) {
+        collected.withLock { $0 = [] }
+        let result = Result { try body() }
+        return (result, collected.withLock { $0.take() } ?? [])
     }
 }

@@ -82,12 +82,17 @@ extension API {
                 return Self.json(200, JobJSON.whole(record, isOpen: isOpen))
             }
             guard .now < end, !Task.isCancelled else {
-                if record == nil, since == 0 { throw .unseen(path[3]) }
-                // A client that gives `since` knows that the job was pushed. No worker has seen the job yet.
+                // A client that gives `since` knows that the job was pushed. Otherwise the line is searched once.
+                if record == nil, since == 0, !(await isInLine(path[3], queue)) { throw .unseen(path[3]) }
                 return Self.json(202, record.map { JobJSON.whole($0, isOpen: isOpen) } ?? JobJSON.unseen(path[3]))
             }
             try? await Task.sleep(for: .milliseconds(300))
         }
+    }
+
+    /// Whether an element of the job waits in line. No worker has seen the job yet.
+    private func isInLine(_ id: String, _ queue: Queue) async -> Bool {
+        (try? await queue.waiting(for: id)) != nil
     }
 
     /// The job's element as it was pushed, with its secrets. Only for operators.

@@ -25,7 +25,9 @@ package final class WebServer: Sendable {
     ///
     /// - Throws: If it cannot listen on one of the addresses.
     package func run(ready: @Sendable ([ListenAddress]) -> Void) async throws {
-        let server = HTTPServer(limits: configuration.limits) { [self] request in await respond(request) }
+        let server = HTTPServer(
+            limits: configuration.limits, refusal: { APIError($0, "http", $1).response }
+        ) { [self] request in await respond(request) }
         var places: [ListenAddress] = []
         for address in configuration.addresses { places.append(try await server.listen(on: address)) }
         ready(places)

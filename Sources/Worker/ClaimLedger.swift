@@ -62,6 +62,9 @@ struct ClaimLedger<Entry> {
 
     // MARK: What Redis knows
 
+    /// The worker takes no more jobs of the queue, because an operator has asked for that.
+    var isQuiet: Bool { gate == .quiet }
+
     /// Notes the state of the queue. True if the worker has become quiet, or is no longer quiet.
     @discardableResult
     mutating func note(_ gate: QueueGate) -> Bool {

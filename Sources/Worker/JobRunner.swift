@@ -160,7 +160,7 @@ struct JobRunner: Sendable {
             case .paused: .paused
             case .deadline:
                 .failed(
-                    Failure(.deadline, "the deadline passed before the download could end"), retryable: false,
+                    Failure(.deadline, "the deadline passed before the job could end"), retryable: false,
                     received: activity.progress().received)
             case .shutdown, nil: .released(why: "shutdown")
             }

@@ -243,6 +243,8 @@ final class QueueAttendant: Sendable {
 
     var figures: QueueFigures { journal.figures }
 
+    var isQuiet: Bool { state.withLock { $0.ledger.isQuiet } }
+
     /// Of this queue's jobs, since the worker began.
     var bytes: BodyBytes {
         let (ended, running) = state.withLock { ($0.bytes, $0.ledger.runs.values.map(\.activity)) }

@@ -78,6 +78,9 @@ final class WorkerFigures: Sendable {
         state.withLock { $0.turns.map { (loop: $0.key, ago: .now - $0.value) } }.sorted { $0.loop < $1.loop }
     }
 
+    /// Whether an operator has made the worker quiet in all of its queues.
+    var isQuiet: Bool { !attendants.isEmpty && attendants.allSatisfy(\.isQuiet) }
+
     // MARK: Figures that are read at a scrape
 
     private func add(to exposition: inout Exposition) async {
@@ -85,7 +88,7 @@ final class WorkerFigures: Sendable {
         exposition.add(.workerInfo, [("worker", name), ("store", store.id)], 1)
         exposition.add(.slots, slots.limit.map(Double.init) ?? .infinity)
         exposition.add(.slotsTaken, slots.taken)
-        exposition.add(.accepting, phase == .working && !slots.isShut ? 1 : 0)
+        exposition.add(.accepting, phase == .working && !slots.isShut && !isQuiet ? 1 : 0)
         for attendant in attendants {
             let queue = [(name: "queue", value: "\(attendant.queue.name)")]
             let bytes = attendant.bytes

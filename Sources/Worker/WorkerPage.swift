@@ -75,6 +75,7 @@ package struct WorkerPage: Sendable {
             case .working: break
             }
             var reasons: [String] = []
+            if figures.isQuiet { reasons.append("the worker is quiet: haul worker resume lets it take jobs again") }
             for attendant in figures.attendants {
                 let isAnswered = attendant.figures.sinceAnswer.map { $0 <= Self.silence } ?? false
                 if !isAnswered { reasons.append("Redis does not answer for the queue \(attendant.queue.name)") }

@@ -125,10 +125,11 @@ struct Resume: AsyncParsableCommand {
         commandName: "resume", abstract: "Resume paused jobs, at the front of the line.")
     @OptionGroup var selection: Selection
     func run() async throws {
-        // For a running job this withdraws a pause that is still pending. A scheduled job starts before its time.
+        // For a running or queued job this withdraws a pause that is still pending. A scheduled job starts before its
+        // time.
         try await selection.request(
             ControlVerb(
-                name: "resume", request: .running, states: [.paused, .running, .scheduled], all: [.paused],
+                name: "resume", request: .running, states: [.paused, .running, .scheduled, .queued], all: [.paused],
                 ofBatch: .running))
     }
 }

@@ -47,7 +47,14 @@ struct JobView {
         "deadline_at", "validated", "response_dropped", "last_modified_strong", "meta",
     ]
 
-    var json: String {
+    var json: String { json(of: shown) }
+
+    /// Like `json`, without the header fields and the body of a response, which may hold secrets.
+    var summary: String { json(of: shown.filter { !Self.ofResponse.contains($0.key) }) }
+
+    private static let ofResponse: Set<String> = ["headers", "body", "body_base64"]
+
+    private func json(of shown: [String: String]) -> String {
         var members = [("id", JSON.quoted(record.id))] + JSON.members(shown, raw: Self.raw)
         if !record.offsets.isEmpty {
             let pairs = record.offsets.intervals.map { (String($0.lowerBound), String($0.upperBound)) }

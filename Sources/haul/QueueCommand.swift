@@ -68,7 +68,7 @@ struct QueueCommand: AsyncParsableCommand {
                 if left == 0 { break }
                 if !hasComplained, stats.isPaused || stats.maxRunning.map({ $0 <= 0 }) ?? false {
                     Terminal.complain(
-                        "haul: the queue \(queue.name) starts no jobs (haul stats says why), so \(left) of them wait: "
+                        "haul: the queue \(queue.name) starts no jobs (haul stats says why), so \(left) \(left == 1 ? "waits" : "wait"): "
                             + "this command ends when they have run or are cancelled")
                     hasComplained = true
                 }

@@ -6,7 +6,8 @@ import HaulTerminal
 
 struct Show: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "show", abstract: "Show one job; secrets are left out.")
+        commandName: "show",
+        abstract: "Show one job. What was pushed as a secret is left out; a response is shown as it came.")
 
     @OptionGroup var common: CommonOptions
     @Argument(help: "A job's id.", completion: Completer.jobs) var id: String

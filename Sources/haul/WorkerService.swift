@@ -102,8 +102,10 @@ struct WorkerService {
     }
 
     private func reload() async {
+        // A log has lines of its own: what is wrong with the settings is told in one.
+        let (read, sentences) = ExitStatus.collecting(configuration)
         do {
-            let (taken, left) = try await worker.take(try configuration())
+            let (taken, left) = try await worker.take(try read.get())
             log.notice(
                 "settings were read again",
                 metadata: [
@@ -116,7 +118,7 @@ struct WorkerService {
                     metadata: ["settings": .string(left.joined(separator: " "))])
             }
         } catch {
-            let reason = (error as? Failure)?.message ?? "see the line before"
+            let reason = (error as? Failure)?.message ?? sentences.joined(separator: " ")
             log.error("settings stay as they were", metadata: ["reason": .string(reason)])
         }
     }

@@ -12,6 +12,13 @@ import Testing
             environment: ["XDG_STATE_HOME": bench.home.path])
     }
 
+    @Test("a directory that takes no new file is an error in a sentence") func unwritable() async throws {
+        let bench = GetBench()
+        let origin = try OriginServer { _ in OriginReply(body: [1, 2, 3]) }
+        let result = try await bench.get("-d", "/proc", origin.url("/q"))
+        #expect(result.status == 1 && (result.out + result.err).contains("cannot be written"), "\(result)")
+    }
+
     @Test("-o - writes the file to standard output, also across broken connections") func stream() async throws {
         let bench = GetBench()
         let origin = try OriginServer { request in

@@ -40,6 +40,12 @@ import Testing
         #expect(tus.status == 0 && server.finished == [bytes], "\(tus.err)")
     }
 
+    @Test("a server that nobody runs is tried once") func unreachable() async throws {
+        let result = try await put(try file("a", [1]), "http://127.0.0.1:1/")
+        #expect(
+            result.status == 1 && result.err.contains("connect") && !result.err.contains("again in"), "\(result.err)")
+    }
+
     @Test("a failed upload is reported, and the exit status shows it") func refused() async throws {
         let origin = try OriginServer { _ in OriginReply(403, body: Array("no".utf8)) }
         let path = try file("a", [1])

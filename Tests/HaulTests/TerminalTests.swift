@@ -16,6 +16,25 @@ import Testing
                 .merging(environment) { $1 })
     }
 
+    @Test("a queued job whose pause is pending is resumed, and a wait in a paused queue says why nothing starts")
+    func heldQueue() async throws {
+        let bench = try await CommandBench()
+        let worker = try bench.worker("one")
+        try await eventually { try await bench.haul("workers").out.contains("one") }
+        _ = try await bench.haul("queue", "pause")
+        _ = try await bench.haul("push", "http://h/a", "--id", "a")
+        _ = try await bench.haul("pause", "a")
+        let resumed = try await bench.haul("resume", "a")
+        #expect(resumed.status == 0 && resumed.out.contains("a  resume requested") && resumed.err.isEmpty, "\(resumed)")
+        #expect(!(try await bench.server.cli("HGET", "haul:{default}:want", "a").hasPrefix("paused")))
+        let wait = try bench.start(["push", "http://h/b", "--wait"])
+        try await eventually("the reason") { wait.standardError.contains("the queue default is paused") }
+        wait.kill(SIGINT)
+        _ = try await wait.wait()
+        worker.kill(SIGTERM)
+        #expect(try await worker.wait() == 0)
+    }
+
     @Test("an object of --json has each name once, and numbers are numbers") func strict() async throws {
         let bench = try await CommandBench()
         try await bench.server.cli(

@@ -126,6 +126,21 @@ struct WholeObjectTests: FilmTests {
     }
 
     @Test(
+        "a commit that is stopped in its last step still ends, and says so", arguments: ObjectServer.installed,
+        [1000, Film.size])
+    func stoppedCommit(_ kind: ObjectServer.Kind, _ size: Int64) async throws {
+        let bucket = try await Bucket(kind)
+        let partial = try await open(bucket, "1", total: size)
+        try await receive(0..<size, into: partial)
+        let whole = WholeFile(size: size, checksum: nil, authority: "the job", lastModified: nil)
+        let commit = Task { try await partial.commit(whole) }
+        commit.cancel()
+        #expect(isStored(try await commit.value))
+        #expect(await bucket.read("films/film") == Self.file.bytes(0..<size))
+        await partial.discard(soon: false)
+    }
+
+    @Test(
         "without If-None-Match an existing object is looked for, and stays", arguments: ObjectServer.installed)
     func withoutConditions(_ kind: ObjectServer.Kind) async throws {
         let bucket = try await Bucket(kind)

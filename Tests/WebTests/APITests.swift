@@ -16,7 +16,9 @@ import Testing
         #expect(pushed.status == 202)
         let at = try #require(pushed.json?.at("pushed")?.array?.first?["at"]?.integer)
         #expect(await fixture.get(WebFixture.jobs + "/film").status == 404)
-        #expect(await fixture.get(WebFixture.jobs + "/film/wait?timeout=0").status == 404)
+        #expect(await fixture.get(WebFixture.jobs + "/nobody/wait?timeout=0").status == 404)
+        // It waits in line: its producer must not take it for lost.
+        #expect(await fixture.get(WebFixture.jobs + "/film/wait?timeout=0").status == 202)
         let unseen = await fixture.get(WebFixture.jobs + "/film/wait?timeout=0&since=\(at)")
         #expect(unseen.status == 202 && unseen.json?["state"]?.string == "queued")
         let claim = try #require(try await fixture.claim())

@@ -220,7 +220,7 @@ end
 
 -- Fails a job whose deadline has passed. Writes what fail() writes.
 local function overdue(id, j, retention)
-  fail(id, j, 'deadline', 'the deadline passed before the download could end', false, retention)
+  fail(id, j, 'deadline', 'the deadline passed before the job could end', false, retention)
 end
 
 -- Makes a job `paused`, then does what waited behind the pause. worker: the worker that the event names, or nil. Writes

@@ -93,6 +93,8 @@ final class PutRun: Sendable {
         state.withLock { state in
             state.view.progress = upload.progress()
             state.activity = nil
+            // A connection that was never made sent nothing.
+            if upload.moved > 0 || upload.response != nil { state.isReached = true }
             state.resume = resume ?? state.resume
         }
         // No record remains when this command ends, so nobody could continue the upload.
@@ -101,7 +103,6 @@ final class PutRun: Sendable {
     }
 
     private func handle(_ event: ActivityEvent) {
-        state.withLock { $0.isReached = true }
         switch event {
         case .resumed(let offset, let total):
             let whole = total.map { " of " + Units.bytes($0) } ?? ""

@@ -13,9 +13,33 @@ extension ObjectPartial {
             let first = state.journal.formula.range(of: 1)
             return (state.journal.upload == nil && whole.size <= first.upperBound, state.isAssembled)
         }
-        if isSingle { return try await commitAtOnce(whole) }
-        if !isAssembled { try await uploadRest(whole.size) }
-        return try await complete(whole)
+        if !isSingle, !isAssembled { try await uploadRest(whole.size) }
+        return try await outlastingCancellation { () throws(TransferError) in
+            if isSingle { return try await self.commitAtOnce(whole) }
+            return try await self.complete(whole)
+        }
+    }
+
+    /// How long a commit goes on after its task was cancelled. A pause must take effect within 3 seconds.
+    private static let grace = Duration.milliseconds(1500)
+
+    /// Runs `body`, and cancels it only `grace` after this task was cancelled. A request that gives the final name would
+    /// otherwise be cut off, and the object would stand there while its job counts as stopped.
+    func outlastingCancellation(
+        _ body: @escaping @Sendable () async throws(TransferError) -> CommitOutcome
+    ) async throws(TransferError) -> CommitOutcome {
+        let task = Task(executorPreference: client.engine.executor) { () -> Result<CommitOutcome, TransferError> in
+            do throws(TransferError) { return .success(try await body()) } catch { return .failure(error) }
+        }
+        let result = await withTaskCancellationHandler {
+            await task.value
+        } onCancel: {
+            Task {
+                try? await Task.sleep(for: Self.grace)
+                task.cancel()
+            }
+        }
+        return try result.get()
     }
 
     // MARK: In one request

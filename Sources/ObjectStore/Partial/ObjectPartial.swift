@@ -140,7 +140,9 @@ final class ObjectPartial: Partial {
         state.withLock { $0.phase = .open }
         let body = RequestMemory(bytes)
         let checksum = try await judge(body.bytes, whole, keeping: body)
-        return try await placeAtOnce(body, whole, checksum: checksum)
+        return try await outlastingCancellation { () throws(TransferError) in
+            try await self.placeAtOnce(body, whole, checksum: checksum)
+        }
     }
 
     // MARK: Discarding

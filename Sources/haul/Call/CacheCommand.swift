@@ -7,7 +7,7 @@ import HaulTerminal
 struct CacheCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "cache",
-        abstract: "Show and clear the responses that a queue keeps for requests with fresh_for.",
+        abstract: "Show and clear the responses of requests that a queue keeps.",
         subcommands: [ListCache.self, ShowCache.self, SizeCache.self, ClearCache.self])
 }
 

@@ -50,10 +50,11 @@ struct CallEnds {
             reader.cancel()
             clock.cancel()
         }
-        var isServed = await reportService(before: true)
+        var notice = ServiceNotice(queue)
+        await notice.look()
         for await input in inputs {
             if case .rejected(let id, let reason) = input { ends[id] = .failure(.rejected(reason)) }
-            isServed = await reportService(before: isServed)
+            await notice.look()
             let open = pushed.filter { ends[$0.key] == nil }
             for record in try await reaching({ () throws(RedisError) in try await queue.jobs(Array(open.keys)) })
             where record.hasEnded(since: open[record.id] ?? 0) {
@@ -66,11 +67,5 @@ struct CallEnds {
             if ends.count == pushed.count { break }
         }
         return ends
-    }
-
-    private func reportService(before wasServed: Bool) async -> Bool {
-        guard let count = try? await queue.workerCount() else { return true }
-        if count == 0, wasServed { Terminal.complain("haul: \(Stats.unserved(queue)); waiting") }
-        return count > 0
     }
 }

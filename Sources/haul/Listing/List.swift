@@ -139,7 +139,7 @@ struct List: AsyncParsableCommand {
             let known = Dictionary(records.map { ($0.id, $0) }) { one, _ in one }
             for row in rows {
                 if let record = known[row.id] {
-                    Terminal.line(JobView(record: record).json)
+                    Terminal.line(JobView(record: record).summary)
                 } else if row.state == .queued {
                     var object = JSONObject()
                     object.set("id", row.id)

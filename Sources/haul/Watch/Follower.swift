@@ -37,16 +37,17 @@ struct Follower {
         var hasFailed = false
         /// The interruption of the subscription has been printed.
         var isInterrupted = false
-        var isServed: Bool
+        var notice: ServiceNotice
     }
 
     /// - Throws: `ExitStatus.jobFailed` at the end if a job failed or was cancelled.
     func follow() async throws {
-        let isServed = await reportService(before: true)
+        var notice = ServiceNotice(queue)
+        await notice.look()
         Terminal.isFollowing.store(true, ordering: .relaxed)
         var course = Course(
             display: WatchDisplay(isTerminal: !json && Terminal.isInteractive, names: urls), open: Set(ids),
-            isServed: isServed)
+            notice: notice)
         // If the output is not read, old events are dropped. The ends of jobs are also read from the hashes.
         let (inputs, feed) = AsyncStream<Input>.makeStream(bufferingPolicy: .bufferingNewest(100_000))
         let subscription = queue.events(of: ids.isEmpty ? nil : ids)
@@ -106,7 +107,7 @@ struct Follower {
 
     /// Reads the hashes of the jobs whose end has not been seen.
     private func look(_ course: inout Course) async throws {
-        course.isServed = await reportService(before: course.isServed)
+        await course.notice.look()
         if ids.isEmpty, let count = try? await queue.count(in: .running) { course.display.note(running: count) }
         let asked = Array(course.open)
         let records = try await reaching { () throws(RedisError) in try await queue.jobs(asked) }
@@ -130,14 +131,5 @@ struct Follower {
                 course.display.end("\(id)  removed", id: id)
             }
         }
-    }
-
-    /// Prints when no worker serves the queue, and when one does again. Without permission to read the workers it
-    /// prints nothing.
-    private func reportService(before wasServed: Bool) async -> Bool {
-        guard let count = try? await queue.workerCount() else { return true }
-        if count == 0, wasServed { Terminal.complain("haul: \(Stats.unserved(queue)); waiting") }
-        if count > 0, !wasServed { Terminal.complain("haul: a worker serves the queue \(queue.name) now") }
-        return count > 0
     }
 }
