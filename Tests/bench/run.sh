@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measures a release build against nginx on loopback, everything through the bus, and prints what docs/performance.md
-# quotes. Arguments choose parts (default: all): handover small memory many mark watched speed segments downloaders cpu
-# bus elements client peers. Needs about 10 GB in $TMPDIR and a quarter of an hour.
+# quotes. Arguments choose parts (default: all, the list at the end). Needs about 10 GB in $TMPDIR and a quarter of an
+# hour.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 # shellcheck source=deploy/lib/packages.sh
@@ -285,6 +285,27 @@ watched() {
     rm -rf "$work/www/s"
 }
 
+# The same for one file of 2 GiB at a time.
+watched_large() {
+    local web round state start page=$((port + 1)) http=$((port + 2))
+    "$haul" web --listen "127.0.0.1:$page" 2>>"$work/web.log" & web=$! && pids+=("$web")
+    head -c 2147483648 /dev/urandom >"$work/www/v.bin"
+    worker large --durability process --http "127.0.0.1:$http" --export-queues
+    for round in 1 2 3; do
+        for state in alone watched; do
+            [ "$state" = alone ] || watch_all "$page" "$http"
+            sync
+            start="$(now)"; "$haul" push "$base/v.bin" --id "$state-$round" -o large --if-exists overwrite --wait >/dev/null
+            echo "watched: 2 GiB, $state: $(since "$start") s"
+            [ "$state" = alone ] || unwatch
+            rm -f "$work/root/large"
+        done
+    done
+    stop "$last"
+    kill "$web"
+    rm -f "$work/www/v.bin"
+}
+
 speed() {
     head -c 2147483648 /dev/urandom >"$work/www/v.bin"
     local round start
@@ -447,6 +468,6 @@ peers() {
 }
 
 uname -rm; nproc
-for part in "${@:-handover}" ; do
-    if [ $# -eq 0 ]; then for each in handover small memory many mark watched speed segments downloaders cpu bus elements client peers; do "$each"; done; else "$part"; fi
-done
+all=(handover small memory many mark watched watched_large speed segments downloaders cpu bus elements client peers)
+[ $# -gt 0 ] || set -- "${all[@]}"
+for part in "$@"; do "$part"; done
