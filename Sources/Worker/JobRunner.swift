@@ -76,6 +76,10 @@ struct JobRunner: Sendable {
         }
         var report = running.takeReport()
         if settlement.isCompleted { report.offsets = nil }
+        // The last checkpoint is newer than the last tick: what is durable was received.
+        if !settlement.isLast, report.offsets != nil {
+            report.fields.append(("received", String(activity.progress().received)))
+        }
         // If the request was not sent after all, or may be repeated, the next run may send it: clear the mark.
         if running.isMarkedSent, activity.isRepeatable || settlement.isCompleted { report.fields.append(("sent", "")) }
         if isDeleted { report.fields.append(("doomed", "")) }

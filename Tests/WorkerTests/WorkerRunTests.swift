@@ -74,6 +74,10 @@ import Testing
         #expect(try await fleet.state("b") == .queued)
         #expect(try await fleet.queue.job("b")?["attempt"] == nil)
         #expect(try await fleet.queue.workers().isEmpty)
+        for id in ["a", "b"] {
+            let record = try #require(try await fleet.queue.job(id))
+            #expect(try #require(record.integer("received")) >= record.offsets.count, "\(id)")
+        }
         let offsets = try #require(try await fleet.queue.job("a")?.offsets)
         first.open()
         try await fleet.withWorker("two") {
