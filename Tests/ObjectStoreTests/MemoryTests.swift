@@ -86,6 +86,15 @@ import Testing
         pool.give(second, Self.part, isFast: true)
     }
 
+    @Test("nothing stays mapped when the last part was a slow one") func slowLast() {
+        let pool = PagePool(limit: 4 * Self.part)
+        let (fast, slow) = (pool.take(Self.part), pool.take(Self.part))
+        pool.give(fast, Self.part, isFast: true)
+        #expect(pool.mapped == 2 * Self.part)
+        pool.give(slow, Self.part, isFast: false)
+        #expect(pool.mapped == 0)
+    }
+
     @Test("free pages of one size give way to parts of another") func otherSize() {
         let pool = PagePool(limit: 4 * Self.part)
         let all = (0..<4).map { _ in pool.take(Self.part) }

@@ -51,9 +51,9 @@ final class PagePool: Sendable {
         guard bytes >= Self.least else { return memory.deallocate() }
         let outdated = state.withLock { state -> [Pages] in
             state.held -= bytes
-            guard isFast else { return [Pages(start: memory, bytes: bytes)] }
-            state.free[bytes, default: []].append(memory)
-            return state.held == 0 || state.held + state.freeBytes > limit ? Self.removeFree(&state) : []
+            if isFast { state.free[bytes, default: []].append(memory) }
+            let mustGo = state.held == 0 || state.held + state.freeBytes > limit
+            return (mustGo ? Self.removeFree(&state) : []) + (isFast ? [] : [Pages(start: memory, bytes: bytes)])
         }
         Self.unmap(outdated)
     }
