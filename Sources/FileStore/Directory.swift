@@ -104,13 +104,17 @@ final class Directory: Sendable {
         }
         defer { closedir(stream) }
         var entries: [(name: String, kind: EntryKind)] = []
-        while let entry = readdir(stream) {
+        while true {
+            // Only errno tells an error from the end (readdir(3)).
+            errno = 0
+            guard let entry = readdir(stream) else { break }
             let name = withUnsafePointer(to: &entry.pointee.d_name) {
                 $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
             }
             guard name != ".", name != ".." else { continue }
             entries.append((name, entry.pointee.d_type == UInt8(DT_REG) ? .file : .other))
         }
+        guard errno == 0 else { throw TransferError(file: Self.unreadable, errno) }
         return entries
     }
 

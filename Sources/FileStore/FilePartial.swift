@@ -81,7 +81,7 @@ final class FilePartial: Partial {
         try await store.onDisk { () throws(TransferError) in
             let target = try self.target()
             // `put` has no such check: its file meets what is in the way when it gets its name.
-            try target.check(self.request.ifExists, mayReplace: self.mayReplace(target))
+            try target.check(self.request.ifExists, mayReplace: self.mayReplace)
             try self.create(target, total: total, hashing: digest, with: bytes)
         }
     }
@@ -216,9 +216,9 @@ final class FilePartial: Partial {
             opened.hidden, in: store, folder: target.folder, isDurable: store.options.durability == .disk)
         let isOwn: Bool
         do throws(Target.PlaceError) {
-            isOwn = try target.place(&placing, request.ifExists) { found in
+            isOwn = try target.place(&placing, request.ifExists) { found throws(TransferError) in
                 // A file that this job completed under a numbered name stays, and the next number is tried.
-                found.name == opened.target.name
+                try found.name == opened.target.name
                     ? mayReplace(found)
                     : found.isUnsettled(request.key, in: store) && !found.isOwn(request.completed, store: store)
             }
@@ -244,8 +244,11 @@ final class FilePartial: Partial {
 
     /// Whether the file with the final name is the job's own: the job finished it before, or a run placed it and Redis
     /// does not know.
-    private func mayReplace(_ target: Target) -> Bool {
-        target.isOwn(request.completed, store: store) || target.isUnsettled(request.key, in: store)
+    ///
+    /// - Throws: As `Target.isUnsettled`.
+    private func mayReplace(_ target: Target) throws(TransferError) -> Bool {
+        if target.isOwn(request.completed, store: store) { return true }
+        return try target.isUnsettled(request.key, in: store)
     }
 
     func exists() async -> Bool {

@@ -53,10 +53,12 @@ struct Target: Sendable {
     }
 
     /// Whether a run of this job placed the file with this name, and Redis does not know. A hidden file proves it.
-    func isUnsettled(_ key: String, in store: FileStore) -> Bool {
+    ///
+    /// - Throws: What keeps the directory from being read: then nobody knows.
+    func isUnsettled(_ key: String, in store: FileStore) throws(TransferError) -> Bool {
         guard let status = directory.status(of: name), status.st_nlink > 1 || store.naming(in: directory) != .link
         else { return false }
-        return ((try? directory.names()) ?? []).contains { other in
+        return try directory.names().contains { other in
             guard let hidden = HiddenName(other), hidden.key == key else { return false }
             if status.st_nlink > 1 { return directory.status(of: other)?.st_ino == status.st_ino }
             guard hidden.kind == .proof, let note = PlacedNote(at: other, in: directory) else { return false }
@@ -66,9 +68,11 @@ struct Target: Sendable {
 
     /// Checks before the download what is in the way of the name.
     ///
-    /// - Throws: `file_exists`.
-    func check(_ policy: Job.IfExists, mayReplace: @autoclosure () -> Bool) throws(TransferError) {
-        guard let status = directory.status(of: name), !mayReplace() else { return }
+    /// - Throws: `file_exists`, and what `mayReplace` throws.
+    func check(
+        _ policy: Job.IfExists, mayReplace: (Target) throws(TransferError) -> Bool
+    ) throws(TransferError) {
+        guard let status = directory.status(of: name), try !mayReplace(self) else { return }
         if policy == .fail || policy == .reuse && isGiven || policy == .overwrite && status.isDirectory {
             throw .failed(inTheWay)
         }
@@ -79,14 +83,16 @@ struct Target: Sendable {
     /// - Parameter mayReplace: Asked if a file with this name, or with a numbered one, exists.
     /// - Returns: Whether it replaced a file of this job's own. Then what earlier runs left must be unlinked, once the
     ///   name is synced.
-    mutating func place(_ file: inout Placing, _ policy: Job.IfExists, mayReplace: (Target) -> Bool)
-        throws(PlaceError) -> Bool
-    {
+    mutating func place(
+        _ file: inout Placing, _ policy: Job.IfExists, mayReplace: (Target) throws(TransferError) -> Bool
+    ) throws(PlaceError) -> Bool {
         let chosen = name
         for number in 0...Self.mostNumber {
             if number > 0 { name = FileName.numbered(chosen, number) }
             if try file.take(name) { return false }
-            if mayReplace(self) {
+            let isOwn: Bool
+            do throws(TransferError) { isOwn = try mayReplace(self) } catch { throw .failed(error) }
+            if isOwn {
                 try replace(&file)
                 return true
             }
