@@ -25,9 +25,9 @@ package final class WebServer: Sendable {
     ///
     /// - Throws: If it cannot listen on one of the addresses.
     package func run(ready: @Sendable ([ListenAddress]) -> Void) async throws {
-        let server = HTTPServer(
-            limits: configuration.limits, refusal: { APIError($0, "http", $1).response }
-        ) { [self] request in await respond(request) }
+        let server = HTTPServer(limits: configuration.limits, refusal: Self.refusal) { [self] request in
+            await respond(request)
+        }
         var places: [ListenAddress] = []
         for address in configuration.addresses { places.append(try await server.listen(on: address)) }
         ready(places)
@@ -36,6 +36,13 @@ package final class WebServer: Sendable {
         await server.stop()
         await exporter.close()
         await api.redis.close()
+    }
+
+    /// The response to what is no request: an error like all others.
+    @Sendable private static func refusal(_ status: Int, _ reason: String) -> ServerResponse {
+        var response = APIError(status, "http", reason).response
+        response.fields += protection
+        return response
     }
 
     func respond(_ request: ServerRequest) async -> ServerResponse {

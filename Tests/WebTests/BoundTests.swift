@@ -1,6 +1,7 @@
 import Foundation
 import HaulHTTPServer
 import HaulTestSupport
+import HaulWeb
 import Testing
 
 /// What the server limits for its clients, over real sockets.
@@ -152,5 +153,20 @@ import Testing
         client = nil
         try await eventually("the handler to be cancelled") { wasCancelled.value }
         await server.stop()
+    }
+
+    @Test func whatBreaksHTTPIsRefusedAsAllErrorsAre() async throws {
+        let fixture = try await WebFixture()
+        let (places, found) = AsyncStream<ListenAddress>.makeStream()
+        let run = Task { try await fixture.web.run { for place in $0 { found.yield(place) } } }
+        defer { run.cancel() }
+        let address = try #require(await places.first { _ in true })
+        let client = try RawClient(address)
+        await client.send(
+            "POST /api/queues/default/jobs HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
+        let answer = await client.read()
+        #expect(answer.hasPrefix("HTTP/1.1 411 ") && answer.contains("Content-Type: application/json"), "\(answer)")
+        #expect(
+            answer.contains("{\"error\":\"http\",\"message\":") && answer.contains("X-Content-Type-Options: nosniff"))
     }
 }
