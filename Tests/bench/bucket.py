@@ -99,13 +99,15 @@ class Bench:
             disk = self.run("curl", "-sS", "-o", self.work + "/copy", self.url + "/large")
             copied = {tool: self.run(*self.copy(tool, self.work + "/copy", f"copied-{turn}")) for tool in self.options.tools}
             os.unlink(self.work + "/copy")
-            with Worker(self, "speed", self.endpoint, 3):
+            with Worker(self, "speed", self.endpoint, 3) as worker:
+                before = worker.cpu
                 own = self.jobs(["large"])
+                cpu = worker.cpu - before
             best = min(copied, key=copied.get)
             print(f"  {mib}: curl to nowhere {nowhere:.2f} s, curl to a file {disk:.2f} s, "
                   + ", ".join(f"{tool} {seconds:.2f} s" for tool, seconds in copied.items())
                   + f", haul {own:.2f} s: {own / max(nowhere, copied[best]):.2f} of the longer of curl and {best}, "
-                  f"{own / (disk + copied['aws']):.2f} of curl and then aws", flush=True)
+                  f"{own / (disk + copied['aws']):.2f} of curl and then aws; {cpu:.2f} s of haul's CPU", flush=True)
         os.unlink(self.work + "/www/large")
 
     def small(self):
@@ -117,9 +119,11 @@ class Bench:
             shutil.copy(f"{self.work}/www/{name}", f"{self.work}/small/{name}")
         aws = self.run("aws", "--endpoint-url", self.endpoint, "s3", "cp", "--quiet", "--recursive", self.work + "/small",
                        "s3://test/small-aws")
-        with Worker(self, "small", self.endpoint, 64):
+        with Worker(self, "small", self.endpoint, 64) as worker:
+            before = worker.cpu
             own = self.jobs(names)
-        print(f"  {len(names)} of 10 KiB: aws s3 cp --recursive {aws:.2f} s, haul {own:.2f} s: {aws / own:.1f} times as fast",
+            cpu = worker.cpu - before
+        print(f"  {len(names)} of 10 KiB: aws s3 cp --recursive {aws:.2f} s, haul {own:.2f} s: {aws / own:.1f} times as fast; {cpu:.2f} s of haul's CPU",
               flush=True)
 
     def requests(self):
