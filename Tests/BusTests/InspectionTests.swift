@@ -63,6 +63,11 @@ import Testing
         let found = try await problems(f)
         #expect(found.count >= 1 && found.allSatisfy { $0.hasPrefix("\(subject): ") }, "\(found)")
         #expect(try await Inspection(f.queue).run(repairing: true).allSatisfy(\.isRepaired))
+        if command == "PERSIST K:spec:failed" {
+            // As long as the queue keeps failed jobs: a week here.
+            let time = try await f.redis.send(Command("PTTL", f.queue.keys.prefix + "spec:failed")).int ?? 0
+            #expect(time > 6 * 86_400_000, "\(time)")
+        }
         if subject == "running" {
             // Its lease is over now. So the next tick of another worker puts it back in line.
             try await eventually {

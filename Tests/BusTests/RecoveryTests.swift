@@ -20,6 +20,15 @@ import Testing
         try await f.expectOrder()
     }
 
+    @Test("a parked job says in its hash what it waits for", arguments: ["disk", "store"])
+    func parked(_ reason: String) async throws {
+        let f = try await QueueFixture()
+        try await f.push(#"{"url":"http://h/1","id":"1"}"#)
+        try await f.settle(try #require(try await f.claim()), .parked(after: .seconds(5), reason: reason))
+        let record = try #require(try await f.queue.job("1"))
+        #expect(record.state == .scheduled && record["waiting"] == reason)
+    }
+
     @Test("an element that a lost worker held and never claimed goes back in line") func held() async throws {
         let f = try await QueueFixture { $0.lease = .milliseconds(300) }
         let lost = WorkerIdentity(name: "lost", store: "s")

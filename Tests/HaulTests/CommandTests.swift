@@ -22,8 +22,9 @@ struct CommandBench {
             input: input)
     }
 
-    func worker(_ name: String) throws -> ChildProcess {
-        try start(["worker", "--root", root.path, "--name", name, "--allow-address", "127.0.0.0/8", "--lease", "2"])
+    func worker(_ name: String, _ more: String...) throws -> ChildProcess {
+        try start(
+            ["worker", "--root", root.path, "--name", name, "--allow-address", "127.0.0.0/8", "--lease", "2"] + more)
     }
 }
 

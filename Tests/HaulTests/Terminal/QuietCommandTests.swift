@@ -8,11 +8,15 @@ import Testing
     @Test("a quiet worker claims no more jobs until it is resumed") func quiet() async throws {
         let bench = try await CommandBench()
         let origin = try OriginServer { _ in OriginReply(body: [1]) }
-        let worker = try bench.worker("one")
+        let page = "unix:\(bench.root.file(".http"))"
+        let worker = try bench.worker("one", "--http", page)
         try await eventually { try await bench.haul("workers").out.contains(#/one +working/#) }
         let quiet = try await bench.haul("worker", "quiet", "one")
         #expect(quiet.status == 0 && quiet.out.contains("one  takes no more jobs of the queue default"), "\(quiet)")
         try await eventually { try await bench.haul("workers").out.contains(#/one +quiet/#) }
+        let readiness = try await bench.haul("health", "--ready", page)
+        #expect(
+            readiness.status == 1 && (readiness.out + readiness.err).contains("the worker is quiet"), "\(readiness)")
         _ = try await bench.haul("push", origin.url("/a"), "--id", "a", "-o", "a")
         #expect(try await bench.server.cli("LLEN", "haul:{default}:jobs") == "1")
         #expect(
