@@ -13,6 +13,7 @@ need_packages jq python3-redis python3-jsonschema golang-go golang-github-gomodu
 # Shells for the completion of words, and aria2, whose unfinished files are continued.
 need_packages zsh fish aria2
 need_object_servers
+need_redis_versions
 swift build --build-tests
 
 work=$(mktemp -d)

