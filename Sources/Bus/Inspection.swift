@@ -19,7 +19,8 @@ package struct Inspection: Sendable {
     package func run(repairing: Bool = false) async throws(RedisError) -> [Finding] {
         let (stops, types) = try await checkTypes()
         if stops { return types }
-        var findings = try await types + checkSettings() + checkDefaults() + checkLimits() + checkWaiting()
+        var findings = try await types + checkReplay() + checkSettings() + checkDefaults() + checkLimits()
+        findings += try await checkWaiting()
         var (suspects, others) = try await survey(repairing: repairing)
         findings += others
         for _ in 0..<Self.looks where !suspects.isEmpty {
@@ -31,6 +32,17 @@ package struct Inspection: Sendable {
         findings += try await checkSumOfResponses(repairing: repairing)
         findings += try await checkBatches(repairing: repairing)
         return findings + (try await checkHeld(repairing: repairing))
+    }
+
+    /// Whether a restart of Redis would lose something. A client that may not ask finds nothing.
+    private func checkReplay() async throws(RedisError) -> [Finding] {
+        guard case .lacking(let command) = try await queue.replayRights() else { return [] }
+        return [
+            Finding(
+                "the user default",
+                "it may not run \(command), so a restart of Redis may lose what workers have written: Redis replays "
+                    + "its AOF as this user", ReplayRights.advice)
+        ]
     }
 
     /// Jobs that looked wrong.

@@ -1,10 +1,11 @@
+import HaulBus
 import HaulRedis
 import Logging
 
 /// Warns at the start about settings of Redis that may lose jobs. `INFO` has them, and needs no right to see passwords.
 enum RedisCheck {
-    static func warn(_ redis: Redis, _ log: Logger) async {
-        guard let facts = try? await redis.send(Command("INFO"), timeout: .seconds(3)).facts else {
+    static func warn(_ queue: Queue, _ log: Logger) async {
+        guard let facts = try? await queue.redis.send(Command("INFO"), timeout: .seconds(3)).facts else {
             return log.info("Redis' settings cannot be read: whether it keeps jobs safe is not checked")
         }
         if facts["aof_enabled"] == "0" {
@@ -14,6 +15,21 @@ enum RedisCheck {
         }
         if let policy = facts["maxmemory_policy"], policy != "noeviction", facts["maxmemory"] != "0" {
             log.warning("maxmemory-policy is \(policy): a full Redis may throw jobs away; set it to noeviction")
+        }
+        switch try? await queue.replayRights() {
+        case .lacking(let command):
+            log.warning(
+                """
+                a restart of Redis may lose what workers have written: it replays its AOF as the user default, which \
+                may not run \(command); \(ReplayRights.advice)
+                """)
+        case .unknown:
+            log.warning(
+                """
+                whether a restart of Redis keeps what workers have written is not checked, because this user may not \
+                run ACL DRYRUN: load the ACL file of this version of Haul
+                """)
+        case .sufficient, nil: break
         }
     }
 }

@@ -92,7 +92,7 @@ package final class Worker: Sendable {
         for attendant in attendants { try await attendant.enroll(fields, wasReached: attendant.index > 0) }
         // Requests that were made while no worker ran come before the jobs that they are for.
         for attendant in attendants { await attendant.tick(fields) }
-        await RedisCheck.warn(attendants[0].queue.redis, log)
+        await RedisCheck.warn(attendants[0].queue, log)
         if configuration.certificateAuthorities == nil, !CertificateStore.isInstalled {
             log.warning(
                 "this system has no certificate authorities: no https server can be trusted (install ca-certificates)")
