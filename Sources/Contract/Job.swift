@@ -95,7 +95,8 @@ public struct Job: Sendable, Equatable {
     public var stallTimeout: Duration?
     /// How long the job waits before it may start, counted from the same moment as ``deadline``.
     public var delay: Duration?
-    /// The time within which the job must be done, counted from ``at`` if set, else from when a worker took the job.
+    /// The time within which the job must be done, counted from ``at``, or from when a worker took the job if that was
+    /// earlier or ``at`` is nil.
     public var deadline: Duration?
     /// The name of a list `haul:{QUEUE}:reply:<replyTo>` onto which the job's final event is pushed.
     public var replyTo: String?

@@ -232,7 +232,7 @@ do
         if tonumber(kept.moment) > tonumber(h.pushed or 0) then set('pushed', kept.moment) end
         if #fields > 0 then call('HSET', key(id), unpack(fields)) end
         if kept.renewed then call('HSET', spec(id), 'renewed', kept.renewed) end
-        local due = j.delay and ((j.at or now) + j.delay * 1000) or 0
+        local due = j.delay and after_push(j, j.delay) or 0
         h.want = nil
         if due > now then postpone(id, h, due - now) else requeue(id, h, true, 'wanted', retention) end
       end

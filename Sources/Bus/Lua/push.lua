@@ -38,6 +38,9 @@ local function moment_of(at) return whole(math.min(at or now, now)) end
 
 -- What an element does, by the job's state: the element may be a job or a continuation.
 --   begin: it runs, as it was pushed               go on: it runs, from its offsets
+-- When `seconds` after a push have passed, in ms. Writes no key.
+local function after_push(j, seconds) return math.min(j.at or now, now) + seconds * 1000 end
+
 --   refresh: its URLs and headers are newer        again: it is done after the pending request
 --   unknown, spent, gone: it cannot run            stale: its ticket is no longer the current one
 local VERDICTS = {
@@ -80,7 +83,7 @@ end
 
 -- Sets h.deadline (ms, as text) if the element has a deadline. Writes no key.
 local function set_deadline(h, j)
-  if j.deadline then h.deadline = whole((j.at or now) + j.deadline * 1000) end
+  if j.deadline then h.deadline = whole(after_push(j, j.deadline)) end
 end
 
 -- Notes which reply lists a job answers that begins or goes on. A job that begins after its end answers the new names

@@ -36,7 +36,7 @@ end
 -- it is pushed here.
 local function start(id, h, j, element, begins, worker, token, lease, retention)
   local k, st = key(id), h.state
-  local due = (j.url or j.urls) and j.delay and ((j.at or now) + j.delay * 1000) or 0
+  local due = (j.url or j.urls) and j.delay and after_push(j, j.delay) or 0
   local had_request = h.want or h.behind
   local stop = awaits(h, j.at)
   if not stop and begins and j.batch then

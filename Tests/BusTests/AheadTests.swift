@@ -1,0 +1,36 @@
+import HaulContract
+import HaulRedis
+import HaulTestSupport
+import Testing
+
+@testable import HaulBus
+
+/// A producer's clock that is ahead delays nothing.
+@Suite struct AheadTests {
+    @Test("`delay` and `deadline` count from when a push with an `at` ahead was taken", arguments: [60_000, 3_600_000])
+    func ahead(milliseconds: Int64) async throws {
+        let c = try await ClockedQueue()
+        let at = ClockedQueue.dawn + milliseconds
+        try await c.f.push(#"{"url":"http://h/1","id":"now","at":\#(at),"delay":0}"#)
+        #expect(try await c.claim()?.run.id == "now")
+        try await c.f.push(#"{"url":"http://h/1","id":"later","at":\#(at),"delay":5,"deadline":30}"#)
+        #expect(try await c.claim() == nil)
+        let due = try await c.f.redis.send(Command("ZSCORE", c.queue.keys.scheduled, "later")).string
+        #expect(due == "\(ClockedQueue.dawn + 5000)")
+        #expect(try await c.queue.job("later")?["deadline_at"] == "\(ClockedQueue.dawn + 30_000)")
+        try await c.set(30_001)
+        try await c.queue.tick(c.f.worker, runs: [])
+        #expect(try await c.queue.job("later")?["error"] == "deadline")
+    }
+
+    @Test("the latest moment and the longest deadline make a moment that Redis reads again") func longest() async throws
+    {
+        let f = try await QueueFixture()
+        try await f.push(
+            #"{"url":"http://h/1","id":"1","at":\#(JobField.moments.upperBound),"delay":10000000000,"deadline":10000000000}"#
+        )
+        #expect(try await f.claim() == nil)
+        #expect(try await f.queue.job("1")?["deadline_at"]?.count == 14)
+        try await f.expectOrder()
+    }
+}
