@@ -140,4 +140,12 @@ import Testing
         }
         try await f.expectOrder()
     }
+
+    @Test("what was rejected is kept for a day after the newest rejection") func rejected() async throws {
+        let f = try await QueueFixture()
+        try await f.push("nonsense")
+        #expect(try await f.claim() == nil)
+        let left = try await f.redis.send(Command("TTL", f.queue.keys.rejected)).int ?? -1
+        #expect((86_000...86_400).contains(left))
+    }
 }

@@ -17,6 +17,8 @@ local function reject(element, reason, id, names, meta)
   local shown = type(element) == 'string' and beginning(element) or ''
   call('LPUSH', REJECTED, '{"at":' .. NOW .. ',"reason":' .. quoted(reason) .. ',"element":' .. quoted(shown) .. '}')
   call('LTRIM', REJECTED, 0, 999)
+  -- Elements hold secrets.
+  call('PEXPIRE', REJECTED, 86400000)
   id = id or 'unknown'
   local event = '{"v":1,"event":"rejected","id":"' .. id .. '","queue":"' .. QUEUE .. '","at":' .. NOW
     .. (meta and ',"meta":' .. meta or '') .. ',"reason":' .. quoted(reason) .. '}'
