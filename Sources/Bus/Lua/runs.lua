@@ -21,7 +21,7 @@ local function write_run(run, worker)
     fields[n + 1], fields[n + 2], fields[n + 3], fields[n + 4] = 'seq', seq, 'epoch', reign()
     numbers[id] = nil
   end
-  if #fields > 0 then call('HSET', key(id), unpack(fields)) end
+  write_fields(id, fields)
   -- The keys may hold anything: whatever is there is replaced.
   write_offsets(id, r)
 end

@@ -76,7 +76,8 @@ do
   -- Writes the report of a run whose job does not end with it. Returns the job.
   local function note_report(run, worker)
     local j = job(run.id)
-    call('HSET', key(run.id), 'settled', run.token, unpack(run.report.fields))
+    call('HSET', key(run.id), 'settled', run.token)
+    write_fields(run.id, run.report.fields)
     write_offsets(run.id, run.report)
     emit_report(run.id, j, run.report, worker)
     return j

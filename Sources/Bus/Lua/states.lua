@@ -134,13 +134,25 @@ local function kept_of(id, j)
     behind = j.behind, want = j.want }
 end
 
+-- Writes pairs into a job's hash. An empty value deletes its field, because readers take a field that is there for a
+-- value. Writes job:<id>.
+local function write_fields(id, fields)
+  local kept, gone = {}, {}
+  for n = 1, #fields, 2 do
+    if fields[n + 1] == '' then gone[#gone + 1] = fields[n]
+    else kept[#kept + 1], kept[#kept + 2] = fields[n], fields[n + 1] end
+  end
+  if #kept > 0 then call('HSET', key(id), unpack(kept)) end
+  if #gone > 0 then call('HDEL', key(id), unpack(gone)) end
+end
+
 -- Writes a final state and `fields`, a list of pairs. Writes job:<id>, the index of the state, deadlines.
 local function write_end(id, j, state, fields)
   local n = #fields
   fields[n + 1], fields[n + 2], fields[n + 3], fields[n + 4] = 'state', state, 'finished', NOW
   fields[n + 5], fields[n + 6], fields[n + 7], fields[n + 8] = 'updated', NOW, 'seq', numbers[id] or j.seq
   fields[n + 9], fields[n + 10] = 'epoch', reign()
-  call('HSET', key(id), unpack(fields))
+  write_fields(id, fields)
   numbers[id] = nil
   call('ZADD', INDEX[state], NOW, id)
   if j.deadline then call('ZREM', DEADLINES, id) end

@@ -90,6 +90,16 @@ extension Simulation {
         if !counted.isEmpty { note("responses kept") }
     }
 
+    /// Checks that no field of a job's hash is an empty text: a field that does not apply is absent.
+    mutating func checkFields() async throws {
+        let ids = ledger.ids
+        let hashes = try await redis.pipeline(ids.map { .command(Command("HGETALL", queue.keys.job($0))) })
+        for (id, hash) in zip(ids, hashes) {
+            let empty = hash.dictionary.filter(\.value.isEmpty).keys.sorted()
+            if !empty.isEmpty { ledger.complain("\(id): \(empty.joined(separator: ", ")) is empty") }
+        }
+    }
+
     /// Checks that a tick has left nothing that was due.
     mutating func checkOverdue() async throws {
         let keys = queue.keys

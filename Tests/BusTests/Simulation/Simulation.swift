@@ -152,6 +152,7 @@ struct Simulation {
         }
         try await checkHosts()
         try await checkResponses()
+        try await checkFields()
         let inLine = try await idsInLine()
         try await checkReplies(inLine)
         ledger.dropOld(window: Self.window, inLine: inLine)
