@@ -46,6 +46,6 @@ package struct JobRecord: Sendable {
     /// Fields that only the functions and workers need.
     package static let hidden: Set<String> = [
         "again", "ahead", "asof", "behind", "bytes", "doomed", "journal", "lost", "pushed", "question", "resumed",
-        "sent", "settled", "ticket", "token", "untold", "wantat",
+        "retried", "sent", "settled", "ticket", "token", "untold", "wantat",
     ]
 }

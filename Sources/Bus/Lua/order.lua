@@ -97,7 +97,7 @@ do
     if want == 'paused' then
       -- An ending request cannot be taken back. A pause that is older than it has no effect.
       if ends(waits) then
-        if made > tonumber(moment or 0) then call('HSET', k, 'behind', 'paused ' .. whole(made)) end
+        if made >= since and made > tonumber(moment or 0) then call('HSET', k, 'behind', 'paused ' .. whole(made)) end
         return
       end
       if made < since then return end
@@ -125,10 +125,12 @@ do
     if is_kept then forgo(id, h, ends(want)) end
   end
 
-  -- Does `running`, as a request for a running or an unknown job: takes back a pause that waits.
-  local function take_back(id, h)
+  -- Does `running` of `made` (ms), as a request for a running or an unknown job: takes back an older pause that waits.
+  local function take_back(id, h, made)
+    local _, moment = behind_of(h)
     -- A cancel may have reached the run already, and cannot be taken back.
-    if h.behind then call('HDEL', key(id), 'behind')
+    if moment then
+      if tonumber(moment) <= made then call('HDEL', key(id), 'behind') end
     elseif h.want == 'paused' then
       call('HDEL', key(id), 'want', 'wantat')
       if h.again then forgo(id, h, false) end
@@ -139,11 +141,15 @@ do
   local function hear_final(id, h, want, made, retention)
     local k = key(id)
     if want == 'running' then
-      if h.want then call('HDEL', k, 'want', 'wantat') end
+      -- A newer pause is for the job that goes on now.
+      if h.want and tonumber(h.wantat) <= made then
+        call('HDEL', k, 'want', 'wantat')
+        h.want = nil
+      end
       if h.behind then call('HDEL', k, 'behind') end
       if call('HEXISTS', spec(id), 'spec') == 1 then
-        h.want = nil
         call('HDEL', k, 'crashes', 'attempt', unpack(OF_END))
+        call('HSET', k, 'retried', whole(made))
         requeue(id, h, true, 'resumed', retention)
       end
     elseif forgets(want) then
@@ -153,8 +159,8 @@ do
       -- It is for pushes that are older than it and still wait.
       if want == 'cancelled' then
         as_of(id, whole(made))
-        if h.want then call('HDEL', k, 'want', 'wantat') end
-      else call('HSET', k, 'want', want, 'wantat', whole(made)) end
+        if h.want and tonumber(h.wantat) <= made then call('HDEL', k, 'want', 'wantat') end
+      elseif made > tonumber(h.wantat or 0) then call('HSET', k, 'want', want, 'wantat', whole(made)) end
     end
   end
 
@@ -182,20 +188,23 @@ do
     local made = given or math.max(seen, settled)
     -- The job was pushed again after this request, and that push has been taken.
     if pushed > made then return end
-    -- A request cannot undo what is newer.
-    if want == 'running' and made < settled then return end
-    if want == 'paused' and made < tonumber(h.resumed or 0) then return end
-    if want == 'running' and st and not IS_FINAL[st] then call('HSET', k, 'resumed', whole(made)) end
+    -- A request cannot undo what is newer. A newer pause of a failed job is done after the retry.
+    if want == 'running' and made < tonumber(st == 'failed' and h.asof or settled) then return end
+    local resumed = tonumber(h.resumed or 0)
+    if want == 'paused' and made < resumed then return end
+    -- The job had failed when this cancel was made, so the cancel is only for pushes that are older than it.
+    if want == 'cancelled' and made < tonumber(h.retried or 0) then return as_of(id, whole(made)) end
+    if want == 'running' and st then call('HSET', k, 'resumed', whole(math.max(made, resumed))) end
     if not st then
       if want == 'running' then
-        take_back(id, h)
+        take_back(id, h, made)
       elseif made >= tonumber(h.asof or 0) then
         -- A request may come before its job. A stub keeps it.
         ask(id, h, want, made)
         call('PEXPIRE', k, 3600000)
       end
     elseif st == 'running' then
-      if want == 'running' then take_back(id, h) else ask(id, h, want, made) end
+      if want == 'running' then take_back(id, h, made) else ask(id, h, want, made) end
     elseif IS_FINAL[st] then hear_final(id, h, want, given or seen, retention)
     elseif want == 'running' then
       if st ~= 'queued' then requeue(id, h, true, 'resumed', retention) end

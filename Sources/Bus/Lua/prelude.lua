@@ -250,12 +250,13 @@ end
 -- type.
 local function job(id)
   local v = call('HMGET', key(id), 'state', 'want', 'wantat', 'ticket', 'asof', 'token', 'again', 'worker', 'crashes', 'attempt',
-    'meta', 'reply_to', 'deadline_at', 'waiting', 'seq', 'pushed', 'begun', 'ahead', 'behind', 'resumed', 'kind', 'host', 'batch')
+    'meta', 'reply_to', 'deadline_at', 'waiting', 'seq', 'pushed', 'begun', 'ahead', 'behind', 'resumed', 'kind', 'host', 'batch',
+    'retried')
   return { state = v[1] or nil, want = v[2] or nil, wantat = number(v[3]), ticket = v[4] or nil, asof = number(v[5]),
     token = v[6] or nil, again = number(v[7]), worker = v[8] or nil, crashes = tonumber(number(v[9])) or 0,
     attempt = tonumber(number(v[10])) or 0, meta = v[11] or nil, reply_to = v[12] or nil, deadline = number(v[13]), waiting = v[14] or nil,
     seq = tonumber(number(v[15])) or 0, pushed = number(v[16]), begun = v[17] or nil, ahead = number(v[18]), behind = v[19] or nil,
-    resumed = number(v[20]), kind = v[21] or nil, host = v[22] or nil, batch = v[23] or nil }
+    resumed = number(v[20]), kind = v[21] or nil, host = v[22] or nil, batch = v[23] or nil, retried = number(v[24]) }
 end
 
 -- Whether a value is a valid id of a job, or name of a batch or a reply list.

@@ -38,11 +38,11 @@ end
 -- When a push was made, in ms as text. No clock is ahead of Redis' own. at: its time, or nil.
 local function moment_of(at) return whole(math.min(at or now, now)) end
 
--- What an element does, by the job's state: the element may be a job or a continuation.
---   begin: it runs, as it was pushed               go on: it runs, from its offsets
 -- When `seconds` after a push have passed, in ms. Writes no key.
 local function after_push(j, seconds) return math.min(j.at or now, now) + seconds * 1000 end
 
+-- What an element does, by the job's state: the element may be a job or a continuation.
+--   begin: it runs, as it was pushed               go on: it runs, from its offsets
 --   refresh: its URLs and headers are newer        again: it is done after the pending request
 --   unknown, spent, gone: it cannot run            stale: its ticket is no longer the current one
 local VERDICTS = {
