@@ -1,12 +1,12 @@
 /// Reads the header lines that libcurl delivers, one per call, up to the blank line after the final response's head.
 ///
-/// Blocks of status 1xx come first and are dropped. Trailers come after the body through the same callback. They are
-/// ignored, like everything after the final head.
+/// Blocks of status 1xx come first and are dropped. Trailers come after the body through the same callback. Nobody reads
+/// them, but libcurl keeps each of them until the transfer ends, so they have limits of their own.
 struct HeadParser {
     enum Step {
         case more
         case complete(status: Int, headers: HeaderFields)
-        /// The head is malformed, or larger than the limits.
+        /// The head is malformed, or the head or the trailers are larger than the limits.
         case refused(String)
     }
 
@@ -15,17 +15,22 @@ struct HeadParser {
     static let countLimit = 512
     /// The limit for 1xx blocks. Each is a sign of life, so without a limit they could delay a transfer forever.
     static let interimLimit = 100
+    /// The limits for the bytes and the number of all trailers.
+    static let trailerSizeLimit = 32 * 1024
+    static let trailerCountLimit = 128
 
     private var status = 0
     private var headers = HeaderFields()
     private var size = 0
     private var interims = 0
     private var isComplete = false
+    private var trailerSize = 0
+    private var trailerCount = 0
     /// From the last status line.
     private(set) var isHTTP2 = false
 
     mutating func consume(_ line: UnsafeRawBufferPointer) -> Step {
-        guard !isComplete else { return .more }
+        guard !isComplete else { return trailer(line.count) }
         size += line.count
         guard size <= Self.sizeLimit, headers.fields.count < Self.countLimit else {
             return .refused(
@@ -46,6 +51,17 @@ struct HeadParser {
             headers.append(name: text[..<colon], value: text[text.utf8.index(after: colon)...])
         }
         // A line without a colon is not a field. Other clients ignore it, too.
+        return .more
+    }
+
+    private mutating func trailer(_ count: Int) -> Step {
+        trailerSize += count
+        trailerCount += 1
+        guard trailerSize <= Self.trailerSizeLimit, trailerCount <= Self.trailerCountLimit else {
+            return .refused(
+                "the fields after the server's body (trailers) are larger than \(Self.trailerSizeLimit / 1024) KiB "
+                    + "or \(Self.trailerCountLimit) fields")
+        }
         return .more
     }
 

@@ -76,7 +76,13 @@ struct TransferState {
         phase = .undecided
     }
 
-    mutating func headIsRefused(_ why: String) { phase = .stopping(.failed(TransferError(.badResponse, why))) }
+    /// The head or the trailers are refused, so libcurl must end the transfer. What has arrived completely stays so.
+    mutating func fieldsAreRefused(_ why: String) {
+        switch phase {
+        case .complete, .draining, .stopping: break
+        case .head, .undecided, .receiving: phase = .stopping(.failed(TransferError(.badResponse, why)))
+        }
+    }
 
     // MARK: What is wanted of the body
 

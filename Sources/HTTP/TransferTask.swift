@@ -100,12 +100,16 @@ final class TransferTask {
     // MARK: The head
 
     private func readHead(_ line: UnsafeRawBufferPointer) -> Int {
-        expect()
+        if state.head == nil {
+            expect()
+        } else {
+            // A trailer is no sign of life: the whole body has arrived.
+            for bucket in request.limits { bucket.take(line.count) }
+        }
         switch state.parser.consume(line) {
         case .more: break
         case .refused(let why):
-            guard state.head == nil else { break }
-            state.headIsRefused(why)
+            state.fieldsAreRefused(why)
             return 0
         case .complete(let status, let headers):
             let head = ResponseHead(

@@ -1,3 +1,4 @@
+import Glibc
 import HaulContract
 import HaulTestSupport
 import Testing
@@ -96,6 +97,40 @@ struct HeadTests {
         let transfer = try await engine.start(localRequest(server.url))
         #expect(try await transfer.collect(limit: 10) == Array("abc".utf8))
         #expect(transfer.head.headers["ETag"] == nil)
+    }
+
+    @Test(
+        "trailers are limited by their size and by their number",
+        arguments: ["X: a\r\n", "X-Long-\(String(repeating: "a", count: 2000)): b\r\n"])
+    func trailerLimits(_ trailer: String) async throws {
+        let server = RawServer { connection in
+            _ = connection.readRequest()
+            connection.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n")
+            while connection.send(trailer) {}
+        }
+        defer { server.stop() }
+        var request = localRequest(server.url)
+        let bucket = TokenBucket(bytesPerSecond: 1 << 30)
+        request.limits = [bucket]
+        let error = await thrown { () async throws(TransferError) in try await fetch(engine, request) }
+        #expect(error?.code == .badResponse)
+        #expect(error?.message?.contains("trailers") == true)
+        // They count in the rate limits.
+        #expect(bucket.use().taken > trailer.utf8.count * 10)
+    }
+
+    @Test("a trailer now and then does not keep a transfer alive")
+    func slowTrailers() async throws {
+        let server = RawServer { connection in
+            _ = connection.readRequest()
+            connection.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n")
+            while connection.send("X: a\r\n") { usleep(100_000) }
+        }
+        defer { server.stop() }
+        var request = localRequest(server.url)
+        request.stallTimeout = .seconds(1)
+        let error = await thrown { () async throws(TransferError) in try await fetch(engine, request) }
+        #expect(error?.code == .stalled, "128 trailers would take 12 s")
     }
 
     @Test("lines after the head are ignored")

@@ -199,7 +199,7 @@ struct TransferStateTests {
 
     @Test("libcurl ends a transfer only once, and a refused head says why") func ends() {
         var state = TransferState(begun: 0)
-        state.headIsRefused("it makes no sense")
+        state.fieldsAreRefused("it makes no sense")
         #expect(code(state.result(Self.broken)) == .badResponse)
         let isFirst = state.libraryEnded(Self.broken)
         let isSecond = state.libraryEnded(Self.closed)
