@@ -65,7 +65,19 @@ struct HeadParser {
         return .more
     }
 
+    /// A transfer coding that libcurl would decode unasked as soon as the body arrives, whatever size comes out of it.
+    /// In an interim response, too, it would apply to the body.
+    private var unaskedCoding: Substring? {
+        headers.all("transfer-encoding").lazy.flatMap { $0.split(separator: ",") }.map { $0[...].trimmed[...] }
+            .first { !["", "chunked", "identity"].contains($0.lowercased()) }
+    }
+
     private mutating func endBlock() -> Step {
+        if let unaskedCoding {
+            return .refused(
+                "the server used the transfer coding \(unaskedCoding.prefix(40).debugDescription), "
+                    + "which was not asked for")
+        }
         switch status {
         case 0: return .refused("the server sent no status line")
         case 101: return .refused("the server switched protocols, which was not asked for")

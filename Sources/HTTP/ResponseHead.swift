@@ -31,8 +31,8 @@ package struct ResponseHead: Sendable {
         case chunked
         /// By the end of the connection, which looks the same as a broken connection.
         case untilClose
-        /// Content-Length fields differ or are not numbers, or there is a transfer coding that was not asked for. Such
-        /// a body is not accepted.
+        /// Content-Length fields differ or are not numbers, or the transfer codings are more than `chunked`. Such a body
+        /// is not accepted. (A head with a coding that libcurl would decode is refused as a whole: `HeadParser`.)
         case invalid
 
         init(method: String, status: Int, headers: HeaderFields) {

@@ -44,7 +44,7 @@ struct HeadTests {
             ("Content-Length:", .invalid),
             ("Content-Length: 99999999999999999999", .invalid),
             ("Transfer-Encoding: Chunked\r\nContent-Length: 5", .chunked),
-            ("Transfer-Encoding: gzip", .invalid), ("Transfer-Encoding: gzip, chunked", .invalid),
+            ("Transfer-Encoding: chunked, chunked", .invalid), ("Transfer-Encoding: identity, chunked", .invalid),
             ("Transfer-Encoding: identity", .untilClose),
             ("X: y", .untilClose),
         ])
@@ -97,6 +97,21 @@ struct HeadTests {
         let transfer = try await engine.start(localRequest(server.url))
         #expect(try await transfer.collect(limit: 10) == Array("abc".utf8))
         #expect(transfer.head.headers["ETag"] == nil)
+    }
+
+    @Test(
+        "a transfer coding that was not asked for ends the transfer at the head, before a byte is decoded",
+        arguments: [
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, gzip, chunked\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: deflate\r\n\r\n",
+            "HTTP/1.1 404 Not Found\r\nTransfer-Encoding: gzip\r\n\r\n",
+            // libcurl would use the coding of an interim response for the body.
+            "HTTP/1.1 103 Early Hints\r\nTransfer-Encoding: gzip\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n",
+        ])
+    func coding(_ head: String) async throws {
+        let error = await thrown { () async throws(TransferError) in try await start(head + "body") }
+        #expect(error?.code == .badResponse)
+        #expect(error?.message?.contains("transfer coding") == true, "\(error as Any)")
     }
 
     @Test(
