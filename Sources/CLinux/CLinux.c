@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <linux/socket.h>
+#include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <locale.h>
 #include <netinet/in.h>
@@ -96,6 +97,19 @@ int clinux_look_at_path(int socket, struct clinux_path *path) {
     path->out_of_order = info.tcpi_rcv_ooopack;
     path->window = info.tcpi_rcv_ssthresh;
     return 0;
+}
+
+int64_t clinux_received(int socket) {
+    struct tcp_info info;
+    socklen_t length = sizeof info;
+    if (getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return 0;
+    if (length < offsetof(struct tcp_info, tcpi_bytes_received) + sizeof info.tcpi_bytes_received) return 0;
+    return (int64_t)info.tcpi_bytes_received;
+}
+
+int clinux_unacknowledged(int socket) {
+    int bytes = 0;
+    return ioctl(socket, SIOCOUTQ, &bytes) == 0 ? bytes : 0;
 }
 
 void clinux_bound_window(int socket, int bytes) {

@@ -58,6 +58,12 @@ extension TransferEngine {
                 close(task, task.state.result(.closed(isCut: false)))
             } else if task.isLeftUnanswered() {
                 abort(task, TransferError(.incomplete, "the server closed the connection without a response"))
+            } else if task.isMostlyFraming(now) {
+                abort(
+                    task,
+                    TransferError(
+                        .badResponse, "the server sends hardly anything of the body between chunk extensions or frames")
+                )
             } else if task.isStalled(now) {
                 let seconds = task.request.stallTimeout.components.seconds
                 abort(

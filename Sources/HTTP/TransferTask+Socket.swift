@@ -9,6 +9,7 @@ struct SocketReading {
     /// At the last look the server had closed its side, and nothing was left to read.
     var hasEnded = false
     var runAhead = RunAhead()
+    var framing = Framing()
 }
 
 // Slow bodies. A small piece costs TCP, the loop and libcurl about ten times as much as its bytes do, and a thousand
@@ -73,6 +74,22 @@ extension TransferTask {
         let before = reading.hasEnded
         reading.hasEnded = ConnectionSockets.hasEnded(reading.mark.socket)
         return before && reading.hasEnded
+    }
+}
+
+// What the server sends besides the body.
+extension TransferTask {
+    /// To be called when the head has arrived.
+    func beginFraming() {
+        reading.framing = Framing(received: clinux_received(reading.mark.socket), at: state.expecting)
+    }
+
+    /// To be called at each tick. Whether the server sends far more bytes than a body needs.
+    func isMostlyFraming(_ now: UInt64) -> Bool {
+        guard let head = state.head, reading.framing.isDue(now) else { return false }
+        let socket = reading.mark.socket
+        let read = clinux_received(socket) - Int64(clinux_waiting(socket))
+        return reading.framing.isExcessive(read: read, taken: state.count.taken, isHTTP2: head.isHTTP2)
     }
 }
 

@@ -124,6 +124,7 @@ final class TransferTask {
             state.headIsComplete(head)
             lookAtPath()
             beginRunAhead()
+            beginFraming()
             deliver(head: .success(head))
         }
         return line.count

@@ -67,6 +67,12 @@ struct clinux_path {
 /// Returns 0, or -1 if `socket` is not a TCP connection or the kernel is too old to report all values (before 5.4).
 int clinux_look_at_path(int socket, struct clinux_path *path);
 
+/// The bytes that the peer has sent on a connection and this host has acknowledged (TCP_INFO). 0 on failure.
+int64_t clinux_received(int socket);
+
+/// SIOCOUTQ: the bytes that were sent on a connection and that the peer has not acknowledged. 0 on failure.
+int clinux_unacknowledged(int socket);
+
 /// SO_RCVBUF: the size of the socket's receive buffer in bytes. 0 on failure.
 int clinux_receive_buffer(int socket);
 
