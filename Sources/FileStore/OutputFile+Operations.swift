@@ -33,7 +33,8 @@ extension OutputFile {
     }
 
     /// Checks that there is room for a file of `size` bytes, so that a full disk is found before the download, not
-    /// during it. Reserves it without changing the file's length, unless the file fits into a small block. Blocks.
+    /// during it. Reserves the first part without changing the file's length (see `Reservation`), unless the file fits
+    /// into a small block. Blocks.
     ///
     /// - Parameter size: nil if it is not known. Then, and if nothing can be reserved, room is checked for each block.
     /// - Parameter keepFree: Bytes that must stay free on the file system.
@@ -41,29 +42,67 @@ extension OutputFile {
     package func reserve(_ size: Int64?, keepFree: Int64 = 0) throws(TransferError) {
         if size == nil { keptFree.store(keepFree, ordering: .relaxed) }
         let size = size ?? 0
+        let (volume, allocated) = try space()
+        if let volume {
+            guard size <= volume.total else { throw TransferError(file: Self.noReservation, EFBIG) }
+            guard volume.free >= max(0, size - allocated) + keepFree else {
+                throw TransferError(file: Self.noReservation, ENOSPC)
+            }
+        }
+        guard size > Block.smallSize else { return }
+        let arrived = written.count
+        let first = Reservation.goal(of: size, arrived: arrived, free: volume?.free)
+        reservation.withLock { $0 = Reservation(size: size, arrived: arrived, end: first, keepFree: keepFree) }
+        if let systemError = reserve(upTo: first, keepFree: keepFree) {
+            throw TransferError(file: Self.noReservation, systemError)
+        }
+    }
+
+    /// Notes that `count` more bytes are about to be written, and reserves a further part if it is time. Blocks.
+    ///
+    /// - Returns: An errno; ENOSPC if the file system has no room for the further part.
+    func reserveAhead(of count: Int) -> Int32? {
+        let due: Reservation? = reservation.withLock { reservation in
+            reservation.arrived += Int64(count)
+            guard reservation.isDue else { return nil }
+            // No other thread reserves the same part.
+            defer { reservation.end = .max }
+            return reservation
+        }
+        guard let due else { return nil }
+        let free = (try? space())?.volume?.free
+        let end = Reservation.goal(of: due.size, arrived: due.arrived, free: free)
+        if let free, free < end - due.end + due.keepFree { return ENOSPC }
+        if let systemError = reserve(upTo: end, keepFree: due.keepFree) { return systemError }
+        reservation.withLock { if $0.end == .max { $0.end = end } }
+        return nil
+    }
+
+    private func reserve(upTo end: Int64, keepFree: Int64) -> Int32? {
+        switch clinux_reserve(descriptor, Int(end)) {
+        case 0: return nil
+        case EOPNOTSUPP, ENOSYS:
+            keptFree.store(keepFree, ordering: .relaxed)
+            return nil
+        case let systemError:
+            // A failed reservation keeps what it got so far, which may be the last of the disk.
+            var file = stat()
+            if fstat(descriptor, &file) == 0 { ftruncate(descriptor, file.st_size) }
+            return systemError
+        }
+    }
+
+    /// The bytes of the file system, and the bytes that the file occupies. `volume` is nil for file systems that report
+    /// no blocks at all (some of NFS and FUSE).
+    private func space() throws(TransferError) -> (volume: (total: Int64, free: Int64)?, allocated: Int64) {
         var volume = statvfs()
         var file = stat()
         guard fstatvfs(descriptor, &volume) == 0, fstat(descriptor, &file) == 0 else {
             throw TransferError(file: Self.noReservation, errno)
         }
-        let unit = Int64(volume.f_frsize)
-        // Some file systems (NFS, FUSE) report no blocks at all.
-        if volume.f_blocks > 0 {
-            guard size <= Int64(volume.f_blocks) * unit else { throw TransferError(file: Self.noReservation, EFBIG) }
-            let missing = max(0, size - Int64(file.st_blocks) * 512)
-            guard Int64(volume.f_bavail) * unit >= missing + keepFree else {
-                throw TransferError(file: Self.noReservation, ENOSPC)
-            }
-        }
-        guard size > Block.smallSize else { return }
-        switch clinux_reserve(descriptor, Int(size)) {
-        case 0: return
-        case EOPNOTSUPP, ENOSYS: keptFree.store(keepFree, ordering: .relaxed)
-        case let error:
-            // A failed reservation keeps what it got so far, which may be the last of the disk.
-            ftruncate(descriptor, file.st_size)
-            throw TransferError(file: Self.noReservation, error)
-        }
+        let (unit, allocated) = (Int64(volume.f_frsize), Int64(file.st_blocks) * 512)
+        guard volume.f_blocks > 0 else { return (nil, allocated) }
+        return ((Int64(volume.f_blocks) * unit, Int64(volume.f_bavail) * unit), allocated)
     }
 
     /// Whether `count` more bytes leave free what must stay free. Blocks.

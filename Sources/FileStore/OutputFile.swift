@@ -61,6 +61,7 @@ package final class OutputFile: BodyDestination {
     private let hasFailed = Atomic(false)
     /// Bytes that must stay free on the file system while bytes without a reservation are written.
     let keptFree = Atomic<Int64>(0)
+    let reservation = Mutex(Reservation())
     private let syncing = Mutex(())
 
     /// - Parameters:
@@ -160,7 +161,8 @@ package final class OutputFile: BodyDestination {
     private func write(_ block: Block) {
         var range = block.offset..<block.end
         if error == nil {
-            if let systemError = hasRoom(for: block.count) ? writeBytes(block) : ENOSPC {
+            let lack = reserveAhead(of: block.count) ?? (hasRoom(for: block.count) ? nil : ENOSPC)
+            if let systemError = lack ?? writeBytes(block) {
                 fail(TransferError(file: "the file cannot be written", systemError))
                 range = block.offset..<block.offset
             }

@@ -152,6 +152,48 @@ struct OutputFileTests {
         #expect(status.st_blocks * 512 < 1 << 20)
     }
 
+    @Test("a length that is only announced reserves 256 MiB, and further parts follow the bytes that arrive")
+    func reserveAhead() async throws {
+        let descriptor = temporaryDescriptor()
+        let file = OutputFile(descriptor: descriptor, path: WritePath(blocks: 1))
+        func allocated() -> Int {
+            var status = stat()
+            fstat(descriptor, &status)
+            return Int(status.st_blocks) * 512
+        }
+        try file.reserve(1 << 30)
+        #expect(allocated() >= 256 << 20 && allocated() < 300 << 20)
+        #expect(file.reserveAhead(of: 100 << 20) == nil)
+        #expect(allocated() < 300 << 20)
+        #expect(file.reserveAhead(of: 100 << 20) == nil)
+        #expect(allocated() >= 456 << 20, "\(allocated())")
+        try file.cut(to: 0)
+    }
+
+    @Test("a further part that leaves too little free is a full disk")
+    func reserveTooFarAhead() async throws {
+        let file = OutputFile(descriptor: temporaryDescriptor(), path: WritePath(blocks: 1))
+        try file.reserve(1 << 30)
+        file.reservation.withLock { $0.keepFree = 1 << 60 }
+        #expect(file.reserveAhead(of: 1 << 20) == nil)
+        #expect(file.reserveAhead(of: 200 << 20) == ENOSPC)
+        try file.cut(to: 0)
+    }
+
+    @Test("what is reserved grows with what has arrived, and is at most half of what is free")
+    func reservationGoal() {
+        func goal(_ size: Int64, _ arrived: Int64, _ free: Int64?) -> Int64 {
+            Reservation.goal(of: size << 20, arrived: arrived << 20, free: free.map { $0 << 20 }) >> 20
+        }
+        #expect(goal(100, 0, 1000) == 100)
+        #expect(goal(100_000, 0, 1_000_000) == 256)
+        #expect(goal(100_000, 100, 1_000_000) == 1700)
+        #expect(goal(100_000, 10_000, 1_000_000) == 100_000)
+        #expect(goal(100_000, 10_000, 20_000) == 20_000)
+        #expect(goal(100_000, 10_000, nil) == 100_000)
+        #expect(Reservation.goal(of: .max, arrived: .max, free: nil) > 0)
+    }
+
     @Test("a file that can never fit is too large, and one that does not fit now is a full disk")
     func reserveTooMuch() async throws {
         let file = OutputFile(descriptor: temporaryDescriptor(), path: WritePath(blocks: 1))
