@@ -317,6 +317,24 @@ import Testing
         }
     }
 
+    @Test("an empty ETag is none: servers without tags send it for every version", arguments: ["\"\"", "W/\"\"", ""])
+    func emptyTags(_ tag: String) {
+        let part = [("content-range", "bytes 40-99/100"), ("content-length", "60"), ("etag", tag)]
+        let entity = Entity(
+            ResponseHead(status: 200, headers: HeaderFields([HeaderField("ETag", tag)]), url: ""), total: 100)
+        #expect(entity.etag == nil && entity.strongValidator == nil)
+        for old in [entity, Entity(etag: tag, total: 100)] {
+            #expect(!entity.isSame(as: old) && !old.isSame(as: entity))
+            let question = Question(kind: .part(position: 40, end: nil, of: old, ifRange: false), isProven: false)
+            let headers = HeaderFields(part.map { HeaderField($0.0, $0.1) })
+            let found = question.decision(on: ResponseHead(status: 206, headers: headers, url: ""))
+            switch found {
+            case .restart, .restartWhole: break
+            default: Issue.record("\(found)")
+            }
+        }
+    }
+
     @Test("a weak ETag proves nothing, but a different one shows a change") func weakTags() {
         let date = "Sun, 06 Nov 1994 08:49:37 GMT"
         var (old, new) = (Entity(etag: "W/\"1\"", lastModified: date, lastModifiedIsStrong: true, total: 9), Entity())

@@ -100,7 +100,7 @@ package final class Call: Activity {
     private var conditions: [HeaderField] {
         guard let known else { return [] }
         return [
-            known["etag"].map { HeaderField("If-None-Match", $0) },
+            known["etag"].flatMap { $0.isEmptyTag ? nil : HeaderField("If-None-Match", $0) },
             known["last-modified"].map { HeaderField("If-Modified-Since", $0) },
         ].compactMap(\.self)
     }

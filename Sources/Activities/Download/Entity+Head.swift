@@ -2,8 +2,16 @@ import HaulContract
 import HaulHTTP
 
 extension ResponseHead {
+    /// The ETag; nil for an empty one.
+    var etag: String? { headers["etag"].flatMap { $0.isEmptyTag ? nil : $0 } }
+
     /// The head has several ETags that differ, or several Last-Modified that differ.
     var hasContradictoryValidators: Bool { headers.contradict("etag") || headers.contradict("last-modified") }
+}
+
+extension String {
+    /// An ETag that says nothing: servers without tags send it for every version.
+    var isEmptyTag: Bool { ["", "\"\"", "W/\"\""].contains(self) }
 }
 
 extension Entity {
@@ -16,7 +24,7 @@ extension Entity {
         // If two validators differ, nobody knows which one is right.
         let tellsVersion = !head.hasContradictoryValidators
         self.init(
-            etag: tellsVersion ? head.headers["etag"] : nil,
+            etag: tellsVersion ? head.etag : nil,
             lastModified: tellsVersion ? head.headers["last-modified"] : nil, total: total,
             encoding: head.headers["content-encoding"] ?? "", digest: DigestFields.checksum(head),
             resource: resource)
@@ -39,7 +47,7 @@ extension Entity {
     }
 
     /// The ETag if it is strong (RFC 9110 section 8.8.3), else nil.
-    var strongETag: String? { etag.flatMap { $0.hasPrefix("\"") && $0.utf8.count >= 2 ? $0 : nil } }
+    var strongETag: String? { etag.flatMap { $0.hasPrefix("\"") && $0.utf8.count > 2 ? $0 : nil } }
 
     /// The validator for If-Range: the strong ETag, else a strong Last-Modified.
     var strongValidator: String? { strongETag ?? (lastModifiedIsStrong ? lastModified : nil) }

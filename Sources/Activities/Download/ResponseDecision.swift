@@ -114,7 +114,7 @@ struct Question: Sendable {
         guard repeatsValidator(head, of: entity) else {
             return .restartWhole(why: "the server's part does not say which version it is of")
         }
-        guard head.headers["etag"] == entity.etag, !entity.isModified(head.headers["last-modified"]),
+        guard head.etag == entity.etag, !entity.isModified(head.headers["last-modified"]),
             !entity.contradicts(DigestFields.checksum(head)),
             entity.strongValidator != nil || isProven
         else {
@@ -131,7 +131,7 @@ struct Question: Sendable {
     /// Last-Modified of If-Range. But then only an If-Range that the server honoured would prove the version.
     private func repeatsValidator(_ head: ResponseHead, of entity: Entity) -> Bool {
         guard !head.hasContradictoryValidators else { return false }
-        if entity.etag != nil, head.headers["etag"] == nil { return false }
+        if entity.etag != nil, head.etag == nil { return false }
         let isDateNeeded = !isProven && entity.strongETag == nil && entity.lastModifiedIsStrong
         return !isDateNeeded || head.headers["last-modified"] != nil
     }
