@@ -1,0 +1,86 @@
+"""The names of docs/bus.md that the package uses: keys, channels, fields of hashes. They stand here and nowhere else."""
+
+from __future__ import annotations
+
+import re
+
+# Fields of a job's hash.
+STATE = "state"
+#: All pushes of a job that are no newer than this time (unix ms) are settled.
+SETTLED_UNTIL = "asof"
+#: The time of the last push of a clock that is ahead of Redis' own.
+AHEAD = "ahead"
+WAITING = "waiting"
+#: The value of WAITING for a completed job whose event is not yet published.
+WAITING_FOR_REPLICAS = "replicas"
+EPOCH, SEQUENCE = "epoch", "seq"
+RECEIVED, TOTAL, SPEED, ATTEMPT, WORKER = "received", "total", "speed", "attempt", "worker"
+ERROR, MESSAGE, RETRYABLE, UNCHANGED = "error", "message", "retryable", "unchanged"
+FILE, PATH, URL, KIND, META, SECONDS, CHECKSUM, ETAG, FILES = (
+    "file", "path", "url", "kind", "meta", "seconds", "checksum", "etag", "files",
+)
+STATUS, HEADERS, BODY, BODY_BASE64, RESPONSE_DROPPED = "status", "headers", "body", "body_base64", "response_dropped"
+CREATED, UPDATED, FINISHED = "created", "updated", "finished"
+# Further fields of a batch's hash.
+PENDING, REJECTED, SIZE, ROUND = "pending", "rejected", "size", "round"
+
+FINAL_STATES = ("completed", "failed", "cancelled")
+STATES = ("queued", "scheduled", "running", "paused", *FINAL_STATES)
+
+# Control operations: values of the hash `want`.
+PAUSED, CANCELLED, RUNNING, REMOVED, DELETED, RETRIED = "paused", "cancelled", "running", "removed", "deleted", "retried"
+
+#: Seconds after which a worker that sent no heartbeat does not count.
+SILENCE = 10
+#: How many elements one LPUSH has at most.
+PAGE = 500
+#: An element's largest number of bytes, and without the contents of its strings.
+MAX_ELEMENT, MAX_SKELETON = 16 << 10, 6 << 10
+MAX_META = 4096
+MAX_DEPTH = 64
+#: For how long a reply that was taken and not acknowledged is kept: ms.
+KEEP_TAKEN = 7 * 86_400_000
+
+QUEUE_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+
+
+class Keys:
+    """The keys and channels of a queue."""
+
+    def __init__(self, queue: str) -> None:
+        self.prefix = f"haul:{{{queue}}}:"
+        self.jobs = self.prefix + "jobs"
+        self.want = self.prefix + "want"
+        self.control = self.prefix + "control"
+        self.rejected = self.prefix + "rejected"
+        self.workers = self.prefix + "workers"
+        self.settings = self.prefix + "settings"
+
+    def job(self, id: str) -> str:
+        return f"{self.prefix}job:{id}"
+
+    def batch(self, name: str) -> str:
+        return f"{self.prefix}batch:{name}"
+
+    def reply(self, name: str) -> str:
+        return f"{self.prefix}reply:{name}"
+
+    def taken(self, name: str) -> str:
+        """Replies that a consumer has taken and not acknowledged. No worker pushes onto this list."""
+        return f"{self.prefix}reply:{name}:taken"
+
+    def events(self, id: str) -> str:
+        return f"{self.prefix}events:{id}"
+
+    def batch_events(self, name: str) -> str:
+        return self.events(self.batch_field(name))
+
+    @staticmethod
+    def batch_field(name: str) -> str:
+        """The field of `want` for a batch, and the end of its channel."""
+        return f"batch/{name}"
+
+    def index(self, state: str) -> str:
+        """Where the jobs in a state are listed: a list for queued ones, otherwise a sorted set."""
+        return {"queued": self.jobs, "running": self.prefix + "leases"}.get(state, self.prefix + state)

@@ -1,0 +1,524 @@
+"""The rules, without input and output.
+
+An operation is a generator. It yields what it needs (commands, a message, a pause), gets the answer, and returns its
+result. `_sync` and `_async` perform the needs, each in its own way. So both follow the same rules.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import (
+    Any, Awaitable, Callable, Dict, Generator, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple,
+    TypeVar, Union,
+)
+
+from . import _contract as contract
+from ._contract import Keys
+from ._errors import (
+    HaulError, InvalidQueueName, InvalidSetting, NotReplicated, NoWorker, Rejected, TimedOut, Unreachable,
+)
+from ._jobs import Element, element
+from ._results import (
+    NO_EVENT, START, BatchStatus, JobResult, JobStatus, Outcome, QueueStats, batch_status, is_settled, job_status, outcome_of,
+    parse_event, position_of, removed,
+)
+from ._schema import BatchEndedEvent, Event, Job, RejectedEvent
+
+T = TypeVar("T")
+Command = Tuple[Union[str, int, float], ...]
+Fields = Dict[str, str]
+
+log = logging.getLogger("haul_client")
+
+
+class Run(NamedTuple):
+    """Needs the replies to commands, which are sent together."""
+
+    commands: Sequence[Command]
+    #: For how long the commands may block: seconds.
+    block: float = 0
+
+
+class Listen(NamedTuple):
+    """Needs a subscription, which lasts as long as the operation."""
+
+    channel: str
+
+
+class Receive(NamedTuple):
+    """Needs the next message of the subscription: a text, Notice.SUBSCRIBED or INTERRUPTED, or None after the time."""
+
+    timeout: float
+
+
+class Pause(NamedTuple):
+    seconds: float
+
+
+class Emit(NamedTuple):
+    """Hands a value to the consumer of a sequence."""
+
+    value: Any
+
+
+class Call(NamedTuple):
+    """Needs the result of a function, which may be a coroutine."""
+
+    function: Callable[[], Any]
+
+
+class Notice:
+    """What a subscription tells besides messages."""
+
+    SUBSCRIBED = object()
+    INTERRUPTED = object()
+
+
+Need = Union[Run, Listen, Receive, Pause, Emit, Call]
+Operation = Generator[Need, Any, T]
+
+#: A job and the `at` of its push.
+Open = Tuple[str, int]
+OpenJobs = Callable[[], Union[Iterable[Open], Awaitable[Iterable[Open]]]]
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """An end that `settled` hands out."""
+
+    outcome: Outcome
+    #: The reply as it is on the list. None for an end that was read from the job's hash.
+    text: Optional[str]
+    #: What tells it apart from other ends.
+    mark: str
+    loop: SettledLoop
+
+
+@dataclass
+class SettledLoop:
+    """What a loop has handed out."""
+
+    name: str
+    #: Handed out, and not acknowledged.
+    open: Set[str]
+    #: Acknowledged lately, so that no end is handed out twice because it is on the list and in the hash.
+    done: OrderedDict[str, None]
+
+
+class Core:
+    """The operations on one queue."""
+
+    #: The hash is read after so many seconds even if no message arrives.
+    LOOK = 15.0
+    #: For how long one command waits for a reply on a list: seconds.
+    BLOCK = 2.0
+
+    def __init__(self, queue: str, reply_to: Optional[str], patience: float) -> None:
+        if not contract.QUEUE_NAME.fullmatch(queue):
+            raise InvalidQueueName(f"a queue's name is 1 to 64 of the characters A-Z a-z 0-9 . _ -, not {queue!r}")
+        if reply_to is not None and not contract.ID.fullmatch(reply_to):
+            raise HaulError(f"reply_to must be 1 to 128 of the characters A-Z a-z 0-9 . _ : -, not {reply_to!r}")
+        self.name = queue
+        self.keys = Keys(queue)
+        self.reply_to = reply_to
+        #: For how long a call tries to reach Redis: seconds.
+        self.patience = patience
+        self._last_moment = 0
+
+    # Commands
+
+    def run(self, *commands: Command, block: float = 0, until: Optional[float] = None) -> Operation[List[Any]]:
+        """Sends commands, which may be sent again, and waits while Redis cannot be reached."""
+        until = time.monotonic() + self.patience if until is None else until
+        delay = 0.05
+        while True:
+            try:
+                replies: List[Any] = yield Run(commands, block)
+                return replies
+            except Unreachable:
+                if time.monotonic() + delay > until:
+                    raise
+            yield Pause(delay)
+            delay = min(1.0, delay * 2)
+
+    def time(self) -> Operation[int]:
+        """Redis' clock: unix ms."""
+        ((seconds, microseconds),) = yield from self.run(("TIME",))
+        return int(seconds) * 1000 + int(microseconds) // 1000
+
+    def moment(self) -> Operation[int]:
+        """Redis' time for a push or a control operation. Two of them within a millisecond get different ones."""
+        now = yield from self.time()
+        if now <= self._last_moment < now + 1000:
+            now = self._last_moment + 1
+        self._last_moment = now
+        return now
+
+    # Pushing
+
+    def push_many(self, jobs: Sequence[Job], urgent: bool, replicas: int, within: float) -> Operation[List[Element]]:
+        elements = [element(job, self.reply_to) for job in jobs]
+        if not elements:
+            return []
+        if any(each.at is None for each in elements):
+            moment = yield from self.moment()
+            elements = [each.made(moment if each.at is None else each.at) for each in elements]
+        else:
+            elements = [each.made(each.at or 0) for each in elements]
+        texts = [each.text for each in elements]
+        if urgent:  # The last element that is pushed to the front is taken first.
+            texts.reverse()
+        verb = "RPUSH" if urgent else "LPUSH"
+        pages: List[Command] = [
+            (verb, self.keys.jobs, *texts[start : start + contract.PAGE]) for start in range(0, len(texts), contract.PAGE)
+        ]
+        if replicas < 1:
+            yield from self.run(*pages)
+            return elements
+        replies = yield from self.run(*pages, ("WAIT", replicas, max(1, int(within * 1000))), block=within)
+        if int(replies[-1]) < replicas:
+            raise NotReplicated(
+                f"{replies[-1]} of {replicas} replicas have the push after {within:g} s; it is pushed all the same"
+            )
+        return elements
+
+    # Control
+
+    def control(self, operation: str, ids: Sequence[str]) -> Operation[None]:
+        if isinstance(ids, str):
+            raise TypeError(f"ids must be a sequence of ids, not the text {ids!r}")
+        if not ids:
+            return
+        moment = yield from self.moment()
+        for start in range(0, len(ids), contract.PAGE):
+            page = ids[start : start + contract.PAGE]
+            pairs = [text for id in page for text in (id, f"{operation} {moment}")]
+            yield from self.run(("HSET", self.keys.want, *pairs))
+            yield from self.run(*(("PUBLISH", self.keys.control, id) for id in page))
+
+    def control_batch(self, operation: str, name: str) -> Operation[None]:
+        moment = yield from self.moment()
+        yield from self.run(("HSET", self.keys.want, Keys.batch_field(name), f"{operation} {moment}"))
+
+    # Reading
+
+    def statuses(self, ids: Sequence[str]) -> Operation[List[JobStatus]]:
+        """The known ones of these jobs."""
+        found: List[JobStatus] = []
+        for start in range(0, len(ids), contract.PAGE):
+            page = ids[start : start + contract.PAGE]
+            replies = yield from self.run(*(("HGETALL", self.keys.job(id)) for id in page))
+            found += filter(None, map(job_status, page, replies))
+        return found
+
+    def status(self, id: str) -> Operation[Optional[JobStatus]]:
+        found = yield from self.statuses([id])
+        return found[0] if found else None
+
+    def look(self, id: str, at: Optional[int], until: Optional[float] = None) -> Operation[Look]:
+        """Reads a job's hash, and says whether the push has come to its end."""
+        (fields,) = yield from self.run(("HGETALL", self.keys.job(id)), until=until)
+        return look_at(id, at, fields)
+
+    def batch(self, name: str, until: Optional[float] = None) -> Operation[Optional[BatchStatus]]:
+        (fields,) = yield from self.run(("HGETALL", self.keys.batch(name)), until=until)
+        return batch_status(name, fields)
+
+    def workers(self) -> Operation[int]:
+        now = yield from self.time()
+        (count,) = yield from self.run(("ZCOUNT", self.keys.workers, now - contract.SILENCE * 1000, "+inf"))
+        return int(count)
+
+    def stats(self) -> Operation[QueueStats]:
+        counts = yield from self.run(
+            *(("LLEN" if state == "queued" else "ZCARD", self.keys.index(state)) for state in contract.STATES)
+        )
+        workers = yield from self.workers()
+        return QueueStats(dict(zip(contract.STATES, map(int, counts))), workers)
+
+    # Waiting for one job
+
+    def result(self, id: str, at: Optional[int], timeout: Optional[float]) -> Operation[JobResult]:
+        deadline = float("inf") if timeout is None else time.monotonic() + timeout
+        # Look before the subscription is there: a job that has ended already needs no wait.
+        look = yield from self.look(id, at, deadline)
+        if look.result:
+            return look.result
+        yield Listen(self.keys.events(id))
+        next_look = time.monotonic() + self.LOOK
+        while True:
+            now = time.monotonic()
+            if now >= deadline:
+                raise (yield from self._timed_out(id, look.status))
+            message = yield Receive(max(0.0, min(next_look, deadline) - now))
+            if message is Notice.INTERRUPTED:
+                continue
+            if isinstance(message, str):
+                event = parse_event(message)
+                if isinstance(event, RejectedEvent):
+                    raise Rejected(event.reason)
+                if event is None or event.event not in (*contract.FINAL_STATES, "duplicate"):
+                    continue
+            elif message is None and time.monotonic() < next_look:
+                continue
+            next_look = time.monotonic() + self.LOOK
+            look = yield from self.look(id, at, deadline)
+            if look.result:
+                return look.result
+            if not isinstance(message, str):
+                yield from self._check_rejected(id, at)
+
+    def _check_rejected(self, id: str, at: Optional[int]) -> Operation[None]:
+        """The event may have been published before the subscription. An element begins with its id and `at`."""
+        if at is None:
+            return
+        try:
+            (entries,) = yield from self.run(("LRANGE", self.keys.rejected, 0, 19))
+        except HaulError:  # The role of a service may not read the list.
+            return
+        for entry in map(_object, entries):
+            if str(entry.get("element", "")).startswith(f'{{"id":"{id}","at":{at},'):
+                raise Rejected(str(entry.get("reason", "")))
+
+    def _timed_out(self, id: str, status: Optional[JobStatus]) -> Operation[TimedOut]:
+        what = f"job {id} is {status.state}" if status else f"no worker has seen job {id}"
+        try:
+            workers: Optional[int] = yield from self.workers()
+        except HaulError:
+            workers = None
+        if workers == 0:
+            return NoWorker(f"{what} when the time was over, and no worker serves the queue {self.name}")
+        return TimedOut(f"{what} when the time was over")
+
+    def batch_result(self, name: str, after: int, timeout: Optional[float]) -> Operation[BatchStatus]:
+        deadline = float("inf") if timeout is None else time.monotonic() + timeout
+        yield Listen(self.keys.batch_events(name))
+        while True:
+            status = yield from self.batch(name, deadline)
+            if status and status.is_over and status.round > after:
+                return status
+            now = time.monotonic()
+            if now >= deadline:
+                what = f"{status.pending} jobs of the batch {name} are pending" if status else (
+                    f"no worker has seen the batch {name}"
+                )
+                raise TimedOut(f"{what} when the time was over")
+            yield Receive(min(self.LOOK, deadline - now))
+
+    # Following one job
+
+    def events(self, id: str, at: Optional[int]) -> Operation[None]:
+        """Emits the job's status, then its events in order, each once. A status replaces events that were missed."""
+        yield Listen(self.keys.events(id))
+        position = START
+        while True:
+            message = yield Receive(self.LOOK)
+            if message is Notice.INTERRUPTED:
+                continue
+            event = parse_event(message) if isinstance(message, str) else None
+            if isinstance(message, str) and event is None:
+                continue
+            place = position_of(event) if event else None
+            if event and place is None:  # It is not part of the job's order.
+                yield Emit(event)
+                if isinstance(event, RejectedEvent) and at is not None:
+                    return
+                continue
+            if place is not None and place <= position:
+                continue
+            look: Optional[Look] = None
+            if place is None or not (position <= NO_EVENT or place.follows(position)):
+                # Events may have been missed. The hash is at least as new as this event.
+                look = yield from self.look(id, at, float("inf"))
+                status = look.status
+                # The end of an earlier push is no news for this one.
+                is_old = status is not None and status.has_ended and not look.result
+                if status and not is_old and (status.position > position or look.result):
+                    if status.position > position or event is None:
+                        yield Emit(status)
+                    position = max(position, status.position)
+                if look.result:
+                    return
+            if event and place is not None and place > position:
+                position = place
+                yield Emit(event)
+                if event.event in (*contract.FINAL_STATES, "duplicate"):
+                    # The event may be the end of an earlier push. The hash decides.
+                    look = yield from self.look(id, at, float("inf"))
+                    if look.result:
+                        return
+
+    # Draining a list of replies
+
+    def settled(
+        self, open_jobs: Optional[OpenJobs], every: float, idle: Optional[float], loop: SettledLoop
+    ) -> Operation[None]:
+        """Emits each end at least once, until it is acknowledged.
+
+        A reply moves to a list of what was taken, and stays there until it is acknowledged. After a start and after
+        a lost connection that list is read first: the reply to a move may be lost. Ends of open jobs are also read
+        from their hashes, because Redis may have lost a reply, and keeps only the newest 1000 for a day.
+        """
+        taken, replies = self.keys.taken(loop.name), self.keys.reply(loop.name)
+        is_new, next_look, delay = True, 0.0, 0.05
+        last = time.monotonic()
+        while True:
+            try:
+                deliveries: List[Delivery] = []
+                if is_new:
+                    (texts,) = yield Run([("LRANGE", taken, 0, -1)])
+                    deliveries += (yield from self._deliveries(reversed(texts), loop))
+                    is_new = False
+                if open_jobs and time.monotonic() >= next_look:
+                    jobs = list((yield Call(open_jobs)))
+                    deliveries += (yield from self._ended(jobs, loop))
+                    next_look = time.monotonic() + every
+                if not deliveries:
+                    block = self.BLOCK
+                    if idle is not None:
+                        block = max(0.01, min(block, last + idle - time.monotonic()))
+                    text, _ = yield Run(
+                        [("BLMOVE", replies, taken, "RIGHT", "LEFT", block), ("PEXPIRE", taken, contract.KEEP_TAKEN)],
+                        block,
+                    )
+                    if text is not None:
+                        deliveries = yield from self._deliveries([text], loop)
+                delay = 0.05
+            except Unreachable as error:
+                log.warning("Redis cannot be reached; trying again: %s", error)
+                is_new, next_look = True, 0.0
+                yield Pause(delay)
+                delay = min(1.0, delay * 2)
+                continue
+            for delivery in deliveries:
+                if delivery.mark not in loop.open:
+                    loop.open.add(delivery.mark)
+                    yield Emit(delivery)
+                    last = time.monotonic()
+            if idle is not None and not deliveries and time.monotonic() >= last + idle:
+                return
+
+    def _deliveries(self, texts: Iterable[str], loop: SettledLoop) -> Operation[List[Delivery]]:
+        found = []
+        for text in texts:
+            event = parse_event(text)
+            outcome = outcome_of(event) if event else None
+            mark = _mark(event, text) if event else text
+            if outcome is None or mark in loop.done:
+                if outcome is None:
+                    log.warning("a reply that says of no end is skipped: %.200s", text)
+                yield Run([("LREM", self.keys.taken(loop.name), 1, text)])
+                continue
+            found.append(Delivery(outcome, text, mark, loop))
+        return found
+
+    def _ended(self, jobs: Sequence[Open], loop: SettledLoop) -> Operation[List[Delivery]]:
+        found = []
+        for start in range(0, len(jobs), contract.PAGE):
+            page = jobs[start : start + contract.PAGE]
+            replies = yield Run([("HGETALL", self.keys.job(id)) for id, _ in page])
+            for (id, at), fields in zip(page, replies):
+                look = look_at(id, at, fields)
+                mark = f"{id} {fields.get(contract.EPOCH)} {fields.get(contract.SEQUENCE)}"
+                if look.result and mark not in loop.done:
+                    found.append(Delivery(look.result, None, mark, loop))
+        return found
+
+    def acknowledge(self, delivery: Delivery) -> Operation[None]:
+        if delivery.text is not None:
+            yield from self.run(("LREM", self.keys.taken(delivery.loop.name), 1, delivery.text))
+        delivery.loop.open.discard(delivery.mark)
+        delivery.loop.done[delivery.mark] = None
+        while len(delivery.loop.done) > 10_000:
+            delivery.loop.done.popitem(last=False)
+
+    def settled_loop(self, name: Optional[str]) -> SettledLoop:
+        name = name or self.reply_to
+        if name is None:
+            raise HaulError("settled needs the name of a list: give the queue a reply_to, or name it here")
+        if not contract.ID.fullmatch(name):
+            raise HaulError(f"the name of a list must be 1 to 128 of the characters A-Z a-z 0-9 . _ : -, not {name!r}")
+        return SettledLoop(name, set(), OrderedDict())
+
+    # Settings
+
+    def settings(self) -> Operation[Fields]:
+        (fields,) = yield from self.run(("HGETALL", self.keys.settings))
+        return dict(fields)
+
+    def change_settings(self, changes: Mapping[str, Any]) -> Operation[None]:
+        values = {name: setting_value(name, value) for name, value in changes.items()}
+        new = [text for name, value in values.items() if value is not None for text in (name, value)]
+        old = [name for name, value in values.items() if value is None]
+        commands: List[Command] = []
+        if new:
+            commands.append(("HSET", self.keys.settings, *new))
+        if old:
+            commands.append(("HDEL", self.keys.settings, *old))
+        if commands:
+            yield from self.run(*commands)
+
+
+class Look(NamedTuple):
+    #: None for a job that is not known.
+    status: Optional[JobStatus]
+    #: How the push ended. None if it has not.
+    result: Optional[JobResult]
+
+
+def look_at(id: str, at: Optional[int], fields: Mapping[str, str]) -> Look:
+    status = job_status(id, fields)
+    if status is None:
+        is_removed = at is not None and is_settled(fields, at)
+        return Look(None, removed(id) if is_removed else None)
+    return Look(status, status.result() if status.has_ended_since(at) else None)
+
+
+def _mark(event: Event, text: str) -> str:
+    if isinstance(event, BatchEndedEvent) or event.epoch is None:
+        return text
+    return f"{event.id} {event.epoch} {event.seq}"
+
+
+def _object(text: str) -> Dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+_SECONDS = (60, 315_360_000)
+_WHOLE = (0, 99_999_999_999_999)
+_NUMBERS = {
+    "max_running": _WHOLE, "rate": (1, _WHOLE[1]), "host_connections": _WHOLE, "max_responses_bytes": _WHOLE,
+    "keep_completed": _SECONDS, "keep_failed": _SECONDS, "keep_cancelled": _SECONDS,
+}
+
+
+def setting_value(name: str, value: Any) -> Optional[str]:
+    """The text of a setting. None removes it."""
+    if value is None:
+        return None
+    if name == "paused" or name.startswith("quiet:"):
+        if isinstance(value, bool):
+            return "1" if value else "0"
+        raise InvalidSetting(name, f"must be True or False, not {value!r}")
+    if name == "starts":
+        count, _, unit = str(value).partition("/")
+        if count.isascii() and count.isdigit() and 1 <= int(count) <= 1_000_000 and (
+            str(value) == count or unit in ("s", "min", "h")
+        ):
+            return str(value)
+        raise InvalidSetting(name, f'must be jobs per time like "10/s", "30/min" or "5/h", not {value!r}')
+    if name not in _NUMBERS:
+        raise InvalidSetting(name, "is not a setting of a queue")
+    low, high = _NUMBERS[name]
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise InvalidSetting(name, f"must be a whole number from {low} to {high}, not {value!r}")
+    return str(value)
+

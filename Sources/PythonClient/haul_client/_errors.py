@@ -1,0 +1,94 @@
+"""What calls raise."""
+
+from __future__ import annotations
+
+import builtins
+from typing import TYPE_CHECKING, Optional
+
+if TYPE_CHECKING:
+    from ._results import JobResult
+
+
+class HaulError(Exception):
+    """The base of all errors of this package. Its text is one sentence that says what to do, and has no secret."""
+
+
+class InvalidURL(HaulError, ValueError):
+    """The text is not a URL of Redis."""
+
+
+class InvalidQueueName(HaulError, ValueError):
+    """The text is not the name of a queue."""
+
+
+class InvalidJob(HaulError, ValueError):
+    """A job is not valid. Nothing was pushed."""
+
+    def __init__(self, field: Optional[str], reason: str) -> None:
+        super().__init__(f"{field or 'element'}: {reason}")
+        #: The wrong field. None if the whole job is wrong.
+        self.field = field
+        #: The rule that the field breaks.
+        self.reason = reason
+
+
+class InvalidSetting(HaulError, ValueError):
+    """A setting is not valid. Nothing was set."""
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(f"{field} {reason}")
+        self.field = field
+        self.reason = reason
+
+
+class Unreachable(HaulError):
+    """Redis does not answer, or the connection broke. Redis may or may not have executed the call: repeat it."""
+
+
+class Refused(HaulError):
+    """Redis refuses the password, or its user lacks a right."""
+
+
+class RedisFailed(HaulError):
+    """Redis answered with another error."""
+
+
+class TimedOut(HaulError, builtins.TimeoutError):
+    """The timeout has passed. A job that the call waited for goes on."""
+
+
+class NoWorker(TimedOut):
+    """The timeout has passed, and no worker serves the queue."""
+
+
+class NotReplicated(HaulError):
+    """The jobs were pushed, but too few replicas confirmed that in time. Push again with the same `at`."""
+
+
+class Rejected(HaulError):
+    """A worker found that the pushed element is not a valid job. The push changed nothing."""
+
+
+class JobFailed(HaulError):
+    """The job failed. Only `JobResult.raise_for_error` raises this."""
+
+    def __init__(self, result: JobResult) -> None:
+        super().__init__(f"job {result.id} failed: {result.error}: {result.message}")
+        self.result = result
+        #: The code, such as http_404.
+        self.error = result.error
+
+
+class JobCancelled(HaulError):
+    """The job was cancelled or removed. Only `JobResult.raise_for_error` raises this."""
+
+    def __init__(self, result: JobResult) -> None:
+        super().__init__(f"job {result.id}: {result.message or 'it was cancelled'}")
+        self.result = result
+
+
+class Closed(HaulError):
+    """The queue was closed."""
+
+    def __init__(self) -> None:
+        super().__init__("the queue was closed")

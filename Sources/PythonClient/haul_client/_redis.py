@@ -1,0 +1,75 @@
+"""What the clients for redis-py, sync and asyncio, have in common."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Sequence
+
+from redis import connection, exceptions
+
+from ._core import Command, Core
+from ._errors import HaulError, InvalidURL, RedisFailed, Refused, Unreachable
+
+#: Options of clients that this package makes. It retries by itself, because it knows which commands may be repeated.
+OPTIONS: Dict[str, Any] = {
+    "client_name": "haul-client",
+    "socket_timeout": 10,
+    "socket_connect_timeout": 5,
+    "socket_keepalive": True,
+    "health_check_interval": 15,
+}
+
+
+def block_of(client: Any) -> float:
+    """For how long a command may block: shorter than the client waits for a reply, or it would take that for a failure."""
+    timeout = client.get_connection_kwargs().get("socket_timeout")
+    return min(Core.BLOCK, timeout / 2) if timeout else Core.BLOCK
+
+
+def check_url(url: str) -> None:
+    parse: Any = connection.parse_url
+    try:
+        parse(url)
+    except ValueError as error:
+        raise InvalidURL(f"redis://[user:password@]host[:port][/db] is a URL of Redis, also rediss:// and unix://: {error}") from None
+
+
+def encoded(command: Command) -> List[Any]:
+    return [text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text for text in command]
+
+
+def decoded(value: Any) -> Any:
+    """Texts in place of bytes, at any depth."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "surrogateescape")
+    if isinstance(value, dict):
+        return {decoded(name): decoded(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [decoded(each) for each in value]
+    return value
+
+
+def replies(commands: Sequence[Command], values: Sequence[Any]) -> List[Any]:
+    result = []
+    for command, value in zip(commands, values):
+        if isinstance(value, Exception):
+            raise value
+        value = decoded(value)
+        if command[0] == "HGETALL" and isinstance(value, list):
+            value = dict(zip(value[::2], value[1::2]))
+        result.append(value)
+    return result
+
+
+def translated(error: BaseException) -> HaulError:
+    """An error of redis-py as one of this package."""
+    text = str(error) or type(error).__name__
+    if isinstance(error, (exceptions.AuthenticationError, exceptions.AuthorizationError, exceptions.NoPermissionError)):
+        return Refused(f"Redis refuses it: {text}")
+    transient = (exceptions.ReadOnlyError, exceptions.MasterDownError, exceptions.ClusterDownError)
+    if isinstance(error, (exceptions.ConnectionError, exceptions.TimeoutError, OSError, *transient)):
+        return Unreachable(f"cannot reach Redis: {text}")
+    return RedisFailed(f"Redis: {text}")
+
+
+#: What calls of redis-py raise.
+ERRORS = (exceptions.RedisError, OSError)

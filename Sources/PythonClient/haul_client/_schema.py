@@ -1,0 +1,916 @@
+"""Jobs and events as docs/schema says. generate.py writes this file: do not edit it."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Dict, FrozenSet, Literal, Mapping, Optional, Sequence, Tuple, Type, Union
+
+#: Any value of JSON.
+JSON = Any
+#: A value of a query or a form.
+Scalar = Union[str, int, float, bool]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A set of jobs that are counted together."""
+
+    name: str
+    #: How many members the batch has in the end.
+    size: Optional[int] = None
+    #: The batch's final event is pushed onto this list of replies.
+    reply_to: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of an upload."""
+
+    file: str
+    name: Optional[str] = None
+    filename: Optional[str] = None
+    type: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class Download:
+    """A file that the workers fetch into their root."""
+
+    kind: ClassVar[Literal["download"]] = "download"
+    #: http or https.
+    url: Optional[str] = None
+    #: Mirrors of one entity, best first.
+    urls: Optional[Sequence[str]] = None
+    #: The job's identity.
+    id: Optional[str] = None
+    #: Relative to the workers' root. Ends in / for a directory.
+    path: Optional[str] = None
+    #: What is done where another file has the name.
+    if_exists: Optional[Literal['reuse', 'overwrite', 'rename', 'fail']] = None
+    #: Seconds in which a completed file, or a response, is good without asking the server.
+    fresh_for: Optional[float] = None
+    #: The digest of the file in hexadecimal.
+    checksum: Optional[str] = None
+    #: Bytes that the file must have.
+    size: Optional[int] = None
+    #: The media type that the file must have.
+    content_type: Optional[str] = None
+    #: The request's method.
+    method: Optional[str] = None
+    #: Header fields of the request: names and texts.
+    headers: Optional[Mapping[str, str]] = None
+    #: The request's body, as text. A job with a body needs an id.
+    body: Optional[str] = None
+    #: The most connections for this file.
+    connections: Optional[int] = None
+    #: Bytes per second, over all of the job's connections.
+    limit_rate: Optional[int] = None
+    #: A larger file makes the job fail.
+    max_bytes: Optional[int] = None
+    #: Bytes per second over 30 seconds: less is too_slow.
+    min_speed: Optional[int] = None
+    #: Attempts after the first, in a row.
+    retries: Optional[int] = None
+    #: Seconds.
+    connect_timeout: Optional[float] = None
+    #: Seconds without a byte.
+    stall_timeout: Optional[float] = None
+    #: Seconds before the job may start.
+    delay: Optional[float] = None
+    #: Seconds by which it must be done.
+    deadline: Optional[float] = None
+    #: The final event is pushed onto this list of replies.
+    reply_to: Optional[str] = None
+    #: The set of jobs that this one is counted in.
+    batch: Optional[Union[str, Batch]] = None
+    #: Any JSON of at most 4096 bytes, echoed in events.
+    meta: JSON = None
+    #: Unix milliseconds of the push.
+    at: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class Request:
+    """An HTTP request that a worker sends; its result has the response."""
+
+    kind: ClassVar[Literal["request"]] = "request"
+    #: http or https.
+    url: Optional[str] = None
+    #: The job's identity.
+    id: Optional[str] = None
+    #: Seconds in which a completed file, or a response, is good without asking the server.
+    fresh_for: Optional[float] = None
+    #: The request's method.
+    method: Optional[str] = None
+    #: Header fields of the request: names and texts.
+    headers: Optional[Mapping[str, str]] = None
+    #: The request's body, as text. A job with a body needs an id.
+    body: Union[str, bytes, None] = None
+    #: The request's body, as JSON.
+    json: JSON = None
+    #: The request's body, as a form: names and texts.
+    form: Optional[Mapping[str, Scalar]] = None
+    #: The request's body, in base 64.
+    body_base64: Optional[str] = None
+    #: Added to the URL's query: names and texts.
+    query: Optional[Mapping[str, Scalar]] = None
+    #: Statuses that are a success.
+    expect: Optional[Sequence[Union[int, str]]] = None
+    #: A longer response is an error: bytes.
+    max_response: Optional[int] = None
+    #: The server knows a repetition by its Idempotency-Key.
+    idempotent: Optional[bool] = None
+    #: Bytes per second, over all of the job's connections.
+    limit_rate: Optional[int] = None
+    #: Attempts after the first, in a row.
+    retries: Optional[int] = None
+    #: Seconds.
+    connect_timeout: Optional[float] = None
+    #: Seconds without a byte.
+    stall_timeout: Optional[float] = None
+    #: Seconds before the job may start.
+    delay: Optional[float] = None
+    #: Seconds by which it must be done.
+    deadline: Optional[float] = None
+    #: The final event is pushed onto this list of replies.
+    reply_to: Optional[str] = None
+    #: The set of jobs that this one is counted in.
+    batch: Optional[Union[str, Batch]] = None
+    #: Any JSON of at most 4096 bytes, echoed in events.
+    meta: JSON = None
+    #: Unix milliseconds of the push.
+    at: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class Upload:
+    """Files of the workers' root that a worker sends; its result has the response."""
+
+    kind: ClassVar[Literal["upload"]] = "upload"
+    #: http or https.
+    url: Optional[str] = None
+    #: The job's identity.
+    id: Optional[str] = None
+    #: The request's method.
+    method: Optional[str] = None
+    #: Header fields of the request: names and texts.
+    headers: Optional[Mapping[str, str]] = None
+    #: The request's body, as a form: names and texts.
+    form: Optional[Mapping[str, Scalar]] = None
+    #: Added to the URL's query: names and texts.
+    query: Optional[Mapping[str, Scalar]] = None
+    #: Statuses that are a success.
+    expect: Optional[Sequence[Union[int, str]]] = None
+    #: A longer response is an error: bytes.
+    max_response: Optional[int] = None
+    #: The server knows a repetition by its Idempotency-Key.
+    idempotent: Optional[bool] = None
+    #: The file of the workers' root that is sent.
+    file: Optional[str] = None
+    #: Several files: the fields of a form, or with each a request for each.
+    files: Optional[Sequence[Union[str, File]]] = None
+    #: Each of the files is the body of a request of its own.
+    each: Optional[bool] = None
+    #: How a file is sent that is more than one body.
+    protocol: Optional[Literal['tus']] = None
+    #: The digest that is told with each body, in Content-Digest.
+    content_digest: Optional[Literal['sha-256', 'sha-512']] = None
+    #: Bytes per second, over all of the job's connections.
+    limit_rate: Optional[int] = None
+    #: Attempts after the first, in a row.
+    retries: Optional[int] = None
+    #: Seconds.
+    connect_timeout: Optional[float] = None
+    #: Seconds without a byte.
+    stall_timeout: Optional[float] = None
+    #: Seconds before the job may start.
+    delay: Optional[float] = None
+    #: Seconds by which it must be done.
+    deadline: Optional[float] = None
+    #: The final event is pushed onto this list of replies.
+    reply_to: Optional[str] = None
+    #: The set of jobs that this one is counted in.
+    batch: Optional[Union[str, Batch]] = None
+    #: Any JSON of at most 4096 bytes, echoed in events.
+    meta: JSON = None
+    #: Unix milliseconds of the push.
+    at: Optional[int] = None
+
+
+Job = Union[Download, Request, Upload]
+
+#: The fields of each kind of job.
+FIELDS: Dict[str, FrozenSet[str]] = {
+    "download": frozenset(
+        {
+            'url', 'urls', 'id', 'path', 'if_exists', 'fresh_for', 'checksum', 'size', 'content_type', 'method',
+            'headers', 'body', 'connections', 'limit_rate', 'max_bytes', 'min_speed', 'retries', 'connect_timeout',
+            'stall_timeout', 'delay', 'deadline', 'reply_to', 'batch', 'meta', 'at',
+        }
+    ),
+    "request": frozenset(
+        {
+            'url', 'id', 'fresh_for', 'method', 'headers', 'body', 'json', 'form', 'body_base64', 'query', 'expect',
+            'max_response', 'idempotent', 'limit_rate', 'retries', 'connect_timeout', 'stall_timeout', 'delay',
+            'deadline', 'reply_to', 'batch', 'meta', 'at',
+        }
+    ),
+    "upload": frozenset(
+        {
+            'url', 'id', 'method', 'headers', 'form', 'query', 'expect', 'max_response', 'idempotent', 'file',
+            'files', 'each', 'protocol', 'content_digest', 'limit_rate', 'retries', 'connect_timeout',
+            'stall_timeout', 'delay', 'deadline', 'reply_to', 'batch', 'meta', 'at',
+        }
+    ),
+}
+
+#: What each field must be, as a JSON Schema without annotations, and in words.
+RULES: Dict[str, Tuple[Dict[str, Any], str]] = {
+    'url': (
+        {'type': 'string',
+         'pattern': '^[Hh][Tt][Tt][Pp][Ss]?://(?![/?#])(?![^/?#]*@(?:[/?#]|$))[^\\u0000-\\u0020\\u007f]+$(?!\\n)'},
+        'must be an http or https URL with a valid host name, without spaces or control characters',
+    ),
+    'urls': (
+        {'type': 'array',
+         'minItems': 1,
+         'maxItems': 16,
+         'items': {'type': 'string',
+                   'pattern': '^[Hh][Tt][Tt][Pp][Ss]?://(?![/?#])(?![^/?#]*@(?:[/?#]|$))[^\\u0000-\\u0020\\u007f]+$(?!\\n)'}},
+        'must be a list of 1 to 16 http or https URLs with valid host names',
+    ),
+    'id': (
+        {'type': 'string', 'pattern': '^[A-Za-z0-9._:-]{1,128}$(?!\\n)'},
+        'must be 1 to 128 of the characters A-Z a-z 0-9 . _ : -',
+    ),
+    'path': (
+        {'type': 'string',
+         'minLength': 1,
+         'maxLength': 4096,
+         'pattern': '^(?!/)(?!(?:.*/)?\\.{1,2}(?:/|$))(?!(?:.*/)?\\.haul)(?!.*[^/]{256})[^\\u0000-\\u001f\\u007f]+$(?!\\n)'},
+        'must be relative, of at most 4096 bytes, without control characters; no part may be . or .., begin with .haul, or have more than 255 bytes',
+    ),
+    'if_exists': (
+        {'enum': ['reuse', 'overwrite', 'rename', 'fail']},
+        'must be reuse or overwrite or rename or fail',
+    ),
+    'fresh_for': (
+        {'type': 'number', 'minimum': 0, 'maximum': 10000000000},
+        'must be a number of seconds from 0 to 10000000000',
+    ),
+    'checksum': (
+        {'type': 'string',
+         'pattern': '^(?:sha256:[0-9A-Fa-f]{64}|sha512:[0-9A-Fa-f]{128}|sha1:[0-9A-Fa-f]{40}|md5:[0-9A-Fa-f]{32})$(?!\\n)'},
+        'must be sha256:, sha512:, sha1: or md5: and the digest in hexadecimal',
+    ),
+    'size': (
+        {'type': 'integer', 'minimum': 0, 'maximum': 9007199254740991},
+        'must be a whole number from 0 to 9007199254740991',
+    ),
+    'content_type': (
+        {'type': 'string',
+         'maxLength': 255,
+         'pattern': "^[!#$%&'*+.^_`|~0-9A-Za-z-]+/[!#$%&'*+.^_`|~0-9A-Za-z-]+[ "
+                    '\\t]*(?:;[^\\u0000-\\u001f\\u007f]*)?$(?!\\n)'},
+        'must be a media type, type/subtype, of at most 255 bytes',
+    ),
+    'method': (
+        {'type': 'string', 'pattern': '^[A-Z]{1,20}$(?!\\n)'},
+        'must be a method in capital letters: for a download not HEAD, for an upload PUT, POST or PATCH',
+    ),
+    'headers': (
+        {'anyOf': [{'type': 'object',
+                    'maxProperties': 256,
+                    'additionalProperties': {'type': 'string', 'pattern': '^[^\\u0000\\n\\r]*$(?!\\n)'},
+                    'propertyNames': {'pattern': '^[!-9;-~]+$(?!\\n)'}},
+                   {'type': 'array', 'maxItems': 0}]},
+        'must be an object of at most 256 header names and texts, without the headers that the worker sets',
+    ),
+    'body': (
+        {'type': 'string', 'maxLength': 16384},
+        'must be a text',
+    ),
+    'json': (
+        {},
+        'must be JSON',
+    ),
+    'form': (
+        {'anyOf': [{'type': 'object',
+                    'maxProperties': 256,
+                    'additionalProperties': {'type': ['string', 'number', 'boolean']}},
+                   {'type': 'array', 'maxItems': 0}]},
+        'must be an object of at most 256 names and texts, numbers, true or false',
+    ),
+    'body_base64': (
+        {'type': 'string',
+         'pattern': '^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$(?!\\n)'},
+        'must be base 64 of the standard alphabet, with its padding',
+    ),
+    'query': (
+        {'anyOf': [{'type': 'object',
+                    'maxProperties': 256,
+                    'additionalProperties': {'type': ['string', 'number', 'boolean']}},
+                   {'type': 'array', 'maxItems': 0}]},
+        'must be an object of at most 256 names and texts, numbers, true or false',
+    ),
+    'expect': (
+        {'type': 'array',
+         'minItems': 1,
+         'maxItems': 16,
+         'items': {'anyOf': [{'type': 'integer', 'minimum': 100, 'maximum': 599},
+                             {'type': 'string', 'pattern': '^[1-5][0-9]{2}-[1-5][0-9]{2}$(?!\\n)'}]}},
+        'must be a list of 1 to 16 statuses from 100 to 599, or ranges of them like "200-299"',
+    ),
+    'max_response': (
+        {'type': 'integer', 'minimum': 0, 'maximum': 1048576},
+        'must be a whole number from 0 to 1048576',
+    ),
+    'idempotent': (
+        {'type': 'boolean'},
+        'must be true or false',
+    ),
+    'file': (
+        {'type': 'string',
+         'minLength': 1,
+         'maxLength': 4096,
+         'pattern': '^(?!/)(?!.*/$)(?!(?:.*/)?\\.{1,2}(?:/|$))(?!(?:.*/)?\\.haul)(?!.*[^/]{256})[^\\u0000-\\u001f\\u007f]+$(?!\\n)'},
+        'must be the path of a file, as for path, without / at its end',
+    ),
+    'files': (
+        {'type': 'array',
+         'minItems': 1,
+         'maxItems': 64,
+         'items': {'type': 'object',
+                   'required': ['file'],
+                   'properties': {'file': {'type': 'string',
+                                           'minLength': 1,
+                                           'maxLength': 4096,
+                                           'pattern': '^(?!/)(?!.*/$)(?!(?:.*/)?\\.{1,2}(?:/|$))(?!(?:.*/)?\\.haul)(?!.*[^/]{256})[^\\u0000-\\u001f\\u007f]+$(?!\\n)'},
+                                  'name': {'type': 'string',
+                                           'minLength': 1,
+                                           'maxLength': 255,
+                                           'pattern': '^[^\\u0000-\\u001f\\u007f]+$(?!\\n)'},
+                                  'filename': {'type': 'string',
+                                               'minLength': 1,
+                                               'maxLength': 255,
+                                               'pattern': '^[^\\u0000-\\u001f\\u007f]+$(?!\\n)'},
+                                  'type': {'type': 'string',
+                                           'maxLength': 255,
+                                           'pattern': "^[!#$%&'*+.^_`|~0-9A-Za-z-]+/[!#$%&'*+.^_`|~0-9A-Za-z-]+[ "
+                                                      '\\t]*(?:;[^\\u0000-\\u001f\\u007f]*)?$(?!\\n)'}},
+                   'additionalProperties': False}},
+        'must be a list of 1 to 64 objects with file, and perhaps name, type and filename',
+    ),
+    'each': (
+        {'type': 'boolean'},
+        'must be true or false',
+    ),
+    'protocol': (
+        {'enum': ['tus']},
+        'must be tus',
+    ),
+    'content_digest': (
+        {'enum': ['sha-256', 'sha-512']},
+        'must be sha-256 or sha-512',
+    ),
+    'connections': (
+        {'type': 'integer', 'minimum': 1, 'maximum': 16},
+        'must be a whole number from 1 to 16',
+    ),
+    'limit_rate': (
+        {'type': 'integer', 'minimum': 1, 'maximum': 9007199254740991},
+        'must be a whole number from 1 to 9007199254740991',
+    ),
+    'max_bytes': (
+        {'type': 'integer', 'minimum': 0, 'maximum': 9007199254740991},
+        'must be a whole number from 0 to 9007199254740991',
+    ),
+    'min_speed': (
+        {'type': 'integer', 'minimum': 0, 'maximum': 9007199254740991},
+        'must be a whole number from 0 to 9007199254740991',
+    ),
+    'retries': (
+        {'type': 'integer', 'minimum': 0, 'maximum': 1000},
+        'must be a whole number from 0 to 1000',
+    ),
+    'connect_timeout': (
+        {'type': 'number', 'minimum': 0.1, 'maximum': 86400},
+        'must be a number of seconds from 0.1 to 86400',
+    ),
+    'stall_timeout': (
+        {'type': 'number', 'minimum': 0.1, 'maximum': 86400},
+        'must be a number of seconds from 0.1 to 86400',
+    ),
+    'delay': (
+        {'type': 'number', 'minimum': 0, 'maximum': 10000000000},
+        'must be a number of seconds from 0 to 10000000000',
+    ),
+    'deadline': (
+        {'type': 'number', 'minimum': 0, 'maximum': 10000000000},
+        'must be a number of seconds from 0 to 10000000000',
+    ),
+    'reply_to': (
+        {'type': 'string', 'pattern': '^[A-Za-z0-9._:-]{1,128}$(?!\\n)'},
+        'must be 1 to 128 of the characters A-Z a-z 0-9 . _ : -',
+    ),
+    'batch': (
+        {'anyOf': [{'type': 'string', 'pattern': '^[A-Za-z0-9._:-]{1,128}$(?!\\n)'},
+                   {'type': 'object',
+                    'required': ['name'],
+                    'additionalProperties': False,
+                    'properties': {'name': {'type': 'string', 'pattern': '^[A-Za-z0-9._:-]{1,128}$(?!\\n)'},
+                                   'size': {'type': 'integer', 'minimum': 1, 'maximum': 100000},
+                                   'reply_to': {'type': 'string', 'pattern': '^[A-Za-z0-9._:-]{1,128}$(?!\\n)'}}}]},
+        'must be 1 to 128 of the characters A-Z a-z 0-9 . _ : -, or an object of a name, and perhaps size (from 1 to 100000) and reply_to',
+    ),
+    'meta': (
+        {},
+        'must be at most 4096 bytes of JSON',
+    ),
+    'at': (
+        {'type': 'integer', 'minimum': 1000000000000, 'maximum': 99999999999999},
+        'must be unix milliseconds like 1763712000000, not seconds, microseconds or nanoseconds',
+    ),
+}
+
+#: The names that headers of each kind of job may have.
+HEADER_NAMES: Dict[str, str] = {'download': '^(?!(?:[Rr][Aa][Nn][Gg][Ee]|[Aa][Cc][Cc][Ee][Pp][Tt]-[Ee][Nn][Cc][Oo][Dd][Ii][Nn][Gg]|[Hh][Oo][Ss][Tt]|[Cc][Oo][Nn][Tt][Ee][Nn][Tt]-[Ll][Ee][Nn][Gg][Tt][Hh]|[Tt][Rr][Aa][Nn][Ss][Ff][Ee][Rr]-[Ee][Nn][Cc][Oo][Dd][Ii][Nn][Gg]|[Cc][Oo][Nn][Nn][Ee][Cc][Tt][Ii][Oo][Nn])$)(?![Ii][Ff]-)[!-9;-~]+$(?!\\n)',
+ 'request': '^(?!(?:[Hh][Oo][Ss][Tt]|[Cc][Oo][Nn][Tt][Ee][Nn][Tt]-[Ll][Ee][Nn][Gg][Tt][Hh]|[Tt][Rr][Aa][Nn][Ss][Ff][Ee][Rr]-[Ee][Nn][Cc][Oo][Dd][Ii][Nn][Gg]|[Cc][Oo][Nn][Nn][Ee][Cc][Tt][Ii][Oo][Nn]|[Ee][Xx][Pp][Ee][Cc][Tt])$)',
+ 'upload': '^(?!(?:[Hh][Oo][Ss][Tt]|[Cc][Oo][Nn][Tt][Ee][Nn][Tt]-[Ll][Ee][Nn][Gg][Tt][Hh]|[Tt][Rr][Aa][Nn][Ss][Ff][Ee][Rr]-[Ee][Nn][Cc][Oo][Dd][Ii][Nn][Gg]|[Cc][Oo][Nn][Nn][Ee][Cc][Tt][Ii][Oo][Nn]|[Ee][Xx][Pp][Ee][Cc][Tt])$)'}
+
+
+@dataclass(frozen=True)
+class StartedEvent:
+    """A run has its first response from the server."""
+
+    event: ClassVar[Literal["started"]] = "started"
+    #: The job's id; unknown if a rejected element has none that is valid.
+    id: str
+    #: The queue's name.
+    queue: str
+    #: Grows when data may have been lost.
+    epoch: int
+    #: Grows with every event of the job.
+    seq: int
+    #: Unix milliseconds by Redis' clock.
+    at: int
+    #: 1 for the first.
+    attempt: int
+    #: Whether a pause or a lost worker keeps the bytes.
+    resumable: bool
+    #: The worker that tells it.
+    worker: Optional[str] = None
+    #: What the producer put into the job.
+    meta: JSON = None
+    #: Bytes of the whole file. Absent if the server did not tell it.
+    total: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class ResumedEvent:
+    """A run goes on with bytes that are there."""
+
+    event: ClassVar[Literal["resumed"]] = "resumed"
+    #: The job's id; unknown if a rejected element has none that is valid.
+    id: str
+    #: The queue's name.
+    queue: str
+    #: Grows when data may have been lost.
+    epoch: int
+    #: Grows with every event of the job.
+    seq: int
+    #: Unix milliseconds by Redis' clock.
+    at: int
+    #: Bytes that are there.
+    offset: int
+    #: The worker that tells it.
+    worker: Optional[str] = None
+    #: What the producer put into the job.
+    meta: JSON = None
+    #: Bytes of the whole file. Absent if the server did not tell it.
+    total: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class ProgressEvent:
+    """Once a second while bytes come."""
+
+    event: ClassVar[Literal["progress"]] = "progress"
+    #: The job's id; unknown if a rejected element has none that is valid.
+    id: str
+    #: The queue's name.
+    queue: str
+    #: Grows when data may have been lost.
+    epoch: int
+    #: Grows with every event of the job.
+    seq: int
+    #: Unix milliseconds by Redis' clock.
+    at: int
+    #: Bytes that are there; of an upload bytes that were sent.
+    received: int
+    #: Bytes per second over the last 5 seconds.
+    speed: int
+    #: Bytes per second of this attempt, without resumed bytes.
+    average: int
+    #: Connections that fetch the file.
+    connections: int
+    #: The worker that tells it.
+    worker: Optional[str] = None
+    #: What the producer put into the job.
+    meta: JSON = None
+    #: Bytes of the whole file. Absent if the server did not tell it.
+    total: Optional[int] = None
+    #: received / total.
+    fraction: Optional[float] = None
+    #: Seconds until the end at this speed.
+    eta: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class RestartedEvent:
+    """The bytes so far were dropped."""
+
+    event: ClassVar[Literal["restarted"]] = "restarted"
+    #: The job's id; unknown if a rejected element has none that is valid.
+    id: str
+    #: The queue's name.
+    queue: str
+    #: Grows when data may have been lost.
+    epoch: int
+    #: Grows with every event of the job.
+    seq: int
+    #: Unix milliseconds by Redis' clock.
+    at: int
+    #: Why, in words.
+    why: str
+    #: The worker that tells it.
+    worker: Optional[str] = None
+    #: What the producer put into the job.
+    meta: JSON = None
+
+
+@dataclass(frozen=True)
+class WaitingEvent:
+    """The job waits for a disk, an object store or its host."""
+
+    event: ClassVar[Literal["waiting"]] = "waiting"
+    #: The job's id; unknown if a rejected element has none that is valid.
+    id: str
+    #: The queue's name.
+    queue: str
+    #: Grows when data may have been lost.
+    epoch: int
+    #: Grows with every event of the job.
+    seq: int
+    #: Unix milliseconds by Redis' clock.
+    at: int
+    why: str
+    #: The worker that tells it.
+    worker: Optional[str] = None
+    #: What the producer put into the job.
+    meta: JSON = None
+
+
+@dataclass(frozen=True)
+class RetryingEvent:
+    """An attempt failed. Another follows."""
+
+    event: ClassVar[Literal["retrying"]] = "retrying"
+    #: The job's id; unknown if a rejected element has none that is valid.
+    id: str
+    #: The queue's name.
+    queue: str
+    #: Grows when data may have been lost.
+    epoch: int
+    #: Grows with every event of the job.
+    seq: int
+    #: Unix milliseconds by Redis' clock.
+    at: int
+    error: str
+    #: For a person.
+    message: str
+    #: Seconds until then.
+    delay: float
+    #: The worker that tells it.
+    worker: Optional[str] = None
+    #: What the producer put into the job.
+    meta: JSON = None
+
+
+@dataclass(frozen=True)
+class QueuedEvent:
+    """A delay or a wait is over."""
+
+    event: ClassVar[Literal["queued"]] = "queued"
+    #: The job's id; unknown if a rejected element has none that is valid.
+    id: str
+    #: The queue's name.
+    queue: str
+    #: Grows when data may have been lost.
+    epoch: int
+    #: Grows with every event of the job.
+    seq: int
+    #: Unix milliseconds by Redis' clock.
+    at: int
+    #: The worker that tells it.
+    worker: Optional[str] = None
+    #: What the producer put into the job.
+    meta: JSON = None
+
+
+@dataclass(frozen=True)
+class RequeuedEvent:
+    """The job went back into the line."""
+
+    event: ClassVar[Literal["requeued"]] = "requeued"
+    #: The job's id; unknown if a rejected element has none that is valid.
+    id: str
+    #: The queue's name.
+    queue: str
+    #: Grows when data may have been lost.
+    epoch: int
+    #: Grows with every event of the job.
+    seq: int
+    #: Unix milliseconds by Redis' clock.
+    at: int
+    why: str
+    #: The worker that tells it.
+    worker: Optional[str] = None
+    #: What the producer put into the job.
+    meta: JSON = None
+
+
+@dataclass(frozen=True)
+class PausedEvent:
+    """A request stopped the job."""
+
+    event: ClassVar[Literal["paused"]] = "paused"
+    #: The job's id; unknown if a rejected element has none that is valid.
+    id: str
+    #: The queue's name.
+    queue: str
+    #: Grows when data may have been lost.
+    epoch: int
+    #: Grows with every event of the job.
+    seq: int
+    #: Unix milliseconds by Redis' clock.
+    at: int
+    #: The worker that tells it.
+    worker: Optional[str] = None
+    #: What the producer put into the job.
+    meta: JSON = None
+
+
+@dataclass(frozen=True)
+class CancelledEvent:
+    """A request ended the job."""
+
+    event: ClassVar[Literal["cancelled"]] = "cancelled"
+    #: The job's id; unknown if a rejected element has none that is valid.
+    id: str
+    #: The queue's name.
+    queue: str
+    #: Grows when data may have been lost.
+    epoch: int
+    #: Grows with every event of the job.
+    seq: int
+    #: Unix milliseconds by Redis' clock.
+    at: int
+    #: The worker that tells it.
+    worker: Optional[str] = None
+    #: What the producer put into the job.
+    meta: JSON = None
+
+
+@dataclass(frozen=True)
+class CompletedEvent:
+    """The file is there, or the response."""
+
+    event: ClassVar[Literal["completed"]] = "completed"
+    #: The job's id; unknown if a rejected element has none that is valid.
+    id: str
+    #: The queue's name.
+    queue: str
+    #: Grows when data may have been lost.
+    epoch: int
+    #: Grows with every event of the job.
+    seq: int
+    #: Unix milliseconds by Redis' clock.
+    at: int
+    #: The size of the file, or of the response's body; of an upload the bytes that were sent.
+    bytes: int
+    #: How long the run took.
+    seconds: float
+    #: The worker that tells it.
+    worker: Optional[str] = None
+    #: What the producer put into the job.
+    meta: JSON = None
+    #: Relative to the workers' root.
+    file: Optional[str] = None
+    #: The digest that the file was checked against.
+    checksum: Optional[str] = None
+    #: The ETag of the file, or of the response.
+    etag: Optional[str] = None
+    #: The file, or the response, was there already.
+    unchanged: Optional[bool] = None
+    #: Too few replicas have said that they have it.
+    unreplicated: Optional[bool] = None
+    #: The status of a server's response to a request or an upload.
+    status: Optional[int] = None
+    #: Its header fields: names in lower case, and texts.
+    headers: Optional[Mapping[str, str]] = None
+    #: Its body, if that is a text.
+    body: Optional[str] = None
+    #: Its body in base 64, if that is no text.
+    body_base64: Optional[str] = None
+    #: The header fields and the body are no longer kept.
+    response_dropped: Optional[bool] = None
+    #: Of an upload in several requests: what came of each file.
+    files: Optional[Sequence[Mapping[str, JSON]]] = None
+
+
+@dataclass(frozen=True)
+class FailedEvent:
+    """The job ended with an error."""
+
+    event: ClassVar[Literal["failed"]] = "failed"
+    #: The job's id; unknown if a rejected element has none that is valid.
+    id: str
+    #: The queue's name.
+    queue: str
+    #: Grows when data may have been lost.
+    epoch: int
+    #: Grows with every event of the job.
+    seq: int
+    #: Unix milliseconds by Redis' clock.
+    at: int
+    error: str
+    #: For a person.
+    message: str
+    #: Whether the same job may succeed later.
+    retryable: bool
+    #: The worker that tells it.
+    worker: Optional[str] = None
+    #: What the producer put into the job.
+    meta: JSON = None
+    #: Bytes that are there; of an upload bytes that were sent.
+    received: Optional[int] = None
+    #: The status of a server's response to a request or an upload.
+    status: Optional[int] = None
+    #: Its header fields: names in lower case, and texts.
+    headers: Optional[Mapping[str, str]] = None
+    #: Its body, if that is a text.
+    body: Optional[str] = None
+    #: Its body in base 64, if that is no text.
+    body_base64: Optional[str] = None
+    #: The header fields and the body are no longer kept.
+    response_dropped: Optional[bool] = None
+    #: Of an upload in several requests: what came of each file.
+    files: Optional[Sequence[Mapping[str, JSON]]] = None
+
+
+@dataclass(frozen=True)
+class DuplicateEvent:
+    """A push started nothing, because the job is known."""
+
+    event: ClassVar[Literal["duplicate"]] = "duplicate"
+    #: The job's id; unknown if a rejected element has none that is valid.
+    id: str
+    #: The queue's name.
+    queue: str
+    #: Grows when data may have been lost.
+    epoch: int
+    #: Grows with every event of the job.
+    seq: int
+    #: Unix milliseconds by Redis' clock.
+    at: int
+    state: str
+    #: Why, as docs/bus.md lists them.
+    reason: str
+    #: The worker that tells it.
+    worker: Optional[str] = None
+    #: What the producer put into the job.
+    meta: JSON = None
+    #: The push's at.
+    made: Optional[int] = None
+    #: What the push's at would have to be newer than.
+    since: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class WarningEvent:
+    """Something that a person should know."""
+
+    event: ClassVar[Literal["warning"]] = "warning"
+    #: The job's id; unknown if a rejected element has none that is valid.
+    id: str
+    #: The queue's name.
+    queue: str
+    #: Grows when data may have been lost.
+    epoch: int
+    #: Grows with every event of the job.
+    seq: int
+    #: Unix milliseconds by Redis' clock.
+    at: int
+    #: For a person.
+    message: str
+    #: The worker that tells it.
+    worker: Optional[str] = None
+    #: What the producer put into the job.
+    meta: JSON = None
+
+
+@dataclass(frozen=True)
+class RejectedEvent:
+    """An element was no valid job."""
+
+    event: ClassVar[Literal["rejected"]] = "rejected"
+    #: The job's id; unknown if a rejected element has none that is valid.
+    id: str
+    #: The queue's name.
+    queue: str
+    #: Unix milliseconds by Redis' clock.
+    at: int
+    #: It begins with the field's name.
+    reason: str
+    #: Grows when data may have been lost.
+    epoch: Optional[int] = None
+    #: Grows with every event of the job.
+    seq: Optional[int] = None
+    #: The worker that tells it.
+    worker: Optional[str] = None
+    #: What the producer put into the job.
+    meta: JSON = None
+
+
+@dataclass(frozen=True)
+class BatchEndedEvent:
+    """All members of a batch have ended."""
+
+    event: ClassVar[Literal["batch_ended"]] = "batch_ended"
+    #: The queue's name.
+    queue: str
+    #: Grows when data may have been lost.
+    epoch: int
+    #: Grows with every event of the job.
+    seq: int
+    #: Unix milliseconds by Redis' clock.
+    at: int
+    #: The batch's name.
+    batch: str
+    #: How often the batch has been over.
+    round: int
+    #: How many members it has, as its pushes say.
+    size: int
+    #: Members that are completed.
+    completed: int
+    #: Members that have failed.
+    failed: int
+    #: Members that were cancelled.
+    cancelled: int
+    #: Elements that were no valid job.
+    rejected: int
+    #: The job's id; unknown if a rejected element has none that is valid.
+    id: Optional[str] = None
+    #: The worker that tells it.
+    worker: Optional[str] = None
+    #: What the producer put into the job.
+    meta: JSON = None
+
+
+Event = Union[
+    StartedEvent,
+    ResumedEvent,
+    ProgressEvent,
+    RestartedEvent,
+    WaitingEvent,
+    RetryingEvent,
+    QueuedEvent,
+    RequeuedEvent,
+    PausedEvent,
+    CancelledEvent,
+    CompletedEvent,
+    FailedEvent,
+    DuplicateEvent,
+    WarningEvent,
+    RejectedEvent,
+    BatchEndedEvent,
+]
+
+#: The class of each kind of event.
+EVENTS: Dict[str, Type[Event]] = {
+    "started": StartedEvent,
+    "resumed": ResumedEvent,
+    "progress": ProgressEvent,
+    "restarted": RestartedEvent,
+    "waiting": WaitingEvent,
+    "retrying": RetryingEvent,
+    "queued": QueuedEvent,
+    "requeued": RequeuedEvent,
+    "paused": PausedEvent,
+    "cancelled": CancelledEvent,
+    "completed": CompletedEvent,
+    "failed": FailedEvent,
+    "duplicate": DuplicateEvent,
+    "warning": WarningEvent,
+    "rejected": RejectedEvent,
+    "batch_ended": BatchEndedEvent,
+}

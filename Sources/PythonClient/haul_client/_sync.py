@@ -1,0 +1,421 @@
+"""Queue: the client that blocks."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from types import TracebackType
+from typing import (
+    Any, Callable, Dict, Generator, Iterable, List, Optional, Protocol, Sequence, Type, TypeVar, Union,
+)
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from . import _contract as contract
+from ._core import Call, Command, Core, Delivery, Emit, Listen, Notice, Open, Operation, Pause, Receive, Run
+from ._errors import Closed, HaulError, Unreachable
+from ._jobs import Element
+from ._redis import ERRORS, OPTIONS, block_of, check_url, encoded, replies, translated
+from ._results import BatchStatus, JobResult, JobStatus, Outcome, QueueStats, Update
+from ._schema import Job
+
+T = TypeVar("T")
+
+
+class Subscription(Protocol):
+    def receive(self, timeout: float) -> Any: ...
+
+    def close(self) -> None: ...
+
+
+class Connection(Protocol):
+    """What performs commands: Redis, or a fake."""
+
+    block: float
+
+    def execute(self, commands: Sequence[Command], block: float) -> List[Any]: ...
+
+    def subscribe(self, channel: str) -> Subscription: ...
+
+    def close(self) -> None: ...
+
+
+class RedisConnection:
+    def __init__(self, client: Union[str, "redis.Redis"]) -> None:
+        self._owned = isinstance(client, str)
+        if isinstance(client, str):
+            check_url(client)
+            client = redis.Redis.from_url(client, retry=Retry(NoBackoff(), 0), **OPTIONS)
+        self.client: Any = client
+        self.block = block_of(client)
+
+    def execute(self, commands: Sequence[Command], block: float) -> List[Any]:
+        try:
+            with self.client.pipeline(transaction=False) as pipeline:
+                for command in commands:
+                    pipeline.execute_command(*encoded(command))
+                return replies(commands, pipeline.execute(raise_on_error=False))
+        except ERRORS as error:
+            raise translated(error) from error
+
+    def subscribe(self, channel: str) -> Subscription:
+        return RedisSubscription(self.client, channel)
+
+    def close(self) -> None:
+        if self._owned:
+            self.client.close()
+
+
+class RedisSubscription:
+    """A subscription on a connection of its own, which connects again by itself."""
+
+    def __init__(self, client: Any, channel: str) -> None:
+        self._client, self._channel = client, channel
+        self._pubsub: Any = None
+        self._wait = 0.05
+
+    def receive(self, timeout: float) -> Any:
+        deadline = time.monotonic() + timeout
+        try:
+            if self._pubsub is None:
+                self._pubsub = self._client.pubsub()
+                self._pubsub.subscribe(self._channel)
+            while True:
+                message = self._pubsub.get_message(timeout=max(0.0, deadline - time.monotonic()))
+                if message and message["type"] == "subscribe":
+                    self._wait = 0.05
+                    return Notice.SUBSCRIBED
+                if message and message["type"] == "message":
+                    data = message["data"]
+                    return data.decode("utf-8", "replace") if isinstance(data, bytes) else data
+                if time.monotonic() >= deadline:
+                    return None
+        except ERRORS as error:
+            self.close()
+            failure = translated(error)
+            if not isinstance(failure, Unreachable):
+                raise failure from error
+            time.sleep(min(self._wait, max(0.0, deadline - time.monotonic())))
+            self._wait = min(1.0, self._wait * 2)
+            return Notice.INTERRUPTED
+
+    def close(self) -> None:
+        pubsub, self._pubsub = self._pubsub, None
+        if pubsub is not None:
+            try:
+                pubsub.close()
+            except ERRORS:
+                pass
+
+
+class Driver:
+    """Performs operations."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.is_closed = False
+
+    def run(self, operation: Operation[T]) -> T:
+        steps = self._steps(operation)
+        with closing(steps):
+            while True:
+                try:
+                    next(steps)
+                except StopIteration as end:
+                    result: T = end.value
+                    return result
+
+    def stream(self, operation: Operation[None]) -> Generator[Any, None, None]:
+        yield from self._steps(operation)
+
+    def _steps(self, operation: Operation[T]) -> Generator[Any, None, T]:
+        subscription: Optional[Subscription] = None
+        answer: Any = None
+        failure: Optional[HaulError] = None
+        try:
+            while True:
+                try:
+                    need = operation.send(answer) if failure is None else operation.throw(failure)
+                except StopIteration as end:
+                    result: T = end.value
+                    return result
+                answer, failure = None, None
+                try:
+                    if self.is_closed:
+                        raise Closed()
+                    if isinstance(need, Run):
+                        answer = self.connection.execute(need.commands, need.block)
+                    elif isinstance(need, Listen):
+                        subscription = self.connection.subscribe(need.channel)
+                    elif isinstance(need, Receive):
+                        assert subscription is not None
+                        answer = subscription.receive(need.timeout)
+                    elif isinstance(need, Pause):
+                        time.sleep(need.seconds)
+                    elif isinstance(need, Call):
+                        answer = need.function()
+                    elif isinstance(need, Emit):
+                        yield need.value
+                except HaulError as error:
+                    failure = error
+        finally:
+            operation.close()
+            if subscription is not None:
+                subscription.close()
+
+
+
+
+class Settled:
+    """An end that `Queue.settled` hands out. Acknowledge it when your own record of it is durable.
+
+    As a context manager it acknowledges at the end of the block, unless the block raised.
+    """
+
+    def __init__(self, driver: Driver, core: Core, delivery: Delivery) -> None:
+        self._driver, self._core, self._delivery = driver, core, delivery
+
+    @property
+    def result(self) -> Outcome:
+        """How the job ended, or the batch."""
+        return self._delivery.outcome
+
+    @property
+    def id(self) -> str:
+        """The id of the job, or the name of the batch."""
+        return self._delivery.outcome.id
+
+    def ack(self) -> None:
+        """Takes the end off the list. Without that it comes again when the service starts again."""
+        self._driver.run(self._core.acknowledge(self._delivery))
+
+    def __enter__(self) -> Settled:
+        return self
+
+    def __exit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        if kind is None:
+            self.ack()
+
+    def __repr__(self) -> str:
+        return f"Settled({self.result!r})"
+
+
+class JobHandle:
+    """A handle of a job. Any number of handles may belong to one job."""
+
+    def __init__(self, queue: Queue, id: str, at: Optional[int]) -> None:
+        self._queue = queue
+        self.id = id
+        #: The `at` of the push, unix ms. The handle ignores an older end of the job. Keep it with your record.
+        self.at = at
+
+    def __repr__(self) -> str:
+        return f"JobHandle(id={self.id!r}, at={self.at!r})"
+
+    def status(self) -> Optional[JobStatus]:
+        """The job as in its hash. None until a worker has seen it, and after it was removed or has expired."""
+        return self._queue._run(self._queue._core.status(self.id))
+
+    def result(self, timeout: Optional[float] = None) -> JobResult:
+        """Waits until the job has ended. A failed job is a result: `raise_for_error` makes it an exception.
+
+        Raises TimedOut or NoWorker after `timeout` seconds, and Rejected if the element was not a valid job.
+        """
+        return self._queue._run(self._queue._core.result(self.id, self.at, timeout))
+
+    def events(self) -> Generator[Update, None, None]:
+        """The job's status, then its events until its end, each once and in order.
+
+        A JobStatus stands for events that were missed, because the connection was lost.
+        """
+        return self._queue._stream(self._queue._core.events(self.id, self.at))
+
+    def pause(self) -> None:
+        """Pauses the job. Its bytes are kept."""
+        self._queue.pause([self.id])
+
+    def resume(self) -> None:
+        """Resumes the paused job."""
+        self._queue.resume([self.id])
+
+    def retry(self) -> None:
+        """Runs the failed job again."""
+        self._queue.retry([self.id])
+
+    def cancel(self) -> None:
+        """Cancels the job, and removes its partial file."""
+        self._queue.cancel([self.id])
+
+    def remove(self, files: bool = False) -> None:
+        """Removes the job from Redis. `files` deletes the finished file as well."""
+        self._queue.remove([self.id], files=files)
+
+
+class BatchHandle:
+    """A handle of a batch: the jobs that were pushed with its name in `batch`."""
+
+    def __init__(self, queue: Queue, id: str) -> None:
+        self._queue = queue
+        self.id = id
+
+    def status(self) -> Optional[BatchStatus]:
+        """The counts. None until a worker has seen one of the batch's jobs, and after the batch has expired."""
+        return self._queue._run(self._queue._core.batch(self.id))
+
+    def result(self, after: int = 0, timeout: Optional[float] = None) -> BatchStatus:
+        """Waits until as many jobs have ended as the size of the batch says, and none is pending.
+
+        `after` is the round whose end is already known: after `retry`, pass the last `round` to wait for the next.
+        """
+        return self._queue._run(self._queue._core.batch_result(self.id, after, timeout))
+
+    def pause(self) -> None:
+        self._control(contract.PAUSED)
+
+    def resume(self) -> None:
+        self._control(contract.RUNNING)
+
+    def retry(self) -> None:
+        """Runs the batch's failed jobs again."""
+        self._control(contract.RETRIED)
+
+    def cancel(self) -> None:
+        """Cancels the batch's jobs that have not ended, also those that no worker has seen yet."""
+        self._control(contract.CANCELLED)
+
+    def _control(self, operation: str) -> None:
+        self._queue._run(self._queue._core.control_batch(operation, self.id))
+
+
+class Queue:
+    """A client of a Haul queue. Threads may share it."""
+
+    def __init__(
+        self,
+        client: Union[str, "redis.Redis"] = "redis://127.0.0.1:6379",
+        queue: str = "default",
+        *,
+        reply_to: Optional[str] = None,
+        patience: float = 5.0,
+    ) -> None:
+        """Does not connect yet.
+
+        `client` is a URL for redis-py, or a client of redis-py, such as `Sentinel(…).master_for(…)`. `reply_to` is
+        the name of the list of ends that `settled` reads: each pushed job gets it that names none. `patience` is for
+        how many seconds a call tries to reach Redis.
+        """
+        self._core = Core(queue, reply_to, patience)
+        self._driver = Driver(self._connect(client))
+        self._core.BLOCK = self._driver.connection.block
+
+    def _connect(self, client: Union[str, "redis.Redis"]) -> Connection:
+        return RedisConnection(client)
+
+    def _run(self, operation: Operation[T]) -> T:
+        return self._driver.run(operation)
+
+    def _stream(self, operation: Operation[None]) -> Generator[Any, None, None]:
+        return self._driver.stream(operation)
+
+    @property
+    def name(self) -> str:
+        """The name of the queue."""
+        return self._core.name
+
+    def close(self) -> None:
+        """Closes the connections that this object has made."""
+        self._driver.is_closed = True
+        self._driver.connection.close()
+
+    def __enter__(self) -> Queue:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def push(self, job: Job, *, urgent: bool = False, replicas: int = 0, within: float = 1.0) -> JobHandle:
+        """Pushes a job. It may be repeated with the same id and `at`, and then does nothing.
+
+        `urgent` puts it before all waiting jobs. `replicas` waits `within` seconds until so many replicas have it.
+        Raises InvalidJob before anything is pushed.
+        """
+        return self.push_many([job], urgent=urgent, replicas=replicas, within=within)[0]
+
+    def push_many(
+        self, jobs: Iterable[Job], *, urgent: bool = False, replicas: int = 0, within: float = 1.0
+    ) -> List[JobHandle]:
+        """Pushes any number of jobs in their order, in one round trip. If one is not valid, none is pushed."""
+        elements: List[Element] = self._run(self._core.push_many(list(jobs), urgent, replicas, within))
+        return [JobHandle(self, each.id, each.at) for each in elements]
+
+    def handle(self, id: str, at: Optional[int] = None) -> JobHandle:
+        """A handle of any job. With the `at` of a push it ignores an older end of the job."""
+        return JobHandle(self, id, at)
+
+    def batch(self, name: str) -> BatchHandle:
+        """A handle of a batch. Its jobs are those that were pushed with `batch=Batch(name, …)`."""
+        return BatchHandle(self, name)
+
+    def settled(
+        self,
+        name: Optional[str] = None,
+        *,
+        open_jobs: Optional[Callable[[], Iterable[Open]]] = None,
+        every: float = 60.0,
+        idle: Optional[float] = None,
+    ) -> Generator[Settled, None, None]:
+        """The ends of jobs and batches with this `reply_to`, each at least once, until it is acknowledged.
+
+        `open_jobs` returns the id and `at` of the jobs that your own records have as open. Their hashes are read at
+        the start, after a lost connection, and `every` so many seconds. So even an end whose reply was lost is handed
+        out. `idle` ends the loop after so many seconds without an end.
+        """
+        loop = self._core.settled_loop(name)
+        return self._settled(self._core.settled(open_jobs, every, idle, loop))
+
+    def _settled(self, operation: Operation[None]) -> Generator[Settled, None, None]:
+        for delivery in self._stream(operation):
+            yield Settled(self._driver, self._core, delivery)
+
+    def pause(self, ids: Sequence[str]) -> None:
+        """Pauses jobs. Their bytes are kept."""
+        self._run(self._core.control(contract.PAUSED, ids))
+
+    def resume(self, ids: Sequence[str]) -> None:
+        """Resumes paused jobs, before all waiting ones."""
+        self._run(self._core.control(contract.RUNNING, ids))
+
+    def retry(self, ids: Sequence[str]) -> None:
+        """Runs failed jobs again, from their offsets, before all waiting ones."""
+        self._run(self._core.control(contract.RUNNING, ids))
+
+    def cancel(self, ids: Sequence[str]) -> None:
+        """Cancels jobs, and removes their partial files."""
+        self._run(self._core.control(contract.CANCELLED, ids))
+
+    def remove(self, ids: Sequence[str], *, files: bool = False) -> None:
+        """Removes jobs from Redis. Jobs that have not ended are cancelled. `files` deletes finished files as well."""
+        self._run(self._core.control(contract.DELETED if files else contract.REMOVED, ids))
+
+    def status(self, ids: Sequence[str]) -> List[JobStatus]:
+        """Those of these jobs that Redis knows, in one round trip."""
+        return self._run(self._core.statuses(ids))
+
+    def stats(self) -> QueueStats:
+        """How many jobs are in each state, and how many workers serve the queue."""
+        return self._run(self._core.stats())
+
+    def settings(self) -> Dict[str, str]:
+        """The settings of the queue, as docs/bus.md lists them. Needs Redis' role for operators."""
+        return self._run(self._core.settings())
+
+    def change_settings(self, **changes: Union[bool, int, str, None]) -> None:
+        """Sets settings, such as `rate=5_000_000`, `starts="10/s"`, `paused=True`. None removes one.
+
+        Raises InvalidSetting if a value is not valid. Then none is set. Needs Redis' role for operators.
+        """
+        self._run(self._core.change_settings(changes))

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Tests the Python client against a real Redis and a real worker: types, generated code, the wheel, and the behaviour.
+# Further arguments go to pytest. PYTHON names the interpreter.
+#
+#     Tests/python/run.sh .build/release/haul [-k PART_OF_A_NAME]
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+# shellcheck source=deploy/lib/packages.sh
+. deploy/lib/packages.sh
+
+need_packages "${RUN_PACKAGES[@]}" python3-venv
+haul=$(realpath "${1:?usage: Tests/python/run.sh HAUL-BINARY}")
+shift
+venv=.build/python-tests
+if [ ! -x "$venv/ready" ]; then
+    "${PYTHON:-python3}" -m venv "$venv"
+    "$venv/bin/pip" install -q --disable-pip-version-check mypy pytest redis
+    ln -s bin/python "$venv/ready"
+fi
+export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$PWD/Sources/PythonClient HAUL=$haul
+"$venv/bin/python" Sources/PythonClient/generate.py --check
+(cd Sources/PythonClient && "../../$venv/bin/python" -m mypy --strict --cache-dir "../../$venv/mypy" haul_client)
+exec timeout 300 "$venv/bin/python" -m pytest -q -p no:cacheprovider "$@" Tests/python

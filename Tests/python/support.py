@@ -1,0 +1,246 @@
+"""A Redis, workers, an origin, and queues of each kind, for the tests of the Python client."""
+import asyncio
+import contextlib
+import hashlib
+import http.server
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import haul_client as haul
+from haul_client.testing import AsyncFakeQueue, FakeFleet, FakeQueue
+
+HAUL = os.environ["HAUL"]
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+GOOD = bytes(range(256)) * 400
+CHECKSUM = "sha256:" + hashlib.sha256(GOOD).hexdigest()
+
+
+def eventually(what, condition, within=20.0):
+    deadline = time.monotonic() + within
+    while time.monotonic() < deadline:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.02)
+    raise AssertionError(f"not within {within} s: {what}")
+
+
+class Origin(http.server.ThreadingHTTPServer):
+    """/good: a file. /missing: 404. /held: half of a file, and the rest when `gate` is open. /orders: 201 with the body."""
+
+    daemon_threads = True
+
+    def __init__(self):
+        self.gate = threading.Event()
+        self.requests = []
+        super().__init__(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def url(self, path):
+        return f"http://127.0.0.1:{self.server_address[1]}{path}"
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def answer(self, status, body=b"", **headers):
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self):
+        path = self.path.partition("?")[0]
+        self.server.requests.append(path)
+        if path.startswith("/missing"):
+            return self.answer(404)
+        if not path.startswith("/held"):
+            return self.answer(200, GOOD, ETag='"good"')
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(GOOD)))
+        self.end_headers()
+        with contextlib.suppress(OSError):
+            self.wfile.write(GOOD[:1000])
+            self.wfile.flush()
+            self.server.gate.wait(60)
+            self.wfile.write(GOOD[1000:])
+
+    def do_POST(self):
+        self.server.requests.append(self.path)
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.path == "/refuse":
+            return self.answer(422, b'{"why":"no"}', **{"Content-Type": "application/json"})
+        self.answer(201, b'{"got":%s}' % body, **{"Content-Type": "application/json"})
+
+    def do_PUT(self):
+        self.server.requests.append(self.path)
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.answer(200, b'{"bytes":%d}' % len(body), **{"Content-Type": "application/json"})
+
+
+class Server:
+    """A redis-server that writes each command to its disk before it answers."""
+
+    def __init__(self, *options):
+        self.place = tempfile.mkdtemp(prefix="haul-python-")
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.url = f"redis://127.0.0.1:{self.port}"
+        self.options = options
+        self.start()
+
+    def start(self):
+        self.process = subprocess.Popen(
+            ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--dir", self.place, "--save", "",
+             "--appendonly", "yes", "--appendfsync", "always", "--logfile", self.place + "/log", *self.options])
+        eventually("Redis to answer", lambda: self.cli("PING") == "PONG")
+
+    def kill(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def cli(self, *arguments):
+        done = subprocess.run(["redis-cli", "-u", self.url, *arguments], capture_output=True, text=True, timeout=20)
+        return done.stdout.strip()
+
+    def close(self):
+        self.kill()
+        shutil.rmtree(self.place, ignore_errors=True)
+
+
+class Worker:
+    """A real worker."""
+
+    def __init__(self, server, queue="default", *options):
+        self.root = tempfile.mkdtemp(prefix="haul-python-root-")
+        self.log = open(self.root + ".log", "wb")
+        self.process = subprocess.Popen(
+            [HAUL, "worker", "--root", self.root, "--redis", server.url, "--queue", queue, "--allow-address",
+             "127.0.0.0/8", "--lease", "2", *options], stdout=self.log, stderr=self.log)
+
+    def close(self):
+        self.process.terminate()
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.log.close()
+        os.unlink(self.root + ".log")
+        shutil.rmtree(self.root, ignore_errors=True)
+
+
+class Blocking:
+    """An AsyncQueue, its handles and ends, used as if they blocked: so that one test serves both."""
+
+    def __init__(self, it, loop):
+        self._it, self._loop = it, loop
+
+    def __getattr__(self, name):
+        value = getattr(self._it, name)
+        return self._wrap(value) if callable(value) or isinstance(value, list) else value
+
+    def _wrap(self, value):
+        if asyncio.iscoroutine(value):
+            return self._wrap(self._loop.run_until_complete(value))
+        if hasattr(value, "__anext__"):
+            return self._iterate(value)
+        if isinstance(value, list):
+            return [self._wrap(each) for each in value]
+        if isinstance(value, (haul.AsyncJobHandle, haul.AsyncBatchHandle, haul.AsyncSettled)):
+            return Blocking(value, self._loop)
+        if callable(value) and not isinstance(value, type):
+            return lambda *a, **k: self._wrap(value(*a, **k))
+        return value
+
+    def _iterate(self, values):
+        try:
+            while True:
+                try:
+                    yield self._wrap(self._loop.run_until_complete(values.__anext__()))
+                except StopAsyncIteration:
+                    return
+        finally:
+            self._loop.run_until_complete(values.aclose())
+
+    def __enter__(self):
+        self._loop.run_until_complete(self._it.__aenter__())
+        return self
+
+    def __exit__(self, *error):
+        return self._loop.run_until_complete(self._it.__aexit__(*error))
+
+
+def fake_worker(origin):
+    """What a real worker would make of the origin's paths."""
+
+    def work(job):
+        path = job.url.split("/", 3)[3].partition("?")[0]
+        if path.startswith("held"):
+            job.progress(1000, len(GOOD))
+        elif path.startswith("missing"):
+            job.fail("http_404", "the server has no such file")
+        elif path == "refuse":
+            job.respond(422, json={"why": "no"})
+        elif job.kind == "request" and "json" in job.fields:
+            job.respond(201, json={"got": job.fields["json"]})
+        elif job.kind == "upload":
+            job.respond(200, json={"bytes": len(GOOD)})
+        elif job.kind == "request":
+            job.respond(200, GOOD)
+        else:
+            job.complete(bytes=len(GOOD), checksum=job.fields.get("checksum"))
+
+    return work
+
+
+KINDS = ("real-sync", "real-async", "fake-sync", "fake-async")
+
+
+class Bench:
+    """Makes queues of one kind, on a queue of a name of its own, with a worker."""
+
+    def __init__(self, kind, server, origin, name, worker):
+        self.kind, self.server, self.origin, self.name = kind, server, origin, name
+        self.worker = worker
+        self.loop = asyncio.new_event_loop()
+        self.fleet = None if self.is_real else FakeFleet(name, fake_worker(origin))
+        self.queues = []
+
+    @property
+    def is_real(self):
+        return self.kind.startswith("real")
+
+    def queue(self, reply_to=None, **options):
+        if self.kind == "real-sync":
+            queue = haul.Queue(self.server.url, self.name, reply_to=reply_to, **options)
+        elif self.kind == "real-async":
+            queue = Blocking(haul.AsyncQueue(self.server.url, self.name, reply_to=reply_to, **options), self.loop)
+        elif self.kind == "fake-sync":
+            queue = FakeQueue(reply_to=reply_to, fleet=self.fleet)
+        else:
+            queue = Blocking(AsyncFakeQueue(reply_to=reply_to, fleet=self.fleet), self.loop)
+        self.queues.append(queue)
+        return queue
+
+    def close(self):
+        for queue in self.queues:
+            queue.close()
+        self.loop.close()
+
+
+PYTHON = sys.executable

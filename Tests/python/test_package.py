@@ -1,0 +1,68 @@
+"""The package: what is built, and the examples of its pages."""
+import os
+import pathlib
+import re
+import subprocess
+import zipfile
+
+import pytest
+from support import PYTHON, REPOSITORY, Origin, Server, Worker
+
+PAGES = ["Sources/PythonClient/README.md", "docs/producers.md"]
+
+
+def examples(page):
+    """The blocks of a page that are fenced as `python client`."""
+    text = (REPOSITORY / page).read_text("utf-8")
+    return re.findall(r"^```python client\n(.*?)^```$", text, re.S | re.M)
+
+
+def test_two_builds_have_equal_bytes_and_the_version_of_haul(tmp_path):
+    built = []
+    for name in ("one", "two"):
+        place = tmp_path / name
+        subprocess.run([REPOSITORY / "deploy/python.sh", place], check=True, stdout=subprocess.PIPE, timeout=120)
+        built.append({file.name: file.read_bytes() for file in place.iterdir()})
+    assert built[0] == built[1]
+    version = re.search(r'text = "(.*)"', (REPOSITORY / "Sources/Contract/Version.swift").read_text()).group(1)
+    wheel = f"haul_client-{version}-py3-none-any.whl"
+    assert set(built[0]) == {wheel, f"haul_client-{version}.tar.gz"}
+    names = zipfile.ZipFile(tmp_path / "one" / wheel).namelist()
+    assert {"haul_client/py.typed", "haul_client/_schema.py", "haul_client/testing.py"} <= set(names)
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+    assert not any("generate" in name or "__pycache__" in name for name in names)
+
+
+def test_the_names_of_the_contract_stand_in_one_module():
+    for file in (REPOSITORY / "Sources/PythonClient/haul_client").glob("*.py"):
+        if file.name not in ("_contract.py", "_schema.py"):
+            assert not re.search(r"asof|haul:\{", file.read_text("utf-8")), file.name
+
+
+@pytest.mark.parametrize("page, number", [(page, n) for page in PAGES for n in range(len(examples(page)))])
+def test_an_example_works(page, number, tmp_path):
+    example = examples(page)[number]
+    server, origin = Server(), Origin()
+    worker = Worker(server)
+    try:
+        origin.gate.set()
+        example = example.replace("https://example.org/small.bin", origin.url("/good"))
+        example = example.replace("https://example.org", origin.url("")).replace("redis://127.0.0.1:6379", server.url)
+        (tmp_path / "example.py").write_text(example)
+        pathlib.Path(worker.root, "films").mkdir(exist_ok=True)
+        pathlib.Path(worker.root, "films/film.bin").write_bytes(b"the film")
+        done = subprocess.run(
+            [PYTHON, "-W", "error", "example.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60,
+            env={**os.environ, "HAUL_REDIS": server.url})
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.stderr == ""
+        for line in re.findall(r"#> (.*)", example):  # What the example says that it prints.
+            assert line in done.stdout, done.stdout
+        types = subprocess.run(
+            [PYTHON, "-m", "mypy", "--strict", "--cache-dir", os.devnull, "example.py"], cwd=tmp_path,
+            capture_output=True, text=True, timeout=120)
+        assert types.returncode == 0, types.stdout
+    finally:
+        worker.close()
+        origin.shutdown()
+        server.close()

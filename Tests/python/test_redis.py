@@ -1,0 +1,300 @@
+"""What only a real Redis shows: restarts, kills, roles, many tasks, and what a worker thinks of an element."""
+import asyncio
+import json
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import time
+
+import haul_client as haul
+import pytest
+from haul_client import _jobs
+from support import PYTHON, REPOSITORY, Origin, Server, Worker, eventually
+
+
+@pytest.fixture(scope="module")
+def origin():
+    origin = Origin()
+    yield origin
+    origin.gate.set()
+    origin.shutdown()
+
+
+@pytest.fixture
+def server():
+    server = Server()
+    yield server
+    server.close()
+
+
+# The service of the README: orders in a database, pushed again after each start, settled exactly once in it.
+SERVICE = '''
+import asyncio, os, sqlite3, sys, time
+import haul_client as haul
+
+file, url, kind = sys.argv[1:]
+db = sqlite3.connect(file, isolation_level=None)
+slow = float(os.environ.get("SLOW", "0"))
+
+
+def open_jobs():
+    return db.execute("SELECT id, at FROM orders WHERE state IS NULL").fetchall()
+
+
+def jobs():
+    return [haul.Download(source, id=id, at=at, path="orders/") for id, at, source in
+            db.execute("SELECT id, at, url FROM orders WHERE state IS NULL")]
+
+
+def settle(end):
+    time.sleep(slow)
+    db.execute("UPDATE orders SET state = ?, times = times + 1 WHERE id = ?", (end.result.state, end.id))
+    print(end.id, flush=True)
+
+
+def blocking():
+    with haul.Queue(url, reply_to="shop") as queue:
+        queue.push_many(jobs())
+        for end in queue.settled(open_jobs=open_jobs, every=5):
+            with end:
+                settle(end)
+
+
+async def tasks():
+    async with haul.AsyncQueue(url, reply_to="shop") as queue:
+        await queue.push_many(jobs())
+        async for end in queue.settled(open_jobs=open_jobs, every=5):
+            async with end:
+                settle(end)
+
+blocking() if kind == "sync" else asyncio.run(tasks())
+'''
+
+
+class Service:
+    def __init__(self, place, server, orders, kind):
+        self.file, self.url, self.kind = str(place / "orders.db"), server.url, kind
+        self.script = place / "service.py"
+        self.script.write_text(SERVICE)
+        self.db = sqlite3.connect(self.file, isolation_level=None)
+        self.db.execute("CREATE TABLE orders (id TEXT, at INTEGER, url TEXT, state TEXT, times INTEGER DEFAULT 0)")
+        self.db.executemany("INSERT INTO orders (id, at, url) VALUES (?, ?, ?)", orders)
+        self.process = None
+
+    def start(self):
+        self.process = subprocess.Popen([PYTHON, str(self.script), self.file, self.url, self.kind])
+
+    def kill(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def count(self):
+        return self.db.execute("SELECT count(*) FROM orders WHERE state IS NOT NULL").fetchone()[0]
+
+
+def orders(origin, number, sources=("/good", "/missing")):
+    at = int(time.time() * 1000)
+    return [(f"o{n}", at + n, origin.url(f"{sources[n % len(sources)]}?{n}")) for n in range(number)]
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_a_service_settles_everything_though_it_and_redis_are_killed(kind, tmp_path, server, origin):
+    worker = Worker(server)
+    service = Service(tmp_path, server, orders(origin, 40), kind)
+    try:
+        service.start()
+        eventually("some ends", lambda: service.count() >= 3)
+        service.kill()
+        server.kill()
+        server.start()
+        service.start()
+        eventually("more ends", lambda: service.count() >= 10)
+        server.kill()  # The service stays, and connects again.
+        time.sleep(0.3)
+        server.start()
+        eventually("all ends", lambda: service.count() == 40, within=40)
+        states = dict(service.db.execute("SELECT state, count(*) FROM orders GROUP BY state"))
+        assert states == {"completed": 20, "failed": 20}
+        eventually("all acknowledged", lambda: server.cli("LLEN", "haul:{default}:reply:shop:taken") == "0")
+    finally:
+        service.kill()
+        worker.close()
+
+
+def test_ends_that_were_taken_and_not_acknowledged_survive_a_kill(tmp_path, server, origin):
+    worker = Worker(server)
+    service = Service(tmp_path, server, orders(origin, 3), "sync")
+    service.script.write_text(service.script.read_text().replace("open_jobs=open_jobs, every=5", ""))  # Only the list.
+    try:
+        service.process = subprocess.Popen(
+            [PYTHON, str(service.script), service.file, service.url, "sync"],
+            env={**os.environ, "SLOW": "3600"})
+        eventually("one end to be taken", lambda: server.cli("LLEN", "haul:{default}:reply:shop:taken") == "1")
+        service.kill()
+        assert service.count() == 0
+        assert int(server.cli("PTTL", "haul:{default}:reply:shop:taken")) > 86_400_000
+        server.kill()
+        server.start()
+        service.start()
+        eventually("all ends", lambda: service.count() == 3)
+    finally:
+        service.kill()
+        worker.close()
+
+
+def test_a_result_and_events_outlast_a_restart_of_redis(server):
+    origin = Origin()
+    worker = Worker(server)
+
+    async def main():
+        async with haul.AsyncQueue(server.url) as queue:
+            handle = await queue.push(haul.Download(origin.url("/held"), id="held"))
+            result = asyncio.create_task(handle.result(timeout=60))
+
+            async def follow():
+                return [update async for update in handle.events()]
+
+            events = asyncio.create_task(follow())
+            while (await queue.stats()).counts["running"] == 0:
+                await asyncio.sleep(0.05)
+            server.kill()
+            server.start()
+            origin.gate.set()
+            assert (await result).state == "completed"
+            last = (await events)[-1]
+            assert last.event == "completed" or last.state == "completed"
+
+    try:
+        asyncio.run(asyncio.wait_for(main(), 60))
+    finally:
+        worker.close()
+        origin.shutdown()
+
+
+def test_five_hundred_tasks_wait_over_few_connections(server, origin):
+    worker = Worker(server)
+
+    async def main():
+        async with haul.AsyncQueue(server.url) as queue:
+            handles = await queue.push_many(haul.Download(origin.url(f"/missing?{n}")) for n in range(500))
+            waiting = asyncio.gather(*(handle.result(timeout=60) for handle in handles))
+            await asyncio.sleep(0.5)
+            names = [c for c in server.cli("CLIENT", "LIST").splitlines() if "sub=0" not in c and "haul-client" in c]
+            assert len(names) <= 1
+            results = await waiting
+            assert [result.error for result in results] == ["http_404"] * 500
+
+    try:
+        asyncio.run(main())
+    finally:
+        worker.close()
+
+
+def test_without_a_worker_a_result_says_so(server):
+    queue = haul.Queue(server.url)
+    handle = queue.push(haul.Download("https://example.org/a", id="a"))
+    with pytest.raises(haul.NoWorker, match="no worker has seen job a .* and no worker serves the queue default"):
+        handle.result(timeout=0.3)
+    with pytest.raises(TimeoutError):
+        handle.result(timeout=0.1)
+    assert server.cli("LINDEX", "haul:{default}:jobs", "0").startswith('{"id":"a","at":')
+
+
+def test_redis_that_is_not_there_and_a_wrong_password_are_told_apart(server):
+    server.cli("CONFIG", "SET", "requirepass", "secret")
+    with pytest.raises(haul.Refused):
+        haul.Queue(server.url).stats()
+    began = time.monotonic()
+    with pytest.raises(haul.Unreachable, match="cannot reach Redis"):
+        haul.Queue("redis://127.0.0.1:1", patience=0.3).stats()
+    assert time.monotonic() - began < 5
+    with pytest.raises(haul.NotReplicated):
+        haul.Queue(server.url.replace("//", "//:secret@")).push(
+            haul.Download("https://example.org/a"), replicas=1, within=0.1)
+
+
+WRONG = [
+    {"url": "ftp://e.org/a"}, {"url": "http://"}, {"url": "http://a b/"}, {"url": "http://h:0/"}, {"url": "http://h:65536/"},
+    {"url": "http://1.2.3/"}, {"url": "http://01.2.3.4/"}, {"url": "http://[::1/"}, {"url": "http://[1::2::3]/"},
+    {"url": "http://a..b/"}, {"url": "http://u%00:p@h/"}, {"url": "http://-/" + "x" * 8190}, {"url": 7}, {},
+    {"url": "http://h/", "urls": []}, {"urls": ["http://h/", "x"]}, {"url": "http://h/", "id": "a/b"},
+    {"url": "http://h/", "id": "a\n"}, {"url": "http://h/", "path": "/a"}, {"url": "http://h/", "path": "a/../b"},
+    {"url": "http://h/", "path": "ä" * 200}, {"url": "http://h/", "path": ".haul-x"},
+    {"url": "http://h/", "if_exists": "maybe"}, {"url": "http://h/", "fresh_for": -1},
+    {"url": "http://h/", "checksum": "sha256:12"}, {"url": "http://h/", "size": 1.5}, {"url": "http://h/", "size": True},
+    {"url": "http://h/", "content_type": "html"}, {"url": "http://h/", "method": "HEAD"},
+    {"url": "http://h/", "method": "get"}, {"url": "http://h/", "headers": {"Range": "x"}},
+    {"url": "http://h/", "headers": {"If-Match": "x"}}, {"url": "http://h/", "headers": {"A": "x\n"}},
+    {"url": "http://h/", "body": "x"}, {"url": "http://h/", "connections": 17}, {"url": "http://h/", "limit_rate": 0},
+    {"url": "http://h/", "retries": 1001}, {"url": "http://h/", "connect_timeout": 0.01},
+    {"url": "http://h/", "deadline": "60"}, {"url": "http://h/", "reply_to": ""}, {"url": "http://h/", "batch": {"size": 1}},
+    {"url": "http://h/", "batch": {"name": "b", "size": 0}}, {"url": "http://h/", "meta": "x" * 4097},
+    {"url": "http://h/", "at": 1763712000}, {"url": "http://h/", "json": 1}, {"url": "http://h/", "file": "a"},
+    {"kind": "request", "url": "http://h/", "path": "a"}, {"kind": "request", "url": "http://h/", "json": 1},
+    {"kind": "request", "url": "http://h/", "id": "a", "json": 1, "form": {}},
+    {"kind": "request", "url": "http://h/", "expect": [99]}, {"kind": "request", "url": "http://h/", "expect": ["2xx"]},
+    {"kind": "request", "url": "http://h/", "headers": {"Host": "x"}},
+    {"kind": "request", "url": "http://h/", "id": "a", "body_base64": "x"},
+    {"kind": "request", "url": "http://h/", "max_response": 1048577}, {"kind": "upload", "url": "http://h/"},
+    {"kind": "upload", "url": "http://h/", "file": "a/"}, {"kind": "upload", "url": "http://h/", "file": "a", "files": [{"file": "b"}]},
+    {"kind": "upload", "url": "http://h/", "file": "a", "each": True}, {"kind": "upload", "url": "http://h/", "file": "a", "form": {}},
+    {"kind": "upload", "url": "http://h/", "file": "a", "method": "GET"},
+    {"kind": "upload", "url": "http://h/", "file": "a", "protocol": "tus", "expect": [200]},
+    {"kind": "upload", "url": "http://h/", "files": [{"file": "a", "x": "y"}]},
+    {"url": "http://h/", "headers": {f"h{n}": "x" for n in range(257)}}, {"url": "http://h/", "id": "a", "body": "x" * 16384},
+    {"url": "http://h/", "meta": list(range(2500))},
+]
+
+
+def test_a_worker_rejects_what_the_client_refuses_for_the_same_field(server):
+    refused = []
+    for fields in WRONG:
+        with pytest.raises(haul.InvalidJob) as wrong:
+            _jobs.check(fields)
+        refused.append(wrong.value.field or "element")
+    for fields in WRONG:
+        server.cli("LPUSH", "haul:{default}:jobs", json.dumps(fields, ensure_ascii=False))
+    worker = Worker(server)
+    try:
+        eventually("all rejected", lambda: server.cli("LLEN", "haul:{default}:rejected") == str(len(WRONG)))
+    finally:
+        worker.close()
+    client = haul.Queue(server.url)._driver.connection.execute([("LRANGE", "haul:{default}:rejected", 0, -1)], 0)[0]
+    reasons = [json.loads(entry)["reason"] for entry in reversed(client)]
+    different = [
+        (fields, ours, reason) for fields, ours, reason in zip(WRONG, refused, reasons) if reason.split(":")[0] != ours
+    ]
+    assert different == []
+
+
+def test_the_elements_of_the_contract_are_accepted_and_have_the_ids_that_workers_derive(server):
+    page = (REPOSITORY / "docs/bus.md").read_text("utf-8")
+    elements = [json.loads(text) for text in re.findall(r"```json element\n(.*?)\n```", page, re.S)]
+    for fields in elements:
+        if "url" in fields or "urls" in fields:
+            _jobs.check({name: value for name, value in fields.items() if name != "v"})
+    queue = haul.Queue(server.url)
+    jobs = [
+        haul.Download("http://127.0.0.1:1/a", path="in/"), haul.Download("http://127.0.0.1:1/ä", retries=0),
+        haul.Download("http://127.0.0.1:1/b", headers={"A": "b"}), haul.Request("http://127.0.0.1:1/c"),
+    ]
+    texts = [_jobs.element(job) for job in jobs]
+    for each in texts:
+        assert "id" not in each.fields
+        server.cli("LPUSH", "haul:{default}:jobs", each.text)
+    worker = Worker(server)
+    try:
+        for each in texts:
+            eventually(f"{each.text} to be known as {each.id}", lambda: queue.status([each.id]))
+    finally:
+        worker.close()
+
+
+def test_a_wrong_url_is_refused_before_anything_is_sent():
+    for kind in (haul.Queue, haul.AsyncQueue):
+        with pytest.raises(haul.InvalidURL, match="redis://"):
+            kind("http://h/")
+    with pytest.raises(haul.InvalidQueueName, match="'a b'"):
+        haul.Queue(queue="a b")
