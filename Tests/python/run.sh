@@ -17,7 +17,7 @@ if [ ! -x "$venv/ready" ]; then
     "$venv/bin/pip" install -q --disable-pip-version-check mypy pytest redis
     ln -s bin/python "$venv/ready"
 fi
-export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$PWD/Sources/PythonClient HAUL=$haul
+export MYPY_CACHE_DIR=$PWD/$venv/mypy PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$PWD/Sources/PythonClient HAUL=$haul
 "$venv/bin/python" Sources/PythonClient/generate.py --check
-(cd Sources/PythonClient && "../../$venv/bin/python" -m mypy --strict --cache-dir "../../$venv/mypy" haul_client)
-exec timeout 300 "$venv/bin/python" -m pytest -q -p no:cacheprovider "$@" Tests/python
+(cd Sources/PythonClient && "../../$venv/bin/python" -m mypy --strict haul_client)
+exec timeout 540 "$venv/bin/python" -m pytest -q -p no:cacheprovider "$@" Tests/python

@@ -44,6 +44,9 @@ class Origin(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
+    def handle_error(self, request, client_address):
+        """A worker that is killed breaks its connections."""
+
     def url(self, path):
         return f"http://127.0.0.1:{self.server_address[1]}{path}"
 

@@ -215,6 +215,29 @@ def test_redis_that_is_not_there_and_a_wrong_password_are_told_apart(server):
             haul.Download("https://example.org/a"), replicas=1, within=0.1)
 
 
+def test_the_role_of_a_service_is_enough(server, origin):
+    acl = (REPOSITORY / "deploy/redis/users.acl").read_text()
+    role = re.search(r"^user service on >SERVICE-PASSWORD (.*)$", acl, re.M).group(1)
+    arguments = re.findall(r"\([^)]*\)|\S+", role)
+    assert server.cli("ACL", "SETUSER", "service", "on", ">secret", *arguments) == "OK"
+    worker = Worker(server)
+    try:
+        queue = haul.Queue(server.url.replace("//", "//service:secret@"), reply_to="shop")
+        handle = queue.push(haul.Download(origin.url("/good"), id="a"))
+        for end in queue.settled(open_jobs=lambda: [(handle.id, handle.at)], idle=20):
+            with end:
+                assert end.result.state == "completed"
+            break
+        assert queue.stats().counts["completed"] == 1
+        assert list(handle.events())[-1].state == "completed"
+        handle.retry()
+        with pytest.raises(haul.Refused):
+            queue.change_settings(paused=True)
+        assert queue.push(haul.Download(origin.url("/missing"))).result(timeout=20).error == "http_404"
+    finally:
+        worker.close()
+
+
 WRONG = [
     {"url": "ftp://e.org/a"}, {"url": "http://"}, {"url": "http://a b/"}, {"url": "http://h:0/"}, {"url": "http://h:65536/"},
     {"url": "http://1.2.3/"}, {"url": "http://01.2.3.4/"}, {"url": "http://[::1/"}, {"url": "http://[1::2::3]/"},
