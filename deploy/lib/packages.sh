@@ -9,6 +9,29 @@ need_swift() {
     fi
 }
 
+# For how many seconds the scripts wait for another apt-get or dpkg.
+APT_PATIENCE=${APT_PATIENCE:-300}
+
+# wait_for_apt ARGUMENT…: runs apt-get, which may find that another one has a lock. apt-get itself can wait only for the
+# lock of dpkg, not for that of its lists. So it is tried again while the reason is a lock. Uses `as_root`.
+wait_for_apt() {
+    local said errors end=$((SECONDS + APT_PATIENCE))
+    errors=$(mktemp)
+    while ! "${as_root[@]}" env LC_ALL=C DEBIAN_FRONTEND=noninteractive \
+        apt-get -o "DPkg::Lock::Timeout=$APT_PATIENCE" "$@" 2>"$errors"; do
+        if ! grep -q 'Could not get lock' "$errors" || [ $SECONDS -ge $end ]; then
+            cat "$errors" >&2
+            rm -f "$errors"
+            return 1
+        fi
+        [ -n "${said:-}" ] || echo "haul: waiting for another apt-get: $(grep -m 1 -o 'Could not get lock.*' "$errors")" >&2
+        said=1
+        sleep 1
+    done
+    cat "$errors" >&2
+    rm -f "$errors"
+}
+
 # need_packages NAME…: installs the Debian packages that are missing; nothing is done when all are there.
 need_packages() {
     local missing=() package
@@ -39,9 +62,8 @@ need_packages() {
             printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null
             "${as_root[@]}" chmod +x "$policy"
         fi
-        "${as_root[@]}" apt-get update -qq &&
-            "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-                apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+        wait_for_apt update -qq &&
+            wait_for_apt install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
     ) || {
         echo "haul: apt-get could not install ${missing[*]}" >&2
         exit 1
