@@ -59,9 +59,13 @@ put 644 deploy/systemd/tmpfiles.conf usr/lib/tmpfiles.d/haul.conf
 put 644 deploy/systemd/worker.conf etc/haul/worker.conf
 put 644 deploy/systemd/web.conf etc/haul/web.conf
 put 644 deploy/debian/copyright usr/share/doc/haul/copyright
-for page in docs/*.md; do put 644 "$page" "usr/share/doc/haul/${page#docs/}"; done
-for example in deploy/redis/redis.conf deploy/redis/users.acl deploy/prometheus/alerts.yml deploy/grafana/haul.json; do
+# All of docs/, so that no link is dead.
+git ls-files -z docs | while IFS= read -r -d '' page; do put 644 "$page" "usr/share/doc/haul/${page#docs/}"; done
+for example in deploy/redis/redis.conf deploy/redis/users.acl deploy/prometheus/{prometheus,alerts}.yml deploy/grafana/haul.json; do
     put 644 "$example" "usr/share/doc/haul/examples/${example##*/}"
+done
+git ls-files -z deploy/kubernetes | while IFS= read -r -d '' example; do
+    put 644 "$example" "usr/share/doc/haul/examples/${example#deploy/}"
 done
 
 # The changelog only names the version. The history of the sources has the changes.
