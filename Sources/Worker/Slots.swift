@@ -8,6 +8,9 @@ final class Slots: Sendable {
         var nextWaiter = 0
         /// Set while the worker cannot work (a full disk, say): no slot counts as free.
         var isShut = false
+        /// Set from the moment the slots are shut until the worker knows that they stay open.
+        var isShort = false
+        var shutCount = 0
         var limit: Int?
 
         var isFree: Bool { !isShut && taken < limit ?? .max }
@@ -38,10 +41,37 @@ final class Slots: Sendable {
 
     func release() { change { $0.taken -= 1 } }
 
-    /// While shut no slot is free; running jobs keep theirs.
-    func setShut(_ shut: Bool) { change { $0.isShut = shut } }
+    /// Shuts the slots: no slot is free then, and running jobs keep theirs.
+    ///
+    /// - Returns: Whether the worker was not short before, or nil if the slots are shut already.
+    func shut() -> Bool? {
+        state.withLock { state in
+            guard !state.isShut else { return nil }
+            defer { (state.isShut, state.isShort) = (true, true) }
+            state.shutCount += 1
+            return !state.isShort
+        }
+    }
+
+    /// Opens the slots. The worker stays short until `endShortage` with the returned number.
+    func open() -> Int {
+        change { $0.isShut = false }
+        return state.withLock { $0.shutCount }
+    }
+
+    /// Returns false if the slots have been shut again since `open` returned the number.
+    func endShortage(_ number: Int) -> Bool {
+        state.withLock { state in
+            guard state.isShort, state.shutCount == number else { return false }
+            state.isShort = false
+            return true
+        }
+    }
 
     var isShut: Bool { state.withLock { $0.isShut } }
+
+    /// Whether the slots are shut, or were shut a moment ago and may be again.
+    var isShort: Bool { state.withLock { $0.isShort } }
 
     /// Returns when a slot is free, or when the task is cancelled. Another caller may take the slot first.
     func waitUntilFree() async {

@@ -225,17 +225,27 @@ package final class Worker: Sendable {
         return goesOn ? await queues.claimNext(drawn) : nil
     }
 
+    /// A job that the disk has no room for is tried again after 5 s. If none comes back in this time, all have it.
+    private static let shortage = Duration.seconds(12)
+
     /// The disk is full, or the root cannot be written. No job is to blame: no more are taken until that is over.
+    ///
+    /// If only one file is too large, the root can be written all the time. Then the worker takes other jobs between the
+    /// attempts of that one. Until they have ended, it reports that it is short, and not anew for each attempt.
     private func waitForRoot() {
-        guard !slots.isShut else { return }
-        slots.setShut(true)
+        guard let isNew = slots.shut() else { return }
         Task {
-            let why = await store.trouble() ?? "no room for this file"
-            log.warning("no more jobs are taken for now", metadata: ["why": "\(why)", "root": "\(store.name)"])
+            let trouble = await store.trouble()
+            if isNew {
+                let why = trouble ?? "no room for this file"
+                log.warning("no more jobs are taken for now", metadata: ["why": "\(why)", "root": "\(store.name)"])
+            }
             repeat {
                 try? await Task.sleep(for: .seconds(2))
             } while await store.trouble() != nil && !isDraining.withLock { $0 }
-            slots.setShut(false)
+            let number = slots.open()
+            if trouble == nil { try? await Task.sleep(for: Self.shortage) }
+            guard slots.endShortage(number) else { return }
             log.info("the root can be written: taking jobs")
         }
     }

@@ -88,7 +88,7 @@ final class WorkerFigures: Sendable {
         exposition.add(.workerInfo, [("worker", name), ("store", store.id)], 1)
         exposition.add(.slots, slots.limit.map(Double.init) ?? .infinity)
         exposition.add(.slotsTaken, slots.taken)
-        exposition.add(.accepting, phase == .working && !slots.isShut && !isQuiet ? 1 : 0)
+        exposition.add(.accepting, phase == .working && !slots.isShort && !isQuiet ? 1 : 0)
         for attendant in attendants {
             let queue = [(name: "queue", value: "\(attendant.queue.name)")]
             let bytes = attendant.bytes

@@ -31,7 +31,8 @@ package struct WorkerPage: Sendable {
         case .ending: return "putting running jobs back in line"
         case .working:
             let slots = figures.slots.limit.map { " of \($0) slots" } ?? " slots"
-            return "\(figures.slots.taken)\(slots) taken" + (figures.slots.isShut ? "; the store takes no more" : "")
+            return "\(figures.slots.taken)\(slots) taken"
+                + (figures.slots.isShort ? "; the store is short of room" : "")
         }
     }
 
@@ -83,7 +84,7 @@ package struct WorkerPage: Sendable {
             switch await figures.storeTrouble.answer() {
             case .some(.some(let trouble)): reasons.append("the store cannot be used: \(trouble)")
             case .some(.none):
-                if figures.slots.isShut { reasons.append("the store had no room: no jobs are taken yet") }
+                if figures.slots.isShort { reasons.append("the store had no room for a file a moment ago") }
             case .none: reasons.append("the store does not answer")
             }
             return reasons

@@ -279,4 +279,28 @@ import Testing
         #expect(worker.isRunning)
         try await fleet.end(worker)
     }
+
+    @Test("a file that the disk has no room for lets others through, and the worker does not flap", available)
+    func tooLarge() async throws {
+        let bench = try await Bench("mount -t tmpfs -o size=64m none $ROOT", options: ["--slots", "1"])
+        let large = try OriginServer { _ in
+            var reply = OriginReply()
+            reply.body = .file(ProcessFleet.bytes, 0..<40_000_000)
+            return reply
+        }
+        try await bench.fleet.wait(for: "working", from: bench.worker)
+        try await bench.sh("head -c 24000000 /dev/zero >fill")
+        try await bench.fleet.push(large.url("/large"), as: "large")
+        try await bench.fleet.waitUntilParked("large")
+        try await bench.push("small")
+        try await bench.fleet.wait("small", for: "completed")
+        try await eventually("three attempts of the large file", within: .seconds(40)) { large.requests.count >= 3 }
+        let log = bench.worker.standardError
+        #expect(log.components(separatedBy: "no more jobs are taken").count == 2, "\(log)")
+        #expect(!log.contains("taking jobs"), "\(log)")
+        try await bench.fleet.server.cli("HSET", "haul:{default}:want", "large", "cancelled")
+        try await bench.fleet.wait("large", for: "cancelled")
+        try await bench.fleet.wait(for: "taking jobs", from: bench.worker)
+        try await bench.fleet.end(bench.worker)
+    }
 }
