@@ -30,7 +30,10 @@ struct WebCommand: AsyncParsableCommand {
             completion: .file())
         var auth: String?
         @Option(help: "What comes before every path behind a reverse proxy, like /haul.") var prefix = ""
-        @Option(help: "A name by which browsers reach this server, besides localhost and addresses. May be repeated.")
+        @Option(
+            help:
+                "A name by which browsers reach this server, besides localhost and addresses. May be repeated. [HAUL_WEB_HOST, with commas]"
+        )
         var host: [String] = []
 
         func run() async throws {
@@ -94,7 +97,11 @@ struct WebCommand: AsyncParsableCommand {
             }
             var result = WebConfiguration(redis: try common.url(), queues: queues, addresses: addresses)
             result.prefix = prefix.hasSuffix("/") ? String(prefix.dropLast()) : prefix
-            result.hosts = host
+            result.hosts =
+                host.isEmpty
+                ? (Environment.text("HAUL_WEB_HOST") ?? "").split(whereSeparator: { ", ".contains($0) }).map(
+                    String.init)
+                : host
             result.version = Version.text
             if let path = auth ?? Environment.text("HAUL_WEB_AUTH") {
                 result.accounts = try accounts(path)
@@ -106,6 +113,11 @@ struct WebCommand: AsyncParsableCommand {
         private func accounts(_ path: String) throws -> Accounts {
             guard let text = SettingsFile.text(of: path) else {
                 throw ExitStatus.because(.usage, "--auth \(path): \(String(cString: strerror(errno)))")
+            }
+            var status = stat()
+            if stat(path, &status) == 0, status.st_mode & S_IFMT == S_IFREG, status.st_mode & S_IROTH != 0 {
+                Terminal.complain(
+                    "haul: --auth \(path): every user of this machine can read the hashes: chmod o-r \(path)")
             }
             do { return try Accounts(text) } catch {
                 throw ExitStatus.because(.usage, "--auth \(path): \(error)")

@@ -1,6 +1,8 @@
 """Checks rendered manifests: against the schemas of the Kubernetes API and of KEDA, and by rules that no schema has."""
 
 import ipaddress
+import pathlib
+import re
 import sys
 
 import kubernetes_validate
@@ -31,8 +33,13 @@ def check_pods(where, document):
     template = document["spec"]["template"]
     pod = template["spec"]
     labels = template["metadata"]["labels"]
-    selector = document["spec"]["selector"]["matchLabels"]
-    check(selector.items() <= labels.items(), where, "the selector does not choose its own pods")
+    serves = document["kind"] == "Deployment"
+    if serves:
+        selector = document["spec"]["selector"]["matchLabels"]
+        check(selector.items() <= labels.items(), where, "the selector does not choose its own pods")
+    for volume in pod["volumes"]:
+        keys = [item["key"] for item in volume.get("secret", {"items": []}).get("items", ["all"])]
+        check("secret" not in volume or len(keys) == 1, where, f"gets more than one secret: {keys}")
     check(pod["securityContext"]["runAsNonRoot"] is True, where, "may run as root")
     check(pod["securityContext"]["seccompProfile"]["type"] == "RuntimeDefault", where, "has no seccomp profile")
     check(pod["automountServiceAccountToken"] is False, where, "has a token of the cluster that it does not need")
@@ -42,28 +49,38 @@ def check_pods(where, document):
         check(context["capabilities"]["drop"] == ["ALL"], where, "has capabilities")
         check(context["allowPrivilegeEscalation"] is False, where, "may gain privileges")
         check("limits" in container["resources"], where, "has no limit of memory")
-        ports = {port["name"] for port in container["ports"]}
-        for probe in ("livenessProbe", "readinessProbe"):
+        ports = {port["name"] for port in container.get("ports", [])}
+        for probe in ("livenessProbe", "readinessProbe") if serves else ():
             check(container[probe]["httpGet"]["port"] in ports, where, f"its {probe} asks a port that it does not have")
         volumes = {volume["name"] for volume in pod["volumes"]}
         mounts = {mount["name"] for mount in container["volumeMounts"]}
         check(volumes == mounts, where, f"volumes {volumes} and mounts {mounts} differ")
         environment = {entry["name"]: entry.get("value") for entry in container["env"]}
-        grace = pod["terminationGracePeriodSeconds"]
+        grace = pod.get("terminationGracePeriodSeconds", 30)
         wait = container.get("lifecycle", {}).get("preStop", {}).get("sleep", {}).get("seconds", 0)
         check(grace > wait + int(environment.get("HAUL_GRACE", 10)) + 1, where, "is killed before it has ended")
         secrets = [name for name in environment if "PASSWORD" in name or name == "HAUL_REDIS"]
         check(not secrets, where, f"has secrets in its environment: {secrets}")
 
 
+def refused_addresses():
+    """An address of each network that the worker refuses by itself: Sources/HTTP/AddressPolicy.swift."""
+    text = (pathlib.Path(__file__).parents[2] / "Sources/HTTP/AddressPolicy.swift").read_text()
+    networks = [ipaddress.ip_network(range) for range in re.findall(r'(?:Entry|Network)\("([^"]+)"', text)]
+    return [network[1 if network.num_addresses > 1 else 0] for network in networks if str(network) != "2000::/3"]
+
+
 def check_network(where, document):
+    for rule in document["spec"].get("ingress", []):
+        check("from" in rule, where, "lets every pod in")
     for rule in document["spec"].get("egress", []):
         for peer in rule.get("to", []):
-            if peer.get("ipBlock", {}).get("cidr") == "0.0.0.0/0":
-                excepted = [ipaddress.ip_network(text) for text in peer["ipBlock"]["except"]]
-                for text in ("10.1.2.3", "172.20.0.1", "192.168.1.1", "169.254.169.254", "127.0.0.1", "100.64.0.1"):
-                    address = ipaddress.ip_address(text)
-                    check(any(address in network for network in excepted), where, f"allows connections to {text}")
+            if "ipBlock" in peer:
+                block = ipaddress.ip_network(peer["ipBlock"]["cidr"])
+                excepted = [ipaddress.ip_network(text) for text in peer["ipBlock"].get("except", [])]
+                for address in refused_addresses():
+                    is_let = address in block and not any(address in network for network in excepted)
+                    check(not is_let, where, f"allows connections to {address}, which the worker refuses")
 
 
 def main():
@@ -81,12 +98,12 @@ def main():
                 kubernetes_validate.validate(document, "1.32", strict=True)
             except kubernetes_validate.ValidationError as error:
                 check(False, where, error.message)
-        if kind == "Deployment":
+        if kind in ("Deployment", "Job"):
             check_pods(where, document)
         if kind == "NetworkPolicy":
             check_network(where, document)
     # Each selector has to choose at least one pod.
-    pods = [document["spec"]["template"]["metadata"]["labels"] for (kind, _), document in found.items() if kind == "Deployment"]
+    pods = [document["spec"]["template"]["metadata"]["labels"] for (kind, _), document in found.items() if kind in ("Deployment", "Job")]
     for (kind, name), document in found.items():
         selector = {
             "PodDisruptionBudget": lambda spec: spec["selector"]["matchLabels"],
