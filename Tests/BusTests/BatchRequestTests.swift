@@ -142,19 +142,25 @@ import Testing
         }
         try await b.queue.request(.cancelled, ofBatch: "b")
         var isForgotten = false
+        // As after a failover: the cursor in the request is of another run of the server. This is tried after each call,
+        // because a fast machine may end all members within one tick.
+        func forgetHalfway() async throws {
+            guard !isForgotten, try await b.counts()[0] < count / 2,
+                let value = try await b.f.redis.send(Command("HGET", b.queue.keys.want, "batch/b")).string
+            else { return }
+            isForgotten = true
+            let place = value.split(separator: " ").dropLast().joined(separator: " ")
+            try await b.f.redis.send(Command("HSET", b.queue.keys.want, "batch/b", place + " 00"))
+        }
         try await eventually("all to be cancelled", within: .seconds(60)) {
             var tick = Tick(b.f.worker, runs: [])
-            repeat { try await b.f.redis.send(Command("CONFIG", "RESETSTAT")) } while try await step(&tick)
-            let left = try await b.counts()[0]
-            if !isForgotten, left < count / 2,
-                let value = try await b.f.redis.send(Command("HGET", b.queue.keys.want, "batch/b")).string
-            {
-                // As after a failover: the cursor in the request is of another run of the server.
-                isForgotten = true
-                let place = value.split(separator: " ").dropLast().joined(separator: " ")
-                try await b.f.redis.send(Command("HSET", b.queue.keys.want, "batch/b", place + " 00"))
+            var goesOn = true
+            while goesOn {
+                try await b.f.redis.send(Command("CONFIG", "RESETSTAT"))
+                goesOn = try await step(&tick)
+                try await forgetHalfway()
             }
-            return left == 0
+            return try await b.counts()[0] == 0
         }
         #expect(isForgotten)
         #expect(try await b.counts() == [0, 0, 0, count, 0])

@@ -134,7 +134,8 @@ struct LimitTests {
         let eager = try await begin([shared])
         try await eventually("the bytes to arrive") { eager.progress.received >= 3_000_000 }
         let elapsed = Double((ContinuousClock.now - start).milliseconds) / 1000
-        #expect(Double(eager.progress.received) / elapsed > 1_200_000)
+        // A share of a thirty-first part would be 65,000 a second. The limit of 2,000,000 leaves a slow machine much time.
+        #expect(Double(eager.progress.received) / elapsed > 200_000)
         #expect(shared.use().wasShort)
         for transfer in transfers + [eager] { transfer.cancel() }
         try await eventually { await engine.count == 0 }

@@ -4,11 +4,11 @@ package struct TimedOut: Error, CustomStringConvertible {
 }
 
 /// Waits until `condition` is true, and checks it every `interval`. So a test waits for what it means, and never for an
-/// amount of time.
+/// amount of time. The limit is far beyond what a busy machine needs, because only a failure takes so long.
 ///
 /// - Throws: `TimedOut` after `limit`, and what `condition` throws.
 package func eventually(
-    _ what: String = "the condition", within limit: Duration = .seconds(20),
+    _ what: String = "the condition", within limit: Duration = .seconds(60),
     every interval: Duration = .milliseconds(5),
     _ condition: () async throws -> Bool
 ) async throws {

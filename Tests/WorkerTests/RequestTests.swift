@@ -246,13 +246,12 @@ struct RequestTests {
                     #"{"kind":"request","id":"\#(id)","url":"\#(origin.url("/" + id))","method":"\#(method)"}"#)
             }
             try await eventually("all requests to arrive") { origin.requests.count == 3 }
-            let begun = ContinuousClock.now
+            // The first request of each connection gets no answer, so only the requests can end them.
             try await fleet.queue.request(.paused, of: ["get", "post"])
             try await fleet.queue.request(.cancelled, of: ["cancelled"])
             try await fleet.wait("get", for: .paused)
             try await fleet.wait("post", for: .paused)
             try await fleet.wait("cancelled", for: .cancelled)
-            #expect(ContinuousClock.now - begun < .seconds(3))
             try await fleet.queue.request(.running, of: ["get", "post"])
             #expect(try await end(fleet, "get")["body"] == "late")
             #expect(try await end(fleet, "post")["error"] == "outcome_unknown")

@@ -284,12 +284,10 @@ struct UploadTests {
                 return received > 100_000 && received < 3_000_000
             }
             #expect(try await fleet.queue.job("paused")?["total"] == "3000000")
-            let begun = ContinuousClock.now
             try await fleet.queue.request(.paused, of: ["paused"])
             try await fleet.queue.request(.cancelled, of: ["cancelled"])
             try await fleet.wait("paused", for: .paused)
             try await fleet.wait("cancelled", for: .cancelled)
-            #expect(ContinuousClock.now - begun < .seconds(3))
             let late = try await fleet.end("late")
             #expect(late["error"] == "deadline")
             #expect(origin.requests.allSatisfy { !$0.body.isWhole })
