@@ -29,7 +29,8 @@ count_workers() { [ "$(operator ZCARD 'haul:{default}:workers')" = "$1" ]; }
 main_process() { systemctl show --property MainPID --value "haul-worker@$1"; }
 
 say "a Redis with our configuration and roles, and a web server"
-cp /root/users.acl /etc/redis/users.acl
+# The file has no passwords. Here the role `worker` gets WORKER-PASSWORD.
+sed -E 's/^user ([a-z]+) on #0{64}/user \1 on >\U\1\E-PASSWORD/' /root/users.acl >/etc/redis/users.acl
 printf 'include /root/redis.conf\naclfile /etc/redis/users.acl\nport 6379\nbind 127.0.0.1\ndir /var/tmp\n' >/var/tmp/redis.conf
 systemd-run --quiet --unit=test-redis redis-server /var/tmp/redis.conf
 eventually Redis operator PING
@@ -49,10 +50,11 @@ eventually nginx test -s /run/nginx-test.pid
 
 say "install"
 cd /root/first && page install | grep -E '^(Unpacking|Setting up|[0-9])'
-same "$(stat -c '%U %a' /var/lib/haul/downloads)" "haul 755" "the root of the workers"
+same "$(stat -c '%U %a' /var/lib/haul/downloads)" "haul 750" "the root of the workers"
 same "$(stat -c '%U %a' /etc/haul/redis)" "root 600" "the file with the password"
 same "$(systemctl list-units --no-legend 'haul-*' | wc -l)" 0 "units that start unasked"
-for file in /usr/share/man/man1/haul.1.gz /usr/share/bash-completion/completions/haul /usr/share/doc/haul/operations.md; do
+for file in /usr/share/man/man1/haul.1.gz /usr/share/bash-completion/completions/haul /usr/share/doc/haul/{operations.md,openapi.json,schema/event.json} \
+    /usr/share/doc/haul/examples/{users.acl,prometheus.yml,kubernetes/base/worker.yaml}; do
     [ -s "$file" ] || fail "$file is missing"
 done
 
@@ -83,7 +85,19 @@ six() { [ "$(operator HGET "haul:{default}:worker:$(hostname)-1" slots)" = 6 ]; 
 eventually "six slots" six
 sed -i 's/^slots = 6/slots = 5/' /etc/haul/worker.conf
 echo 'redis://web:WEB-PASSWORD@127.0.0.1' >/etc/haul/redis-web
+# The page reads its users as a credential, as docs/web.md says. The service's own user could not read the file.
+install -m 600 /dev/null /etc/haul/web-auth
+echo secret-of-alice | haul web hash-password alice --role operator >>/etc/haul/web-auth
+page_users=$(awk '/^    \[Service\]$/ { on = 1 } on && /^$/ { exit } on { print substr($0, 5) }' /root/web.md)
+mkdir -p /etc/systemd/system/haul-web.service.d
+echo "$page_users" >/etc/systemd/system/haul-web.service.d/users.conf
+systemctl daemon-reload
 systemctl start haul-web
+journalctl -u haul-web -o cat | grep -q 'can read the hashes' && fail "the page warns of a credential"
+exec 3<>/dev/tcp/127.0.0.1/8484
+printf 'GET /api/queues HTTP/1.0\r\nHost: localhost\r\n\r\n' >&3
+grep -q ' 401 ' <&3 || fail "the page asks for no password"
+exec 3>&-
 exec 3<>/dev/tcp/127.0.0.1/8484
 printf 'GET /readyz HTTP/1.0\r\nHost: localhost\r\n\r\n' >&3
 grep -q ' 200 ' <&3 || fail "the page is not ready"
