@@ -45,6 +45,14 @@ package enum FileName {
         return numbered(original, number).utf8.elementsEqual(name.utf8)
     }
 
+    /// Whether `name` looks as if it were another name with a number.
+    package static func hasNumber(_ name: String) -> Bool {
+        let stem = split(name).stem.utf8
+        guard stem.last == UInt8(ascii: ")") else { return false }
+        let digits = stem.dropLast().reversed().prefix { 48...57 ~= $0 }
+        return 1...5 ~= digits.count && stem.dropLast(digits.count + 1).reversed().starts(with: "( ".utf8)
+    }
+
     private static let reserved: Set<String> = Set(
         ["con", "prn", "aux", "nul"] + (1...9).flatMap { ["com\($0)", "lpt\($0)"] })
 

@@ -6,7 +6,7 @@ package struct FileRequest: Sendable {
     package let key: String
     /// The token of the run.
     package let run: String
-    /// The job certainly has had no earlier run.
+    /// The job certainly has had no earlier run that left anything but a completed file.
     package let isNew: Bool
     /// The path that the job gives; a directory if it ends with "/"; nil if the job gives none.
     package let path: String?
@@ -29,6 +29,8 @@ package struct FileRequest: Sendable {
 
     /// Whether the path `file` is where the job wants its file.
     package func wants(_ file: String) -> Bool {
+        // A file that got a number is not the one that an overwrite replaces.
+        if !givesName, ifExists == .overwrite, FileName.hasNumber(file.pathParts.last ?? "") { return false }
         guard let path else { return true }
         // Compares bytes: Swift treats two encodings of an "é" as equal.
         let (wanted, found) = (path.pathParts.map { Array($0.utf8) }, file.pathParts.map { Array($0.utf8) })
