@@ -1,5 +1,29 @@
 /// URLs without secrets, for events, logs and messages.
 package enum MaskedURL {
+    /// `url` as it may be shown to the user who gave it: without a password, and with `[masked]` for the values of
+    /// query parameters that are signatures or tokens. Without the other parameters nobody could tell two URLs apart.
+    package static func shown(_ url: String) -> String {
+        let parts = url.utf8.split(separator: UInt8(ascii: "#"), maxSplits: 1, omittingEmptySubsequences: false)
+        let whole = parts[0].split(separator: UInt8(ascii: "?"), maxSplits: 1, omittingEmptySubsequences: false)
+        let address = text(String(Substring(whole[0])))
+        guard whole.count > 1 else { return address }
+        let query = whole[1].split(separator: UInt8(ascii: "&"), omittingEmptySubsequences: false).map { parameter in
+            let name = String(Substring(parameter.prefix { $0 != UInt8(ascii: "=") }))
+            return isSecret(name) ? name + "=[masked]" : String(Substring(parameter))
+        }
+        return address + "?" + query.joined(separator: "&")
+    }
+
+    /// Whether a query parameter of this name gives access: the names that AWS, Google, Azure and common APIs use.
+    private static func isSecret(_ name: String) -> Bool {
+        let name = name.lowercased()
+        return [
+            "signature", "sig", "token", "access_token", "id_token", "auth", "api_key", "apikey", "key", "password",
+            "secret", "awsaccesskeyid",
+        ].contains(name)
+            || ["-signature", "-credential", "-security-token"].contains { name.hasSuffix($0) }
+    }
+
     /// `url` without credentials and fragment. `?[masked]` replaces the query.
     package static func text(_ url: String) -> String {
         // Compare bytes: Swift joins "@" and a following combining mark into one character.

@@ -164,7 +164,7 @@ final class GetReporter: Sendable {
         object.set("event", name)
         object.set("id", String(item.key.prefix(16)))
         object.set("at", UnixTime.milliseconds)
-        object.set("url", item.job.urls.first.map(MaskedURL.text))
+        object.set("url", item.job.urls.first.map(MaskedURL.shown))
         return object
     }
 
