@@ -220,7 +220,7 @@ final class FilePartial: Partial {
                 // A file that this job completed under a numbered name stays, and the next number is tried.
                 try found.name == opened.target.name
                     ? mayReplace(found)
-                    : found.isUnsettled(request.key, in: store) && !found.isOwn(request.completed, store: store)
+                    : isUnsettled(found) && !found.isOwn(request.completed, store: store)
             }
         } catch {
             switch error {
@@ -239,7 +239,8 @@ final class FilePartial: Partial {
         fstat(file.output.descriptor, &status)
         return FileCommit.Named(
             outcome: .stored(target.record(status, checksum: file.checksum)), directory: target.directory,
-            successor: isOwn ? named : nil)
+            // Only an earlier run leaves more.
+            successor: isOwn && !request.isNew ? named : nil)
     }
 
     /// Whether the file with the final name is the job's own: the job finished it before, or a run placed it and Redis
@@ -248,6 +249,13 @@ final class FilePartial: Partial {
     /// - Throws: As `Target.isUnsettled`.
     private func mayReplace(_ target: Target) throws(TransferError) -> Bool {
         if target.isOwn(request.completed, store: store) { return true }
+        return try isUnsettled(target)
+    }
+
+    /// - Throws: As `Target.isUnsettled`.
+    private func isUnsettled(_ target: Target) throws(TransferError) -> Bool {
+        // No earlier run has left anything, so a directory of many files is not read for each of them.
+        if request.isNew { return false }
         return try target.isUnsettled(request.key, in: store)
     }
 

@@ -13,17 +13,29 @@ package final class CommitSteps: Sendable {
 
     /// The environment of a worker that gets `signal` right before its call number `step` after `arm(name)`.
     ///
-    /// - Parameter deniesLinks: Whether every linkat fails with EPERM, as on a file system without hard links.
+    /// - Parameters:
+    ///   - deniesLinks: Whether every linkat fails with EPERM, as on a file system without hard links.
+    ///   - countsWrites: Whether write and pwrite to any file count as calls, too.
     package func environment(
-        _ name: String, step: Int, signal: Int32, deniesLinks: Bool = false
+        _ name: String, step: Int, signal: Int32, deniesLinks: Bool = false, countsWrites: Bool = false
     ) -> [String: String] {
         var result = [
             "LD_PRELOAD": directory.file("steps.so"), "STEP_FLAG": directory.file(name), "STEP_AT": String(step),
             "STEP_SIGNAL": String(signal),
         ]
         if deniesLinks { result["STEP_NO_LINKS"] = "1" }
+        if countsWrites { result["STEP_WRITES"] = "1" }
         return result
     }
+
+    /// The environment of a program whose listings of directories `listings(name)` counts.
+    package func counting(_ name: String) -> [String: String] {
+        ["LD_PRELOAD": directory.file("steps.so"), "STEP_LISTINGS": directory.file(name)]
+    }
+
+    /// How many directories the program with the environment `counting(name)` has listed. An `opendir` does not count:
+    /// stores list the directories of files through descriptors.
+    package func listings(_ name: String) -> Int { directory.contents(name)?.count ?? 0 }
 
     /// From now on the calls of the worker with this `name` count.
     package func arm(_ name: String) { close(open(directory.file(name), O_CREAT | O_WRONLY, 0o600)) }
@@ -31,6 +43,7 @@ package final class CommitSteps: Sendable {
     private static let source = #"""
         #define _GNU_SOURCE
         #include <ctype.h>
+        #include <dirent.h>
         #include <dlfcn.h>
         #include <errno.h>
         #include <fcntl.h>
@@ -87,6 +100,23 @@ package final class CommitSteps: Sendable {
                 if (is_hidden(name)) step();
             }
             return REAL(openat)(directory, name, flags, mode);
+        }
+
+        DIR *fdopendir(int descriptor) {
+            const char *path = getenv("STEP_LISTINGS");
+            int counts = path ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600) : -1;
+            if (counts >= 0) { (void)!REAL(write)(counts, ".", 1); close(counts); }
+            return REAL(fdopendir)(descriptor);
+        }
+
+        ssize_t write(int file, const void *bytes, size_t count) {
+            if (file > 2 && getenv("STEP_WRITES")) step();
+            return REAL(write)(file, bytes, count);
+        }
+
+        ssize_t pwrite(int file, const void *bytes, size_t count, off_t offset) {
+            if (getenv("STEP_WRITES")) step();
+            return REAL(pwrite)(file, bytes, count, offset);
         }
 
         int fsync(int file) { step(); return REAL(fsync)(file); }

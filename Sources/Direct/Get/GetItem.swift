@@ -27,7 +27,7 @@ struct GetItem: Sendable {
     var job: Job
     /// The absolute directory, without symbolic links, or the bucket. The job's path is relative to it.
     let root: String
-    var ifExists = ExistingPolicy.reuse
+    let ifExists: ExistingPolicy
     /// Download only if the server's file is newer than the local one.
     var isOnlyNewer = false
     /// The members of the job that the record keeps: no headers, no credentials of options.
@@ -36,21 +36,25 @@ struct GetItem: Sendable {
     var isSchemeAssumed = false
     /// The place in a list, for error messages: "line 3".
     var origin: String?
+    /// Another download of the command has the same name.
+    var sharesName = false
 
     /// The URLs as given, without the credentials of options.
     let urls: [String]
-    /// Names the record and the partial file: a hash of the root and the file's name. If no name was given, it is a
-    /// hash of the directory and all URLs with their queries: URLs that differ only in the query may be different
-    /// files.
+    /// Names the record and the partial file: a hash of the root and the file's name. If no name was given, or if the
+    /// name may get a number, it is a hash of the path and all URLs with their queries: URLs that differ only in the
+    /// query may be different files.
     let key: String
     /// The file's path in `root`, as far as it can be told before the server answers.
     let likelyPath: String?
 
     /// - Parameter job: The job as given, without the headers and credentials of options.
-    init(job: Job, root: String, members: [(String, String)]) {
+    init(job: Job, root: String, members: [(String, String)], ifExists: ExistingPolicy = .reuse) {
         (self.job, self.root, self.members, urls) = (job, root, members, job.urls)
+        self.ifExists = ifExists
         let hasName = job.path.map { !$0.hasSuffix("/") } ?? false
-        let name = hasName ? ["path", job.path ?? ""] : ["urls", job.path ?? ""] + job.urls
+        let name =
+            hasName && ifExists != .rename ? ["path", job.path ?? ""] : ["urls", job.path ?? ""] + job.urls
         key = Job.Checksum.Algorithm.sha1.hexadecimal(of: ([root] + name).joined(separator: "\n"))
         likelyPath = hasName ? job.path : Self.path(of: job)
     }
@@ -64,7 +68,7 @@ struct GetItem: Sendable {
     }
 
     /// The name in bars and messages until the file's name is known.
-    var label: String { likelyPath ?? job.urls.first.map(MaskedURL.text) ?? "download" }
+    var label: String { likelyPath ?? job.urls.first.map(MaskedURL.shown) ?? "download" }
 
     /// A path in `root`, relative to the current directory if `root` is in it, else absolute.
     func shown(_ path: String, from here: String) -> String {

@@ -66,6 +66,26 @@ struct GetPlan {
         }
         for file in source.metalink { for entry in try Metalink.entries(of: file, lists) { try add(entry) } }
         for file in source.inputFile { for entry in try InputFile.entries(of: file, lists) { try add(entry) } }
+        try checkNames()
+    }
+
+    /// Two downloads may only have one name if the later one in the list is to get a number.
+    ///
+    /// - Throws: `ExitStatus.usage` if two have; the reason has been printed.
+    private mutating func checkNames() throws {
+        var first: [String: Int] = [:]
+        for (index, item) in items.enumerated() {
+            guard let path = item.likelyPath else { continue }
+            guard let before = first.updateValue(index, forKey: "\(item.root)/\(path)") else { continue }
+            guard item.ifExists == .rename, items[before].ifExists == .rename else {
+                let origins = [items[before], item].map { $0.origin ?? MaskedURL.shown($0.urls.first ?? "") }
+                throw ExitStatus.because(
+                    .usage,
+                    "\(origins[0]) and \(origins[1]) both name their file \(path): give each a name of its own (out= in a list), or choose --if-exists rename"
+                )
+            }
+            (items[before].sharesName, items[index].sharesName) = (true, true)
+        }
     }
 
     /// Adds a download that an earlier command left unfinished, with this command's headers and credentials. Does
@@ -92,7 +112,7 @@ struct GetPlan {
         if entry.members.first(where: { $0.0 == "checksum" }) == nil, !checksums.isEmpty {
             guard let name = Self.name(entry.urls, path), let checksum = checksums.checksum(of: name) else {
                 let name =
-                    Self.name(entry.urls, path) ?? entry.urls.first.map(MaskedURL.text) ?? "a file without a name"
+                    Self.name(entry.urls, path) ?? entry.urls.first.map(MaskedURL.shown) ?? "a file without a name"
                 throw ExitStatus.because(
                     .usage,
                     "\(place)\(name) is not in \(source.checksumFile.joined(separator: ", ")) and cannot be verified")
@@ -104,7 +124,7 @@ struct GetPlan {
             job = try Job(json: try JSON(JSON.object(entry.members)))
         } catch let error as Job.Invalid {
             let isAboutURL = error.field == "url" || error.field == "urls"
-            let url = isAboutURL ? entry.urls.first.map { " (\(MaskedURL.text($0)))" } ?? "" : ""
+            let url = isAboutURL ? entry.urls.first.map { " (\(MaskedURL.shown($0)))" } ?? "" : ""
             throw ExitStatus.because(.usage, "\(place)\(error)\(url)")
         } catch { throw ExitStatus.because(.usage, "\(place)\(error)") }
         if let url = job.unreadableURL {
@@ -115,15 +135,18 @@ struct GetPlan {
                 .usage, "\(place)unknown fields: \(job.unknownFields.joined(separator: ", "))")
         }
         var item = GetItem(
-            job: job, root: root ?? self.root, members: entry.members.filter { $0.0 != "headers" && $0.0 != "body" })
-        item.ifExists = entry.ifExists ?? source.ifExists
+            job: job, root: root ?? self.root, members: entry.members.filter { $0.0 != "headers" && $0.0 != "body" },
+            ifExists: entry.ifExists ?? source.ifExists)
         item.isOnlyNewer = entry.isOnlyNewer || source.newer
         item.job.ifExists = item.isOnlyNewer ? .overwrite : item.ifExists.ofJob
         item.job.urls = job.urls.map(credentials.apply)
         item.job.headers += headers.map { HeaderField($0.0, $0.1) }
         item.origin = entry.origin
         item.isSchemeAssumed = isSchemeAssumed
-        if keys.insert(item.key).inserted { items.append(item) }
+        // A repeated URL is one download.
+        guard keys.insert(item.key).inserted || items.contains(where: { $0.key == item.key && $0.urls != item.urls })
+        else { return }
+        items.append(item)
     }
 
     /// A URL without a scheme means https.

@@ -1,5 +1,6 @@
 import HaulBus
 import HaulContract
+import HaulHTTP
 import HaulTerminal
 
 /// What is remembered of one download: a line of the journal.
@@ -19,8 +20,14 @@ struct GetRecord: Sendable {
     var completed: CompletedFile?
     /// Another program's unfinished file, whose bytes were copied. The completed download may replace it.
     var unfinished: CompletedFile?
+    /// The hidden name that a killed run may have left beside the completed file; "" if there is none, nil if it is not
+    /// known.
+    var hidden: String?
     /// The download has begun and not ended.
     var isOpen: Bool
+
+    /// The `run` of a download that has not begun.
+    static let unbegun = "0"
 
     init(_ item: GetItem, run: String, completed: CompletedFile?) {
         (key, root, job) = (item.key, item.root, JSON.object(item.members))
@@ -41,6 +48,7 @@ struct GetRecord: Sendable {
         resume = json["resume"].flatMap { ResumePoint(hash: Self.texts($0), offsets: Self.texts(json["offsets"])) }
         completed = json["completed"].flatMap { CompletedFile(hash: Self.texts($0)) }
         unfinished = json["unfinished"].flatMap { CompletedFile(hash: Self.texts($0)) }
+        hidden = json["hidden"]?.string
     }
 
     private static let version: Int64 = 1
@@ -50,6 +58,29 @@ struct GetRecord: Sendable {
 
     /// What the line of a download begins with. A key is hexadecimal, so it needs no escapes.
     static func start(of key: String) -> String { "\(start)\(key)\"" }
+
+    /// Names a file: a hash of the directory and the path in it.
+    static func fileKey(of path: String, in root: String) -> String {
+        Job.Checksum.Algorithm.sha1.hexadecimal(of: root + "\n" + path)
+    }
+
+    /// The `fileKey` of the completed file.
+    var fileKey: String? { completed.map { Self.fileKey(of: $0.file, in: root) } }
+
+    /// The URLs of the download.
+    var urls: [String] { item?.urls ?? [] }
+
+    /// The URL from which the completed file came.
+    var sourceURL: String? { urls.first { MaskedURL.text($0) == completed?.source } ?? urls.first }
+
+    /// Whether the completed file came from one of these URLs.
+    func isFile(of urls: [String]) -> Bool {
+        let own = self.urls
+        if own == urls { return true }
+        // The source is masked, so several URLs may match it.
+        let sources = own.filter { MaskedURL.text($0) == completed?.source }
+        return !sources.isEmpty && sources.allSatisfy(urls.contains)
+    }
 
     /// The line, without its newline. `open` is the last member: a line that ends with it is complete.
     var text: String {
@@ -70,6 +101,9 @@ struct GetRecord: Sendable {
         }
         if let completed { object.set("completed", json: Self.object(completed.fields)) }
         if let unfinished { object.set("unfinished", json: Self.object(unfinished.fields)) }
+        object.set("hidden", hidden)
+        // Before `open`, where `JournalFile` finds it without parsing the line.
+        if !isOpen { object.set("file", fileKey) }
         object.set("open", isOpen)
         return object.text
     }
@@ -77,8 +111,8 @@ struct GetRecord: Sendable {
     /// The download to continue; nil if this version does not accept its job.
     var item: GetItem? {
         guard let json = try? JSON(job), let members = json.members, let job = try? Job(json: json) else { return nil }
-        var item = GetItem(job: job, root: root, members: members.map { ($0.name, $0.raw) })
-        (item.ifExists, item.isOnlyNewer) = (ifExists, isOnlyNewer)
+        var item = GetItem(job: job, root: root, members: members.map { ($0.name, $0.raw) }, ifExists: ifExists)
+        item.isOnlyNewer = isOnlyNewer
         return item
     }
 

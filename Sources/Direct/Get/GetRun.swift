@@ -2,6 +2,7 @@ import Glibc
 import HaulActivities
 import HaulBus
 import HaulContract
+import HaulFileStore
 import HaulHTTP
 import HaulStorage
 import HaulTerminal
@@ -24,14 +25,18 @@ final class GetRun: Sendable {
     let item: GetItem
     private let settings: GetSettings
     private let journal: Journal
+    private let names: GetNames
     private let reporter: GetReporter
     private let state: Mutex<State>
     private let begun = ContinuousClock.now
     /// A person waits, so the download fails if the server asks for a longer pause (Retry-After).
     private static let longestWait = Duration.seconds(300)
 
-    init(_ item: GetItem, _ settings: GetSettings, _ journal: Journal, _ reporter: GetReporter) {
-        (self.item, self.settings, self.journal, self.reporter) = (item, settings, journal, reporter)
+    init(
+        _ item: GetItem, _ settings: GetSettings, _ journal: Journal, _ names: GetNames, _ reporter: GetReporter
+    ) {
+        (self.item, self.settings, self.journal) = (item, settings, journal)
+        (self.names, self.reporter) = (names, reporter)
         state = Mutex(State(view: View(name: item.label)))
     }
 
@@ -48,15 +53,21 @@ final class GetRun: Sendable {
 
     /// Runs until the download has ended. Cancelling the task stops it, and keeps what can be continued.
     func run() async -> GetResult {
-        guard let (lock, before) = await claim() else { return GetResult(end: .stopped) }
+        guard let (lock, claimed) = await claim() else { return GetResult(end: .stopped) }
         defer { withExtendedLifetime(lock) {} }
         let store: any Store
         do { store = try await settings.stores.store(item.root) } catch { return GetResult(end: .failed(error)) }
-        // The record may be of another URL whose file has the same name. That file is not reused.
-        let isSame = before?.item?.urls == item.urls
-        let own = isSame ? before?.completed : nil
+        let before: GetRecord?
+        let isClean: Bool
+        do throws(TransferError) { (before, isClean) = try await settled(claimed, in: store) } catch {
+            guard case .failed(let failure) = error else { return GetResult(end: .stopped) }
+            return GetResult(end: .failed(failure))
+        }
+        let (own, other) = await owner(before)
         // In a bucket the store handles an object that has the name.
-        let standing = GetPlace.isBucket(item.root) ? nil : StandingFile(item, in: store, own: own)
+        let standing =
+            GetPlace.isBucket(item.root)
+            ? nil : StandingFile(item, in: store, own: own, isOfOther: other, journal, names)
         if item.ifExists == .skip, standing?.isThere == true { return GetResult(end: .skipped, file: item.likelyPath) }
         if before?.isOpen != true, let file = await standing?.answerUnasked() {
             return result(of: file, standing, isUnchanged: true)
@@ -65,12 +76,55 @@ final class GetRun: Sendable {
         (record.resume, record.unfinished) = (before?.resume, before?.unfinished)
         state.withLock { $0.record = record }
         await save(isDurable: false)
-        let result = await attempts(standing, store, isNew: before == nil)
-        if before?.isOpen == true, let old = before, let file = result.file {
-            // The last run may have been killed after it made a partial file and before it recorded that.
-            await store.discard(PartialPlace(file: file, key: item.key, generation: old.run))
+        return await attempts(standing, store, isNew: isClean)
+    }
+
+    /// What the last run has left, once nothing hidden is left beside a completed file. If that run was killed after it
+    /// gave the file its name and before it recorded that, its record becomes that of the completed file.
+    ///
+    /// - Returns: The record, and whether it is certain that nothing hidden is left of the download.
+    private func settled(
+        _ record: GetRecord?, in store: any Store
+    ) async throws(TransferError) -> (record: GetRecord?, isClean: Bool) {
+        guard var record, record.run != GetRecord.unbegun else { return (record, true) }
+        guard let files = store as? FileStore else { return (record, false) }
+        guard record.isOpen else {
+            guard let hidden = record.hidden else { return (record, false) }
+            if !hidden.isEmpty, let file = record.completed?.file {
+                await files.discard(PartialPlace(file: file, key: item.key, generation: "", name: hidden))
+            }
+            return (record, true)
         }
-        return result
+        let folder = item.job.path.map { $0.pathParts.dropLast(item.hasName ? 1 : 0).map { $0 + "/" }.joined() } ?? ""
+        let resume = record.resume
+        let found = try await files.placed(
+            item.key, in: folder, by: Token.make(), continuing: resume?.generation)
+        guard let (file, proof) = found else { return (record, resume == nil) }
+        let isKnown = resume?.generation == proof.generation
+        record.completed = CompletedFile(
+            file: file.file, bytes: file.bytes, store: store.id, inode: file.identity, modified: file.modified,
+            // Without a checkpoint nobody knows the version. The next request finds out.
+            entity: isKnown ? resume!.entity : Entity(), source: record.urls.first.map(MaskedURL.text) ?? "",
+            validated: UnixTime.milliseconds)
+        if isKnown { record.completed?.source = resume!.source }
+        if let unfinished = record.unfinished { removeControl(of: unfinished) }
+        (record.isOpen, record.resume, record.unfinished, record.hidden) = (false, nil, nil, proof.name)
+        await journal.write(record, isDurable: settings.isDurable)
+        await files.discard(proof)
+        return (record, true)
+    }
+
+    /// The file that an earlier download of this URL completed, and whether the file of the likely name is known to be
+    /// of another URL.
+    private func owner(_ before: GetRecord?) async -> (own: CompletedFile?, isOfOther: Bool) {
+        var own: CompletedFile?
+        // The record may be of another URL whose file has the same name. That file is not reused.
+        if let before, before.isFile(of: item.urls) { own = before.completed }
+        guard !GetPlace.isBucket(item.root), let path = item.likelyPath,
+            let owner = await journal.owner(of: path, in: item.root)
+        else { return (own, false) }
+        guard owner.isFile(of: item.urls) else { return (own, true) }
+        return (own ?? owner.completed, false)
     }
 
     /// Waits for the lock. nil if the task is cancelled before that.
@@ -205,6 +259,8 @@ final class GetRun: Sendable {
             job: item.job, token: record.run, key: item.key, clock: SharedClock(told: UnixTime.milliseconds),
             lease: lease, report: { [weak self] event in self?.handle(event) })
         (assignment.resume, assignment.isNew) = (record.resume, isNew)
+        // Nothing hidden is left of an earlier run, so that no directory has to be searched for it.
+        assignment.isSettled = isNew
         assignment.completed = record.unfinished ?? record.completed
         assignment.existing = standing
         assignment.cookies = settings.cookies(for: item)
@@ -280,6 +336,12 @@ final class GetRun: Sendable {
             state.record?.isOpen = false
             state.record?.resume = nil
             state.view.name = file.file
+            // A run that is killed from here on leaves at most this name.
+            if let place = download.partialPlace {
+                state.record?.hidden = place.name
+            } else {
+                state.record?.hidden = ""
+            }
             defer { state.record?.unfinished = nil }
             // A file that was only found here is not recorded: nothing proves that the server's validators are those of
             // its bytes.
@@ -287,14 +349,19 @@ final class GetRun: Sendable {
             return state.record?.unfinished
         }
         // aria2's control file describes the file that has just been replaced.
-        if let unfinished, !isUnchanged { unlink("\(item.root)/\(unfinished.file)\(Aria2Control.suffix)") }
+        if let unfinished, !isUnchanged { removeControl(of: unfinished) }
         if standing?.proof == nil { await save(isDurable: false) } else { await journal.remove(item.key) }
         await download.discard()
         return result(of: file, standing, isUnchanged: isUnchanged)
     }
 
+    private func removeControl(of unfinished: CompletedFile) {
+        unlink("\(item.root)/\(unfinished.file)\(Aria2Control.suffix)")
+    }
+
     private func fail(_ failure: Failure) async -> GetResult {
         let isContinuable = state.withLock { state in
+            state.record?.hidden = nil
             if state.record?.resume?.offsets.isEmpty != false { state.record?.isOpen = false }
             return state.record.map { $0.isOpen || $0.completed != nil } ?? false
         }

@@ -16,6 +16,7 @@ final class GetRunner: Sendable {
     private let journal: Journal
     private let reporter: GetReporter
     private let parallel: Int
+    private let names = GetNames()
     private let state = Mutex(State())
 
     init(_ items: [GetItem], _ settings: GetSettings, _ journal: Journal, _ reporter: GetReporter, parallel: Int) {
@@ -28,11 +29,13 @@ final class GetRunner: Sendable {
     func run() async -> [(GetItem, GetResult)] {
         let ticks = Task { await tick() }
         await withTaskGroup(of: Void.self) { group in
-            for (index, item) in items.enumerated() {
-                if index >= parallel { await group.next() }
+            for (count, queue) in queues().enumerated() {
+                if count >= parallel { await group.next() }
                 if Task.isCancelled { break }
                 // On libcurl's thread: most steps cost less than waking another thread for them.
-                group.addTask(executorPreference: settings.executor) { await self.work(index, item) }
+                group.addTask(executorPreference: settings.executor) {
+                    for index in queue where !Task.isCancelled { await self.work(index, self.items[index]) }
+                }
             }
             await group.waitForAll()
         }
@@ -44,10 +47,28 @@ final class GetRunner: Sendable {
         return items.enumerated().map { ($1, results[$0] ?? GetResult(end: .stopped)) }
     }
 
+    /// The downloads by their indices. Those that share a name run one after another, so that their numbers follow the
+    /// order of the list.
+    private func queues() -> [[Int]] {
+        var queues: [[Int]] = []
+        var places: [String: Int] = [:]
+        for (index, item) in items.enumerated() {
+            let name = item.sharesName ? item.likelyPath.map { "\(item.root)/\($0)" } : nil
+            if let name, let place = places[name] {
+                queues[place].append(index)
+            } else {
+                if let name { places[name] = queues.count }
+                queues.append([index])
+            }
+        }
+        return queues
+    }
+
     private func work(_ index: Int, _ item: GetItem) async {
-        let run = GetRun(item, settings, journal, reporter)
+        let run = GetRun(item, settings, journal, names, reporter)
         state.withLock { $0.runs.append((index, run)) }
         let result = await run.run()
+        if result.isFailed { names.release(item) }
         state.withLock { state in
             state.runs.removeAll { $0.index == index }
             state.results[index] = result
@@ -60,7 +81,7 @@ final class GetRunner: Sendable {
     /// Records a download that had not begun when the command was interrupted, so that `--continue` finds it.
     private func recordUnbegun(_ item: GetItem) async {
         guard await journal.read(item.key) == nil else { return }
-        await journal.write(GetRecord(item, run: "0", completed: nil), isDurable: false)
+        await journal.write(GetRecord(item, run: GetRecord.unbegun, completed: nil), isDurable: false)
     }
 
     // MARK: While they run

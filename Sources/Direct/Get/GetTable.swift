@@ -7,7 +7,7 @@ enum GetTable {
     static func line(_ item: GetItem, _ result: GetResult, from here: String) -> String {
         var parts = [result.word]
         if case .failed(let failure) = result.end {
-            parts += ["\(failure.code): \(failure.message)", item.job.urls.first.map(MaskedURL.text) ?? ""]
+            parts += ["\(failure.code): \(failure.message)", item.job.urls.first.map(MaskedURL.shown) ?? ""]
             return parts.joined(separator: "  ").printable
         }
         parts.append(name(item, result, from: here))
@@ -17,6 +17,8 @@ enum GetTable {
             if let speed = result.speed { parts.append(Units.speed(speed)) }
         }
         if !result.verified.isEmpty { parts.append("verified: \(result.verified)") }
+        // The name does not tell which of the URLs it is.
+        if item.sharesName { parts.append(item.urls.first.map(MaskedURL.shown) ?? "") }
         return parts.joined(separator: "  ").printable
     }
 

@@ -96,6 +96,13 @@ final class Journal: Sendable {
 
     func read(_ key: String) async -> GetRecord? { await visit { $0.record(key) } }
 
+    /// The record of the download that completed the file at `path` in `root`, if no other download has since. Whether
+    /// the file is still the same has to be checked.
+    func owner(of path: String, in root: String) async -> GetRecord? {
+        let file = GetRecord.fileKey(of: path, in: root)
+        return await visit { $0.owner(of: file) }
+    }
+
     /// - Parameter isDurable: Sync the record, so that it survives a loss of power.
     func write(_ record: GetRecord, isDurable: Bool) async { await append(record.text, isDurable: isDurable) }
 

@@ -2,7 +2,8 @@ import Glibc
 import HaulContract
 import HaulTerminal
 
-/// The file of all records, one on a line. The last complete line of a key counts. All methods block.
+/// The file of all records, one on a line. The last complete line of a key counts, and the last line that says which
+/// download a file is of. All methods block.
 ///
 /// Any number of processes append to the file. Each appends its lines with one write, and reads what the others have
 /// appended since its last read. When a process opens a large file that no other process uses, it removes the lines
@@ -10,6 +11,7 @@ import HaulTerminal
 struct JournalFile: ~Copyable {
     /// Where the line that counts for a key is in the file.
     private struct Line {
+        let key: String
         let bytes: Range<Int>
         let isOpen: Bool
     }
@@ -23,6 +25,9 @@ struct JournalFile: ~Copyable {
     private var lock: Int32 = -1
     private var isOpened = false
     private var lines: [String: Line] = [:]
+    /// The last line of a completed download for each file, by `GetRecord.fileKey`. It counts for as long as no other
+    /// download completes the file, even if its own download begins again or is forgotten.
+    private var files: [String: Line] = [:]
     /// The offset up to which the file has been read: always the end of a line.
     private var end = 0
     /// Bytes that this process has appended since it opened the file.
@@ -72,8 +77,22 @@ struct JournalFile: ~Copyable {
         } else if case let isOpen = Self.ends(line, with: #","open":true}"#),
             isOpen || Self.ends(line, with: #","open":false}"#)
         {
-            lines[key] = Line(bytes: start..<start + line.count, isOpen: isOpen)
+            let found = Line(key: key, bytes: start..<start + line.count, isOpen: isOpen)
+            lines[key] = found
+            if !isOpen, let file = Self.fileKey(of: line) { files[file] = found }
         }
+    }
+
+    /// The `GetRecord.fileKey` of a completed download's line. nil if the line has none.
+    private static func fileKey(of line: UnsafeRawBufferPointer) -> String? {
+        let end = line.count - #"","open":false}"#.utf8.count
+        let start = end - 40
+        let name = #""file":""#
+        guard start > name.utf8.count, line[..<start].suffix(name.utf8.count).elementsEqual(name.utf8) else {
+            // Earlier versions did not write it.
+            return GetRecord(Array(line))?.fileKey
+        }
+        return String(decoding: line[start..<end], as: UTF8.self)
     }
 
     /// Reads what this and other processes have appended.
@@ -109,7 +128,16 @@ struct JournalFile: ~Copyable {
 
     mutating func record(_ key: String) -> GetRecord? {
         catchUp()
-        return lines[key].flatMap { GetRecord(text($0)) }
+        guard var record = lines[key].flatMap({ GetRecord(text($0)) }) else { return nil }
+        // Another download may have replaced the file since, with one of the same size, date and inode.
+        if let file = record.fileKey, let owner = files[file], owner.key != key { record.completed = nil }
+        return record
+    }
+
+    /// The record of the download that completed a file last.
+    mutating func owner(of file: String) -> GetRecord? {
+        catchUp()
+        return files[file].flatMap { GetRecord(text($0)) }
     }
 
     mutating func openRecords() -> [GetRecord] {
@@ -148,7 +176,7 @@ struct JournalFile: ~Copyable {
     private mutating func reopen() {
         if descriptor >= 0 { close(descriptor) }
         descriptor = open("\(directory)/\(Self.name)", O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0o600)
-        (lines, end, appended) = ([:], 0, 0)
+        (lines, files, end, appended) = ([:], [:], 0, 0)
     }
 
     /// Takes over the records of earlier versions, which had a file for each.
@@ -170,11 +198,14 @@ struct JournalFile: ~Copyable {
     /// too.
     private mutating func compact() {
         catchUp()
-        let counting = lines.values.reduce(0) { $0 + $1.bytes.count }
+        let counted = Dictionary(
+            [lines.values, files.values].joined().map { ($0.bytes.lowerBound, $0) }, uniquingKeysWith: { one, _ in one }
+        )
+        let counting = counted.values.reduce(0) { $0 + $1.bytes.count }
         guard end > room, end - counting > counting / 2 else { return }
         let oldest = UnixTime.milliseconds - Self.longestAge
         var kept: [UInt8] = []
-        for line in lines.values.sorted(by: { $0.bytes.lowerBound < $1.bytes.lowerBound }) {
+        for line in counted.values.sorted(by: { $0.bytes.lowerBound < $1.bytes.lowerBound }) {
             let bytes = text(line)
             guard line.isOpen || GetRecord(bytes)?.completed.map({ $0.validated >= oldest }) == true else { continue }
             kept += bytes + [UInt8(ascii: "\n")]

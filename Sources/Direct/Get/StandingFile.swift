@@ -22,6 +22,8 @@ final class StandingFile: ExistingFile {
     private let store: String
     /// The file that this download completed before. It may be replaced.
     private let own: CompletedFile?
+    private let journal: Journal
+    private let names: GetNames
     private let found = Mutex<Proof?>(nil)
     private struct Unfinished {
         var file: UnfinishedFile?
@@ -33,13 +35,19 @@ final class StandingFile: ExistingFile {
 
     let modifiedSince: String?
 
-    init(_ item: GetItem, in store: any Store, own: CompletedFile?) {
+    /// - Parameter isOfOther: The file of the likely name may be of another URL, whose date says nothing here.
+    init(
+        _ item: GetItem, in store: any Store, own: CompletedFile?, isOfOther: Bool, _ journal: Journal,
+        _ names: GetNames
+    ) {
         (self.item, self.store, self.own) = (item, store.id, own)
+        (self.journal, self.names) = (journal, names)
         let path = item.likelyPath.map { item.root + "/" + $0 }
         let status = path.flatMap(Self.status)
         // A file that aria2 has not finished was never the server's file, so its date says nothing.
         let isWhole = status?.isFile == true && path.map { access($0 + Aria2Control.suffix, F_OK) != 0 } ?? true
-        modifiedSince = item.isOnlyNewer && isWhole ? status.map { HTTPDate.text($0.seconds) } : nil
+        let isAsked = item.isOnlyNewer && isWhole && own == nil && !isOfOther
+        modifiedSince = isAsked ? status.map { HTTPDate.text($0.seconds) } : nil
     }
 
     /// Whether anything has the name that the file will most likely get.
@@ -65,13 +73,29 @@ final class StandingFile: ExistingFile {
 
     func answer(to offer: Offer) async throws(TransferError) -> CompletedFile? {
         let path = item.hasName ? item.job.path! : (item.job.path ?? "") + offer.name
+        if item.ifExists != .rename, let other = names.reserve(path, for: item) {
+            let url = MaskedURL.shown(other.urls.first ?? "")
+            throw .failed(
+                Failure(
+                    .fileExists,
+                    "\(path) is the file of \(url) of this command: give each a name of its own, or choose --if-exists rename",
+                    isFinal: true))
+        }
         guard let status = Self.status(item.root + "/" + path) else { return nil }
         guard status.isFile else { throw refusal(path, "is no regular file") }
-        if let own, own.file == path, own.bytes == status.size, own.modified == status.nanoseconds { return nil }
+        let owner = await journal.owner(of: path, in: item.root)
+        let known = owner?.completed.flatMap { status.isOf($0) ? $0 : nil }
+        let isOwn = known != nil && owner?.isFile(of: item.urls) == true
+        if let own, own.file == path, status.isOf(own), known == nil || isOwn { return nil }
         switch item.ifExists {
         case .overwrite, .rename: return nil
-        case .fail, .skip: throw refusal(path, "is there")
+        case .fail, .skip:
+            let words = isOwn ? "" : Self.words(of: owner, known)
+            throw refusal(path, words.isEmpty ? "is there" : words)
         case .reuse: break
+        }
+        if let file = try await foreign(path, status, offer, owner: known != nil && !isOwn ? owner : nil) {
+            return file
         }
         if offer.isUnmodified { return record(path, status, offer.entity, offer.source, by: .notNewer) }
         let control = await Self.pool.run { [item] in
@@ -112,6 +136,26 @@ final class StandingFile: ExistingFile {
                 path, "is there and has the server's size, but also holes: another program may not have finished it")
         }
         return record(path, status, offer.entity, offer.source, by: .size)
+    }
+
+    /// A file that the log knows as another URL's. Size and date say nothing about it; only a digest does.
+    private func foreign(
+        _ path: String, _ status: Status, _ offer: Offer, owner: GetRecord?
+    ) async throws(TransferError) -> CompletedFile? {
+        guard let owner else { return nil }
+        if offer.entity.total.map({ $0 == status.size }) ?? true,
+            let wanted = item.job.checksum ?? offer.entity.digest,
+            await digest(path, wanted.algorithm) == wanted.digest
+        {
+            let authority = item.job.checksum == nil ? "server's" : "given"
+            return record(path, status, offer.entity, offer.source, by: .checksum(wanted, authority: authority))
+        }
+        throw refusal(path, Self.words(of: owner, owner.completed), or: "another name with -o")
+    }
+
+    private static func words(of owner: GetRecord?, _ known: CompletedFile?) -> String {
+        guard known != nil, let url = owner?.sourceURL else { return "" }
+        return "is the file of \(MaskedURL.shown(url)), which an earlier haul get downloaded"
     }
 
     /// The refusal of a file that another program may not have finished. If the run can continue from its bytes,
@@ -173,6 +217,12 @@ final class StandingFile: ExistingFile {
         let nanoseconds: Int64
         let inode: UInt64
         let isFile: Bool
+
+        /// Whether this is the file as it was recorded. A store without lasting inodes records a substitute for them,
+        /// whose highest bit is set.
+        func isOf(_ file: CompletedFile) -> Bool {
+            file.bytes == size && file.modified == nanoseconds && (file.inode == inode || file.inode >> 63 == 1)
+        }
 
         /// For messages: `1.2 MiB of 22 Nov 2026`.
         var words: String { "\(Units.bytes(size)) of \(HTTPDate.text(seconds).dropFirst(5).dropLast(13))" }

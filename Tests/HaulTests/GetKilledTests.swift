@@ -1,0 +1,84 @@
+import Foundation
+import Glibc
+import HaulContract
+import HaulTestSupport
+import Testing
+
+/// `haul get` that is killed before any of the calls by which a file gets its name and is recorded.
+@Suite struct GetKilledTests {
+    private static let versions = [FileBytes(seed: 51, count: 5000), FileBytes(seed: 52, count: 5000)]
+
+    /// What the command does, and whether the server has another version after the kill.
+    enum Kind: String, CaseIterable { case first, named, renamed, replaced }
+
+    @Test(
+        "a killed get knows its own file again, and fetches the server's version", arguments: Kind.allCases,
+        [false, true])
+    func killed(_ kind: Kind, _ deniesLinks: Bool) async throws {
+        let steps = try await CommitSteps()
+        var kills = 0
+        steps: for step in 1...20 {
+            for isChanged in step < 4 ? [step == 2] : [false, true] {
+                let bench = GetBench()
+                let version = Shared(0)
+                let origin = try OriginServer { request in
+                    .file(
+                        Self.versions[version.value % 2], etag: "\"v\(version.value)\"",
+                        headers: [("Last-Modified", "Sun, 06 Nov 1994 08:49:37 GMT")], to: request)
+                }
+                var arguments = [origin.url("/x")]
+                if kind == .named { arguments += ["-o", "x"] }
+                if kind == .renamed {
+                    arguments += ["--if-exists", "rename"]
+                    bench.write("x", "another's")
+                }
+                if kind == .replaced {
+                    #expect(try await bench.start(arguments).wait() == 0)
+                    version.change { $0 += 1 }
+                }
+                let name = kind == .renamed ? "x (1)" : "x"
+                let flag = "\(step)-\(isChanged)"
+                steps.arm(flag)
+                let killed = try bench.start(
+                    arguments,
+                    environment: steps.environment(
+                        flag, step: step, signal: SIGKILL, deniesLinks: deniesLinks, countsWrites: true))
+                if try await killed.wait() == 0 { break steps }
+                kills += 1
+                if isChanged { version.change { $0 += 1 } }
+                let environment =
+                    deniesLinks ? steps.environment("never", step: 1, signal: SIGKILL, deniesLinks: true) : [:]
+                for turn in 0..<2 {
+                    let get = try bench.start(arguments, environment: environment)
+                    #expect(
+                        try await get.wait() == 0,
+                        "\(kind), step \(step), \(isChanged), turn \(turn): \(get.standardOutput)")
+                    #expect(
+                        bench.files.holds(name, Self.versions[version.value % 2]),
+                        "\(kind), step \(step), \(isChanged): \(get.standardOutput)")
+                    #expect(bench.names == (kind == .renamed ? ["x", "x (1)"] : ["x"]), "\(kind), step \(step)")
+                    if turn == 1 { #expect(get.standardOutput.contains("same ETag"), "\(get.standardOutput)") }
+                }
+            }
+        }
+        #expect(kills > 10)
+    }
+
+    @Test("files that are unchanged, or changed on the server, cost no listing of their directory")
+    func listings() async throws {
+        let steps = try await CommitSteps()
+        let version = Shared(1)
+        let origin = try OriginServer { request in
+            .file(FileBytes(seed: UInt64(version.value), count: 300), etag: "\"v\(version.value)\"", to: request)
+        }
+        let bench = GetBench()
+        let urls = (0..<60).map { origin.url("/f\($0)") }
+        for turn in ["new", "unchanged", "changed", "unchanged again"] {
+            if turn == "changed" { version.value = 2 }
+            let get = try bench.start(urls, environment: steps.counting(turn))
+            #expect(try await get.wait() == 0, "\(get.standardOutput)")
+            #expect(steps.listings(turn) <= 2, "\(turn): \(steps.listings(turn)) listings")
+        }
+        #expect(bench.names.count == 60)
+    }
+}
