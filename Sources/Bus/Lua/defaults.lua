@@ -63,7 +63,7 @@ do
   -- The URL of a relative reference at `base` (RFC 3986, section 5.2.2); nil if the reference is empty, absolute or
   -- invalid.
   function fleet.resolved(base, reference)
-    if reference == '' or string.find(reference, '^[%a][%w+.-]*:') or string.find(reference, '[%c ]') then return nil end
+    if reference == '' or #reference > 8192 or string.find(reference, '^[%a][%w+.-]*:') or string.find(reference, '[%c ]') then return nil end
     local scheme, authority, path, query = string.match(base, '^(%a+):(//[^/?#]*)([^?#]*)([^#]*)')
     if string.sub(reference, 1, 2) == '//' then return scheme .. ':' .. reference end
     local way, rest = string.match(reference, '^([^?#]*)(.*)$')
@@ -75,13 +75,15 @@ do
     return scheme .. ':' .. authority .. tidy(way) .. rest
   end
 
-  -- The element with its relative `url` made absolute by the queue's `base`; nil if nothing has to change. j: the
-  -- element as a table. Writes no key.
+  -- The element with its `url`, which is no URL, made absolute by the queue's `base`; nil if that gives none. j: the
+  -- element as a table, whose `url` becomes absolute as well. Writes no key.
   function fleet.based(element, j)
     local defaults = j and type(j.url) == 'string' and known()
-    if not defaults or not defaults.base or is_url(j.url) then return nil end
+    if not defaults or not defaults.base then return nil end
     local url = fleet.resolved(defaults.base, j.url)
-    return url and is_url(url) and fleet.replaced(element, 'url', quoted(url)) or nil
+    if not url or not is_url(url) then return nil end
+    j.url = url
+    return fleet.replaced(element, 'url', quoted(url))
   end
 
   -- Puts the defaults that the claim needs into an element's table, where the element lacks them. Writes no key.

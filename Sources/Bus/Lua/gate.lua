@@ -22,8 +22,14 @@ end
 function KINDS.path(v)
   if type(v) ~= 'string' or #v > 4096 or not string.find(v, '^[^/%c][^%c]*$') then return false end
   if #v <= 255 and string.byte(v) ~= 46 and not string.find(v, '/.', 1, true) then return true end
-  for part in string.gmatch(v, '[^/]+') do
-    if part == '..' or part == '.' or string.sub(part, 1, 5) == '.haul' or #part > 255 then return false end
+  v = '/' .. v .. '/'
+  if string.find(v, '/../', 1, true) or string.find(v, '/./', 1, true) or string.find(v, '/.haul', 1, true) then return false end
+  -- No part is longer than 255 bytes. The steps go to the last slash that is near enough, not from part to part.
+  local at = 1
+  while at < #v do
+    local step = string.match(string.sub(v, at + 1, at + 256), '^.*()/')
+    if not step then return false end
+    at = at + step
   end
   return true
 end
@@ -32,7 +38,7 @@ function KINDS.file(v) return KINDS.path(v) and string.byte(v, #v) ~= 47 end
 
 local DIGITS = { md5 = 32, sha1 = 40, sha256 = 64, sha512 = 128 }
 function KINDS.checksum(v)
-  if type(v) ~= 'string' then return false end
+  if type(v) ~= 'string' or #v > 140 then return false end
   local algorithm, digest = string.match(v, '^(%w+):(%x+)$')
   return algorithm and DIGITS[algorithm] == #digest
 end
@@ -48,7 +54,7 @@ function KINDS.headers(v, _, _, kind)
   local n = 0
   for name, value in pairs(v) do
     n = n + 1
-    if n > LARGEST.headers or type(name) ~= 'string' or type(value) ~= 'string' or string.find(value, '[%z\r\n]')
+    if n > LARGEST.headers or type(name) ~= 'string' or type(value) ~= 'string' or not string.find(value, '^[^%z\r\n]*$')
       or not string.find(name, '^[!-9;-~]+$') then return false end
     local lower = string.lower(name)
     if kind ~= 'download' then
@@ -91,7 +97,7 @@ do
   function KINDS.base64(v)
     if type(v) ~= 'string' or #v % 4 ~= 0 then return false end
     local digits, padding = string.match(v, '^([%w+/]*)(=?=?)$')
-    return v == '' or digits ~= nil and string.find(digits, LAST_DIGIT[padding]) ~= nil
+    return v == '' or digits ~= nil and string.find(string.sub(digits, -1), LAST_DIGIT[padding]) ~= nil
   end
 
   local function is_status(v) return v >= 100 and v <= 599 and v == math.floor(v) end
@@ -172,11 +178,13 @@ local function make_checks()
   end
 end
 
--- The reason for the first field, in the order of the table, that has a wrong value.
-local function wrong_field(j, element, kind)
+-- The reason for the first field, in the order of the table, that has a wrong value. fine: the names of fields that
+-- were checked already. wrong: the name of a field whose value is wrong.
+local function wrong_field(j, element, kind, fine, wrong)
   for _, field in ipairs(FIELDS) do
     local name, value = field[1], j[field[1]]
-    if value ~= nil then
+    if name == wrong and field[4][kind] then return name .. ': ' .. field[3] end
+    if value ~= nil and not fine[name] then
       if not field[4][kind] then return name .. ': ' .. kinds.rules[kind] end
       if not CHECKS[name](value, element, j, kind) then return name .. ': ' .. field[3] end
     end
@@ -186,36 +194,43 @@ end
 -- Fields that give a body. A job has at most one of them.
 kinds.bodies = { 'body', 'json', 'form', 'body_base64' }
 
+-- The reason why an element is no valid job or continuation; nil if it is one. j: the element as a table. Writes no key.
+local function fault(j, element)
+  -- An unknown kind is the only error that is reported: `kind` is the first field of the table.
+  local kind = kinds.rules[j.kind] and j.kind or 'download'
+  local known, fine = kinds.fields[kind], {}
+  for name, value in pairs(j) do
+    -- Unknown fields are ignored.
+    local accepts = CHECKS[name]
+    if accepts then
+      if not (known[name] and accepts(value, element, j, kind)) then return wrong_field(j, element, kind, fine, name) end
+      fine[name] = true
+    end
+  end
+  if not j.url and not j.urls then
+    if not j.id then return 'url: is missing' end
+    for name in pairs(j) do
+      if not CONTINUATION[name] then
+        return 'url: is missing (without it only id, v and at may be given, to continue a known job)'
+      end
+    end
+  elseif kind == 'upload' then
+    return kinds.wrong_upload(j)
+  elseif j.body ~= nil or kind ~= 'download' then
+    local bodies = 0
+    for _, name in ipairs(kinds.bodies) do if j[name] ~= nil then bodies = bodies + 1 end end
+    if bodies > 1 then return 'body: ' .. kinds.body_rule end
+    if bodies > 0 and not j.id then return 'id: is required with a body' end
+  end
+end
+
 -- The element as a table, and a reason if it is no valid job or continuation. The table is nil if the text is no JSON
 -- object. Writes no key.
 local function read(element)
   if not CHECKS then make_checks() end
   local j, wrong = object(element)
   if not j then return nil, 'element: ' .. wrong end
-  -- An unknown kind is the only error that is reported: `kind` is the first field of the table.
-  local kind = kinds.rules[j.kind] and j.kind or 'download'
-  local known = kinds.fields[kind]
-  for name, value in pairs(j) do
-    -- Unknown fields are ignored.
-    local accepts = CHECKS[name]
-    if accepts and not (known[name] and accepts(value, element, j, kind)) then return j, wrong_field(j, element, kind) end
-  end
-  if not j.url and not j.urls then
-    if not j.id then return j, 'url: is missing' end
-    for name in pairs(j) do
-      if not CONTINUATION[name] then
-        return j, 'url: is missing (without it only id, v and at may be given, to continue a known job)'
-      end
-    end
-  elseif kind == 'upload' then
-    return j, kinds.wrong_upload(j)
-  elseif j.body ~= nil or kind ~= 'download' then
-    local bodies = 0
-    for _, name in ipairs(kinds.bodies) do if j[name] ~= nil then bodies = bodies + 1 end end
-    if bodies > 1 then return j, 'body: ' .. kinds.body_rule end
-    if bodies > 0 and not j.id then return j, 'id: is required with a body' end
-  end
-  return j
+  return j, fault(j, element)
 end
 
 -- A URL without its login and its fragment, and with its query masked. See Contract/MaskedURL.swift. Writes no key.

@@ -133,6 +133,7 @@ do
 
   -- Whether an element is for a host.
   local function is_of(element, host)
+    if #element > LARGEST.element then return false end
     local fine, j = pcall(decode, element)
     if not fine or type(j) ~= 'table' then return false end
     local url = j.url or type(j.urls) == 'table' and j.urls[1] or is_id(j.id) and redis.pcall('HGET', key(j.id), 'url')

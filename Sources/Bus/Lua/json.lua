@@ -57,13 +57,17 @@ local function skeleton(text)
   return bare
 end
 
--- How many members all objects in a value have. In cjson's tables the names of members are texts, and the places in
--- arrays are numbers.
-local function members(value)
+-- How many members all objects in a value have, or `most` once that many are found. In cjson's tables the names of
+-- members are texts, and the places in arrays are numbers.
+local function members(value, most)
   local n = 0
-  for name, inner in pairs(value) do
-    if type(name) == 'string' then n = n + 1 end
-    if type(inner) == 'table' then n = n + members(inner) end
+  for name in pairs(value) do
+    if type(name) ~= 'string' then break end
+    n = n + 1
+  end
+  for _, inner in pairs(value) do
+    if n >= most then return n end
+    if type(inner) == 'table' then n = n + members(inner, most - n) end
   end
   return n
 end
@@ -77,7 +81,8 @@ local function object(text)
   local fine, value = pcall(decode, text)
   if not fine then return nil, 'must be a JSON object: ' .. string.gsub(text_of(value), '^[%w_]+:%d+: ', '') end
   -- cjson also takes 1. and -.5 for numbers, and keeps the last of several members with one name.
-  if string.find(bare, '%.%D') or string.find(bare, '%-%D') then return nil, 'must be a JSON object: a number is none' end
-  if members(value) ~= count(bare, ':') then return nil, 'must be a JSON object: a name stands twice in an object' end
+  if string.find(bare, '[.-]%D') then return nil, 'must be a JSON object: a number is none' end
+  local written = count(bare, ':')
+  if members(value, written) ~= written then return nil, 'must be a JSON object: a name stands twice in an object' end
   return value
 end

@@ -23,7 +23,7 @@ do
       local first, last, value = string.find(blotted, '"[%w_\\]*"[ \t\r\n]*:[ \t\r\n]*()', at)
       if not first then return nil end
       local written = string.match(blotted, '^"([^"]*)"', first)
-      if #written > #name and decode('["' .. written .. '"]')[1] == name then return first, first + #written + 1, value end
+      if #written > #name and string.find(written, '\\', 1, true) and decode('["' .. written .. '"]')[1] == name then return first, first + #written + 1, value end
       at = last + 1
     end
   end

@@ -4,10 +4,11 @@
 -- `url` made absolute. The rule for the id is that of Queue+Producing.swift.
 local function identify(element)
   local j, reason = read(element)
-  local whole = reason and fleet.based(element, j)
+  -- Nothing but the URL is checked again.
+  local whole = reason and string.find(reason, '^url: ') and fleet.based(element, j)
   if whole then
     element = whole
-    j, reason = read(element)
+    reason = #element > LARGEST.element and 'element: ' .. LARGEST.element_rule or fault(j, element)
   end
   local id = j and j.id
   if reason or id then return j, id, reason, element end

@@ -10,6 +10,8 @@ local function is_ipv4(text)
 end
 
 local function is_ipv6(text)
+  -- The longest address has 45 bytes, the longest zone 18. The patterns below are not linear.
+  if #text > 64 then return false end
   local address, zone = string.match(text, '^([^%%]*)(.*)$')
   if zone ~= '' then
     if not string.find(zone, '^%%[%w_.-]+$') then return false end
@@ -49,12 +51,12 @@ local function is_host(host)
   return not string.find(last, '^%d+$') and not string.find(last, '^0[xX]%x*$') or is_ipv4(name)
 end
 
--- Whether a value is an http or https URL that a job may have.
--- One pattern covers the whole value: a search for forbidden characters would begin anew at each character.
+-- Whether a value is an http or https URL that a job may have. Each pattern is anchored, and no two repeated classes
+-- that stand side by side share a character. Otherwise Lua would try all ways to divide a text between them.
 local function is_url(v)
   if type(v) ~= 'string' or #v > 8192 then return false end
-  local authority = string.match(v, '^[hH][tT][tT][pP][sS]?://([^/?#%c ]+)[^%c ]*$')
-  if not authority then return false end
+  local authority, rest = string.match(v, '^[hH][tT][tT][pP][sS]?://([^/?#%c ]+)()')
+  if not authority or not string.find(v, '^[^%c ]*$', rest) then return false end
   if string.find(authority, '@', 1, true) then
     local login
     login, authority = string.match(authority, '^(.*)@(.*)$')
