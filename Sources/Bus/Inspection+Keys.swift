@@ -192,7 +192,20 @@ extension Inspection {
                     list, "\(count) files are to be deleted, and no worker serves their store",
                     "start a worker with that root, or delete the list to keep them"))
         }
-        return try await findings + checkDropping(now)
+        return try await findings + checkKinds(now) + checkDropping(now)
+    }
+
+    /// Checks for elements of kinds that this version does not know. They may be a later version's, or a mistake.
+    private func checkKinds(_ now: Int64) async throws(RedisError) -> [Finding] {
+        let reply = try await queue.redis.pipeline([
+            .command(Command("HRANDFIELD", queue.keys.kinds, 100, "WITHVALUES"))
+        ])[0]
+        return reply.dictionary.sorted { $0.key < $1.key }.compactMap { kind, time in
+            guard Job.Kind(rawValue: kind) == nil, now - (Int64(time) ?? 0) > 60_000 else { return nil }
+            return Finding(
+                queue.keys.kind(kind), "its elements wait for a worker that does this kind",
+                "start a worker of a version that does, or delete the list; it expires a week after its last element")
+        }
     }
 
     /// Checks for files that a worker should have unlinked. Another worker of the store gets them after 10 s.

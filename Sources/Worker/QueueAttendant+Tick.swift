@@ -226,15 +226,17 @@ extension QueueAttendant {
         }
     }
 
-    /// Logs once for each kind that jobs wait which this worker does not do.
+    /// Logs which kinds of jobs wait that this worker does not do. One line names the first few new ones.
     private func tellAside(_ kinds: [String]) {
         let new = state.withLock { state in
             defer { state.aside = Set(kinds) }
             return kinds.filter { !state.aside.contains($0) }
         }
-        for kind in new {
-            log.warning("jobs wait for a worker that does their kind; this one does not", metadata: ["kind": "\(kind)"])
-        }
+        guard !new.isEmpty else { return }
+        let names = new.sorted().prefix(5).joined(separator: " ") + (new.count > 5 ? " …" : "")
+        log.warning(
+            "jobs wait for a worker that does their kind; this one does not",
+            metadata: ["kind": "\(names)", "kinds": "\(kinds.count)"])
     }
 
     /// Checks whether silent workers on this machine have ended. Then their jobs need not wait for the end of a lease.

@@ -2,7 +2,11 @@
 -- set aside, unchanged, in the list `kind:<kind>`. A worker that does this kind takes the element from there with its
 -- claim, or puts it back into the line with its tick. So an old worker leaves new kinds to newer workers.
 --
+-- A kind that this library does not know may be a later version's, or a mistake. So that nobody fills Redis with them,
+-- there are at most 64 of them at a time, and of each at most 1000 elements, for a week. More are rejected.
+--
 -- The hash `kinds` has the kinds of which something was set aside, and when that was last (ms).
+kinds.most_unknown, kinds.most_elements, kinds.kept = 64, 1000, 604800000
 
 -- Whether this worker does jobs of a kind. is_current() must have set kinds.done. A kind that this library does not
 -- know cannot be done.
@@ -14,16 +18,34 @@ function kinds.named(j)
   return type(kind) == 'string' and #kind <= 32 and string.find(kind, '^[a-z][a-z_]*$') and kind or nil
 end
 
--- Sets an element aside. The caller removes it from the list that it was in. Writes kind:<kind>, kinds.
-function kinds.set_aside(element, kind)
-  call('LPUSH', PREFIX .. KEY.kind .. kind, element)
+-- Why an element of a kind that this library does not know cannot be set aside; nil if it can. Writes no key.
+local function crowded(kind)
+  local is_listed = redis.pcall('HEXISTS', kinds.key, kind) == 1
+  local count = not is_listed and size(kinds.key)
+  if count and count >= kinds.most_unknown then
+    return 'kind: no worker does ' .. kind .. ', and ' .. count .. ' other kinds wait already; see haul stats'
+  end
+  if call('LLEN', PREFIX .. KEY.kind .. kind) >= kinds.most_elements then
+    return 'kind: no worker does ' .. kind .. ', and ' .. kinds.most_elements .. ' elements of it wait already'
+  end
+end
+
+-- Sets an element aside. The caller removes it from the list that it was in. An element of an unknown kind is rejected
+-- if too many wait. j: the element as a table, or nil. Writes kind:<kind>, kinds, and what reject_element() writes.
+function kinds.set_aside(element, kind, j)
+  local list, is_unknown = PREFIX .. KEY.kind .. kind, not kinds.rules[kind]
+  local wrong = is_unknown and crowded(kind)
+  if wrong then return reject_element(element, wrong, j and is_id(j.id) and j.id or nil, j) end
+  call('LPUSH', list, element)
+  if is_unknown then call('PEXPIRE', list, kinds.kept) else call('PERSIST', list) end
   redis.pcall('HSET', kinds.key, kind, NOW)
 end
 
 -- The kinds of which something is set aside. Writes kinds (deletes others).
 function kinds.aside()
-  -- If the key has another type, there are none.
-  local names, all = {}, redis.pcall('HGETALL', kinds.key)
+  -- If the key has another type, there are none. An earlier version may have set aside any number of kinds.
+  local many = (size(kinds.key) or 0) > 2 * kinds.most_unknown
+  local names, all = {}, many and redis.pcall('HRANDFIELD', kinds.key, kinds.most_unknown, 'WITHVALUES') or redis.pcall('HGETALL', kinds.key)
   for n = 1, #all, 2 do
     local count = redis.pcall('LLEN', PREFIX .. KEY.kind .. all[n])
     if count == 0 then call('HDEL', kinds.key, all[n]) elseif type(count) == 'number' then names[#names + 1] = all[n] end
@@ -34,8 +56,11 @@ end
 -- Moves the next element that was set aside and that this worker can do into its `held` list. Returns the element, or
 -- nil. Writes kind:<kind>, kinds, held:<worker>.
 function kinds.take_aside()
-  for _, kind in ipairs(kinds.aside()) do
-    if kinds.does(kind) then return call('LMOVE', PREFIX .. KEY.kind .. kind, HELD, 'RIGHT', 'RIGHT') end
+  if call('EXISTS', kinds.key) == 0 then return nil end
+  for kind in string.gmatch(kinds.done, '%S+') do
+    local element = kinds.rules[kind] and call('LMOVE', PREFIX .. KEY.kind .. kind, HELD, 'RIGHT', 'RIGHT')
+    if element then return element end
+    redis.pcall('HDEL', kinds.key, kind)
   end
 end
 

@@ -121,7 +121,7 @@ local function accept(element, turn, worker, token, lease, retention)
   local j, id, reason, whole = identify(element)
   -- A later version may know this kind of job.
   local kind = reason and kinds.named(j)
-  if kind and not kinds.rules[kind] then return kinds.set_aside(element, kind) end
+  if kind and not kinds.rules[kind] then return kinds.set_aside(element, kind, j) end
   -- Most jobs are new and have no hash, so nothing has to be read.
   local fields = not reason and size(key(id))
   if not reason and fields ~= 0 and is_strange(id) then reason = strange(id) end
