@@ -240,6 +240,7 @@ do
     local reply = redis.pcall('HSCAN', members_of(name), cursor, 'COUNT', 50)
     if reply.err then return '0' end
     local request = (want == 'retried' and 'running' or want) .. ' ' .. made
+    tick.handed = tick.handed + #reply[2] / 2
     for n = 1, #reply[2], 2 do
       local id, counted_as = reply[2][n], reply[2][n + 1]
       if counted_as == 'pending' or counted_as == 'failed' then
@@ -293,8 +294,10 @@ do
       if not note_request(name, want, tonumber(made)) then return end
       cursor = '0'
     elseif run ~= identity() then cursor = '0' end
-    -- Ticks do 150 requests within moments. More would hold up the requests for single jobs.
-    if call('HLEN', WANT) < 150 then
+    -- The members' requests must not hold up those that others make for single jobs. Ticks do 150 within moments. If more
+    -- wait, and this call has found such a request among those that it picked at random, there may be many of them.
+    -- However many batches are waited for, a call hands requests to some 50 members.
+    if tick.handed < 50 and (tick.wanted < 150 or not tick.has_single) then
       cursor = hand_out(name, want, made, cursor, tick)
       if cursor == '0' then return end
     end

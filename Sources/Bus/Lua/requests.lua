@@ -5,8 +5,10 @@ local function hear_requests(tick)
   local most = share(tick)
   local wanted = tick.are_many and call('HRANDFIELD', WANT, most, 'WITHVALUES') or call('HGETALL', WANT)
   local ids, requests = {}, {}
+  tick.handed, tick.has_single = 0, false
   for k = 1, #wanted, 2 do
     ids[#ids + 1] = wanted[k]
+    tick.has_single = tick.has_single or not batches.named(wanted[k])
     requests[wanted[k]] = wanted[k + 1]
   end
   each(ids, function(id)
