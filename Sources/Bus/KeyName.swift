@@ -5,6 +5,8 @@ enum KeyName: String, CaseIterable {
     case settings, places, untold, epoch, totals, kinds, defaults, limits, hosts, shares, starts, responses, batches,
         removed
     case responseBytes = "response_bytes"
+    case waitingHosts = "waiting_hosts"
+    case shut
     // One key for each job, worker, machine, name, store, hour or kind, which follows the colon.
     case job = "job:"
     case spec = "spec:"
@@ -24,6 +26,7 @@ enum KeyName: String, CaseIterable {
     case busy = "busy:"
     case aside = "aside:"
     case lent = "lent:"
+    case shutHost = "shut:"
 
     /// The type of the key, as TYPE returns it.
     var type: String {
@@ -33,9 +36,9 @@ enum KeyName: String, CaseIterable {
             .hosts, .shares, .starts, .lent, .responseBytes, .batch, .members, .dropping:
             "hash"
         case .busy: "set"
-        case .tick, .epoch: "string"
+        case .tick, .epoch, .shut, .shutHost: "string"
         case .leases, .scheduled, .paused, .completed, .failed, .cancelled, .deadlines, .workers, .untold,
-            .responses, .batches, .removed:
+            .responses, .batches, .removed, .waitingHosts:
             "zset"
         }
     }

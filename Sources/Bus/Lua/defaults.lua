@@ -7,7 +7,8 @@
 
 -- Whether the queue has any defaults or limits of hosts. It is looked up once in a call. Writes no key.
 function fleet.is_used()
-  if fleet.used == nil then fleet.used = call('EXISTS', PREFIX .. KEY.defaults, PREFIX .. KEY.limits, PREFIX .. KEY.hosts) > 0 end
+  if fleet.used == nil then fleet.used = call('EXISTS', PREFIX .. KEY.defaults, PREFIX .. KEY.limits, PREFIX .. KEY.hosts, PREFIX .. KEY.waitingHosts,
+    PREFIX .. KEY.shut) > 0 end
   return fleet.used
 end
 

@@ -4,12 +4,14 @@
 -- If a host's connections are limited, each of its jobs has one connection. The job is in the set `busy:<host>` from
 -- its claim to the end of its run. A lost worker's jobs leave the set when they are put back in line. So nothing is
 -- lent to workers, and nothing has to be taken back from them. An element whose host has no room goes to the host's own
--- line, the list `aside:<host>`, and takes no slot. A call that frees a place brings the oldest element back to the
--- front of the line. Ticks do this where limits have changed.
+-- queue, the list `aside:<host>`, and takes no slot. A call that frees a place brings the oldest element back to the
+-- front of the line. Ticks do this where limits have changed, or where a time has passed.
 --
--- The hash `hosts` has `line <host>` for each host with a line; `back <host>`, a digest of the element that was brought
--- back last; `shut <host>`, until when (ms) no worker asks that host; and `waiting`, how many elements are in all these
--- lines.
+-- The sorted set `waiting_hosts` has each host with such a queue, by when (ms) a tick looks at it next. So a tick looks
+-- only at hosts with waiting elements, at none before it may be asked again, and at each of them in turn. The string
+-- `shut:<host>` says until when (ms) no worker asks that host, and expires then; `shut` exists as long as there may be
+-- one of these. The hash `hosts` has `back <host>`, a
+-- digest of the element that was brought back last, and `waiting`, how many elements are in all these queues.
 --
 -- A rule is the table that read_rule() returns.
 
@@ -60,15 +62,23 @@ do
     return read_rule(own[1] and authority or host, own[1] or own[2])
   end
 
+  -- Until when (ms) nobody asks a host; 0 if anybody may. Writes no key.
+  local function shut_until(host) return tonumber(number(redis.pcall('GET', PREFIX .. KEY.shutHost .. host))) or 0 end
+
+  -- Whether elements wait for a host.
+  local function has_queue(host)
+    local due = redis.pcall('ZSCORE', PREFIX .. KEY.waitingHosts, host)
+    return due and type(due) ~= 'table'
+  end
+
   -- How many more of a host's jobs may start now, nil if any number may; whether they wait for nothing but a start; and
-  -- then whether the host has a line.
+  -- then whether elements wait for the host.
   local function room(rule)
-    local known = redis.pcall('HMGET', PREFIX .. KEY.hosts, 'shut ' .. rule.host, 'line ' .. rule.host)
-    if (tonumber(number(known[1])) or 0) > now then return 0, false end
+    if shut_until(rule.host) > now then return 0, false end
     local busy = rule.most and redis.pcall('SCARD', PREFIX .. KEY.busy .. rule.host)
     local free = type(busy) == 'number' and math.max(0, rule.most - busy) or nil
     if free == 0 or not rule.interval then return free, false end
-    return math.min(free or math.huge, fleet.startable(rule.host, rule.interval)), true, known[2]
+    return math.min(free or math.huge, fleet.startable(rule.host, rule.interval)), true, has_queue(rule.host)
   end
 
   -- Whether older elements of the host wait. A start becomes free with time, and must not go to the newest element.
@@ -79,7 +89,7 @@ do
   end
 
   -- Whether a job may start now, and the rule of its host. If the job may not, its element has been moved to the line
-  -- of its host. Writes hosts, aside:<host>.
+  -- of its host. Writes hosts, waiting_hosts, aside:<host>.
   function fleet.admits(id, j, element)
     if not are_limited() then return true end
     local name, authority = host_of(j.url or j.urls and j.urls[1] or call('HGET', key(id), 'url'))
@@ -88,9 +98,9 @@ do
     if not rule then
       rule = rule_of(name, authority)
       -- A key of another type limits nothing.
-      local free, _, has_line = room(rule)
-      is_full = (free == 0 or has_line and comes_behind(rule))
-        and type(redis.pcall('HSET', PREFIX .. KEY.hosts, 'line ' .. rule.host, NOW)) == 'number'
+      local free, _, have_to_wait = room(rule)
+      is_full = (free == 0 or have_to_wait and comes_behind(rule))
+        and type(redis.pcall('ZADD', PREFIX .. KEY.waitingHosts, 'NX', NOW, rule.host)) == 'number'
       fleet.full[authority] = is_full and rule or nil
     end
     if is_full then
@@ -156,19 +166,21 @@ do
     redis.pcall('SREM', PREFIX .. KEY.busy .. host, id)
     fleet.full = {}
     call('HDEL', key(id), 'host')
-    if redis.pcall('HEXISTS', PREFIX .. KEY.hosts, 'line ' .. host) ~= 1 then return end
+    if not has_queue(host) then return end
     local rule = limit_of(host)
     if room(rule) ~= 0 then bring_back(rule, 1) end
   end
 
   -- Notes that a job's host wants to be left alone for `delay` ms. The fleet obeys for a minute at most, since the host
-  -- may mean one of its resources only. Writes hosts.
+  -- may mean one of its resources only. Writes shut:<host>, shut.
   function fleet.shut(id, delay)
     local host = rule_of(host_of(call('HGET', key(id), 'url'))).host
-    local shut = redis.pcall('HGET', PREFIX .. KEY.hosts, 'shut ' .. host)
-    local due = now + math.min(delay, 60000)
+    delay = math.min(delay, 60000)
     fleet.used, fleet.limited, fleet.full = true, true, {}
-    if type(shut) ~= 'table' and (tonumber(number(shut)) or 0) < due then redis.pcall('HSET', PREFIX .. KEY.hosts, 'shut ' .. host, whole(due)) end
+    if delay < 1 or shut_until(host) >= now + delay then return end
+    redis.pcall('SET', PREFIX .. KEY.shutHost .. host, whole(now + delay), 'PX', whole(delay))
+    -- Without this key or limits no claim looks at hosts (fleet.is_used).
+    redis.pcall('SET', PREFIX .. KEY.shut, NOW, 'PX', 60000)
   end
 
   -- Counts a run that began before its host had a limit. Writes job:<id> (host), busy:<host>.
@@ -188,8 +200,8 @@ do
     for _, id in ipairs(some) do if not call('ZSCORE', LEASES, id) then call('SREM', busy, id) end end
   end
 
-  -- Looks after the line of one host, and brings back at most `left` elements. Returns how many, and in how many ms the
-  -- next one may start; nil if none waits for a start.
+  -- Looks after the queue of one host, and brings back at most `left` elements. Returns how many, and in how many ms the
+  -- next one may start; nil if none waits for a start. Notes when a tick looks at the host again.
   local function look_after(host, left)
     forget_strays(host)
     local rule = limit_of(host)
@@ -200,29 +212,43 @@ do
       moved = bring_back(rule, math.min(free or left, left))
     end
     if redis.pcall('LLEN', PREFIX .. KEY.aside .. host) == 0 then
-      call('HDEL', PREFIX .. KEY.hosts, 'line ' .. host, 'back ' .. host)
+      call('ZREM', PREFIX .. KEY.waitingHosts, host)
+      redis.pcall('HDEL', PREFIX .. KEY.hosts, 'back ' .. host)
       return moved
     end
+    call('ZADD', PREFIX .. KEY.waitingHosts, whole(math.max(shut_until(host), now + 1)), host)
     return moved, waits and fleet.next_start(host, rule.interval, moved) or nil
+  end
+
+  -- Takes over what an earlier version has noted in `hosts`: `line <host>` and `shut <host>`. Deletes there what no
+  -- longer says anything. Writes hosts, waiting_hosts.
+  local function adopt()
+    local hosts = PREFIX .. KEY.hosts
+    local some = redis.pcall('HRANDFIELD', hosts, 16, 'WITHVALUES')
+    for n = 1, some.err and 0 or #some, 2 do
+      local what, host = string.match(some[n], '^(%a+) (.*)$')
+      if what == 'line' then
+        redis.pcall('ZADD', PREFIX .. KEY.waitingHosts, 'NX', NOW, host)
+        call('HDEL', hosts, some[n])
+      elseif what == 'shut' and (tonumber(number(some[n + 1])) or 0) <= now then
+        call('HDEL', hosts, some[n])
+      end
+    end
   end
 
   -- A duty of tick.lua, and part of pace(): brings back as many elements as there is room for, at most `left`. Returns
   -- in how many ms the next one may start; nil if none waits for a start. Writes jobs, aside:<host>, busy:<host>,
-  -- hosts, starts.
+  -- hosts, waiting_hosts, starts.
   function fleet.bring_back_all(left)
     if not are_limited() then return end
-    local hosts = PREFIX .. KEY.hosts
-    local all = redis.pcall('HRANDFIELD', hosts, 50, 'WITHVALUES')
-    if all.err or #all == 0 then return end
+    adopt()
+    local hosts = redis.pcall('ZRANGEBYSCORE', PREFIX .. KEY.waitingHosts, '-inf', NOW, 'LIMIT', 0, 50)
+    if hosts.err then return end
     local wait
-    for n = 1, #all, 2 do
-      local what, host = string.match(all[n], '^(%a+) (.*)$')
-      if what == 'shut' and (tonumber(number(all[n + 1])) or 0) <= now then call('HDEL', hosts, all[n])
-      elseif what == 'line' then
-        local moved, after = look_after(host, left)
-        left = left - moved
-        wait = after and math.min(after, wait or after) or wait
-      end
+    for _, host in ipairs(hosts) do
+      local moved, after = look_after(host, left)
+      left = left - moved
+      wait = after and math.min(after, wait or after) or wait
     end
     return wait
   end
