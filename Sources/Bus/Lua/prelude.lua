@@ -28,6 +28,8 @@ kinds.results = { 'file', 'inode', 'mtime', 'checksum', 'validated', 'source', '
   'digest', 'resource', 'landing', 'generation', 'status', 'headers', 'body', 'body_base64', 'question', 'method', 'files',
   'response_dropped' }
 local outbox, numbers, tickets, epoch
+-- How many bytes of events, replies and entries of `rejected` this call has made so far: take.lua.
+local produced
 -- The functions of batches.lua. `touched`: batches that this call has changed. `kept`: how long a batch is kept once
 -- nothing of it is pending, in ms.
 local batches = {}
@@ -63,7 +65,7 @@ local function begin(keys, args)
       cancelled = PREFIX .. KEY.cancelled }
   end
   HELD, WORKER = keys[2], keys[3]
-  outbox, numbers, tickets, epoch = {}, {}, 0, nil
+  outbox, numbers, tickets, epoch, produced = {}, {}, 0, nil, 0
   batches.touched, batches.kept = nil, nil
   fleet.known, fleet.most, fleet.limited, fleet.used, fleet.moved, fleet.full, fleet.buckets = nil, nil, nil, nil, false, {}, {}
   fleet.between = nil
@@ -138,14 +140,12 @@ local function retention_of(settings, first)
   return retention
 end
 
--- A text as a JSON string, with its quotes.
-local escapes
+-- A text as a JSON string, with its quotes. cjson is five times as fast as gsub. It also writes \/ for each slash, which
+-- is valid everywhere, and is taken back in short texts because people read them.
 local function quoted(text)
-  if not escapes then
-    escapes = {}
-    for code = 0, 127 do escapes[string.char(code)] = string.format('\\u%04x', code) end
-  end
-  return '"' .. string.gsub(text, '[%c"\\\127]', escapes) .. '"'
+  local json = cjson.encode(text)
+  if #json <= 16384 and string.find(json, '/', 1, true) then json = string.gsub(json, '\\/', '/') end
+  return json
 end
 
 -- The epoch of events, as text. A new epoch begins when another run of a server serves the queue, after a failover or a

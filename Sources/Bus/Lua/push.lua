@@ -15,7 +15,8 @@ end
 -- rejected, reply:<name>; publishes on events:<id>.
 local function reject(element, reason, id, names, meta)
   local shown = type(element) == 'string' and beginning(element) or ''
-  call('LPUSH', REJECTED, '{"at":' .. NOW .. ',"reason":' .. quoted(reason) .. ',"element":' .. quoted(shown) .. '}')
+  local entry = '{"at":' .. NOW .. ',"reason":' .. quoted(reason) .. ',"element":' .. quoted(shown) .. '}'
+  call('LPUSH', REJECTED, entry)
   call('LTRIM', REJECTED, 0, 999)
   -- Elements hold secrets.
   call('PEXPIRE', REJECTED, 86400000)
@@ -23,6 +24,7 @@ local function reject(element, reason, id, names, meta)
   local event = '{"v":1,"event":"rejected","id":"' .. id .. '","queue":"' .. QUEUE .. '","at":' .. NOW
     .. (meta and ',"meta":' .. meta or '') .. ',"reason":' .. quoted(reason) .. '}'
   call('PUBLISH', PREFIX .. KEY.events .. id, event)
+  produced = produced + #entry + #event
   history.count('rejected')
   reply(names, event)
 end

@@ -1,5 +1,9 @@
 -- Takes the next elements: from what this worker holds, else from the line. Used by claim.lua and settle.lua.
 
+-- How much one call does, in bytes, since what an element costs Redis grows with what is read and written for it. An
+-- element and a request that waits for its job each cost something of their own.
+local MOST_BYTES, BYTES_OF_ELEMENT, BYTES_OF_REQUEST = 8192, 200, 1000
+
 -- Reads an element. Returns its table, the id of its job, a reason if it is no valid push, and the element with its
 -- `url` made absolute. The rule for the id is that of Queue+Producing.swift.
 local function identify(element)
@@ -106,6 +110,7 @@ local function known(id, exists, turn, retention)
       turn.list = HELD
     end
     call('HDEL', WANT, id)
+    produced = produced + BYTES_OF_REQUEST
     hear(id, value, retention, last_heard())
   elseif not exists then
     return { crashes = 0, attempt = 0, seq = 0 }
@@ -149,8 +154,8 @@ end
 
 -- Takes the next jobs for `worker`, one for each of `tokens`. lease: in ms. settings, held, waiting: the results of
 -- touch(); `held` and `waiting` are nil if the lists have changed since.
--- Returns the claims (claim.lua). If there are fewer than tokens, the last entry says why. It is 'more' after 100
--- elements or 16 KiB of them, because Redis serves nobody else meanwhile.
+-- Returns the claims (claim.lua). If there are fewer than tokens, the last entry says why. It is 'more' once MOST_BYTES
+-- of elements and of what they have produced are counted, because Redis serves nobody else meanwhile.
 -- Writes jobs, held:<worker>, worker:<worker>, leases, want, job:<id>, spec:<id>, and what the elements do.
 local function take(worker, tokens, lease, retention, settings, held, waiting)
   local claims, token = {}, tokens[1]
@@ -158,9 +163,9 @@ local function take(worker, tokens, lease, retention, settings, held, waiting)
     claims[#claims + 1] = { 'answer', how }
     return claims
   end
-  local elements, bytes, turn = 0, 0, { are_wanted = call('HLEN', WANT) > 0 }
-  while elements < 100 and bytes < 16384 do
-    elements = elements + 1
+  -- What a settle has produced before does not count.
+  local bytes, turn = -produced, { are_wanted = call('HLEN', WANT) > 0 }
+  while bytes + produced < MOST_BYTES do
     -- No round of this loop leaves more in the `held` list than it found.
     if held == nil then held = call('LINDEX', HELD, -1) end
     if waiting == nil and not held then waiting = call('LINDEX', JOBS, -1) end
@@ -177,7 +182,7 @@ local function take(worker, tokens, lease, retention, settings, held, waiting)
         if not element then return ended('empty') end
         turn.list = HELD
       end
-      bytes = bytes + #element
+      bytes = bytes + #element + BYTES_OF_ELEMENT
       local fine, claim = isolated(accept, element, turn, worker, token, lease, retention)
       if not fine then
         local isAside, e = pcall(put_aside, element, token, claim)
