@@ -20,12 +20,12 @@ enum Gate {
             local LARGEST = { element = \(JobField.largestElement), element_rule = [[\(JobField.elementRule)]],
               skeleton = \(JobField.largestSkeleton), skeleton_rule = [[\(JobField.skeletonRule)]],
               depth = \(JSON.deepest), default = \(JobField.largestDefault), headers = \(JobField.mostHeaders),
-              batch = \(Job.Batch.largest) }
+              batch = \(Job.Batch.largest), told = \(Settlement.largestTold), answers = \(Settlement.largestAnswers) }
             local KEY = { \(keys.joined(separator: ", ")) }
             local MOMENTS = { least = \(JobField.moments.lowerBound), most = \(JobField.moments.upperBound),
               rule = [[\(JobField.momentRule)]] }
             local KEPT = { least = \(QueueSetting.kept.lowerBound), most = \(QueueSetting.kept.upperBound),
-              responses = \(QueueSetting.usualResponsesBytes) }
+              responses = \(QueueSetting.usualResponsesBytes), replies = \(QueueSetting.usualRepliesBytes) }
             local OWN_HEADERS = { \(headers.joined(separator: ", ")) }
             local OWN_BEGINNING = '\(JobField.forbiddenBeginning)'
             -- About kinds of jobs (kinds.lua). `rules`: the reason for rejecting a field that a kind does not have.

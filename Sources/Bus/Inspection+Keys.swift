@@ -40,6 +40,7 @@ extension Inspection {
         .waitingHosts: "no host is limited, and jobs that wait for one stay there",
         .shut: "hosts that ask for a pause get none",
         .responses: "responses are not bounded", .responseBytes: "responses are not bounded",
+        .replyBytes: "answers in reply lists are not bounded",
         .batches: "batches are counted, but not listed",
         .removed: "what killed workers left of removed jobs stays for 8 days",
         .kinds: "jobs of a kind that some workers do not do are not taken by others",

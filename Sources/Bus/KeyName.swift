@@ -5,6 +5,7 @@ enum KeyName: String, CaseIterable {
     case settings, places, untold, epoch, totals, kinds, defaults, limits, hosts, shares, starts, responses, batches,
         removed
     case responseBytes = "response_bytes"
+    case replyBytes = "reply_bytes"
     case waitingHosts = "waiting_hosts"
     case shut
     // One key for each job, worker, machine, name, store, hour or kind, which follows the colon.
@@ -33,7 +34,7 @@ enum KeyName: String, CaseIterable {
         switch self {
         case .jobs, .rejected, .places, .held, .reply, .drops, .kind, .aside: "list"
         case .want, .settings, .totals, .job, .spec, .offsets, .worker, .host, .history, .kinds, .defaults, .limits,
-            .hosts, .shares, .starts, .lent, .responseBytes, .batch, .members, .dropping:
+            .hosts, .shares, .starts, .lent, .responseBytes, .replyBytes, .batch, .members, .dropping:
             "hash"
         case .busy: "set"
         case .tick, .epoch, .shut, .shutHost: "string"

@@ -14,6 +14,8 @@ package enum QueueSetting: Sendable, Hashable {
     case hostConnections
     /// How many bytes of responses the jobs' hashes keep, at most. The oldest responses are dropped.
     case maxResponsesBytes
+    /// How many bytes of answers with responses lie in reply lists, at most. Further answers have no response.
+    case maxRepliesBytes
     /// For how many seconds ended jobs are kept. Without the setting, `QueuePolicy` decides.
     case keepCompleted, keepFailed, keepCancelled
     /// The worker of this name takes no more jobs.
@@ -24,11 +26,13 @@ package enum QueueSetting: Sendable, Hashable {
 
     /// The value of `max_responses_bytes` if it is not set.
     package static let usualResponsesBytes = 256 << 20
+    /// The value of `max_replies_bytes` if it is not set.
+    package static let usualRepliesBytes = 256 << 20
 
     /// All settings but those of single workers.
     package static let fixed: [QueueSetting] = [
-        .paused, .maxRunning, .rate, .starts, .hostConnections, .maxResponsesBytes, .keepCompleted, .keepFailed,
-        .keepCancelled,
+        .paused, .maxRunning, .rate, .starts, .hostConnections, .maxResponsesBytes, .maxRepliesBytes,
+        .keepCompleted, .keepFailed, .keepCancelled,
     ]
 
     private static let quietBeginning = "quiet:"
@@ -42,6 +46,7 @@ package enum QueueSetting: Sendable, Hashable {
         case "starts": self = .starts
         case "host_connections": self = .hostConnections
         case "max_responses_bytes": self = .maxResponsesBytes
+        case "max_replies_bytes": self = .maxRepliesBytes
         case "keep_completed": self = .keepCompleted
         case "keep_failed": self = .keepFailed
         case "keep_cancelled": self = .keepCancelled
@@ -59,6 +64,7 @@ package enum QueueSetting: Sendable, Hashable {
         case .starts: "starts"
         case .hostConnections: "host_connections"
         case .maxResponsesBytes: "max_responses_bytes"
+        case .maxRepliesBytes: "max_replies_bytes"
         case .keepCompleted: "keep_completed"
         case .keepFailed: "keep_failed"
         case .keepCancelled: "keep_cancelled"
@@ -71,7 +77,7 @@ package enum QueueSetting: Sendable, Hashable {
         switch self {
         case .paused, .quiet: "must be 0 or 1"
         case .rate: "must be a whole number of bytes per second, 1 or more"
-        case .maxResponsesBytes: "must be a whole number of bytes, 0 or more"
+        case .maxResponsesBytes, .maxRepliesBytes: "must be a whole number of bytes, 0 or more"
         case .starts: StartLimit.rule
         case .maxRunning, .hostConnections: "must be a whole number, 0 or more"
         case .keepCompleted, .keepFailed, .keepCancelled:
@@ -86,7 +92,7 @@ package enum QueueSetting: Sendable, Hashable {
         case .paused, .quiet: ["0", "1", "true", "false"].contains(value)
         case .rate: number.map { $0 > 0 } ?? false
         case .starts: StartLimit.accepts(value)
-        case .maxRunning, .hostConnections, .maxResponsesBytes: number != nil
+        case .maxRunning, .hostConnections, .maxResponsesBytes, .maxRepliesBytes: number != nil
         case .keepCompleted, .keepFailed, .keepCancelled: number.map(Self.kept.contains) ?? false
         }
     }

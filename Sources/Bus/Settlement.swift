@@ -21,6 +21,12 @@ package enum Settlement: Sendable {
     /// `Claim.before`.
     case rejected(reason: String, before: [UInt8] = [])
 
+    /// The most bytes of a response in a published event, and in an answer that is made from a job's hash after its end.
+    /// To copy and quote more would occupy Redis.
+    static let largestTold = 16 << 10
+    /// The most bytes of responses in all the answers to one end of a job.
+    static let largestAnswers = 4 << 20
+
     /// Whether the run's partial file has no further use.
     package var isLast: Bool {
         switch self {

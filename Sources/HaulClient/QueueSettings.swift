@@ -16,6 +16,8 @@ public struct QueueSettings: Sendable, Equatable {
     public var hostConnections: Int?
     /// The largest number of bytes of responses that Redis keeps. The default is 256 MiB.
     public var maxResponsesBytes: Int?
+    /// The largest number of bytes of answers with responses in reply lists. The default is 256 MiB.
+    public var maxRepliesBytes: Int?
     /// For how long Redis keeps completed jobs, in whole seconds. The default is a day.
     public var keepCompleted: Duration?
     /// For how long Redis keeps failed jobs, in whole seconds. The default is a week.
@@ -39,6 +41,7 @@ public struct QueueSettings: Sendable, Equatable {
         starts = fields[QueueSetting.starts.name].flatMap { QueueSetting.starts.accepts($0) ? $0 : nil }
         hostConnections = number(.hostConnections)
         maxResponsesBytes = number(.maxResponsesBytes)
+        maxRepliesBytes = number(.maxRepliesBytes)
         keepCompleted = number(.keepCompleted).map { .seconds($0) }
         keepFailed = number(.keepFailed).map { .seconds($0) }
         keepCancelled = number(.keepCancelled).map { .seconds($0) }
@@ -58,7 +61,8 @@ public struct QueueSettings: Sendable, Equatable {
         var values: [QueueSetting: String?] = [
             .paused: isPaused ? "1" : nil, .maxRunning: maxRunning.map(String.init), .rate: rate.map(String.init),
             .starts: starts, .hostConnections: hostConnections.map(String.init),
-            .maxResponsesBytes: maxResponsesBytes.map(String.init), .keepCompleted: seconds(keepCompleted),
+            .maxResponsesBytes: maxResponsesBytes.map(String.init),
+            .maxRepliesBytes: maxRepliesBytes.map(String.init), .keepCompleted: seconds(keepCompleted),
             .keepFailed: seconds(keepFailed), .keepCancelled: seconds(keepCancelled),
         ]
         for worker in quietWorkers { values[.quiet(worker: worker)] = "1" }

@@ -165,9 +165,10 @@ do
     fields[#fields + 1], fields[#fields + 2], fields[#fields + 3], fields[#fields + 4] = 'seq', whole(seq), 'epoch', reign()
     local counts = ''
     for n = 2, #STATES do counts = counts .. ',"' .. STATES[n] .. '":' .. b[STATES[n]] end
-    outbox[#outbox + 1] = { 'batch/' .. name, '{"v":1,"event":"batch_ended","batch":"' .. name .. '","queue":"' .. QUEUE
+    local json = '{"v":1,"event":"batch_ended","batch":"' .. name .. '","queue":"' .. QUEUE
       .. '","epoch":' .. reign() .. ',"seq":' .. whole(seq) .. ',"at":' .. NOW .. ',"round":' .. b.round .. ',"size":' .. b.size
-      .. counts .. '}', names or false, nil, is_private, 'batch_ended' }
+      .. counts .. '}'
+    outbox[#outbox + 1] = { 'batch/' .. name, json, names or false, nil, is_private, 'batch_ended', nil, json }
   end
 
   -- A batch without pending members is kept as long as a failed job is. Writes the times to live of batch:<name>,

@@ -68,7 +68,7 @@ local function begin(keys, args)
   outbox, numbers, tickets, epoch, produced = {}, {}, 0, nil, 0
   batches.touched, batches.kept = nil, nil
   fleet.known, fleet.most, fleet.limited, fleet.used, fleet.moved, fleet.full, fleet.buckets = nil, nil, nil, nil, false, {}, {}
-  fleet.between = nil
+  fleet.between, fleet.is_full = nil, nil
   -- The time as a number, and as the text that is written: Redis would format a number for each command.
   NOW = clock()
   now = tonumber(NOW)
@@ -117,9 +117,10 @@ local function touch(worker)
   -- ZINTER looks at the type of each key. The first key never exists, so there is nothing to compute.
   call('ZINTER', 9, PREFIX .. 'none', UNTOLD, LEASES, SCHEDULED, INDEX.paused, INDEX.completed, INDEX.failed, INDEX.cancelled, DEADLINES)
   local v = call('HMGET', SETTINGS, 'paused', 'max_running', 'keep_completed', 'keep_failed', 'keep_cancelled',
-    'quiet:' .. (worker or ''), 'host_connections', 'rate', 'max_responses_bytes', 'starts')
+    'quiet:' .. (worker or ''), 'host_connections', 'rate', 'max_responses_bytes', 'starts', 'max_replies_bytes')
   fleet.most = tonumber(number(v[7])) or false
   fleet.most_bytes = tonumber(number(v[9])) or KEPT.responses
+  fleet.most_reply_bytes = tonumber(number(v[11])) or KEPT.replies
   -- Milliseconds between the starts of any two jobs of the queue; nil without such a limit.
   fleet.between = v[10] and fleet.interval(v[10])
   return { is_paused = is_on(v[1]), max_running = tonumber(number(v[2])), keep_completed = v[3], keep_failed = v[4],
@@ -178,9 +179,16 @@ function history.count(what, more)
   counts[what] = (counts[what] or 0) + (more or 1)
 end
 
+-- The members of an event without the response that they have, whose header fields begin it; nil if they have none.
+local function without_response(members)
+  local at = string.find(members, ',"headers":', 1, true)
+  return at and string.sub(members, 1, at - 1) .. ',"response_dropped":true'
+end
+
 -- Puts an event into the outbox, which publish() sends after all other writes. Sets numbers[id], the event's `seq`.
 -- j: the job, for `meta` and `seq`. extra: further JSON members with a leading comma, or ''. worker: a name, or nil.
--- reply_to: names of reply lists with blanks between them, or nil. is_private: the event goes only to those lists.
+-- reply_to: names of reply lists with blanks between them, or nil. is_private: the event goes only to those lists. An
+-- event with a large response is published without it.
 local function emit(id, j, event, extra, worker, reply_to, is_private)
   local meta = event ~= 'progress' and j.meta
   local before = numbers[id]
@@ -188,20 +196,32 @@ local function emit(id, j, event, extra, worker, reply_to, is_private)
   -- has expired.
   local seq = (before or j.seq > 0 and j.seq or now) + 1
   numbers[id] = seq
-  outbox[#outbox + 1] = { id, '{"v":1,"event":"' .. event .. '","id":"' .. id .. '","queue":"' .. QUEUE .. '","epoch":' .. reign()
+  local head = '{"v":1,"event":"' .. event .. '","id":"' .. id .. '","queue":"' .. QUEUE .. '","epoch":' .. reign()
     .. ',"seq":' .. seq .. ',"at":' .. NOW .. (worker and worker ~= '' and ',"worker":"' .. worker .. '"' or '')
-    .. (meta and ',"meta":' .. meta or '') .. extra .. '}', reply_to or false, before, is_private, event,
-    event == 'failed' and string.match(extra, '"error":"([%w_]+)"') }
+    .. (meta and ',"meta":' .. meta or '')
+  local json, brief = head .. extra .. '}', without_response(extra)
+  if brief then brief = head .. brief .. '}' end
+  outbox[#outbox + 1] = { id, brief and #extra > LARGEST.told and brief or json, reply_to or false, before, is_private, event,
+    event == 'failed' and string.match(extra, '"error":"([%w_]+)"'), json, brief }
+  produced = produced + #json * (1 + (reply_to and select(2, string.gsub(reply_to, '%S+', '')) or 0))
 end
 
--- Pushes an event (JSON) onto reply lists. names: their names, with blanks between them. Writes reply:<name>.
-local function reply(names, event)
+-- Pushes an event (JSON) onto reply lists. names: their names, with blanks between them. brief: the event without its
+-- response, or nil if it has none. A list for whose answers there is no room gets that (responses.lua). Writes
+-- reply:<name>, and what fleet.count_reply() writes.
+local function reply(names, event, brief)
+  local room = LARGEST.answers
   for name in string.gmatch(names or '', '%S+') do
-    local list = PREFIX .. KEY.reply .. name
+    local list, answer = PREFIX .. KEY.reply .. name, event
+    if brief then
+      room = room - #event
+      if room < 0 or not fleet.has_room_for_reply(#event) then answer = brief end
+    end
     -- A producer may have put a key of another type there. Then this list gets no event, and all else goes on.
-    if type(redis.pcall('LPUSH', list, event)) == 'number' then
+    if type(redis.pcall('LPUSH', list, answer)) == 'number' then
       call('LTRIM', list, 0, 999)
       call('PEXPIRE', list, 86400000)
+      if brief and answer == event then fleet.count_reply(name, #event) end
     end
   end
 end
@@ -218,7 +238,7 @@ local function publish(result)
       if e[6] ~= 'progress' then history.count(e[6]) end
       if e[7] then history.count('failed ' .. e[7]) end
     end
-    if e[3] then reply(e[3], e[2]) end
+    if e[3] then reply(e[3], e[8], e[9]) end
   end
   outbox, numbers = {}, {}
   return result

@@ -27,14 +27,16 @@ end
 -- The members of the event that reported a job's end, rebuilt from its hash, and the worker that it names. state:
 -- completed, failed or cancelled.
 local function end_of(id, state)
+  -- A large body is not even read.
+  local is_large = call('HSTRLEN', key(id), 'body') + call('HSTRLEN', key(id), 'body_base64') > LARGEST.told
   local v = call('HMGET', key(id), 'file', 'received', 'seconds', 'checksum', 'etag', 'unchanged', 'error', 'message', 'retryable',
-    'worker', 'status', 'headers', 'body', 'body_base64', 'files', 'response_dropped')
+    'worker', 'status', 'headers', is_large and '-' or 'body', is_large and '-' or 'body_base64', 'files', 'response_dropped')
   local function text(name, value) return value and value ~= '' and ',"' .. name .. '":' .. quoted(value) or '' end
   local received = number(v[2])
   -- The server's response: Contract/StoredResponse.swift.
   local status = number(v[11])
   local response = status and ',"status":' .. status or ''
-  if status and v[16] and v[16] ~= '' then response = response .. ',"response_dropped":true'
+  if status and (is_large or v[16] and v[16] ~= '') then response = response .. ',"response_dropped":true'
   elseif status then
     response = response .. (v[12] and v[12] ~= '' and ',"headers":' .. v[12] or '')
       .. (v[14] and v[14] ~= '' and text('body_base64', v[14]) or ',"body":' .. quoted(v[13] or ''))

@@ -74,6 +74,30 @@ do
     if bytes and fleet.count_response(id, bytes) > fleet.most_bytes then drop_oldest(AT_ONCE) end
   end
 
+  -- Whether Redis has reached its `maxmemory`. It is looked up once in a call. A settle may write all the same, so that
+  -- runs can end, but then without responses. Writes no key.
+  function fleet.is_out_of_memory()
+    if fleet.is_full == nil then
+      local info = call('INFO', 'memory')
+      local most = tonumber(string.match(info, '\nmaxmemory:(%d+)')) or 0
+      fleet.is_full = most > 0 and tonumber(string.match(info, '\nused_memory:(%d+)')) >= most
+    end
+    return fleet.is_full
+  end
+
+  -- Returns `fields`, pairs for a job's hash, with the time at which the response was dropped in place of the response.
+  -- Writes job:<id>.
+  function fleet.drop_response(id, fields)
+    local kept = { 'response_dropped', NOW }
+    for n = 1, #fields, 2 do
+      if not PARTS[fields[n]] and fields[n] ~= 'question' and fields[n] ~= 'response_dropped' then
+        kept[#kept + 1], kept[#kept + 2] = fields[n], fields[n + 1]
+      end
+    end
+    if call('HDEL', key(id), 'headers', 'body', 'body_base64', 'question') > 0 then fleet.forget_responses({ id }) end
+    return kept
+  end
+
   -- Removes those of `ids` from the count whose hashes hold no response any more. Writes responses, response_bytes.
   function fleet.forget_responses(ids)
     local known = redis.pcall('HMGET', sizes(), SUM, unpack(ids))
@@ -90,5 +114,69 @@ do
     if type(sum) ~= 'string' or bytes_of(sum) <= fleet.most_bytes then return end
     local most = share(tick)
     spend(tick, drop_oldest(most), most)
+  end
+end
+
+-- Bounds the bytes of the answers with responses that lie in reply lists: `max_replies_bytes`. Beyond that an answer has
+-- `response_dropped` in place of the response.
+--
+-- The hash `reply_bytes` has the bytes of such answers by the name of the list, and under SUM their sum. Consumers take
+-- answers with BRPOP, of which Haul learns nothing. So the hash is an upper bound, and is corrected all the time: each
+-- answer, each tick, and each answer for which there is no room measures a few of the lists anew.
+do
+  local SUM = 'in all'
+  local AT_ONCE = 4
+
+  local function sizes() return PREFIX .. KEY.replyBytes end
+  local function list(name) return PREFIX .. KEY.reply .. name end
+  local function bytes_of(text) return tonumber(number(text)) or 0 end
+
+  -- Sets the bytes of one list. known: its bytes and the sum, as they are noted. Returns the sum. Writes reply_bytes.
+  local function set(name, known, sum, bytes)
+    sum = math.max(0, sum - known + bytes)
+    if bytes > 0 then call('HSET', sizes(), name, whole(bytes), SUM, whole(sum))
+    else
+      call('HDEL', sizes(), name)
+      call('HSET', sizes(), SUM, whole(sum))
+    end
+    return sum
+  end
+
+  -- Measures up to `most` lists that Redis picks at random. Returns the sum; nil if the key has another type. Writes
+  -- reply_bytes.
+  function fleet.measure_replies(most)
+    local some = redis.pcall('HRANDFIELD', sizes(), most, 'WITHVALUES')
+    if some.err then return nil end
+    if #some == 0 then return 0 end
+    local sum = bytes_of(call('HGET', sizes(), SUM))
+    if call('HLEN', sizes()) == 1 then
+      call('DEL', sizes())
+      return 0
+    end
+    for n = 1, #some, 2 do
+      local known = bytes_of(some[n + 1])
+      -- A list may also have answers without responses, which do not count. So what is noted never grows here.
+      local bytes = some[n] ~= SUM and (redis.pcall('MEMORY', 'USAGE', list(some[n])) or 0)
+      if type(bytes) == 'number' and bytes < known then sum = set(some[n], known, sum, bytes) end
+    end
+    return sum
+  end
+
+  -- Whether there is room for an answer of `bytes`. May write reply_bytes.
+  function fleet.has_room_for_reply(bytes)
+    if bytes > 4096 and fleet.is_out_of_memory() then return false end
+    local sum = redis.pcall('HGET', sizes(), SUM)
+    -- A key of another type bounds nothing.
+    if type(sum) == 'table' or bytes_of(sum) + bytes <= fleet.most_reply_bytes then return true end
+    sum = fleet.measure_replies(AT_ONCE)
+    return sum ~= nil and sum + bytes <= fleet.most_reply_bytes
+  end
+
+  -- Notes an answer that was pushed. Writes reply_bytes.
+  function fleet.count_reply(name, bytes)
+    local v = redis.pcall('HMGET', sizes(), name, SUM)
+    if v.err then return end
+    set(name, bytes_of(v[1]), bytes_of(v[2]), bytes_of(v[1]) + bytes)
+    if v[2] then fleet.measure_replies(2) end
   end
 end

@@ -206,6 +206,10 @@ end
 -- Writes job:<id>, spec:<id>, offsets:<id>, the index, untold, deadlines, responses, fleet.free(), and what
 -- follow_end() writes.
 local function finish_run(id, j, state, retention, extra, worker, fields, is_withheld)
+  local brief = #extra > 4096 and without_response(extra)
+  if brief and fleet.is_out_of_memory() then
+    extra, fields = brief, fleet.drop_response(id, fields)
+  end
   local kept = kept_of(id, j)
   if not is_withheld then emit(id, j, state, extra, worker, j.reply_to) end
   write_end(id, j, state, fields)

@@ -67,6 +67,7 @@ define('tick', { 'allow-oom' }, function()
     kinds.look_aside(tick)
     tick.pace = fleet.pace(settings, tick.instance, fleet.bring_back_all(500))
     fleet.bound_responses(tick)
+    fleet.measure_replies(8)
     -- If the limit was taken away, nothing else wakes the workers that waited for a place under it.
     if has_places(settings) or ARGV[10] == '1' then offer_place(settings, true) end
     meet_neighbours(tick)

@@ -11,6 +11,7 @@ const numbers = {
   starts: ["Starts of jobs, like 10/s or 30/min (empty: no limit)", (value) => `Jobs begin at ${value}, all workers together.`],
   host_connections: ["Most jobs on one host (empty: no limit)", (value) => `At most ${count(value)} jobs are at work on one host.`],
   max_responses_bytes: ["Bytes of responses that are kept (empty: 268435456)", (value) => `${bytes(value)} of responses are kept.`],
+  max_replies_bytes: ["Bytes of answers with responses in reply lists (empty: 268435456)", (value) => `${bytes(value)} of answers with responses are kept.`],
   keep_completed: ["Completed jobs are kept for, seconds (empty: a day)", (value) => `Completed jobs are kept for ${duration(value)}.`],
   keep_failed: ["Failed jobs are kept for, seconds (empty: a week)", (value) => `Failed jobs are kept for ${duration(value)}.`],
   keep_cancelled: ["Cancelled jobs are kept for, seconds (empty: a day)", (value) => `Cancelled jobs are kept for ${duration(value)}.`],
