@@ -1,0 +1,444 @@
+import Foundation
+import HaulContract
+import HaulRedis
+import HaulTestSupport
+import Testing
+
+@testable import HaulBus
+
+/// Redis serves one call at a time, and a producer needs nothing but LPUSH. So whatever is pushed, and whatever state it
+/// meets, no call may take longer than `Meter.limit`, nor more than in proportion to the length of what was pushed.
+@Suite("No call of Redis is long or grows memory, whatever producers push", .serialized)
+struct CallBoundTests {
+    /// Measures what calls cost a server in CPU time, so that other programs on the machine do not count.
+    private struct Meter {
+        /// 2 ms, on a machine as fast as the one for which the bounds of the functions were chosen.
+        let limit: Double
+        private let redis: Redis
+        private let overhead: Double
+
+        init(_ redis: Redis) async throws {
+            self.redis = redis
+            let loop = Command("EVAL", "local n = 0 for i = 1, 100000 do n = n + i end return n", 0)
+            var (reference, nothing) = (Double.infinity, Double.infinity)
+            for _ in 0..<30 {
+                reference = min(reference, try await Self.cost(redis) { try await redis.send(loop) })
+                nothing = min(nothing, try await Self.cost(redis) {})
+            }
+            overhead = nothing
+            // The loop took 750 µs there.
+            limit = 2000 * max(1, (reference - nothing) / 750)
+        }
+
+        /// The CPU time of the server for these calls, in µs.
+        func cost(_ calls: () async throws -> Void) async throws -> Double {
+            try await Self.cost(redis, calls) - overhead
+        }
+
+        private static func cost(_ redis: Redis, _ calls: () async throws -> Void) async throws -> Double {
+            let before = try await time(redis)
+            try await calls()
+            return try await time(redis) - before
+        }
+
+        private static func time(_ redis: Redis) async throws -> Double {
+            let text = try await redis.send(Command("INFO", "cpu")).string ?? ""
+            return text.split(separator: "\r\n").reduce(0) { sum, line in
+                let parts = line.split(separator: ":")
+                guard parts.count == 2, parts[0].hasSuffix("_main_thread") else { return sum }
+                return sum + (Double(parts[1]) ?? 0) * 1e6
+            }
+        }
+    }
+
+    // MARK: Elements
+
+    /// Elements of about `length` bytes. Each is almost valid, in one field at its full length, or is what costs the
+    /// readers most.
+    private static func elements(_ length: Int) -> [(name: String, element: String)] {
+        var elements: [(String, String)] = []
+        func add(_ name: String, _ members: String) { elements.append((name, "{\"id\":\"x\",\(members)}")) }
+        func fill(_ unit: String, _ size: Int) -> String {
+            String(repeating: unit, count: max(1, size / unit.utf8.count))
+        }
+        func list(_ unit: String, _ size: Int) -> String {
+            "[" + Array(repeating: unit, count: max(1, size / (unit.utf8.count + 1))).joined(separator: ",") + "]"
+        }
+        func object(_ size: Int, name: (Int) -> String, value: String = "1") -> String {
+            var (members, used) = ([String](), 0)
+            while used < size {
+                members.append("\"\(name(members.count))\":\(value)")
+                used += members.last!.utf8.count + 1
+            }
+            return "{" + members.joined(separator: ",") + "}"
+        }
+        let url = #""url":"http://h/""#
+        let (long, half) = (min(length, 8150), length / 2)
+        // One repeated piece in each place of a URL, with an end that makes it invalid or not.
+        for unit in ["a", ".", ":", "@", "[", "]", "%", "é", "0", "#", "?", "/", "../", "a@", ":.", "0:", "::", "%25"] {
+            for (start, end) in [
+                ("http://", ""), ("http://", " "), ("http://", "@h/"), ("http://[", "]/"), ("http://[:", ":]/"),
+                ("http://[%", "]/"), ("http://h/", " "), ("http://h:", "/"), ("", ""), ("a://", ""),
+            ] {
+                let text = start + fill(unit, long) + end
+                add("url \(start)\(unit)…\(end)", "\"url\":\"\(text)\"")
+            }
+            add("urls \(unit)", "\"urls\":" + list("\"http://\(fill(unit, half - 20)) \"", length))
+        }
+        for field in JobField.all where !["url", "urls", "id", "kind"].contains(field.name) {
+            let kind = field.kinds.contains(.download) ? "download" : field.kinds.map(\.rawValue).min()!
+            let rest = "\"kind\":\"\(kind)\",\(url),\"\(field.name)\":"
+            for unit in [
+                "a", "a/", "/.", "./", "a/../", "A", "=", "0", " ", "x:", "中", "😀", "中aя😀", "\\\"", "\\u0001", "\\\\",
+            ] {
+                // Most texts of a field may be shorter than the element.
+                for size in Set([length, min(length, 4090), min(length, 250)]) {
+                    add("\(field.name) \(unit) \(size)", rest + "\"\(fill(unit, size))\"")
+                }
+            }
+            let bare = min(length, 6000)
+            for item in ["0", "\"\"", "\"abcdef\"", "[]", "{}", "-0.5e10", "{\"file\":\"a/b\"}", "\"100-200\""] {
+                add("\(field.name) [\(item)]", rest + list(item, bare))
+            }
+            add("\(field.name) nested", rest + list(fill("[", 60) + fill("]", 60), bare))
+            add("\(field.name) names", rest + object(length, name: { "x\($0)" }, value: "\"y\""))
+            add("\(field.name) 250 names", rest + object(min(length, 2000), name: { "x\($0)" }, value: "\"y\""))
+            add("\(field.name) escaped names", rest + object(length, name: { "\\u006d\($0)" }))
+            add("\(field.name) names of meta", rest + list("{\"meta\":0}", length) + ",\"meta\":1")
+        }
+        add("files", "\"kind\":\"upload\",\(url),\"files\":" + list("{\"file\":\"\(fill("a/", 3900))a\"}", length))
+        add(
+            "types",
+            "\"kind\":\"upload\",\(url),\"files\":" + list("{\"file\":\"a\",\"type\":\"a/a\(fill(" ", 250))\"}", length)
+        )
+        add("unknown fields", url + "," + object(length, name: { "f\($0)" }).dropFirst().dropLast())
+        add(
+            "many escaped names before meta",
+            "\"t\":" + object(length, name: { "m\\u0065tb\($0)" }) + ",\"m\\u0065ta\":1,\(url)")
+        add("a kind", "\"kind\":\"\(fill("a", length))\"")
+        add("relative", "\"url\":\"\(fill("a/", long - 20))b\"")
+        add("relative dots", "\"url\":\"\(fill("a/../", long - 20))b\"")
+        elements += [
+            ("blanks", "{" + fill(" \t\r\n", min(length, 6000)) + "\(url)}"), ("quotes", "{" + fill("\"", length)),
+            ("backslashes", "{\"" + fill("\\", length)), ("open", fill("[", length)),
+            ("objects", fill("{\"a\":", length)),
+            ("controls", "{\"a\":\"" + fill("\u{1}", length) + "\"}"), ("no JSON", fill("é", length)),
+        ]
+        return elements
+    }
+
+    @Test(
+        "an element of any shape costs at most 2 ms, in proportion to its length", arguments: RedisServer.Kind.installed
+    )
+    func elements(server: RedisServer.Kind) async throws {
+        let f = try await QueueFixture(on: server)
+        let meter = try await Meter(f.redis)
+        let defaults = Command(
+            "HSET", f.queue.keys.defaults, "base", "\"http://h/a/b/c\"", "meta", list(1300), "headers", "{\"a\":\"b\"}")
+        func cost(_ element: String, repeats: Int) async throws -> Double {
+            var least = Double.infinity
+            for _ in 0..<repeats {
+                try await f.redis.send(Command("FLUSHALL"))
+                _ = try await f.queue.register(f.worker, fields: [], known: [])
+                try await f.redis.send(defaults)
+                try await f.redis.send(Command("LPUSH", f.queue.keys.jobs, String(element.utf8.prefix(16384))!))
+                least = min(least, try await meter.cost { _ = try await f.queue.claim(f.worker, token: Token.make()) })
+            }
+            return least
+        }
+        let (whole, half) = (Self.elements(15_500), Self.elements(7750))
+        var worst = (cost: 0.0, name: "")
+        for (index, (name, element)) in whole.enumerated() {
+            var found = try await cost(element, repeats: 1)
+            // Once is enough for what costs little.
+            if found > meter.limit / 3 {
+                found = min(found, try await cost(element, repeats: 8))
+                let before = try await cost(half[index].element, repeats: 8)
+                #expect(found <= meter.limit, "\(name): \(found) µs of \(meter.limit)")
+                #expect(found <= 2.5 * before + 200, "\(name): \(found) µs, and \(before) µs for half of it")
+            }
+            if found > worst.cost { worst = (found, name) }
+        }
+        print(
+            "\(server.rawValue): of \(whole.count) elements the worst is \(worst.name): \(Int(worst.cost)) µs of \(Int(meter.limit))"
+        )
+    }
+
+    private func list(_ count: Int) -> String { "[" + Array(repeating: "0", count: count).joined(separator: ",") + "]" }
+
+    // MARK: Kept states
+
+    /// Makes calls of one sort, and checks what they cost. A few may cost more, because the machine's caches are shared.
+    private func expectShort(_ what: String, _ meter: Meter, _ costs: [Double]) {
+        let sorted = costs.sorted()
+        let high = sorted.isEmpty ? 0 : sorted[sorted.count * 9 / 10]
+        print(
+            "\(what): \(sorted.count) calls, median \(Int(sorted.isEmpty ? 0 : sorted[sorted.count / 2])) µs, 90 % below \(Int(high)) of \(Int(meter.limit))"
+        )
+        #expect(high <= meter.limit, "\(what): 90 % of \(sorted.count) calls take up to \(high) µs of \(meter.limit)")
+    }
+
+    private func push(_ f: QueueFixture, _ elements: [String]) async throws {
+        for page in elements.pages(of: 500) {
+            try await f.redis.send(Command(arguments: ["LPUSH", f.queue.keys.jobs] + page))
+        }
+    }
+
+    /// Claims until the queue is empty or `most` calls were made. Returns what each call cost.
+    private func claimAll(_ f: QueueFixture, _ meter: Meter, most: Int = .max) async throws -> [Double] {
+        var costs: [Double] = []
+        while costs.count < most, try await f.redis.send(Command("LLEN", f.queue.keys.jobs)).int ?? 0 > 0 {
+            costs.append(try await meter.cost { _ = try await f.queue.claim(f.worker, token: Token.make()) })
+        }
+        return costs
+    }
+
+    /// Makes single calls of ticks until `isDone`. Returns what each call cost.
+    private func ticks(
+        _ f: QueueFixture, _ meter: Meter, most: Int, until isDone: () async throws -> Bool
+    ) async throws -> [Double] {
+        var costs: [Double] = []
+        while costs.count < most, try await !isDone() {
+            var tick = Tick(f.worker, runs: [])
+            costs.append(try await meter.cost { _ = try await f.queue.step(&tick) })
+        }
+        return costs
+    }
+
+    @Test("10,000 unknown kinds are bounded, and cost no later call anything", arguments: RedisServer.Kind.installed)
+    func kinds(server: RedisServer.Kind) async throws {
+        let f = try await QueueFixture(on: server)
+        let meter = try await Meter(f.redis)
+        let names = (0..<10_000).map { number in
+            String("\(number)".map { Character(UnicodeScalar($0.asciiValue! + 49)) })
+        }
+        try await push(f, names.map { #"{"id":"\#($0)","kind":"\#($0)","reply_to":"r"}"# })
+        expectShort("unknown kinds, claims", meter, try await claimAll(f, meter))
+        #expect(try await f.redis.send(Command("HLEN", f.queue.keys.kinds)).int == 64)
+        #expect(try await f.queue.stats().setAside.count == 64)
+        let reason = try #require(try await f.queue.rejected(limit: 1).first)
+        #expect(reason.contains("kind: no worker does \(names.last!), and 64 other kinds wait already"))
+        #expect(try await f.redis.send(Command("PTTL", f.queue.keys.kind(names[0]))).int ?? 0 > 604_000_000)
+        // Of one kind only so many elements wait.
+        try await push(f, (0..<1100).map { #"{"id":"\#($0)","kind":"\#(names[0])"}"# })
+        _ = try await claimAll(f, meter)
+        #expect(try await f.redis.send(Command("LLEN", f.queue.keys.kind(names[0]))).int == 1000)
+        expectShort("unknown kinds, ticks", meter, try await ticks(f, meter, most: 20) { false })
+        try await push(f, [#"{"id":"good","url":"http://h/"}"#])
+        #expect(try await f.claim()?.run.id == "good")
+        // The lists can be deleted by hand.
+        #expect(try await Inspection(f.queue).run().isEmpty)
+        try await f.redis.send(Command("HSET", f.queue.keys.kinds, names[0], 1))
+        #expect(try await Inspection(f.queue).run().map(\.subject) == [f.queue.keys.kind(names[0])])
+        try await f.redis.send(Command("DEL", f.queue.keys.kind(names[0])))
+        try await f.tick()
+        #expect(try await f.queue.stats().setAside.count == 63)
+    }
+
+    @Test("requests for any number of batches are done", arguments: RedisServer.Kind.installed, [160, 10_000])
+    func batches(server: RedisServer.Kind, count: Int) async throws {
+        let f = try await QueueFixture(on: server)
+        let meter = try await Meter(f.redis)
+        // Of some batches there is a member.
+        try await push(f, (0..<100).map { #"{"id":"j\#($0)","url":"http://h/","batch":"b\#($0)"}"# })
+        try await push(f, (0..<100).map { #"{"id":"k\#($0)","url":"http://h/","batch":"b0"}"# })
+        for _ in 0..<200 { #expect(try await f.claim() != nil) }
+        for page in (0..<count).map({ ["batch/b\($0)", "cancelled"] }).pages(of: 500) {
+            try await f.redis.send(Command(arguments: ["HSET", f.queue.keys.want] + page.flatMap(\.self)))
+        }
+        let costs = try await ticks(f, meter, most: count) {
+            try await f.redis.send(Command("HLEN", f.queue.keys.want)).int == 0
+        }
+        expectShort("requests for \(count) batches", meter, costs)
+        #expect(try await f.redis.send(Command("HLEN", f.queue.keys.want)).int == 0)
+        for index in 0..<100 {
+            #expect(try await f.queue.job("j\(index)")?["want"] == "cancelled")
+            #expect(try await f.queue.job("k\(index)")?["want"] == "cancelled")
+        }
+        #expect(try await Inspection(f.queue).run().isEmpty)
+    }
+
+    @Test(
+        "5,000 hosts that asked for a pause do not hold up a job for another one", arguments: RedisServer.Kind.installed
+    )
+    func hosts(server: RedisServer.Kind) async throws {
+        let f = try await QueueFixture(on: server)
+        let meter = try await Meter(f.redis)
+        func fail(_ id: String, after: Duration) async throws {
+            let claim = try #require(try await f.claim())
+            #expect(claim.run.id == id)
+            let failure = Failure(.http(503), "wait", retryAfter: after)
+            try await f.settle(claim, .retry(after: after, failure))
+        }
+        // Half of the hosts have a job that waits for them.
+        for index in 0..<5000 {
+            try await push(f, [#"{"id":"j\#(index)","url":"http://h\#(index)/"}"#])
+            try await fail("j\(index)", after: .seconds(60))
+        }
+        try await push(f, (0..<2500).map { #"{"id":"k\#($0)","url":"http://h\#($0)/"}"# })
+        expectShort("jobs of hosts that are left alone", meter, try await claimAll(f, meter))
+        #expect(try await f.redis.send(Command("HGET", f.queue.keys.hosts, "waiting")).string == "2500")
+        // Ticks look at each once, and then only when it is due.
+        let costs = try await ticks(f, meter, most: 200) {
+            try await f.redis.send(Command("ZCOUNT", f.queue.keys[.waitingHosts], "-inf", Int(f.queue.moment()))).int
+                == 0
+        }
+        expectShort("ticks that look at 2,500 hosts", meter, costs)
+        #expect(costs.count < 100)
+
+        try await push(f, [#"{"id":"first","url":"http://good/"}"#])
+        try await fail("first", after: .milliseconds(300))
+        try await push(f, [#"{"id":"victim","url":"http://good/"}"#])
+        #expect(try await f.claim() == nil)
+        try await eventually("the pause to end") {
+            try await f.redis.send(Command("EXISTS", f.queue.keys[.shutHost] + "good")).int == 0
+        }
+        try await f.tick()
+        var next: [String?] = [try await f.claim()?.run.id, try await f.claim()?.run.id]
+        #expect(next.contains("victim"), "\(next)")
+        next = []
+        // What was left alone leaves nothing behind.
+        #expect(try await f.redis.send(Command("EXISTS", f.queue.keys[.aside] + "good")).int == 0)
+        #expect(try await f.redis.send(Command("ZSCORE", f.queue.keys[.waitingHosts], "good")) == .null)
+    }
+
+    @Test("cancels of any number of jobs are short calls", arguments: RedisServer.Kind.installed)
+    func cancels(server: RedisServer.Kind) async throws {
+        let f = try await QueueFixture(on: server)
+        let meter = try await Meter(f.redis)
+        let count = 100_000
+        try await push(f, (0..<count).map { #"{"id":"j\#($0)","url":"http://h/\#($0)","reply_to":"r"}"# })
+        for page in (0..<count).map({ ["j\($0)", "cancelled"] }).pages(of: 1000) {
+            try await f.redis.send(Command(arguments: ["HSET", f.queue.keys.want] + page.flatMap(\.self)))
+        }
+        expectShort("claims of cancelled jobs", meter, try await claimAll(f, meter, most: 100))
+        expectShort("ticks over 100,000 cancels", meter, try await ticks(f, meter, most: 100) { false })
+    }
+
+    // MARK: Answers
+
+    /// A response whose body is kept in base 64.
+    private static func response(_ bytes: Int) -> StoredResponse {
+        StoredResponse(
+            status: 200, headers: [], body: Array(repeating: 255, count: bytes), question: "q", method: "GET",
+            validated: 5)
+    }
+
+    private func answer(_ f: QueueFixture, _ id: String, _ bytes: Int, names: Int = 0) async throws {
+        try await push(f, [#"{"id":"\#(id)","kind":"request","url":"http://h/"}"#])
+        let claim = try #require(try await f.claim())
+        if names > 0 {
+            try await push(f, (0..<names).map { #"{"id":"\#(id)","url":"http://h/","reply_to":"\#(id)-\#($0)"}"# })
+            while try await f.redis.send(Command("LLEN", f.queue.keys.jobs)).int ?? 0 > 0 { _ = try await f.claim() }
+        }
+        try await f.settle(claim, .answered(Self.response(bytes), seconds: 1, unchanged: false))
+    }
+
+    @Test(
+        "repeated pushes of a job with a large response cost little, and grow memory little",
+        arguments: RedisServer.Kind.installed)
+    func duplicates(server: RedisServer.Kind) async throws {
+        let f = try await QueueFixture(on: server)
+        let meter = try await Meter(f.redis)
+        for (id, bytes) in [("large", 1 << 20), ("medium", 12 << 10), ("small", 100)] {
+            try await answer(f, id, bytes)
+            // As text, each byte of the body takes six in JSON.
+            let body = String(repeating: "\u{1}", count: bytes)
+            try await f.redis.send(Command("HDEL", f.queue.keys.job(id), "body_base64"))
+            try await f.redis.send(Command("HSET", f.queue.keys.job(id), "body", body))
+            let before = try await f.server.statistic("used_memory")
+            try await push(
+                f, (0..<60).map { #"{"id":"\#(id)","url":"http://h/","at":1700000000000,"reply_to":"\#(id)-\#($0)"}"# })
+            expectShort("answers to a repeated push, \(id)", meter, try await claimAll(f, meter))
+            let grown = try await f.server.statistic("used_memory") - before
+            #expect(grown < 60 * 6 * (24 << 10), "\(id): \(grown) bytes")
+            let reply = try #require(try await f.redis.send(Command("RPOP", f.queue.keys.reply("\(id)-59"))).bytes)
+            let event = try #require(Event(reply))
+            #expect(event.kind == .completed && event.status == 200)
+            #expect(event.responseBody?.count == (id == "large" ? nil : bytes))
+            #expect(event["response_dropped"]?.bool == (id == "large" ? true : nil))
+        }
+    }
+
+    @Test("reply lists keep no more bytes of responses than the setting allows", arguments: RedisServer.Kind.installed)
+    func replies(server: RedisServer.Kind) async throws {
+        let f = try await QueueFixture(on: server)
+        try await f.queue.set(.maxRepliesBytes, to: "3000000")
+        try await f.queue.set(.maxResponsesBytes, to: "0")
+        func sum() async throws -> Int {
+            try await f.redis.send(Command("HGET", f.queue.keys[.replyBytes], "in all")).string.flatMap { Int($0) } ?? 0
+        }
+        func sizes(_ id: String) async throws -> [Int?] {
+            var sizes: [Int?] = []
+            for name in 0..<8 {
+                let reply = try #require(
+                    try await f.redis.send(Command("LINDEX", f.queue.keys.reply("\(id)-\(name)"), 0)).bytes)
+                let event = try #require(Event(reply))
+                #expect(event["response_dropped"]?.bool == (event.responseBody == nil ? true : nil))
+                sizes.append(event.responseBody?.count)
+            }
+            return sizes
+        }
+        let before = try await f.server.statistic("used_memory")
+        for id in ["a", "b", "c"] { try await answer(f, id, 200_000, names: 8) }
+        // Base 64 has a third more bytes.
+        #expect(try await sizes("a").compactMap(\.self).count == 8)
+        #expect(try await sizes("b").compactMap(\.self).count == 3)
+        #expect(try await sizes("c").compactMap(\.self).isEmpty)
+        #expect(try await sum() <= 3_000_000)
+        #expect(try await f.server.statistic("used_memory") - before < 4_000_000)
+        // A consumer takes its answers. Haul learns of it by itself.
+        for name in 0..<8 { try await f.redis.send(Command("RPOP", f.queue.keys.reply("a-\(name)"))) }
+        for _ in 0..<40 where try await sum() > 1_000_000 { try await f.tick() }
+        #expect(try await sum() <= 1_000_000)
+        try await answer(f, "d", 200_000, names: 8)
+        #expect(try await sizes("d").compactMap(\.self).count >= 7)
+        try await f.expectOrder()
+        // Without any answer left, no key is left.
+        for id in ["a", "b", "c", "d"] {
+            for name in 0..<8 { try await f.redis.send(Command("DEL", f.queue.keys.reply("\(id)-\(name)"))) }
+        }
+        for _ in 0..<40 where try await sum() > 0 { try await f.tick() }
+        try await f.tick()
+        #expect(try await f.redis.send(Command("EXISTS", f.queue.keys[.replyBytes])).int == 0)
+    }
+
+    @Test("a published event has no large response, and the reply has it") func published() async throws {
+        let f = try await QueueFixture()
+        let events = f.queue.events()
+        let iterator = events.makeAsyncIterator()
+        _ = await iterator.next()
+        for (id, bytes) in [("s", 10_000), ("l", 100_000)] {
+            try await push(f, [#"{"id":"\#(id)","kind":"request","url":"http://h/","reply_to":"\#(id)"}"#])
+            let claim = try #require(try await f.claim())
+            try await f.settle(claim, .answered(Self.response(bytes), seconds: 1, unchanged: false))
+            let reply = try #require(try await f.redis.send(Command("RPOP", f.queue.keys.reply(id))).bytes)
+            #expect(Event(reply)?.responseBody?.count == bytes)
+            #expect(try await f.queue.job(id).flatMap { StoredResponse(hash: $0.fields) }?.body.count == bytes)
+            guard case .message(_, let text)? = await iterator.next() else { throw NoEvent() }
+            let event = try #require(Event(text))
+            #expect(event.id == id && event.status == 200 && event.responseBody?.count == (id == "s" ? bytes : nil))
+            #expect(event["response_dropped"]?.bool == (id == "s" ? nil : true))
+        }
+    }
+
+    private struct NoEvent: Error {}
+
+    @Test("at maxmemory runs still end, without their responses", arguments: RedisServer.Kind.installed)
+    func memory(server: RedisServer.Kind) async throws {
+        let f = try await QueueFixture(on: server)
+        try await push(f, [#"{"id":"r","kind":"request","url":"http://h/","reply_to":"a"}"#])
+        let claim = try #require(try await f.claim())
+        try await f.redis.send(Command("CONFIG", "SET", "maxmemory", 1_000_000))
+        try await f.settle(claim, .answered(Self.response(1 << 20), seconds: 1, unchanged: false))
+        for key in [f.queue.keys.job("r"), f.queue.keys.reply("a")] {
+            #expect(try await f.redis.send(Command("MEMORY", "USAGE", key)).int ?? .max < 4096)
+        }
+        #expect(try await f.state("r") == .completed)
+        #expect(try await f.queue.job("r")?.droppedResponse != nil)
+        let reply = try #require(try await f.redis.send(Command("RPOP", f.queue.keys.reply("a"))).bytes)
+        #expect(Event(reply)?.status == 200 && Event(reply)?["response_dropped"]?.bool == true)
+        try await f.redis.send(Command("CONFIG", "SET", "maxmemory", 0))
+        try await f.expectOrder()
+    }
+}
