@@ -1,3 +1,4 @@
+import CHaulLinux
 import Glibc
 
 /// The sockets of all connections, from their opening to their close. On the loop's thread. libcurl keeps some
@@ -23,12 +24,24 @@ final class ConnectionSockets {
     private var uses: [Int32: Use] = [:]
     /// The local ports that were looked up so far, by socket.
     private var ports: [Int32: UInt16] = [:]
+    /// What the peers of closed sockets had not acknowledged.
+    private var unacknowledged: [Int32: Int] = [:]
 
-    func opened(_ socket: Int32) { uses[socket] = .used }
+    func opened(_ socket: Int32) {
+        uses[socket] = .used
+        unacknowledged[socket] = nil
+    }
 
     func close(_ socket: Int32) -> Int32 {
         (uses[socket], ports[socket]) = (nil, nil)
+        let left = clinux_unacknowledged(socket)
+        if left > 0 { unacknowledged[socket] = Int(left) }
         return Glibc.close(socket)
+    }
+
+    /// The bytes that were sent on a socket and not acknowledged by its peer, also if libcurl has just closed it.
+    func unacknowledged(on socket: Int32) -> Int {
+        uses[socket] == nil ? unacknowledged[socket] ?? 0 : Int(clinux_unacknowledged(socket))
     }
 
     /// Ends an idle connection that has received input, or its end, since the last response: the next request would

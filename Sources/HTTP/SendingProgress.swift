@@ -7,6 +7,7 @@ package final class SendingProgress: Sendable {
     private let position = Atomic<Int64>(0)
     private let all = Atomic<Int64>(0)
     private let waiting = Atomic(false)
+    private let unacknowledged = Atomic<Int64>(0)
 
     package init() {}
 
@@ -19,6 +20,10 @@ package final class SendingProgress: Sendable {
     /// Bytes that were handed to the network in all, including those that were sent again.
     package var sentInAll: Int64 { all.load(ordering: .relaxed) }
 
+    /// Bytes of the body that the other side's TCP had confirmed when the response ended. Before that, the bytes that
+    /// were handed to the network. A server cannot have read more.
+    package var confirmed: Int64 { max(0, sent - unacknowledged.load(ordering: .relaxed)) }
+
     /// Sending waits for a rate limit of ours or for the source of the bytes, not for the server.
     package var isHeld: Bool { waiting.load(ordering: .relaxed) }
 
@@ -26,12 +31,17 @@ package final class SendingProgress: Sendable {
 
     func begin() { begun.store(true, ordering: .releasing) }
 
-    func rewind() { position.store(0, ordering: .relaxed) }
+    func rewind() {
+        position.store(0, ordering: .relaxed)
+        unacknowledged.store(0, ordering: .relaxed)
+    }
 
     func add(_ count: Int) {
         position.store(sent + Int64(count), ordering: .relaxed)
         all.store(sentInAll + Int64(count), ordering: .relaxed)
     }
+
+    func ended(unacknowledged bytes: Int64) { unacknowledged.store(bytes, ordering: .relaxed) }
 
     func hold(_ value: Bool) { waiting.store(value, ordering: .relaxed) }
 }

@@ -239,8 +239,18 @@ final class TransferTask {
         let end: TransferState.LibraryEnd =
             code == CURLE_OK
             ? .closed(isCut: connection.peer?.session?.isNotified == false) : .failed(.failed(self, code))
-        return state.libraryEnded(end) ? end : nil
+        guard state.libraryEnded(end) else { return nil }
+        if outgoing != nil, reading.mark.socket >= 0 {
+            let left = shared.connections.unacknowledged(on: reading.mark.socket)
+            // Frames of HTTP/2 that need no answer may still be on their way.
+            let isBody = state.head?.isHTTP2 != true || left > Self.frames
+            request.sending?.ended(unacknowledged: isBody ? Int64(left) : 0)
+        }
+        return end
     }
+
+    /// Bytes of HTTP/2 frames without a body, as TLS sends them.
+    private static let frames = 4 << 10
 
     func deliver(body result: Result<TransferEnd, TransferError>) {
         guard case .body(let waiter) = caller.waiter else { return }

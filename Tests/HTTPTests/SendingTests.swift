@@ -231,6 +231,44 @@ struct SendingTests {
         }
     }
 
+    @Test("bytes that the server's machine has not got when the response ends do not count as received")
+    func unconfirmed() async throws {
+        let sent = Latch()
+        let server = RawServer { connection in
+            connection.limitReceiving(to: 4096)
+            _ = connection.readRequest()
+            sent.wait()
+            connection.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+            connection.waitUntilReceived()
+        }
+        defer {
+            sent.open()
+            server.stop()
+        }
+        let bytes = FileBytes(seed: 6, count: 700_000).all
+        var (request, progress) = request(server.url, FedBody(bytes, length: Int64(bytes.count)))
+        request.asksFirst = false
+        let (asked, engine) = (request, engine)
+        let task = Task { try? await fetch(engine, asked) }
+        // The kernel takes all of the body at once.
+        try await eventually("all bytes to be handed over") { progress.sent == bytes.count }
+        sent.open()
+        #expect(await task.value == Array("ok".utf8))
+        #expect(progress.sent == bytes.count)
+        #expect(progress.confirmed < 600_000, "\(progress.confirmed)")
+    }
+
+    @Test("a server that has read the whole body has got it")
+    func confirmed() async throws {
+        let origin = try OriginServer { _ in OriginReply(body: Array("ok".utf8)) }
+        let bytes = FileBytes(seed: 7, count: 2_000_000).all
+        let (request, progress) = request(origin.url("/a"), FedBody(bytes, length: Int64(bytes.count)))
+        for _ in 0..<5 {
+            _ = try await fetch(engine, request)
+            #expect(progress.confirmed == bytes.count)
+        }
+    }
+
     @Test("a server that closes its side without a response, and reads nothing more, is not waited for")
     func leftUnanswered() async throws {
         let done = Latch()

@@ -124,6 +124,12 @@ package final class RawConnection: Sendable {
         while read(socket, &buffer, buffer.count) > 0 {}
     }
 
+    /// Limits the kernel's buffer of received bytes that nobody has read.
+    package func limitReceiving(to bytes: Int32) {
+        var bytes = bytes
+        setsockopt(socket, SOL_SOCKET, SO_RCVBUF, &bytes, socklen_t(MemoryLayout<Int32>.size))
+    }
+
     /// Ends the sending direction. The client sees the end of the stream, and may still send.
     package func endSending() { shutdown(socket, Int32(SHUT_WR)) }
 

@@ -43,10 +43,11 @@ extension Upload {
         let response = try await answering.keep(transfer, method: plan.method)
         state.withLock { $0.response = response }
         guard job.request.expects(response.status) else { throw .failed(answering.refusal(transfer.head)) }
-        guard body.count == 0 || self.sent == body.count else {
+        guard body.count == 0 || confirmed == body.count else {
             throw TransferError(
                 .incomplete,
-                "the server answered \(response.status) when it had \(self.sent) of \(body.count) bytes")
+                "the server answered \(response.status) when no more than \(confirmed) of \(body.count) bytes were sent"
+            )
         }
         return response
     }

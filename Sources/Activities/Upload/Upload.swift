@@ -197,4 +197,6 @@ package final class Upload: Activity {
 
     /// Bytes of the body that the last request has sent.
     var sent: Int64 { state.withLock { $0.sending?.sent ?? 0 } }
+    /// The bytes among them that have reached the server's machine.
+    var confirmed: Int64 { state.withLock { $0.sending?.confirmed ?? 0 } }
 }
