@@ -6,6 +6,7 @@ import HaulTestSupport
 import Synchronization
 import Testing
 
+@testable import HaulActivities
 @testable import HaulWorker
 
 @Suite("Uploads by tus", .timeLimit(.minutes(2)))
@@ -46,7 +47,9 @@ struct TusTests {
             #expect(server.finished == [bytes])
             #expect(origin.requests.allSatisfy { $0.headers["tus-resumable"] == "1.0.0" })
             #expect(origin.requests.allSatisfy { $0.headers["authorization"] == "Bearer x" })
-            #expect(origin.requests[1].headers["upload-metadata"] == "filename Zg==")
+            #expect(
+                origin.requests[1].headers["upload-metadata"]
+                    == "filename Zg==,filetype YXBwbGljYXRpb24vb2N0ZXQtc3RyZWFt")
             let patches = origin.requests.filter { $0.method == "PATCH" }
             #expect(patches.count == (count == 0 ? 0 : 1))
             #expect(patches.allSatisfy { ($0.headers["upload-checksum"] != nil) == extensions.contains("checksum") })
@@ -57,11 +60,13 @@ struct TusTests {
     @Test(
         "a server that gives wrong answers has the right file in the end",
         arguments: [
-            "409", "413", "423", "460", "404", "410", "head-404", "head-423", "backwards", "ahead", "length",
+            "409", "413", "423", "460", "404", "410", "head-400", "head-404", "head-423", "backwards", "ahead",
+            "length",
         ])
     func lies(_ lie: String) async throws {
         var lies = TusScript.Lies()
         switch lie {
+        case "head-400": (lies.patch, lies.head) = ([409], [400])
         case "head-404": (lies.patch, lies.head) = ([409], [404])
         case "head-423": (lies.patch, lies.head) = ([409], [423, 423])
         case "backwards": (lies.patch, lies.backwards) = ([409, 409], [0, 0])
@@ -77,6 +82,97 @@ struct TusTests {
             #expect(record.state == .completed, "\(record["error"] ?? "") \(record["message"] ?? "")")
             #expect(server.finished == [bytes])
         }
+    }
+
+    @Test(
+        "a job's own Upload-Metadata takes the place of the file's name and type, and goes only where uploads are created"
+    )
+    func metadata() async throws {
+        let server = TusScript(
+            lies: {
+                var lies = TusScript.Lies(); lies.patch = [409]; return lies
+            }())
+        let origin = try origin(server)
+        let fleet = try await fleet()
+        try await fleet.withWorker("w") {
+            let record = try await fleet.upload(
+                "t", origin.url("/files"),
+                #""file":"f","protocol":"tus","headers":{"Upload-Metadata":"filename eA==,token dA=="}"#)
+            #expect(record.state == .completed, "\(record["message"] ?? "")")
+        }
+        for request in origin.requests {
+            let expected = request.method == "POST" ? "filename eA==,token dA==" : nil
+            #expect(request.headers["upload-metadata"] == expected, "\(request.method)")
+        }
+        #expect(Set(origin.requests.map(\.method)) == ["OPTIONS", "POST", "PATCH", "HEAD"])
+    }
+
+    @Test("a server that ends the connection at OPTIONS gets the file")
+    func options() async throws {
+        let server = TusScript()
+        let origin = try OriginServer { request in
+            var reply = server.answer(request)
+            if request.method == "OPTIONS" {
+                (reply.body, reply.framing, reply.cut, reply.end) = (.bytes([1, 2]), .length, 0, .reset)
+            }
+            return reply
+        }
+        let fleet = try await fleet()
+        try await fleet.withWorker("w") {
+            let record = try await fleet.upload("t", origin.url("/files"), #""file":"f","protocol":"tus","retries":0"#)
+            #expect(record.state == .completed, "\(record["message"] ?? "")")
+        }
+        #expect(server.finished == [bytes])
+    }
+
+    @Test("requests become smaller at a server that keeps nothing of a broken one, until they arrive")
+    func wholeRequests() async throws {
+        let server = TusScript()
+        let handler: @Sendable (OriginRequest) -> OriginReply = {
+            $0.method == "PATCH" && !$0.body.isWhole ? OriginReply(500) : server.answer($0)
+        }
+        let intake: @Sendable (OriginRequest) -> OriginIntake = { request in
+            var intake = OriginIntake()
+            let length = request.headers["content-length"].flatMap { Int($0) } ?? 0
+            // The connection breaks after 800 KB.
+            if request.method == "PATCH", length > 800_000 { (intake.cut, intake.isReset) = (800_000, true) }
+            return intake
+        }
+        let origin = try OriginServer(intake: intake, handler)
+        let fleet = try await fleet()
+        try await fleet.withWorker("w") {
+            let record = try await fleet.upload("t", origin.url("/files"), #""file":"f","protocol":"tus","retries":12"#)
+            #expect(record.state == .completed, "\(record["error"] ?? "") \(record["message"] ?? "")")
+        }
+        #expect(server.finished == [bytes])
+    }
+
+    @Test("what an upload has learned about sizes is kept for its next run")
+    func sizes() throws {
+        var upload = TusUpload(url: "http://h/1", version: "v", generation: "g", server: TusServer())
+        upload.unanswered = .init(offset: 0, sent: 5 << 20)
+        let plan = UploadPlan(
+            try Job(json: JSON(#"{"kind":"upload","url":"http://h/","file":"f","protocol":"tus"}"#)))
+        func reread(_ upload: TusUpload) throws -> TusUpload {
+            let point = ResumePoint(
+                generation: "g", store: "s", file: "", entity: Entity(total: 9), source: MaskedURL.text(plan.url),
+                journal: upload.journal(of: plan))
+            return try #require(TusUpload(point, of: plan))
+        }
+        upload = try reread(upload)
+        // Nothing of the request was kept: half of what was sent.
+        upload.note(offset: 0)
+        #expect(upload.portion == 5 << 19)
+        upload.note(offset: 5 << 19)
+        #expect(upload.portion == 5 << 20, "a success doubles it")
+        upload.limit(to: 1 << 20)
+        upload = try reread(upload)
+        upload.note(offset: 10 << 20)
+        #expect(upload.portion == 1 << 20, "what a 413 has taught stays")
+        // A server that keeps a part gets the same size again.
+        upload.unanswered = .init(offset: 10 << 20, sent: 1 << 20)
+        upload.note(offset: 10 << 20 | 1)
+        #expect(upload.portion == 1 << 20)
     }
 
     @Test("a server that gives wrong answers for ever makes the job fail", arguments: ["409", "404", "423", "413"])

@@ -13,6 +13,22 @@ struct TusUpload: Sendable, Equatable {
     /// The bytes that the server has confirmed.
     var offset: Int64 = 0
     var server = TusServer()
+    /// The most bytes of the next request.
+    private(set) var portion = Int64.max
+    /// The most bytes of any request: the server, or a proxy before it, has refused more.
+    private(set) var limit = Int64.max
+    /// The last request, if it got no response.
+    var unanswered: Unanswered?
+
+    struct Unanswered: Sendable, Equatable {
+        /// Where the request began.
+        let offset: Int64
+        /// The bytes of it that were sent.
+        let sent: Int64
+    }
+
+    /// Bytes. No request is made smaller than this.
+    static let minPortion: Int64 = 64 << 10
 
     init(url: String, version: String, generation: String, server: TusServer) {
         (self.url, self.version, self.generation, self.server) = (url, version, generation, server)
@@ -26,6 +42,11 @@ struct TusUpload: Sendable, Equatable {
         else { return nil }
         (self.url, self.version, generation) = (url, version, point.generation)
         offset = point.offsets.intervals.first { $0.lowerBound == 0 }?.upperBound ?? 0
+        limit = json["limit"]?.integer.flatMap { $0 > 0 ? $0 : nil } ?? .max
+        portion = json["portion"]?.integer.flatMap { $0 > 0 ? $0 : nil } ?? limit
+        if let offset = json["unanswered"]?.integer, let sent = json["sent"]?.integer {
+            unanswered = Unanswered(offset: offset, sent: sent)
+        }
         server.terminates = json["terminates"]?.bool ?? false
         server.checksum = json["checksum"]?.string.flatMap(Job.Checksum.Algorithm.init)
     }
@@ -38,7 +59,29 @@ struct TusUpload: Sendable, Equatable {
         object.set("version", version)
         object.set("terminates", server.terminates)
         object.set("checksum", server.checksum?.rawValue)
+        if portion < .max { object.set("portion", portion) }
+        if limit < .max { object.set("limit", limit) }
+        if let unanswered {
+            object.set("unanswered", unanswered.offset)
+            object.set("sent", unanswered.sent)
+        }
         return object.text
+    }
+
+    /// No request may have more bytes.
+    mutating func limit(to bytes: Int64) { (portion, limit) = (bytes, bytes) }
+
+    /// Notes how many bytes the server has. Some servers, and proxies before them, keep nothing of a request that breaks
+    /// off. So after such a request the next one is half of what was sent, and after each success twice as large.
+    mutating func note(offset new: Int64) {
+        if let unanswered {
+            if new <= unanswered.offset, unanswered.sent >= Self.minPortion {
+                portion = max(Self.minPortion, min(portion, unanswered.sent) / 2)
+            }
+        } else if new > offset {
+            portion = min(limit, portion > .max / 2 ? .max : portion * 2)
+        }
+        (unanswered, offset) = (nil, new)
     }
 }
 

@@ -8,8 +8,6 @@ import Synchronization
 extension Upload {
     /// Bytes of one request whose digest the server checks. They are read twice, and sent again if the digest is wrong.
     private static let checkedPortion: Int64 = 16 << 20
-    /// Bytes. A server that takes less in one request is given up.
-    private static let leastPortion: Int64 = 64 << 10
 
     func sendByTus(_ source: any SourceFile, to url: WebURL) async throws(TransferError) -> StoredResponse {
         let size = source.version.size
@@ -22,7 +20,6 @@ extension Upload {
         }
         var patience = TusPatience()
         var (isSure, isTold) = (false, false)
-        var portion = Int64.max
         while true {
             guard let upload = state.withLock({ $0.tus }) else {
                 try await create(source, at: url)
@@ -31,7 +28,7 @@ extension Upload {
                 continue
             }
             if isSure, upload.offset == size, let response = response { return response }
-            let answer = isSure ? try await patch(upload, source, url, portion) : try await head(upload, size, url)
+            let answer = isSure ? try await patch(upload, source, url) : try await head(upload, size, url)
             switch answer {
             case .at(let offset):
                 patience.note(offset: offset)
@@ -40,15 +37,16 @@ extension Upload {
                     assignment.report(.warning("the server went back from byte \(upload.offset) to \(offset)"))
                 }
                 (isSure, isTold) = (true, true)
-                state.withLock { $0.tus?.offset = offset }
+                state.withLock { $0.tus?.note(offset: offset) }
             case .forgotten(let why):
                 try patience.noteForgotten(why)
                 assignment.report(.restarted(why: why))
                 state.withLock { $0.tus = nil }
             case .tooMuch(let failure):
                 // A proxy may limit the size of a request, which the server behind it does not announce.
-                portion = min(portion, size - upload.offset) / 4
-                guard portion >= Self.leastPortion else { throw .failed(failure) }
+                let smaller = min(upload.portion, size - upload.offset) / 4
+                guard smaller >= TusUpload.minPortion else { throw .failed(failure) }
+                state.withLock { $0.tus?.limit(to: smaller) }
             case .unsure(let failure):
                 try patience.noteDoubt(failure)
                 isSure = false
@@ -63,19 +61,12 @@ extension Upload {
     /// Asks what the server can do, then creates an upload.
     private func create(_ source: any SourceFile, at url: WebURL) async throws(TransferError) {
         let size = source.version.size
-        let (options, _) = try await tell(url, "OPTIONS")
-        let server = try TusServer(options.head)
-        await options.discard()
+        let server = try await server(at: url)
         if let maximum = server.maximum, size > maximum {
             throw TransferError(.tooLarge, "the file has \(size) bytes; the server takes \(maximum)")
         }
-        let name = plan.files[0].sentName
         let (transfer, landing) = try await tell(
-            url, "POST",
-            [
-                HeaderField("Upload-Length", String(size)),
-                HeaderField("Upload-Metadata", "filename \(Base64.encode(name.utf8))"),
-            ], body: .bytes([]))
+            url, "POST", [HeaderField("Upload-Length", String(size))] + metadata, body: .bytes([]))
         let response = try await keep(transfer, "POST")
         guard 200...299 ~= response.status else { throw .failed(answering.refusal(transfer.head)) }
         guard let location = transfer.head.headers["location"], let place = landing.url.resolve(location) else {
@@ -93,6 +84,31 @@ extension Upload {
         }
     }
 
+    /// Asks what the server can do. A server that closes the connection instead may still take uploads.
+    private func server(at url: WebURL) async throws(TransferError) -> TusServer {
+        let options: Transfer
+        do throws(TransferError) { (options, _) = try await tell(url, "OPTIONS") } catch {
+            guard case .failed(let failure) = error, [.incomplete, .badResponse].contains(failure.code) else {
+                throw error
+            }
+            return TusServer()
+        }
+        let server = try TusServer(options.head)
+        await options.discard()
+        return server
+    }
+
+    /// The file's name and type, without which some servers forget an upload, unless the job sets the field itself.
+    private var metadata: [HeaderField] {
+        if plan.headers.contains(where: { $0.isNamed(Self.metadataName) }) { return [] }
+        let file = plan.files[0]
+        let items = [("filename", file.sentName), ("filetype", file.type ?? Job.Upload.File.usualType)]
+        let text = items.map { "\($0.0) \(Base64.encode($0.1.utf8))" }.joined(separator: ",")
+        return [HeaderField("Upload-Metadata", text)]
+    }
+
+    private static let metadataName = "upload-metadata"
+
     /// Asks how many bytes the server has.
     private func head(_ upload: TusUpload, _ size: Int64, _ url: WebURL) async throws(TransferError) -> TusAnswer {
         let (transfer, _) = try await tell(url, "HEAD", upload: upload)
@@ -100,8 +116,10 @@ extension Upload {
         guard 200...299 ~= response.status else {
             let failure = answering.refusal(transfer.head)
             switch response.status {
-            // Each of these says that there is no such upload (section HEAD of the protocol).
-            case 403, 404, 410: return .forgotten("the server does not know the upload any more (\(response.status))")
+            // Each of these says that there is no such upload (section HEAD of the protocol). 400 is what some servers
+            // answer that cannot read what they know of it.
+            case 400, 403, 404, 410:
+                return .forgotten("the server does not know the upload any more (\(response.status))")
             case 423: return .locked(failure)
             default: throw .failed(failure)
             }
@@ -116,12 +134,12 @@ extension Upload {
         return .at(offset)
     }
 
-    /// Sends the bytes that the server does not have, at most `portion` of them.
+    /// Sends the bytes that the server does not have, at most a portion of them.
     private func patch(
-        _ upload: TusUpload, _ source: any SourceFile, _ url: WebURL, _ portion: Int64
+        _ upload: TusUpload, _ source: any SourceFile, _ url: WebURL
     ) async throws(TransferError) -> TusAnswer {
         let (size, start) = (source.version.size, upload.offset)
-        let most = upload.server.checksum == nil ? portion : min(portion, Self.checkedPortion)
+        let most = upload.server.checksum == nil ? upload.portion : min(upload.portion, Self.checkedPortion)
         let end = start + min(size - start, most)
         let body = UploadBody(pieces: [.file(source, start..<end)], executor: executor)
         var headers = [
@@ -132,9 +150,16 @@ extension Upload {
             let digest = Base64.encode(try await body.digest(algorithm))
             headers.append(HeaderField("Upload-Checksum", "\(algorithm.rawValue) \(digest)"))
         }
-        let (transfer, _) = try await tell(
-            url, "PATCH", headers, body: .stream(body), before: start, upload: upload)
-        let response = try await keep(transfer, "PATCH")
+        let (transfer, response): (Transfer, StoredResponse)
+        do throws(TransferError) {
+            (transfer, _) = try await tell(
+                url, "PATCH", headers, body: .stream(body), before: start, upload: upload)
+            response = try await keep(transfer, "PATCH")
+        } catch {
+            let sent = sent
+            state.withLock { $0.tus?.unanswered = TusUpload.Unanswered(offset: start, sent: sent) }
+            throw error
+        }
         let failure = answering.refusal(transfer.head)
         switch response.status {
         case 200...299:
@@ -196,8 +221,11 @@ extension Upload {
             }
             landing = Landing(url: place.withCredentials(of: url), origin: url, cookies: assignment.cookies)
         }
+        let custom = plan.headers.filter {
+            !$0.isNamed("content-type") && (method == "POST" || !$0.isNamed(Self.metadataName))
+        }
         return try await ask(
-            url, method, [TusServer.version] + headers, custom: plan.headers.filter { !$0.isNamed("content-type") },
+            url, method, [TusServer.version] + headers, custom: custom,
             body: body, before: before ?? upload?.offset ?? 0, from: landing)
     }
 }
