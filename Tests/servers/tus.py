@@ -1,10 +1,11 @@
-"""Real workers and aiohttp-tus: uploads are paused, killed and continued by other workers. tus.sh starts this
+"""Real workers and tus servers of PyPI: uploads are paused, killed and continued by other workers. tus.sh starts this
 script."""
 import argparse
 import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -19,20 +20,66 @@ Q = "haul:{default}:"
 SIZE = 12 << 20
 
 
-def serve(place):
-    """The server, with aiohttp's default limit of a request: 1 MiB. Larger requests get 413."""
+# The servers. Each keeps its files beneath `place`, and creates uploads at /uploads/.
+
+def aiohttp_tus(place, port):
+    """With aiohttp's default limit of a request, 1 MiB. Larger requests get 413."""
     from pathlib import Path
 
     from aiohttp import web
     from aiohttp_tus import setup_tus
 
-    app = setup_tus(web.Application(), upload_path=Path(place), allow_overwrite_files=True)
-    web.run_app(app, host="127.0.0.1", port=int(sys.argv[3]), print=None)
+    app = setup_tus(web.Application(), upload_path=Path(place), upload_url="/uploads", allow_overwrite_files=True)
+    web.run_app(app, host="127.0.0.1", port=port, print=None)
+
+
+def tuspyserver(place, port):
+    import uvicorn
+    from fastapi import FastAPI
+    from tuspyserver import create_tus_router
+
+    app = FastAPI()
+    app.include_router(create_tus_router(prefix="uploads", files_dir=place))
+    uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning")
+
+
+def tussi(place, port):
+    """Takes 10 MiB in one request."""
+    import uvicorn
+    from starlette.applications import Starlette
+    from starlette.routing import Mount
+    from tussi import TUSApp
+    from tussi.storage import FilesystemStorage
+
+    uploads = TUSApp(FilesystemStorage(os.path.join(place, "partial")), os.path.join(place, "completed"))
+    uvicorn.run(Starlette(routes=[Mount("/uploads", uploads)]), host="127.0.0.1", port=port, log_level="warning")
+
+
+def tuswsgi(place, port):
+    from socketserver import ThreadingMixIn
+    from wsgiref.simple_server import WSGIServer, make_server
+
+    import tuswsgi
+
+    class Server(ThreadingMixIn, WSGIServer):
+        daemon_threads = True
+
+    def nothing(environ, respond):
+        respond("404 Not Found", [])
+        return [b""]
+
+    app = tuswsgi.TusMiddleware(nothing, upload_path="/uploads", tmp_dir=place)
+    make_server("127.0.0.1", port, app, server_class=Server).serve_forever()
+
+
+SERVERS = {
+    "aiohttp-tus": (aiohttp_tus, "/uploads"), "tuspyserver": (tuspyserver, "/uploads/"),
+    "tussi": (tussi, "/uploads/"), "tuswsgi": (tuswsgi, "/uploads")}
 
 
 class Trial:
-    def __init__(self, haul, directory):
-        self.haul, self.directory, self.number, self.children = haul, directory, 0, []
+    def __init__(self, haul, name, directory):
+        self.haul, self.name, self.directory, self.number, self.children = haul, name, directory, 0, []
         self.redis_server = RedisServer(directory, "redis")
         self.store = Directory(os.path.join(directory, "root"))
         self.place = os.path.join(directory, "uploads")
@@ -49,7 +96,12 @@ class Trial:
     def start_server(self):
         with open(os.path.join(self.directory, "server.log"), "ab") as log:
             self.server = subprocess.Popen(
-                [sys.executable, "-B", __file__, "serve", self.place, str(self.port)], stdout=log, stderr=log)
+                [sys.executable, "-B", __file__, "serve", self.name, self.place, str(self.port)], stdout=log, stderr=log)
+        self.wait("the server to listen", self.listens)
+
+    def listens(self):
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
 
     def worker(self):
         self.number += 1
@@ -70,21 +122,32 @@ class Trial:
             time.sleep(0.05)
 
     def begin(self, id):
-        """Begins an upload, and waits until the server has a quarter of the file."""
+        """Begins an upload, and waits until a quarter of the file is sent."""
         self.data = os.urandom(SIZE)
         self.store.place(f"{id}.bin", self.data)
         self.redis.call("LPUSH", Q + "jobs", json.dumps({
             "kind": "upload", "id": id, "file": f"{id}.bin", "protocol": "tus", "limit_rate": 4 << 20,
-            "url": f"http://127.0.0.1:{self.port}/uploads", "retries": 20}))
-        self.wait("a quarter at the server", lambda: int(self.redis.call("HGET", f"{Q}offsets:{id}", "0") or 0) > SIZE // 4)
+            "url": f"http://127.0.0.1:{self.port}{SERVERS[self.name][1]}", "retries": 20}))
+        self.wait("a quarter of the file", lambda: int(self.field(id, "received") or 0) > SIZE // 4)
 
     def judge(self, id):
-        self.wait(f"{id} to be completed", lambda: self.field(id, "state") == "completed")
-        with open(os.path.join(self.place, f"{id}.bin"), "rb") as file:
-            right = file.read() == self.data
+        self.wait(f"{id} to end", lambda: self.field(id, "state") in ("completed", "failed"), 90)
         sent = int(self.field(id, "received") or 0)
-        print(f"{id:<10} {'right' if right and sent == SIZE else 'WRONG'}", flush=True)
-        return right and sent == SIZE
+        right = self.field(id, "state") == "completed" and sent == SIZE and self.has(self.data)
+        why = "" if right else f"WRONG {self.field(id, 'error') or ''} {self.field(id, 'message') or ''}"
+        print(f"{self.name:<12} {id:<10} {'right' if right else why}", flush=True)
+        return right
+
+    def has(self, data):
+        """Whether the server has a file of these bytes, under whatever name."""
+        for folder, _, names in os.walk(self.place):
+            for name in names:
+                path = os.path.join(folder, name)
+                if os.path.getsize(path) == len(data):
+                    with open(path, "rb") as file:
+                        if file.read() == data:
+                            return True
+        return False
 
     # The trials. Each returns whether the server has the right file.
 
@@ -110,12 +173,11 @@ class Trial:
         return self.go_on("killed", "killed")
 
     def go_on(self, id, how):
-        had = int(self.redis.call("HGET", f"{Q}offsets:{id}", "0"))
         worker = self.worker()
         if how == "resumed":
             self.redis.call("HSET", Q + "want", id, "running")
         self.wait("another worker", lambda: self.field(id, "worker") == worker.name)
-        right = self.judge(id) and had > SIZE // 4
+        right = self.judge(id)
         worker.end(signal.SIGTERM)
         return right
 
@@ -137,23 +199,38 @@ class Trial:
                 child.end(signal.SIGKILL)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("haul", help="the program under test")
-    options = parser.parse_args()
+def run(haul, name):
+    """How many of the trials the server ended with the right file."""
     directory = tempfile.mkdtemp(prefix="haul-tus-")
-    trial = Trial(options.haul, directory)
+    trial = Trial(haul, name, directory)
+    found = []
     try:
         trial.start()
-        found = [trial.whole(), trial.paused(), trial.killed(), trial.restarted()]
+        for each in (trial.whole, trial.paused, trial.killed, trial.restarted):
+            try:
+                found.append(each())
+            except TimeoutError as error:
+                print(f"{name:<12} {each.__name__:<10} WRONG {error}", flush=True)
+                found.append(False)
     finally:
         trial.stop()
         shutil.rmtree(directory, ignore_errors=True)
-    sys.exit(0 if all(found) else 1)
+    return found.count(True), len(found)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("haul", help="the program under test")
+    parser.add_argument("servers", nargs="*", help="the servers (default: all)", choices=[[], *SERVERS], metavar="SERVER")
+    options = parser.parse_args()
+    counts = [run(options.haul, name) for name in options.servers or SERVERS]
+    right, all_trials = (sum(count[index] for count in counts) for index in (0, 1))
+    print(f"{right} of {all_trials} uploads ended with the right file at {len(counts)} servers")
+    sys.exit(0 if right == all_trials else 1)
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["serve"]:
-        serve(sys.argv[2])
+        SERVERS[sys.argv[2]][0](sys.argv[3], int(sys.argv[4]))
     else:
         main()

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Uploads files by tus to a third-party server: aiohttp-tus of PyPI. Real workers are paused and killed, and other
-# workers continue. Compares the file that the server has at the end. Exits with 1 if a file is wrong. Takes half a
-# minute.
+# Uploads files by tus to the servers of PyPI: aiohttp-tus, tuspyserver, tussi and tuswsgi. Real workers are paused and
+# killed, and other workers continue. Compares the file that the server has at the end. Exits with 1 if a file is wrong.
+# Arguments choose servers. Takes two minutes.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 # shellcheck source=deploy/lib/packages.sh
@@ -14,8 +14,10 @@ if [ -z "$haul" ]; then
     haul="$(swift build --show-bin-path)/haul"
 fi
 place=.build/tus-server
-if [ ! -x "$place/bin/python" ] || ! "$place/bin/python" -c 'import aiohttp_tus' 2>/dev/null; then
+if [ ! -x "$place/bin/python" ] || ! "$place/bin/python" -c 'import aiohttp_tus, tuspyserver, tussi, tuswsgi, uvicorn' \
+    2>/dev/null; then
     /usr/bin/python3 -m venv "$place"
-    "$place/bin/pip" install -q --disable-pip-version-check aiohttp-tus==1.1.0
+    "$place/bin/pip" install -q --disable-pip-version-check aiohttp-tus==1.1.0 tuspyserver==4.4.3 tussi==3.1.0 \
+        tuswsgi==0.5.5 uvicorn==0.54.0
 fi
-exec "$place/bin/python" -B Tests/servers/tus.py "$haul"
+exec "$place/bin/python" -B Tests/servers/tus.py "$haul" "$@"
