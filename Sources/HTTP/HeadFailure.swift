@@ -2,7 +2,7 @@
 struct HeadFailure: Error {
     /// What to try next.
     enum Remedy {
-        /// A new connection: the kept one had unsolicited input, and nothing was sent on it.
+        /// A new connection instead of a kept one, on which nothing was sent.
         case newConnection
         /// HTTP/2: the failure is typical of servers that speak only HTTP/2, which was not offered.
         case http2

@@ -4,7 +4,7 @@ struct TransferConnection {
         case connecting
         /// An address is not allowed, or no socket could be opened. While connecting, the next address may do.
         case refused(TransferError)
-        /// A kept connection had unsolicited input. Nothing was sent on it.
+        /// A kept connection had unsolicited input, or another kept connection has just failed. Nothing was sent on it.
         case stray
         /// The request is sent on this connection.
         case used(Peer)

@@ -108,6 +108,12 @@ package actor TransferEngine {
             let (task, result) = try await send(request, attempt)
             let failure: HeadFailure
             switch result {
+            case .success(let head) where head.status == 421 && !attempt.needsNewConnection && !Task.isCancelled:
+                // Whoever answered is not responsible for the host and has done nothing. Another connection may reach
+                // somebody who is (RFC 9110 section 15.5.20).
+                cancel(task.id)
+                attempt.needsNewConnection = true
+                continue
             case .success(let head):
                 if failureBefore != nil, head.isHTTP2 { http2.insert(request.url) }
                 return Transfer(id: task.id, head: head, progress: task.progress, engine: self)

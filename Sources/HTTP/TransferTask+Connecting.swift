@@ -38,7 +38,10 @@ extension TransferTask {
             connection.refusePeer(refusal)
             return CURL_PREREQFUNC_ABORT
         }
-        if connection.sockets.isEmpty, hasStrayInput(session, from: port, to: peer, remotePort) {
+        // After a kept connection has failed, libcurl repeats the request by itself, on one kept connection after the
+        // other. Once is enough, and then on a new one.
+        let isRepeated = connection.isConnected
+        if connection.sockets.isEmpty, isRepeated || hasStrayInput(session, from: port, to: peer, remotePort) {
             connection.meetStrayInput()
             return CURL_PREREQFUNC_ABORT
         }

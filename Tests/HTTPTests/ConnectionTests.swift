@@ -183,4 +183,55 @@ struct ConnectionTests {
         }
         try await eventually { dropped == nil }
     }
+
+    @Test("421 is asked once more, on a new connection")
+    func misdirected() async throws {
+        let server = RawServer { connection in
+            while connection.readRequest() != nil {
+                connection.send("HTTP/1.1 \(connection.number == 1 ? 421 : 200) X\r\nContent-Length: 0\r\n\r\n")
+            }
+        }
+        defer { server.stop() }
+        let transfer = try await localEngine().start(localRequest(server.url))
+        #expect(transfer.head.status == 200)
+        #expect(server.connections == 2)
+        let always = RawServer { connection in
+            while connection.readRequest() != nil { connection.send("HTTP/1.1 421 X\r\nContent-Length: 0\r\n\r\n") }
+        }
+        defer { always.stop() }
+        #expect(try await localEngine().start(localRequest(always.url)).head.status == 421)
+        #expect(always.connections == 2)
+    }
+
+    @Test("a request is sent at most twice, however many kept connections are dead")
+    func repeated() async throws {
+        let requests = Shared(0)
+        let (together, isOver) = (Shared(0), Latch())
+        let server = RawServer { connection in
+            guard connection.readRequest() != nil else { return }
+            together.change { $0 += 1 }
+            isOver.wait()
+            connection.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+            // Every later request is answered by the end of the connection.
+            guard connection.readRequest() != nil else { return }
+            requests.change { $0 += 1 }
+            connection.reset()
+        }
+        defer {
+            isOver.open()
+            server.stop()
+        }
+        let engine = localEngine()
+        let url = server.url
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for _ in 0..<6 { group.addTask { _ = try await fetch(engine, localRequest(url)) } }
+            try await eventually("six connections") { together.value == 6 }
+            isOver.open()
+            try await group.waitForAll()
+        }
+        // The seventh connection answers.
+        _ = try await fetch(engine, localRequest(url))
+        #expect(requests.value == 1)
+        #expect(server.connections == 7)
+    }
 }
