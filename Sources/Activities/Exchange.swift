@@ -34,6 +34,9 @@ struct Exchange: Sendable {
     let trace: (@Sendable (String) -> Void)?
     /// After a 301 or 302 a POST is sent again with its body, as after a 307 or 308, so that an uploaded file arrives.
     var keepsBody = false
+    /// A server that has the entity only in a compressed form answers 406 to `Accept-Encoding: identity`. Then it is
+    /// asked once more without that field, and the compressed bytes are taken as they are.
+    var takesAnyCoding = false
 
     /// Follows redirects, and returns the final response with its place.
     ///
@@ -64,7 +67,14 @@ struct Exchange: Sendable {
                     return isAtHome || name == "user-agent" || request.body != nil && name.hasPrefix("content-")
                 }
             if let cookie = cookies.header(for: current) { request.headers.append(HeaderField("Cookie", cookie)) }
-            let transfer = try await send(request, to: current)
+            var transfer = try await send(request, to: current)
+            if transfer.head.status == 406, takesAnyCoding, ["GET", "HEAD"].contains(request.method),
+                request.headers.contains(.identity)
+            {
+                await transfer.discard()
+                request.headers.removeAll { $0 == .identity }
+                transfer = try await send(request, to: current)
+            }
             guard [301, 302, 303, 307, 308].contains(transfer.head.status),
                 let location = transfer.head.headers["location"]
             else {

@@ -206,4 +206,34 @@ import Testing
         #expect(await download.run().code == .sizeMismatch)
         #expect(download.moved <= 300_001)
     }
+
+    @Test("a server that sends the whole file again after each break is not said to change it")
+    func wholeAgain() async throws {
+        let bench = try DownloadBench()
+        let bytes = FileBytes(seed: 31, count: 400_000)
+        let origin = try OriginServer { _ in
+            var reply = OriginReply(headers: [("ETag", "\"v1\"")])
+            (reply.body, reply.cut, reply.end) = (.file(bytes, 0..<Int64(bytes.count)), 200_000, .reset)
+            return reply
+        }
+        let outcome = await bench.run(job([origin.url("/a")]))
+        #expect(outcome.code == .incomplete)
+        #expect("\(outcome)".contains("sends the whole file again"), "\(outcome)")
+        #expect(origin.requests.count <= 6, "\(origin.requests.count)")
+    }
+
+    @Test("a server that has a file only compressed is asked without Accept-Encoding, and the bytes stay compressed")
+    func notAcceptable() async throws {
+        let bench = try DownloadBench()
+        let bytes = FileBytes(seed: 32, count: 3_000_000)
+        let origin = try OriginServer { request in
+            guard request.headers["accept-encoding"] == nil else { return OriginReply(406, body: Array("no".utf8)) }
+            var reply = OriginReply.file(bytes, to: request)
+            reply.headers.append(("Content-Encoding", "gzip"))
+            return reply
+        }
+        let outcome = await bench.run(job([origin.url("/a")]) { $0.connections = 3 })
+        #expect(outcome.file?.bytes == bytes.count && outcome.file?.entity.encoding == "gzip", "\(outcome)")
+        #expect(bench.directory.holds("file.gz", bytes))
+    }
 }

@@ -16,7 +16,7 @@ extension Download {
         template.hostBuckets = assignment.hostBuckets
         return Exchange(
             engine: context.engine, template: template, custom: headers, digests: digests,
-            cookies: assignment.cookies, trace: assignment.trace)
+            cookies: assignment.cookies, trace: assignment.trace, takesAnyCoding: true)
     }
 
     /// Fetches the file from the start (`.begin`), or its missing bytes (`.go`), and commits it.

@@ -137,12 +137,19 @@ package final class Download: Activity {
         do {
             if let outcome = try await reuse() { return outcome }
             var step = try await recover()
-            var restarts = 0
+            var (restarts, wasSentAgain) = (0, false)
             while true {
                 if case .finished(let outcome) = step { return outcome }
                 step = try await attempt(step)
                 switch step {
+                case .restart(Question.wholeAgain) where wasSentAgain:
+                    // The connection broke a second time. The next attempt may find a better one.
+                    return .failed(
+                        Failure(
+                            .incomplete,
+                            "the connection broke before the end of the file, and \(Question.wholeAgain) each time"))
                 case .restart(let why):
+                    wasSentAgain = why == Question.wholeAgain
                     restarts += 1
                     guard restarts < Self.maximumRestarts + job.urls.count else {
                         return .failed(

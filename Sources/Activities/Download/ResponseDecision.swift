@@ -33,6 +33,9 @@ struct Question: Sendable {
     /// The `Entity.resource` of the response.
     var resource = ""
 
+    /// Why a download restarts at a server that knows no ranges. The file has not changed.
+    static let wholeAgain = "the server does not continue: it sends the whole file again"
+
     /// Decides about every response. This is the only place that accepts a 206.
     func decision(on head: ResponseHead) -> ResponseDecision {
         if head.length == .invalid {
@@ -95,7 +98,7 @@ struct Question: Sendable {
             return .restart(why: "the remote file has changed")
         }
         return ifRange
-            ? .askWithoutIfRange : .restart(why: "the server does not continue: it sends the whole file again")
+            ? .askWithoutIfRange : .restart(why: Self.wholeAgain)
     }
 
     private func part(_ head: ResponseHead, at position: Int64, end: Int64?, of entity: Entity) -> ResponseDecision {
